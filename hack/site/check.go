@@ -25,10 +25,14 @@ type reference struct {
 type page struct {
 	anchors    map[string]bool
 	references []reference
+	undrawn    []string // languages of drawings that are shown as code
 }
 
+// drawings are languages of drawings, of which the layouts draw goat only.
+var drawings = []string{"d2", "dot", "goat", "graphviz", "mermaid", "plantuml"}
+
 // check returns the number of pages of a site, and what is wrong with them: links to pages, anchors and files of the repository that do not
-// exist, files of other sites, and pages that no other page links to.
+// exist, files of other sites, pages that no other page links to, and drawings that are shown as code.
 func check(site, repository string) (int, []string, error) {
 	pages := map[string]*page{}
 	err := filepath.WalkDir(site, func(file string, entry fs.DirEntry, err error) error {
@@ -61,6 +65,9 @@ func check(site, repository string) (int, []string, error) {
 				linked[target] = true
 			}
 		}
+		for _, language := range pages[name].undrawn {
+			problems = append(problems, fmt.Sprintf("%s: a drawing in %s is shown as code; draw it as goat", name, language))
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(pages)) {
 		if !linked[name] {
@@ -70,7 +77,7 @@ func check(site, repository string) (int, []string, error) {
 	return len(pages), problems, nil
 }
 
-// parse returns the anchors and references of a page.
+// parse returns the anchors and references of a page, and its drawings that are shown as code.
 func parse(text []byte) (*page, error) {
 	root, err := html.Parse(bytes.NewReader(text))
 	if err != nil {
@@ -86,6 +93,10 @@ func parse(text []byte) (*page, error) {
 				p.references = append(p.references, reference{attribute.Val, node.Data == "a"})
 			case "src", "srcset":
 				p.references = append(p.references, reference{attribute.Val, false})
+			case "class":
+				if language, ok := strings.CutPrefix(attribute.Val, "language-"); ok && slices.Contains(drawings, language) {
+					p.undrawn = append(p.undrawn, language)
+				}
 			}
 		}
 	}

@@ -37,7 +37,7 @@ func TestSite(t *testing.T) {
 			t.Errorf("the index of the search lacks %s", entry)
 		}
 	}
-	// The check below has seen that the targets exist.
+	// The build has checked that the targets exist.
 	page, err := os.ReadFile(filepath.Join(out, "user-guide.html"))
 	if err != nil {
 		t.Fatal(err)
@@ -46,6 +46,12 @@ func TestSite(t *testing.T) {
 		if !strings.Contains(string(page), link) {
 			t.Errorf("the user guide lacks %s", link)
 		}
+	}
+	if page, err = os.ReadFile(filepath.Join(out, "architecture.html")); err != nil {
+		t.Fatal(err)
+	}
+	if drawing := `<div class="drawing"><svg role="img" aria-label="Folders in layers"`; !strings.Contains(string(page), drawing) {
+		t.Errorf("the page about the architecture lacks %s", drawing)
 	}
 }
 
@@ -61,6 +67,8 @@ func TestCheck(t *testing.T) {
 		"a file that the repository lacks":       {`<a href=` + repository + `none.go></a>`, "index.html: " + repository + "none.go: the repository has no such file"},
 		"a picture of another site":              {`<img src=https://example.com/a.png>`, "index.html: https://example.com/a.png: the site loads only its own files, and links use https"},
 		"a script of any scheme":                 {`<script src=//example.com/a.js></script>`, "index.html: //example.com/a.js: the site loads only its own files, and links use https"},
+		"a drawing that is shown as code":        {`<pre><code class="language-mermaid">`, "index.html: a drawing in mermaid is shown as code; draw it as goat"},
+		"code that is no drawing":                {`<pre><code class="language-yaml">`, ""},
 		"a style sheet from the repository":      {`<link href=` + repository + `Makefile>`, "index.html: " + repository + "Makefile: the site loads only its own files, and links use https"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -4,7 +4,7 @@
   {{- if .File -}}
     {{- $title := partial "title.html" . -}}
     {{- $address := partial "url.html" . | strings.TrimPrefix "/" -}}
-    {{- range split (replaceRE `<h[123] id="` "\x00" .Content) "\x00" -}}
+    {{- range split (.Content | replaceRE `(?s)<svg.*?</svg>` "" | replaceRE `<h[123] id="` "\x00") "\x00" -}}
       {{- range findRESubmatch `(?s)^([^"]+)">(.*?)</h[123]>(.*)$` . 1 -}}
         {{- $text := index . 3 | plainify | htmlUnescape -}}
         {{- $entries = $entries | append (dict "page" $title "address" (printf "%s#%s" $address (index . 1)) "heading" (index . 2 | plainify | htmlUnescape) "text" (replaceRE `\s+` " " $text | strings.TrimSpace)) -}}

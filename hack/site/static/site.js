@@ -10,7 +10,7 @@ if (matchMedia('(max-width: 60rem)').matches) {
 }
 
 // What scrolls sideways can be scrolled with the keyboard.
-for (const box of document.querySelectorAll('.table, pre')) {
+for (const box of document.querySelectorAll('.table, .drawing, pre')) {
   if (box.scrollWidth > box.clientWidth) box.tabIndex = 0
   else box.removeAttribute('tabindex')
 }
