@@ -68,6 +68,9 @@ func decorate(inner generic.StorageDecorator) generic.StorageDecorator {
 		indexers *cache.Indexers,
 	) (storage.Interface, factory.DestroyFunc, error) {
 		layout := layout{prefix: "/" + strings.Trim(resourcePrefix, "/")}
+		annotating := *config
+		annotating.Transformer = annotateFromKeys(config.Transformer, config.Prefix, resourcePrefix)
+		config = &annotating
 		base, destroy, err := inner(config, resourcePrefix, layout.objectKey(keyFunc), newFunc, newListFunc, getAttrs,
 			storage.IndexerFuncs{indexField: clusterIndex}, indexers)
 		if err != nil {
