@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -106,5 +107,26 @@ func TestMarkdown(t *testing.T) {
 	want := filepath.Join(folder, "README.md") + ": sub/none.md: the repository has no such file"
 	if err != nil || len(problems) != 1 || problems[0] != want {
 		t.Errorf("got %q, %v, want %q", problems, err, want)
+	}
+}
+
+// TestPagesByTask checks that the first page has each page of the navigation once. Links to sections are not counted.
+func TestPagesByTask(t *testing.T) {
+	read := func(name string) string {
+		t.Helper()
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	first, links := read(filepath.Join(root, "docs", "README.md")), map[string]int{}
+	for _, match := range regexp.MustCompile(`\]\(([^)#]+\.md)\)`).FindAllStringSubmatch(first, -1) {
+		links[match[1]]++
+	}
+	for _, match := range regexp.MustCompile(`(?m)^  - /(.+\.md)$`).FindAllStringSubmatch(read(filepath.Join("data", "navigation.yaml")), -1) {
+		if page := strings.Replace(match[1], "_index.md", "README.md", 1); page != "README.md" && links[page] != 1 {
+			t.Errorf("docs/README.md has %d links to %s", links[page], page)
+		}
 	}
 }
