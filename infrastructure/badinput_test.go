@@ -16,6 +16,7 @@ import (
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
 	"github.com/atoll-dev/atoll/infrastructure/backend"
 	"github.com/atoll-dev/atoll/infrastructure/backends/stub"
+	"github.com/atoll-dev/atoll/infrastructure/template"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
@@ -54,7 +55,9 @@ func (e *env) testBadInput(t *testing.T) {
 		{"other-group", func(t *infrastructurev1alpha1.Template) { t.Spec.InstanceCRD.Group = "example.org" }, "spec.instanceCRD.group"},
 		{"same-resource", withNames("Other", "redis"), "spec.instanceCRD.resource"},
 		{"same-kind", withNames("Redis", "others"), "spec.instanceCRD.kind"},
-		{"own-kind", withNames("Catalogue", "others"), "spec.instanceCRD.resource"},
+		{"same-singular", withNames("REDIS", "others"), "spec.instanceCRD.kind"},
+		{"same-list", withNames("RedisList", "others"), "spec.instanceCRD.kind"},
+		{"own-kind", withNames("Catalogue", "others"), "spec.instanceCRD.kind"},
 		{"long-resource", withNames("Long", strings.Repeat("a", 64)), "spec.instanceCRD.resource"},
 		{"long-kind", withNames("L"+strings.Repeat("o", 61), "long"), "spec.instanceCRD.kind"},
 		{strings.Repeat("a", 64), func(*infrastructurev1alpha1.Template) {}, "metadata.name"},
@@ -112,6 +115,39 @@ func (e *env) testRivals(t *testing.T) {
 		t.Errorf("the definition is %v, %v", definition.Labels, err)
 	}
 	e.remove(t, second)
+}
+
+// testRefusedNames has a Template want a kind of a definition that is not the provider's: the Template says so, and becomes ready when that
+// definition is gone.
+func (e *env) testRefusedNames(t *testing.T) {
+	foreign := &apiextensionsv1.CustomResourceDefinition{
+		ObjectMeta: metav1.ObjectMeta{Name: "foreigners." + group},
+		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+			Group: group, Scope: apiextensionsv1.ClusterScoped, Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: "foreigners", Kind: "Foreign"},
+			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
+				Name: "v1", Served: true, Storage: true, Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object"}},
+			}},
+		},
+	}
+	if err := e.c.Create(t.Context(), foreign); err != nil {
+		t.Fatal(err)
+	}
+	shardtesting.Eventually(t, "the definition to be established", func(ctx context.Context) error {
+		if err := e.c.Get(ctx, client.ObjectKeyFromObject(foreign), foreign); err != nil || !template.IsEstablished(foreign) {
+			return fmt.Errorf("status %+v, %w", foreign.Status, err)
+		}
+		return nil
+	})
+	wanted := newTemplate("foreign", "Foreign")
+	e.create(t, wanted)
+	if _, message := e.unready(t, "foreign", infrastructurev1alpha1.ReasonCRDError); !strings.Contains(message, "is already in use") {
+		t.Errorf("the message is %q", message)
+	}
+	if err := e.c.Delete(t.Context(), foreign); err != nil {
+		t.Fatal(err)
+	}
+	e.ready(t, "foreign")
+	e.remove(t, wanted)
 }
 
 // hanging is a backend that hangs with the Template "hanging" until it is released.

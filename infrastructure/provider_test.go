@@ -241,6 +241,7 @@ func TestTemplates(t *testing.T) {
 		{"bad input disturbs nobody", e.testBadInput},
 		{"the longest names that are allowed", e.testLongNames},
 		{"two templates want a kind", e.testRivals},
+		{"a definition of another owner has the kind", e.testRefusedNames},
 		{"G7: a backend hangs with one template", e.testHangingBackend},
 		{"G5: another backend takes over", e.testTakeOver},
 		{"shipped templates follow the files until somebody edits them", e.testSeed},

@@ -90,7 +90,7 @@ func Definition(t *infrastructurev1alpha1.Template, current *apiextensionsv1.Cus
 			Group: names.Group,
 			Scope: apiextensionsv1.ClusterScoped,
 			Names: apiextensionsv1.CustomResourceDefinitionNames{
-				Kind: names.Kind, ListKind: names.Kind + "List", Plural: names.Resource, Singular: strings.ToLower(names.Kind),
+				Kind: names.Kind, ListKind: listKind(&names), Plural: names.Resource, Singular: singularName(&names),
 			},
 		},
 	}

@@ -1,6 +1,7 @@
 package template
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -59,10 +60,25 @@ func (r *Reconciler) defineKind(ctx context.Context, s *scope) error {
 		return failed(err)
 	}
 	if !IsEstablished(s.definition) {
+		if refused := refusedNames(s.definition); refused != "" {
+			return &problem{condition: infrastructurev1alpha1.ConditionCRDEstablished, reason: infrastructurev1alpha1.ReasonCRDError,
+				message: "the names of CustomResourceDefinition " + s.definition.Name + " are refused: " + refused}
+		}
 		return &problem{condition: infrastructurev1alpha1.ConditionCRDEstablished, reason: infrastructurev1alpha1.ReasonAwaitingEstablish, wait: true,
 			message: "waiting until CustomResourceDefinition " + s.definition.Name + " is established"}
 	}
 	return nil
+}
+
+// refusedNames returns why an API server does not serve the names of a definition, such as those that another definition has; empty if it
+// does, or has not decided yet.
+func refusedNames(definition *apiextensionsv1.CustomResourceDefinition) string {
+	for _, condition := range definition.Status.Conditions {
+		if condition.Type == apiextensionsv1.NamesAccepted && condition.Status == apiextensionsv1.ConditionFalse {
+			return cmp.Or(condition.Message, condition.Reason)
+		}
+	}
+	return ""
 }
 
 // applyDefinition creates or updates the definition.

@@ -32,8 +32,7 @@ const (
 // SetupWithManager registers the controller.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	index := func(object client.Object) []string {
-		names := object.(*infrastructurev1alpha1.Template).Spec.InstanceCRD
-		return []string{names.Resource, names.Kind} // kinds begin with a capital
+		return namesOf(&object.(*infrastructurev1alpha1.Template).Spec.InstanceCRD) // kinds begin with a capital
 	}
 	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &infrastructurev1alpha1.Template{}, indexName, index); err != nil {
 		return err
@@ -61,8 +60,11 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 
 // rivals returns the requests of the Templates that want a name of another one.
 func (r *Reconciler) rivals(ctx context.Context, object client.Object) []reconcile.Request {
-	names := object.(*infrastructurev1alpha1.Template).Spec.InstanceCRD
-	return append(r.requests(ctx, client.MatchingFields{indexName: names.Resource}), r.requests(ctx, client.MatchingFields{indexName: names.Kind})...)
+	var requests []reconcile.Request
+	for _, name := range namesOf(&object.(*infrastructurev1alpha1.Template).Spec.InstanceCRD) {
+		requests = append(requests, r.requests(ctx, client.MatchingFields{indexName: name})...)
+	}
+	return requests
 }
 
 // ofDefinition returns the requests of the Templates that want the resource of a definition.

@@ -43,10 +43,19 @@ func withSchema(schema string) func(*infrastructurev1alpha1.Template) {
 	return func(t *infrastructurev1alpha1.Template) { t.Spec.Schema.Raw = []byte(schema) }
 }
 
+func withNames(kind, resource string) func(*infrastructurev1alpha1.Template) {
+	return func(t *infrastructurev1alpha1.Template) {
+		t.Spec.InstanceCRD.Kind, t.Spec.InstanceCRD.Resource = kind, resource
+	}
+}
+
 func TestValidate(t *testing.T) {
 	older := redis(func(t *infrastructurev1alpha1.Template) {
 		t.Name, t.UID, t.CreationTimestamp = "older", "0", metav1.Unix(10, 0)
 	})
+	plural, list := older.DeepCopy(), older.DeepCopy()
+	withNames("Redis", "redises")(plural)
+	withNames("OtherList", "otherlists")(list)
 	younger := redis(func(t *infrastructurev1alpha1.Template) {
 		t.Name, t.UID, t.CreationTimestamp = "younger", "2", metav1.NewTime(time.Unix(2000, 0))
 	})
@@ -62,6 +71,11 @@ func TestValidate(t *testing.T) {
 		{"who wanted it later does not", redis(), []infrastructurev1alpha1.Template{*older}, []string{`spec.instanceCRD.resource: Duplicate value: "redis, of Template older"`, `spec.instanceCRD.kind: Duplicate value: "Redis, of Template older"`}},
 		{"of another group", redis(func(t *infrastructurev1alpha1.Template) { t.Spec.InstanceCRD.Group = "example.org" }), nil, []string{"spec.instanceCRD.group: Invalid value"}},
 		{"that defines templates", redis(func(t *infrastructurev1alpha1.Template) { t.Spec.InstanceCRD.Resource = "templates" }), nil, []string{"spec.instanceCRD.resource: Forbidden"}},
+		{"whose kind has a short name of the catalogue", redis(withNames("Tmpl", "others")), nil, []string{"spec.instanceCRD.kind: Forbidden"}},
+		{"whose resource is a singular name", redis(withNames("Other", "redis")), []infrastructurev1alpha1.Template{*plural}, []string{`spec.instanceCRD.resource: Duplicate value: "redis, of Template older"`}},
+		{"whose singular name is a resource", redis(withNames("REDIS", "others")), []infrastructurev1alpha1.Template{*older}, []string{`spec.instanceCRD.kind: Duplicate value: "redis (its singular name), of Template older"`}},
+		{"whose kind is a list kind", redis(withNames("RedisList", "others")), []infrastructurev1alpha1.Template{*older}, []string{`spec.instanceCRD.kind: Duplicate value: "RedisList, of Template older"`}},
+		{"whose list kind is a kind", redis(withNames("Other", "others")), []infrastructurev1alpha1.Template{*list}, []string{`spec.instanceCRD.kind: Duplicate value: "OtherList (its list kind), of Template older"`}},
 		{"that retires its version", redis(func(t *infrastructurev1alpha1.Template) { t.Spec.RetiredVersions = []string{"v1alpha1"} }), nil, []string{"spec.instanceCRD.version: Invalid value"}},
 		{"without JSON", redis(withSchema(`{`)), nil, []string{"spec.schema: Invalid value: reading the schema"}},
 		{"with an unknown keyword", redis(withSchema(`{"type":"object","propertys":{}}`)), nil, []string{"spec.schema: Invalid value: reading the schema"}},

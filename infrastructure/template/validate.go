@@ -52,10 +52,11 @@ func validateNames(t *infrastructurev1alpha1.Template, group, owner string, othe
 	if names.Group != group {
 		errs = append(errs, field.Invalid(path.Child("group"), names.Group, "must be "+group+", the API group of this provider"))
 	}
-	for _, own := range []string{"Template", "Catalogue"} {
-		if names.Resource == strings.ToLower(own)+"s" || strings.EqualFold(names.Kind, own) || strings.EqualFold(names.Kind, own+"List") {
-			errs = append(errs, field.Forbidden(path.Child("resource"), "is reserved for the catalogue"))
-		}
+	if slices.Contains(catalogueNames, names.Resource) {
+		errs = append(errs, field.Forbidden(path.Child("resource"), "is reserved for the catalogue"))
+	}
+	if slices.Contains(catalogueNames, singularName(&names)) || slices.Contains(catalogueNames, strings.TrimSuffix(singularName(&names), "list")) {
+		errs = append(errs, field.Forbidden(path.Child("kind"), "is reserved for the catalogue"))
 	}
 	if slices.Contains(t.Spec.RetiredVersions, names.Version) {
 		errs = append(errs, field.Invalid(path.Child("version"), names.Version, "is in retiredVersions"))
@@ -65,15 +66,36 @@ func validateNames(t *infrastructurev1alpha1.Template, group, owner string, othe
 		if other.UID == t.UID || !precedes(other, t, owner) {
 			continue
 		}
-		if other.Spec.InstanceCRD.Resource == names.Resource {
+		taken := namesOf(&other.Spec.InstanceCRD)
+		if slices.Contains(taken, names.Resource) {
 			errs = append(errs, field.Duplicate(path.Child("resource"), fmt.Sprintf("%s, of Template %s", names.Resource, other.Name)))
 		}
-		if other.Spec.InstanceCRD.Kind == names.Kind {
+		switch {
+		case slices.Contains(taken, names.Kind):
 			errs = append(errs, field.Duplicate(path.Child("kind"), fmt.Sprintf("%s, of Template %s", names.Kind, other.Name)))
+		case slices.Contains(taken, listKind(&names)):
+			errs = append(errs, field.Duplicate(path.Child("kind"), fmt.Sprintf("%s (its list kind), of Template %s", listKind(&names), other.Name)))
+		case slices.Contains(taken, singularName(&names)):
+			errs = append(errs, field.Duplicate(path.Child("kind"), fmt.Sprintf("%s (its singular name), of Template %s", singularName(&names), other.Name)))
 		}
 	}
 	return errs
 }
+
+// catalogueNames are the resource, singular and short names of Templates and Catalogues.
+var catalogueNames = []string{"templates", "template", "tmpl", "catalogues", "catalogue"}
+
+// namesOf returns all names of a kind. An API server accepts each of them once in a group: a kind can be the list kind of another one, and a
+// resource the singular name of another one.
+func namesOf(names *infrastructurev1alpha1.InstanceCRD) []string {
+	return []string{names.Resource, singularName(names), names.Kind, listKind(names)}
+}
+
+func singularName(names *infrastructurev1alpha1.InstanceCRD) string {
+	return strings.ToLower(names.Kind)
+}
+
+func listKind(names *infrastructurev1alpha1.InstanceCRD) string { return names.Kind + "List" }
 
 // precedes orders Templates: who has defined the resource has its names, else the first who wanted them. Times alone do not say who that
 // was, as they are of whole seconds.
