@@ -8,6 +8,7 @@ import (
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/utils/ptr"
 )
 
 // Change is a change from one schema to another that could make an instance invalid that was valid before.
@@ -73,6 +74,13 @@ func (c *comparison) compareProperties(path string, before, after *apiextensions
 			c.compare(path+"."+name, &former, &property)
 		} else {
 			c.report(path+"."+name, "the field is removed")
+		}
+	}
+	if ptr.Deref(before.XPreserveUnknownFields, false) { // instances may have any value there
+		for _, name := range slices.Sorted(maps.Keys(after.Properties)) {
+			if _, ok := before.Properties[name]; !ok {
+				c.doubt(path+"."+name, "the field gets a schema, and had any value before")
+			}
 		}
 	}
 	for _, name := range after.Required {

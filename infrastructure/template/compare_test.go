@@ -40,6 +40,7 @@ func TestCompare(t *testing.T) {
 		{"within elements", `{"type":"array","items":{"type":"string"}}`, `{"type":"array","items":{"type":"integer"}}`, []string{"spec[]: the type changes from string to integer"}},
 		{"within values of a map", `{"type":"object","additionalProperties":{"type":"string"}}`, `{"type":"object","additionalProperties":{"type":"string","minLength":1}}`, []string{"spec.*: minLength is new or narrower: 1"}},
 		{"unknown fields are no longer kept", `{"type":"object","x-kubernetes-preserve-unknown-fields":true}`, `{"type":"object"}`, []string{"spec: a keyword changes whose effect on existing instances is not known (?)"}},
+		{"a field where unknown fields are kept", `{"type":"object","x-kubernetes-preserve-unknown-fields":true,"properties":{"a":{"type":"string"}}}`, `{"type":"object","x-kubernetes-preserve-unknown-fields":true,"properties":{"a":{"type":"string"},"b":{"type":"integer"}}}`, []string{"spec.b: the field gets a schema, and had any value before (?)"}},
 		{"a list that becomes a set", `{"type":"array","items":{"type":"string"}}`, `{"type":"array","items":{"type":"string"},"x-kubernetes-list-type":"set"}`, []string{"spec: a keyword changes whose effect on existing instances is not known (?)"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
