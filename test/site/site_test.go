@@ -61,6 +61,9 @@ func TestSite(t *testing.T) {
 		page.Wait("the script of the page to run", "!document.querySelector('form').hidden")
 		page.Fill("document.querySelector('#query')", "kubeconfig")
 		page.WaitText("sections for “kubeconfig”, the best 30 are")
+		page.Fill("document.querySelector('#query')", "external.port")
+		page.WaitText("sections for “external.port”")
+		page.Wait("the field in the reference", "[...document.querySelectorAll('#results li')].some((e) => e.querySelector('a').href.includes('/reference/operator.html#') && e.textContent.includes('spec.external.port'))")
 		page.Press("\x1b")
 		page.Wait("the results to be closed", "document.querySelector('#results').hidden && document.activeElement.id === 'query'")
 		quiet(t, page, site)
@@ -69,7 +72,7 @@ func TestSite(t *testing.T) {
 		page := browser.NewPage(t)
 		for _, scheme := range []string{"light", "dark"} {
 			page.Emulate("prefers-color-scheme: " + scheme)
-			for _, name := range []string{"index", "getting-started", "publishing", "infrastructure", "upgrades", "reference/metrics", "adr/index"} {
+			for _, name := range []string{"index", "getting-started", "publishing", "infrastructure", "upgrades", "architecture", "reference/metrics", "adr/index"} {
 				page.Open(site + name + ".html")
 				page.CheckAccessibility(name + " in " + scheme)
 			}
@@ -96,6 +99,8 @@ func TestSite(t *testing.T) {
 				t.Errorf("%s is %d pixels wide on a screen of 360", address, width)
 			}
 		}
+		page.Open(site + "architecture.html")
+		page.Wait("drawings that scroll and can have the focus", "[...document.querySelectorAll('.drawing')].every((box) => box.scrollWidth > box.clientWidth && box.tabIndex === 0 && box.querySelector('text'))")
 		if len(addresses) < 25 {
 			t.Errorf("the navigation has only %q", addresses)
 		}
