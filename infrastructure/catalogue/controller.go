@@ -76,6 +76,12 @@ func (r *Reconciler) validate(ctx context.Context, c *infrastructurev1alpha1.Cat
 	if _, err := metav1.LabelSelectorAsSelector(&c.Spec.TemplateSelector); err != nil {
 		return "spec.templateSelector: " + err.Error(), nil
 	}
+	switch c.Spec.Export {
+	case publication:
+		return fmt.Sprintf("spec.export: %s is the name of the publication of Templates; name another one", publication), nil
+	case r.Options.Export:
+		return fmt.Sprintf("spec.export: %s is the export of the provider itself; name another one", r.Options.Export), nil
+	}
 	finalizer := template.CatalogueFinalizer(r.Options.Group)
 	if controllerutil.ContainsFinalizer(c, finalizer) {
 		return "", nil
@@ -120,18 +126,37 @@ func (r *Reconciler) remove(ctx context.Context, c *infrastructurev1alpha1.Catal
 	if bound > 0 {
 		return ctrl.Result{RequeueAfter: inUseInterval}, r.setReady(ctx, c, infrastructurev1alpha1.ReasonInUse, fmt.Sprintf("waiting until %d workspaces have deleted their bindings of the export", bound))
 	}
-	name := metav1.ObjectMeta{Name: c.Spec.Export}
-	role, binding := binders(c.Spec.Export, nil)
-	for _, object := range []client.Object{
-		&rbacv1.ClusterRoleBinding{ObjectMeta: binding.ObjectMeta}, &rbacv1.ClusterRole{ObjectMeta: role.ObjectMeta},
-		&apisv1alpha2.APIExport{ObjectMeta: name}, &cachev1alpha1.ClusterCachedResourceEndpointSlice{ObjectMeta: name}, endpoints(c.Spec.Export),
-	} {
-		if err := r.Client.Delete(ctx, object); client.IgnoreNotFound(err) != nil {
-			return ctrl.Result{}, fmt.Errorf("deleting %T %s: %w", object, object.GetName(), err)
-		}
+	if err := r.deleteOffer(ctx, c.Spec.Export); err != nil {
+		return ctrl.Result{}, err
 	}
 	controllerutil.RemoveFinalizer(c, finalizer)
 	return ctrl.Result{}, client.IgnoreNotFound(r.Client.Update(ctx, c))
+}
+
+// deleteOffer deletes the export of a Catalogue with what belongs to it. The export of the provider itself stays, and so does an endpoint slice
+// that serves another export.
+func (r *Reconciler) deleteOffer(ctx context.Context, export string) error {
+	if export == r.Options.Export {
+		return nil
+	}
+	role, binding := binders(export, nil)
+	objects := []client.Object{
+		&rbacv1.ClusterRoleBinding{ObjectMeta: binding.ObjectMeta}, &rbacv1.ClusterRole{ObjectMeta: role.ObjectMeta}, shell(export), endpoints(export),
+	}
+	slice := &cachev1alpha1.ClusterCachedResourceEndpointSlice{}
+	err := r.Client.Get(ctx, client.ObjectKey{Name: export}, slice)
+	switch {
+	case err == nil && slice.Spec.APIExport.Name == export:
+		objects = append(objects, slice)
+	case client.IgnoreNotFound(err) != nil:
+		return fmt.Errorf("reading the endpoint slice of templates: %w", err)
+	}
+	for _, object := range objects {
+		if err := r.Client.Delete(ctx, object); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("deleting %T %s: %w", object, object.GetName(), err)
+		}
+	}
+	return nil
 }
 
 // setReady writes the condition, where it changes.

@@ -2,10 +2,12 @@ package catalogue
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -31,7 +33,7 @@ func newClient(t *testing.T, objects ...client.Object) client.Client {
 			t.Fatal(err)
 		}
 	}
-	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
+	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&infrastructurev1alpha1.Catalogue{}).Build()
 }
 
 // sliceless does not find the endpoint slice of an export.
@@ -75,6 +77,50 @@ func TestRemovalWaitsForTheEndpointSlice(t *testing.T) {
 	reconcile()
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(removed), removed); !apierrors.IsNotFound(err) {
 		t.Errorf("without an export: %v", err)
+	}
+}
+
+// unbound has no bindings.
+type unbound struct{ template.Instances }
+
+func (unbound) Bindings(context.Context, []string, func(*apisv1alpha2.APIBinding) error) error {
+	return nil
+}
+
+// A Catalogue with a name of the standard catalogue is refused, and its removal leaves the standard catalogue as it is.
+func TestNamesOfTheStandardCatalogueAreRefused(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{publication, "standard"} {
+		refused := &infrastructurev1alpha1.Catalogue{
+			ObjectMeta: metav1.ObjectMeta{Name: "refused", Finalizers: []string{template.CatalogueFinalizer(group)}},
+			Spec:       infrastructurev1alpha1.CatalogueSpec{Export: name},
+		}
+		options := Options{Group: group, Export: "standard"}
+		standard := []client.Object{publishedBy(options.standard()), shell("standard")}
+		c := newClient(t, append(standard, refused)...)
+		r := &Reconciler{Client: c, Options: options, Instances: unbound{}}
+		request := ctrl.Request{NamespacedName: client.ObjectKeyFromObject(refused)}
+		if _, err := r.Reconcile(t.Context(), request); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Get(t.Context(), request.NamespacedName, refused); err != nil {
+			t.Fatal(err)
+		}
+		ready := meta.FindStatusCondition(refused.Status.Conditions, infrastructurev1alpha1.ConditionReady)
+		if ready == nil || ready.Reason != infrastructurev1alpha1.ReasonInvalidSpec || !strings.HasPrefix(ready.Message, "spec.export: "+name+" is") {
+			t.Errorf("%s: the condition is %+v", name, ready)
+		}
+		if err := c.Delete(t.Context(), refused); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.Reconcile(t.Context(), request); err != nil {
+			t.Fatal(err)
+		}
+		for _, object := range standard {
+			if err := c.Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
+				t.Errorf("after the removal of %s: %v", name, err)
+			}
+		}
 	}
 }
 
