@@ -181,9 +181,7 @@ func (p *pass) tellUnavailable(err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.ctx), statusTimeout) // the time of the pass may be over
 	defer cancel()
 	p.ctx = ctx
-	if err := p.writeStatus(status); err != nil {
-		log.FromContext(ctx).Error(err, "Could not write the status of an instance")
-	}
+	p.tell(status)
 }
 
 // recheckAfter is when an instance is looked at again without an event.
@@ -213,9 +211,7 @@ func (p *pass) remove() (reconcile.Result, error) {
 		return reconcile.Result{}, nil
 	}
 	if status, changed := newStatus(object, removalState(object), connectionOf(object), time.Now()); changed {
-		if err := p.writeStatus(status); err != nil {
-			return reconcile.Result{}, err
-		}
+		p.tell(status)
 	}
 	return reconcile.Result{RequeueAfter: deletionInterval}, nil
 }
@@ -262,6 +258,16 @@ func (p *pass) writeStatus(status map[string]any) error {
 		p.recordTransition(status)
 	}
 	return p.wrote(written, err)
+}
+
+// tell writes a status without which the pass goes on, and reports whether it is written: a workspace that has reached a limit refuses it,
+// but still allows what makes it smaller.
+func (p *pass) tell(status map[string]any) bool {
+	err := p.writeStatus(status)
+	if err != nil {
+		log.FromContext(p.ctx).Info("Could not write the status of an instance", "error", err.Error())
+	}
+	return err == nil
 }
 
 // wrote keeps what was written, so that the next pass does not see an older state. An object that has changed or is gone has an event

@@ -21,9 +21,8 @@ func (p *pass) release() (reconcile.Result, error) {
 		return reconcile.Result{}, nil
 	}
 	status, changed := newStatus(p.instance.Object, State{Phase: infrastructurev1alpha1.PhaseProvisioning, Message: movedMessage}, connectionOf(p.instance.Object), time.Now())
-	if changed {
-		// The event of this write calls again.
-		return reconcile.Result{}, p.writeStatus(status)
+	if changed && p.tell(status) {
+		return reconcile.Result{}, nil // the event of this write calls again
 	}
 	gone, err := p.Handler.Delete(p.ctx, p.instance)
 	if err != nil {

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/flowcontrol"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
@@ -82,17 +83,14 @@ func (v *View) Bindings(ctx context.Context, exports []string, call func(*apisv1
 	})
 }
 
-// Rewrite implements template.Instances. An instance that somebody else writes at the same time need not be written again.
+// Rewrite implements template.Instances. An instance that is written at the same time need not be written again.
 func (v *View) Rewrite(ctx context.Context, t *infrastructurev1alpha1.Template) error {
 	limiter := flowcontrol.NewTokenBucketRateLimiter(rewriteRate, rewriteRate)
-	return v.each(ctx, exportsOf(t, v.Export), gvrOf(t), func(c dynamic.Interface, object *unstructured.Unstructured) error {
+	return v.writeEach(ctx, t, func(ctx context.Context, c dynamic.ResourceInterface, object *unstructured.Unstructured) error {
 		if err := limiter.Wait(ctx); err != nil {
 			return err
 		}
-		_, err := c.Resource(gvrOf(t)).Update(logicalcluster.With(ctx, logicalcluster.Of(object)), object, metav1.UpdateOptions{})
-		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-			return nil
-		}
+		_, err := c.Update(ctx, object, metav1.UpdateOptions{})
 		return err
 	})
 }
@@ -100,9 +98,9 @@ func (v *View) Rewrite(ctx context.Context, t *infrastructurev1alpha1.Template) 
 // Remove implements template.Instances.
 func (v *View) Remove(ctx context.Context, t *infrastructurev1alpha1.Template) (int, error) {
 	left := 0
-	err := v.each(ctx, exportsOf(t, v.Export), gvrOf(t), func(c dynamic.Interface, object *unstructured.Unstructured) error {
+	err := v.writeEach(ctx, t, func(ctx context.Context, c dynamic.ResourceInterface, object *unstructured.Unstructured) error {
 		left++
-		return removeInstance(ctx, c.Resource(gvrOf(t)), object)
+		return removeInstance(ctx, c, object)
 	})
 	return left, err
 }
@@ -111,10 +109,10 @@ func (v *View) Remove(ctx context.Context, t *infrastructurev1alpha1.Template) (
 // finalizers of theirs is theirs.
 func (v *View) Abandon(ctx context.Context, t *infrastructurev1alpha1.Template) (int, error) {
 	left, finalizer := 0, Finalizer(t.Spec.InstanceCRD.Group)
-	err := v.each(ctx, exportsOf(t, v.Export), gvrOf(t), func(c dynamic.Interface, object *unstructured.Unstructured) error {
+	err := v.writeEach(ctx, t, func(ctx context.Context, c dynamic.ResourceInterface, object *unstructured.Unstructured) error {
 		if object.GetDeletionTimestamp() == nil {
 			left++
-			return removeInstance(ctx, c.Resource(gvrOf(t)), object)
+			return removeInstance(ctx, c, object)
 		}
 		if !slices.Contains(object.GetFinalizers(), finalizer) {
 			return nil
@@ -124,10 +122,7 @@ func (v *View) Abandon(ctx context.Context, t *infrastructurev1alpha1.Template) 
 		if err != nil {
 			return err
 		}
-		_, err = c.Resource(gvrOf(t)).Patch(logicalcluster.With(ctx, logicalcluster.Of(object)), object.GetName(), types.MergePatchType, patch, metav1.PatchOptions{})
-		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-			return nil
-		}
+		_, err = c.Patch(ctx, object.GetName(), types.MergePatchType, patch, metav1.PatchOptions{})
 		return err
 	})
 	return left, err
@@ -135,17 +130,14 @@ func (v *View) Abandon(ctx context.Context, t *infrastructurev1alpha1.Template) 
 
 // TellTemplateNotFound implements template.Instances.
 func (v *View) TellTemplateNotFound(ctx context.Context, t *infrastructurev1alpha1.Template) error {
-	return v.each(ctx, exportsOf(t, v.Export), gvrOf(t), func(c dynamic.Interface, object *unstructured.Unstructured) error {
+	return v.writeEach(ctx, t, func(ctx context.Context, c dynamic.ResourceInterface, object *unstructured.Unstructured) error {
 		status, changed := unknownStatus(object, reasonNotFound, "The platform does not have this kind at the moment; what the instance is made of stays as it is.", time.Now())
 		if !changed {
 			return nil
 		}
 		told := object.DeepCopy()
 		told.Object["status"] = status
-		_, err := c.Resource(gvrOf(t)).UpdateStatus(logicalcluster.With(ctx, logicalcluster.Of(object)), told, metav1.UpdateOptions{})
-		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-			return nil
-		}
+		_, err := c.UpdateStatus(ctx, told, metav1.UpdateOptions{})
 		return err
 	})
 }
@@ -160,25 +152,20 @@ func withoutFinalizer(object *unstructured.Unstructured, finalizer string) []str
 	return slices.DeleteFunc(slices.Clone(object.GetFinalizers()), func(f string) bool { return f == finalizer })
 }
 
-// removeInstance says why, and deletes.
+// removeInstance says why, and deletes. The text makes the instance larger, which a workspace at its limit refuses; the deletion is not.
 func removeInstance(ctx context.Context, c dynamic.ResourceInterface, object *unstructured.Unstructured) error {
 	if object.GetDeletionTimestamp() != nil {
 		return nil
 	}
-	ctx = logicalcluster.With(ctx, logicalcluster.Of(object))
 	patch, err := json.Marshal(map[string]any{"status": map[string]any{"phase": infrastructurev1alpha1.PhaseTemplateRemoved, "message": removedMessage}})
 	if err != nil {
 		return err
 	}
-	_, err = c.Patch(ctx, object.GetName(), types.MergePatchType, patch, metav1.PatchOptions{}, "status")
-	if err == nil {
-		uid := object.GetUID()
-		err = c.Delete(ctx, object.GetName(), metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
+	if _, err := c.Patch(ctx, object.GetName(), types.MergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
+		log.FromContext(ctx).V(1).Info("Could not tell an instance that its Template is removed", "cluster", logicalcluster.Of(object), "name", object.GetName(), "error", err.Error())
 	}
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return nil
-	}
-	return err
+	uid := object.GetUID()
+	return c.Delete(ctx, object.GetName(), metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
 }
 
 // each calls a function for each object of a resource in the workspaces that have bound one of the exports, with a client of where it is,
