@@ -45,6 +45,16 @@ devcluster() { go -C hack/devcluster run . "$@"; }
 remember() { mkdir -p "$state" && printf '%s\n' "$2" >"$state/$1"; }
 recall() { cat "$state/$1" 2>/dev/null || true; }
 
+# claim WHAT NAMESPACE remembers that the demo makes WHAT in a namespace of its own, which its removal deletes. It fails if the
+# namespace is there before.
+claim() {
+	[[ $(recall "$1") != yes ]] || return 0
+	local found
+	found=$(kubectl get namespace "$2" --ignore-not-found --output name) || fail "the cluster does not tell whether it has a namespace $2"
+	[[ -z $found ]] || fail "the cluster has a namespace $2, which the demo would delete at its end. Use another cluster, or remove it first: kubectl delete namespace $2"
+	remember "$1" yes
+}
+
 # wait_for TITLE SECONDS COMMAND... polls until COMMAND succeeds. COMMAND prints the current state, one line for each
 # object that is not ready. New lines are printed with the elapsed time.
 wait_for() {
@@ -197,6 +207,8 @@ up() {
 
 # install makes the cluster, the operator and the installation.
 install() {
+	prepare_cluster
+	claim made-installation "$namespace"
 	install_operator
 	choose_address
 	installation_manifests
@@ -247,7 +259,7 @@ remove_objects() {
 	kubectl version >/dev/null 2>&1 || { say "   the cluster does not respond; its objects are kept"; return; }
 	[[ $(recall service) != yes ]] || service_down
 	[[ $(recall infrastructure) != yes ]] || infrastructure_down
-	if [[ -d $state/installation ]]; then
+	if [[ $(recall made-installation) == yes ]]; then
 		step "deleting the installation, with its workspaces"
 		kubectl -n "$namespace" annotate rootshards.operator.kcp.io --all --overwrite operator.kcp.io/force-delete=true >/dev/null
 		kubectl -n "$namespace" delete kubeconfigs.operator.kcp.io,frontproxies.operator.kcp.io,rootshards.operator.kcp.io --all --wait --timeout 120s --ignore-not-found | sed 's/^/   /'
@@ -298,7 +310,10 @@ down() {
 case ${1:-up} in
 up) up ;;
 cluster) prepare_cluster ;;
-operator) install_operator ;;
+operator)
+	prepare_cluster
+	install_operator
+	;;
 again)
 	find_kubectl
 	load_again "${2:?usage: hack/demo.sh again <repository:tag>}"
@@ -308,7 +323,10 @@ forward)
 	forward
 	;;
 service) service ;;
-service-down) service_down ;;
+service-down)
+	[[ $(recall service) == yes ]] || fail "make demo-service has made nothing here"
+	service_down
+	;;
 images)
 	find_kubectl
 	load_server_images
@@ -318,7 +336,10 @@ tofu-image)
 	load_tofu_image
 	;;
 infrastructure) infrastructure ;;
-infrastructure-down) infrastructure_down ;;
+infrastructure-down)
+	[[ $(recall infrastructure) == yes ]] || fail "make demo-infrastructure has made nothing here"
+	infrastructure_down
+	;;
 operator-down)
 	find_kubectl
 	[[ $(recall made-operator) == yes ]] || fail "the operator was in this cluster before, and is kept"

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Argo CD and Flux apply this repository's manifests from git to the development cluster: `go test` of test/gitops. The
-# tools are built from their modules, and cached; they run as processes of this machine.
+# tools are built from their modules, and cached; they run as processes of this machine. The cluster is made for the tests, and
+# removed.
 # Arguments go to go test: hack/gitops.sh -run TestArgoCD
 #
 #   GITOPS_STEADY  how long nothing may change after an installation (10m)
@@ -47,6 +48,10 @@ done
 trap finish EXIT
 trap 'exit 130' INT TERM
 hack/demo.sh cluster
+if [[ $(cat .demo/made-cluster 2>/dev/null) != yes ]]; then
+	echo "this cluster was there before. The tests install Argo CD, Flux and the operator, and delete their definitions with all objects at the end, so that they need one of their own: unset KUBECONFIG, or end that cluster" >&2
+	exit 1
+fi
 hack/demo.sh again docker.io/local/atoll:next
 
 printf '\ntests\n'

@@ -191,8 +191,8 @@ prepare_cluster() {
 	load_image
 }
 
+# install_operator installs the operator in a prepared cluster.
 install_operator() {
-	prepare_cluster
 	local running
 	running=$(kubectl get pods --all-namespaces -l app.kubernetes.io/name=atoll -o name)
 	kubectl get crd rootshards.operator.kcp.io >/dev/null 2>&1 || remember made-operator yes

@@ -13,6 +13,22 @@ as_tenant() { command "$kubectl" --kubeconfig "$state/$1.kubeconfig" --request-t
 
 provider_manifests() { with_image "$infrastructure_samples/provider" infrastructure-provider; }
 
+# provider_cluster remembers the logical cluster of the provider, whose name is in the label of the namespaces of its tenants.
+provider_cluster() {
+	local cluster
+	cluster=$(in_workspace "$infrastructure_workspace" get logicalclusters.core.kcp.io cluster -o 'jsonpath={.metadata.annotations.kcp\.io/cluster}' 2>&1) || { tail -n 1 <<<"$cluster"; return 1; }
+	[[ -n $cluster ]] || { echo "its LogicalCluster does not say so"; return 1; }
+	remember provider-cluster "$cluster"
+}
+
+# tenant_namespaces prints the namespaces of the tenants of this provider. Other providers may use the cluster, too.
+tenant_namespaces() {
+	local cluster
+	cluster=$(recall provider-cluster)
+	[[ -z $cluster ]] || kubectl get namespaces -l app.kubernetes.io/managed-by=infrastructure-provider \
+		-o 'jsonpath={range .items[*]}{.metadata.name} {.metadata.labels.infrastructure\.kedge\.faros\.sh/provider}{"\n"}{end}' | sed -n "s/ $cluster\..*//p"
+}
+
 # templates_ready prints the Templates that are not ready, and succeeds if there are some and all are.
 templates_ready() {
 	local lines
@@ -70,10 +86,11 @@ infrastructure() {
 		install
 	fi
 	infrastructure_failed() { describe_provider; fail "$1, see above"; }
-	remember infrastructure yes
+	claim infrastructure "$infrastructure_namespace"
 	load_server_images
 
 	wait_for "creating the workspace of the provider, $infrastructure_workspace" 60 create_workspace "${infrastructure_workspace##*:}" || fail "see above"
+	wait_for "asking which logical cluster that is" 60 provider_cluster || fail "see above"
 	step "the provider: kubectl apply -k $(provider_manifests)"
 	kubectl apply -k "$(provider_manifests)" >"$state/apply.log" 2>&1 || fail "$(cat "$state/apply.log")"
 	quietly kubectl apply -f "$infrastructure_samples/kubeconfig.yaml" || fail "see above"
@@ -150,7 +167,6 @@ instances_gone() {
 # infrastructure_down removes what infrastructure made. Instances are deleted first: the provider removes what they are made of.
 infrastructure_down() {
 	local tenant
-	[[ -d $state ]] || { say "nothing to remove: there is no .demo"; return; }
 	find_kubectl
 	if [[ -s $state/admin.kubeconfig ]] && answers >/dev/null; then
 		for tenant in "${!tenants[@]}"; do
@@ -163,8 +179,8 @@ infrastructure_down() {
 	step "deleting the provider and the namespaces of tenants"
 	kubectl delete -f "$infrastructure_samples/kubeconfig.yaml" --ignore-not-found >/dev/null 2>&1 || true
 	kubectl delete -k "$(provider_manifests)" --wait --timeout 120s --ignore-not-found | sed 's/^/   /'
-	kubectl delete namespaces -l app.kubernetes.io/managed-by=infrastructure-provider | sed 's/^/   /'
-	rm -f "$state"/infrastructure "$state/infrastructure-provider.kubeconfig"
+	tenant_namespaces | xargs -r "$kubectl" --kubeconfig "$state/kubeconfig" delete namespaces | sed 's/^/   /'
+	rm -f "$state"/infrastructure "$state/provider-cluster" "$state/infrastructure-provider.kubeconfig"
 	for tenant in "${!tenants[@]}"; do rm -f "$state/$tenant.kubeconfig"; done
 	step "the infrastructure provider is removed"
 }

@@ -99,7 +99,7 @@ service() {
 		install
 	fi
 	service_failed() { describe_agent; fail "$1, see above"; }
-	remember service yes
+	claim service "$agent_namespace"
 
 	wait_for "creating the workspace of the provider, $provider" 60 create_workspace "${provider##*:}" || fail "see above"
 	wait_for "an APIExport in it: kubectl apply -f $samples/provider.yaml" 60 quietly in_workspace "$provider" apply -f "$samples/provider.yaml" || fail "see above"
@@ -156,7 +156,6 @@ workspace_gone() {
 
 # service_down removes what service made. Objects in the workspace are deleted first: the agent removes their copies.
 service_down() {
-	[[ -d $state ]] || { say "nothing to remove: there is no .demo"; return; }
 	find_kubectl
 	if [[ -s $state/admin.kubeconfig ]] && answers >/dev/null; then
 		if [[ -n $(admin get workspace "${consumer##*:}" --ignore-not-found -o name) ]]; then
