@@ -3,11 +3,11 @@
 apiVersion: operator.kcp.io/v1alpha1
 kind: {{ .kind }}
 metadata:
-  name: {{ .name }}
-  namespace: {{ .root.Release.Namespace }}
+  name: {{ .name | quote }}
+  namespace: {{ .root.Release.Namespace | quote }}
   labels:
     helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" }}
-    app.kubernetes.io/instance: {{ .root.Release.Name }}
+    app.kubernetes.io/instance: {{ .root.Release.Name | quote }}
     app.kubernetes.io/managed-by: {{ .root.Release.Service }}
     {{- with .root.Values.labels }}
     {{- toYaml . | nindent 4 }}

@@ -13,8 +13,8 @@
 {{- end -}}
 
 {{- define "atoll.selectorLabels" -}}
-app.kubernetes.io/name: {{ include "atoll.name" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/name: {{ include "atoll.name" . | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end -}}
 
 {{- define "atoll.labels" -}}
@@ -30,9 +30,9 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 
 {{/* metadata of an object of the release: {{ include "atoll.metadata" (dict "root" . "name" "x") }} */}}
 {{- define "atoll.metadata" -}}
-name: {{ .name }}
+name: {{ .name | quote }}
 {{- if not .cluster }}
-namespace: {{ .root.Release.Namespace }}
+namespace: {{ .root.Release.Namespace | quote }}
 {{- end }}
 labels:
   {{- include "atoll.labels" .root | nindent 2 }}
@@ -63,11 +63,17 @@ annotations:
 {{- end -}}
 
 {{- define "atoll.pullSecrets" -}}
-{{- range concat .Values.global.imagePullSecrets .Values.imagePullSecrets }}
-- name: {{ if kindIs "string" . }}{{ . }}{{ else }}{{ .name }}{{ end }}
+{{- range concat (.Values.global.imagePullSecrets | default list) (.Values.imagePullSecrets | default list) }}
+- name: {{ if kindIs "string" . }}{{ . | quote }}{{ else }}{{ .name | quote }}{{ end }}
 {{- end }}
 {{- end -}}
 
+{{/* The name of a Service has 63 characters at most. */}}
 {{- define "atoll.metricsSecret" -}}
-{{ include "atoll.fullname" . }}-metrics
+{{ include "atoll.fullname" . | trunc 55 | trimSuffix "-" }}-metrics
+{{- end -}}
+
+{{/* A number or a percentage. Helm reads numbers as floats, which print large ones with an exponent. */}}
+{{- define "atoll.count" -}}
+{{- if kindIs "string" . }}{{ . | quote }}{{ else }}{{ int64 . }}{{ end -}}
 {{- end -}}

@@ -54,8 +54,13 @@ func values(t *testing.T, name string) map[string]any {
 // render renders a chart without a server, as `helm template` does.
 func render(t *testing.T, directory string, values map[string]any) (string, error) {
 	t.Helper()
+	return renderAs(t, "kcp", "kcp-system", directory, values)
+}
+
+func renderAs(t *testing.T, releaseName, namespace, directory string, values map[string]any) (string, error) {
+	t.Helper()
 	install := action.NewInstall(action.NewConfiguration())
-	install.DryRunStrategy, install.ReleaseName, install.Namespace, install.DisableOpenAPIValidation = action.DryRunClient, "kcp", "kcp-system", true
+	install.DryRunStrategy, install.ReleaseName, install.Namespace, install.DisableOpenAPIValidation = action.DryRunClient, releaseName, namespace, true
 	install.KubeVersion = &common.KubeVersion{Version: "v1.37.0", Major: "1", Minor: "37"}
 	rendered, err := install.Run(load(t, directory), values)
 	if err != nil {

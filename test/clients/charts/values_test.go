@@ -1,0 +1,109 @@
+package charts
+
+import (
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+)
+
+// objects renders a chart and returns its objects by kind and name. Names that YAML takes for another type fail the test.
+func objects(t *testing.T, releaseName, namespace, directory, values string) map[string]*unstructured.Unstructured {
+	t.Helper()
+	given := map[string]any{}
+	if err := yaml.Unmarshal([]byte(values), &given); err != nil {
+		t.Fatal(err)
+	}
+	rendered, err := renderAs(t, releaseName, namespace, directory, given)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]*unstructured.Unstructured{}
+	for _, document := range strings.Split(rendered, "\n---\n") {
+		u := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(document), &u.Object); err != nil {
+			t.Fatalf("%v:\n%s", err, document)
+		}
+		name, ok, err := unstructured.NestedString(u.Object, "metadata", "name")
+		if err != nil || !ok {
+			t.Fatalf("%s has the name %q: %v", u.GetKind(), name, err)
+		}
+		for _, field := range []string{"labels", "annotations"} {
+			if _, _, err := unstructured.NestedStringMap(u.Object, "metadata", field); err != nil {
+				t.Errorf("%s %s: %v", u.GetKind(), name, err)
+			}
+		}
+		if inNamespace, ok, err := unstructured.NestedString(u.Object, "metadata", "namespace"); err != nil || ok && inNamespace != namespace {
+			t.Errorf("%s %s is in namespace %q: %v", u.GetKind(), name, inNamespace, err)
+		}
+		if u.GetKind() == "Service" && len(name) > 63 {
+			t.Errorf("the name of Service %s has %d characters", name, len(name))
+		}
+		found[u.GetKind()+" "+name] = u
+	}
+	return found
+}
+
+func field(t *testing.T, u *unstructured.Unstructured, path ...string) any {
+	t.Helper()
+	if u == nil {
+		t.Fatalf("the object with %s is missing", strings.Join(path, "."))
+	}
+	value, _, err := unstructured.NestedFieldNoCopy(u.Object, path...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return value
+}
+
+// TestNamesThatLookLikeOtherTypes shows that names which YAML reads as a number or a boolean stay names, and that empty values are defaults.
+func TestNamesThatLookLikeOtherTypes(t *testing.T) {
+	operator := objects(t, "123", "456", operatorChart, `
+fullnameOverride: "on"
+serviceAccount: {name: "007"}
+imagePullSecrets: null
+argoCD: {namespace: "1"}
+podDisruptionBudget: {enabled: true, minAvailable: 1000000}
+`)
+	if got := field(t, operator["Deployment on"], "spec", "template", "spec", "serviceAccountName"); got != "007" {
+		t.Errorf("the service account is %v", got)
+	}
+	if got := field(t, operator["PodDisruptionBudget on"], "spec", "minAvailable"); got != float64(1000000) && got != int64(1000000) {
+		t.Errorf("minAvailable is %v (%T)", got, got)
+	}
+	installation := objects(t, "123", "456", installationChart, `
+externalHostname: kcp.example.com
+rootShard: {name: "yes", spec: null}
+shards: {"no": {}, "1": null}
+cacheServers: {"0x1": {}}
+`)
+	for _, want := range []string{"RootShard yes", "Shard no", "Shard 1", "CacheServer 0x1"} {
+		if installation[want] == nil {
+			t.Errorf("%s is missing", want)
+		}
+	}
+	if got := field(t, installation["Shard no"], "spec", "rootShard", "ref", "name"); got != "yes" {
+		t.Errorf("the root shard of Shard no is %v", got)
+	}
+}
+
+// TestLongNames shows that a release may have the longest name that Helm permits.
+func TestLongNames(t *testing.T) {
+	objects(t, strings.Repeat("a", 53), "kcp-system", operatorChart, "metrics: {enabled: true}")
+}
+
+// TestIssuerOfOneServer shows that an issuer of one server is not that of others.
+func TestIssuerOfOneServer(t *testing.T) {
+	installation := objects(t, "kcp", "kcp-system", installationChart, `
+externalHostname: kcp.example.com
+issuerRef: {name: platform, kind: ClusterIssuer}
+rootShard: {spec: {certificates: {issuerRef: {name: special, kind: Issuer}}}}
+cacheServers: {cache: {}}
+`)
+	for name, want := range map[string]string{"RootShard root": "special", "CacheServer cache": "platform"} {
+		if got := field(t, installation[name], "spec", "certificates", "issuerRef", "name"); got != want {
+			t.Errorf("%s: the issuer is %v, expected %s", name, got, want)
+		}
+	}
+}
