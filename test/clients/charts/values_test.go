@@ -8,8 +8,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// objects renders a chart and returns its objects by kind and name. Names that YAML takes for another type fail the test.
-func objects(t *testing.T, releaseName, namespace, directory, values string) map[string]*unstructured.Unstructured {
+// renderedObjects renders a chart and returns its objects by kind and name. Names that YAML takes for another type fail the test.
+func renderedObjects(t *testing.T, releaseName, namespace, directory, values string) map[string]*unstructured.Unstructured {
 	t.Helper()
 	given := map[string]any{}
 	if err := yaml.Unmarshal([]byte(values), &given); err != nil {
@@ -59,7 +59,7 @@ func field(t *testing.T, u *unstructured.Unstructured, path ...string) any {
 
 // TestNamesThatLookLikeOtherTypes shows that names which YAML reads as a number or a boolean stay names, and that empty values are defaults.
 func TestNamesThatLookLikeOtherTypes(t *testing.T) {
-	operator := objects(t, "123", "456", operatorChart, `
+	operator := renderedObjects(t, "123", "456", operatorChart, `
 fullnameOverride: "on"
 serviceAccount: {name: "007"}
 imagePullSecrets: null
@@ -72,7 +72,7 @@ podDisruptionBudget: {enabled: true, minAvailable: 1000000}
 	if got := field(t, operator["PodDisruptionBudget on"], "spec", "minAvailable"); got != float64(1000000) && got != int64(1000000) {
 		t.Errorf("minAvailable is %v (%T)", got, got)
 	}
-	installation := objects(t, "123", "456", installationChart, `
+	installation := renderedObjects(t, "123", "456", installationChart, `
 externalHostname: kcp.example.com
 rootShard: {name: "yes", spec: null}
 shards: {"no": {}, "1": null}
@@ -90,12 +90,12 @@ cacheServers: {"0x1": {}}
 
 // TestLongNames shows that a release may have the longest name that Helm permits.
 func TestLongNames(t *testing.T) {
-	objects(t, strings.Repeat("a", 53), "kcp-system", operatorChart, "metrics: {enabled: true}")
+	renderedObjects(t, strings.Repeat("a", 53), "kcp-system", operatorChart, "metrics: {enabled: true}")
 }
 
 // TestIssuerOfOneServer shows that an issuer of one server is not that of others.
 func TestIssuerOfOneServer(t *testing.T) {
-	installation := objects(t, "kcp", "kcp-system", installationChart, `
+	installation := renderedObjects(t, "kcp", "kcp-system", installationChart, `
 externalHostname: kcp.example.com
 issuerRef: {name: platform, kind: ClusterIssuer}
 rootShard: {spec: {certificates: {issuerRef: {name: special, kind: Issuer}}}}
