@@ -59,6 +59,7 @@ func TestSite(t *testing.T) {
 		page.Press("\r")
 		page.Wait("the section", "location.href.endsWith('/user-guide.html#give-users-access') && document.querySelector('#give-users-access').getBoundingClientRect().top >= 0")
 		page.Wait("the script of the page to run", "!document.querySelector('form').hidden")
+		page.Wait("a link at each heading", "[...document.querySelectorAll('main :is(h2, h3)')].every((heading) => heading.querySelector('.anchor').href.endsWith('#' + heading.id))")
 		page.Fill("document.querySelector('#query')", "kubeconfig")
 		page.WaitText("sections for “kubeconfig”, the best 30 are")
 		page.Fill("document.querySelector('#query')", "external.port")

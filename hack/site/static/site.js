@@ -15,6 +15,17 @@ for (const box of document.querySelectorAll('.table, .drawing, pre')) {
   else box.removeAttribute('tabindex')
 }
 
+// Each heading has a link to itself, to copy. The keyboard reaches the same links in "On this page".
+for (const heading of document.querySelectorAll('main :is(h2, h3, h4)[id]')) {
+  const link = document.createElement('a')
+  link.className = 'anchor'
+  link.href = `#${heading.id}`
+  link.textContent = '#'
+  link.tabIndex = -1
+  link.setAttribute('aria-label', `Link to “${heading.textContent}”`)
+  heading.append(' ', link)
+}
+
 const form = document.querySelector('form')
 const query = document.querySelector('#query')
 const results = document.querySelector('#results')
