@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Generates what is derived from generated files: charts, dashboards and the reference. It runs last; `make verify` checks that it
+# Generates what is derived from generated files: charts, dashboards and the reference but metrics. It runs last; `make verify` checks that it
 # changes nothing.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -19,3 +19,9 @@ go run ./hack/dashboards config/prometheus/dashboards
 
 echo "reference: docs/reference"
 go run ./hack/reference docs/reference
+
+# Feature gates and flags of Kubernetes are shared by all commands of a process, so that each program's page needs a process of its own: its
+# test. Go keeps the results of tests with the files that they read, so that nothing is linked where no page can have changed.
+echo "reference: docs/reference/flags"
+pages=(go test -vet=off -run '^TestReference$' ./cmd/... ./plugin)
+"${pages[@]}" &>/dev/null || "${pages[@]}" -update
