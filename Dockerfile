@@ -1,16 +1,28 @@
-# One image with all server binaries. Works with docker, podman and buildah.
+# The image of a release, for those who build with docker, podman or buildah: `make images` sets the arguments. Its files are written by the same
+# program, and a test in hack/release compares the last stage with the configuration that this program writes.
 FROM docker.io/library/golang:1.26 AS build
 WORKDIR /src
 COPY go.mod go.sum ./
 COPY api/go.mod api/go.sum api/
 RUN go mod download
 COPY . .
-RUN make build && mkdir -p /rootfs/etc /rootfs/tmp && chmod 1777 /rootfs/tmp \
- && cp bin/operator bin/kcp bin/kcp-front-proxy bin/cache-server bin/virtual-workspaces bin/sync-agent bin/infrastructure-provider bin/etcd /rootfs/ \
- && printf 'atoll:x:65532:65532::/:/\n' > /rootfs/etc/passwd
+ARG VERSION=dev
+ARG GIT_COMMIT=unknown
+RUN make image-files VERSION="$VERSION" GIT_COMMIT="$GIT_COMMIT"
 
 FROM scratch
+ARG VERSION=dev
+ARG GIT_COMMIT=unknown
+ARG CREATED=1970-01-01T00:00:00Z
 # As one tree, so that /tmp keeps its mode.
-COPY --from=build /rootfs /
+COPY --from=build /src/bin/image-files /
+ENV PATH=/
+WORKDIR /
 USER 65532:65532
-ENTRYPOINT ["/kcp"]
+LABEL org.opencontainers.image.title="atoll"
+LABEL org.opencontainers.image.description="kcp-compatible control planes: servers, operator, sync agent and infrastructure provider"
+LABEL org.opencontainers.image.source="https://github.com/atoll-dev/atoll"
+LABEL org.opencontainers.image.version="$VERSION"
+LABEL org.opencontainers.image.revision="$GIT_COMMIT"
+LABEL org.opencontainers.image.created="$CREATED"
+LABEL org.opencontainers.image.licenses="Apache-2.0"

@@ -92,25 +92,38 @@ tofu-image-tar: ## Build the image of the infrastructure provider's OpenTofu run
 	@echo "building bin/tofu"; go -C hack/devcluster/opentofu build -ldflags '-s -w -X github.com/opentofu/opentofu/version.dev=no' -o $(BIN)/tofu github.com/opentofu/opentofu/cmd/tofu
 	@go -C hack/devcluster run . build-image --name $(TOFU_IMAGE) --tar $(BIN)/tofu-image.tar $(BIN)/tofu-runner $(BIN)/tofu
 
+.PHONY: image-files
+image-files: build ## The files of the image in bin/image-files, for the Dockerfile.
+	@rm -rf $(BIN)/image-files && mkdir -p $(BIN)/image-files
+	@go -C hack/release run . files --root $(CURDIR) $(addprefix $(BIN)/,$(SERVER_BINARIES)) | tar -xpC $(BIN)/image-files
+
+IMAGE_ARGUMENTS = --build-arg VERSION=$(VERSION) --build-arg GIT_COMMIT=$(GIT_COMMIT) --build-arg CREATED=$(shell TZ=UTC git log -1 --date=format-local:%Y-%m-%dT%H:%M:%SZ --format=%cd 2>/dev/null || echo 1970-01-01T00:00:00Z)
+
 .PHONY: images
 images: ## Build the image with docker, podman or buildah, whichever is there.
-	@if command -v docker >/dev/null && docker info >/dev/null 2>&1; then docker build -t $(IMAGE) .; \
-	elif command -v podman >/dev/null; then podman build -t $(IMAGE) .; \
-	elif command -v buildah >/dev/null; then buildah build -t $(IMAGE) .; \
+	@if command -v docker >/dev/null && docker info >/dev/null 2>&1; then docker build $(IMAGE_ARGUMENTS) -t $(IMAGE) .; \
+	elif command -v podman >/dev/null; then podman build $(IMAGE_ARGUMENTS) -t $(IMAGE) .; \
+	elif command -v buildah >/dev/null; then buildah build $(IMAGE_ARGUMENTS) -t $(IMAGE) .; \
 	else echo "no docker engine, podman or buildah here; building bin/image.tar instead"; $(MAKE) --no-print-directory image-tar; fi
 
 RELEASE_VERSION ?= $(shell git describe --tags --match 'v*' --abbrev=12 2>/dev/null || echo v0.0.0-dev.g$$(git rev-parse --short=12 HEAD))
 RELEASE_PLATFORMS ?= amd64 arm64
+# Platforms that have plug-ins only.
+RELEASE_PLUGIN_PLATFORMS ?= darwin_amd64 darwin_arm64 windows_amd64
 RELEASE_REPOSITORY ?= docker.io/local/atoll
+# Where users download the files of dist/ from.
+RELEASE_URL ?= https://github.com/atoll-dev/atoll/releases/download/$(RELEASE_VERSION)
 
 .PHONY: release
 release: VERSION = $(RELEASE_VERSION)
-release: ## Images for all platforms, charts, definitions, plug-ins, bills of materials and checksums in dist/.
+release: ## Images for all platforms, charts, definitions, plug-ins and their manifests for krew, bills of materials and checksums in dist/.
 	@[[ -z "$$(git status --porcelain --untracked-files=no)" ]] || { echo "commit first: a release is made of a commit, and these files differ from it"; git status --short --untracked-files=no; exit 1; }
 	@rm -rf $(BIN)/release dist
 	@for arch in $(RELEASE_PLATFORMS); do mkdir -p $(BIN)/release/linux_$$arch; for name in $(BINARIES); do echo "building $$name for linux/$$arch"; \
 		GOOS=linux GOARCH=$$arch GOAMD64=v1 GOARM64=v8.0 GOEXPERIMENT= go build -ldflags '$(LDFLAGS)' -o $(BIN)/release/linux_$$arch/$$name ./cmd/$$name; done; done
-	@go -C hack/release run . --version $(RELEASE_VERSION) --commit $(GIT_COMMIT) --created $$(git log -1 --format=%ct) --repository $(RELEASE_REPOSITORY) \
+	@for platform in $(RELEASE_PLUGIN_PLATFORMS); do echo "building the plug-ins for $$platform"; \
+		GOOS=$${platform%_*} GOARCH=$${platform#*_} GOAMD64=v1 GOARM64=v8.0 GOEXPERIMENT= go build -ldflags '$(LDFLAGS)' -o $(BIN)/release/$$platform/ $(addprefix ./cmd/,$(PLUGINS)); done
+	@go -C hack/release run . --version $(RELEASE_VERSION) --commit $(GIT_COMMIT) --created $$(git log -1 --format=%ct) --repository $(RELEASE_REPOSITORY) --url $(RELEASE_URL) \
 		--binaries $(BIN)/release --root $(CURDIR) --out $(CURDIR)/dist --servers $(subst $(space),$(comma),$(SERVER_BINARIES)) --plugins $(subst $(space),$(comma),$(PLUGINS))
 
 DOCS_REPOSITORY ?= https://github.com/atoll-dev/atoll/blob/main/

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
@@ -34,42 +35,39 @@ type built struct {
 	binaries []string
 }
 
-// platforms are those whose binaries are below a directory, in folders named <os>_<architecture>.
+// platforms are those whose binaries are below a directory, in folders named <os>_<architecture>, sorted.
 func platforms(directory string) ([]v1.Platform, error) {
-	entries, err := filepath.Glob(filepath.Join(directory, "linux_*"))
+	entries, err := filepath.Glob(filepath.Join(directory, "*_*"))
 	if err != nil {
 		return nil, err
 	}
 	found := make([]v1.Platform, len(entries))
 	for i, entry := range entries {
-		found[i] = v1.Platform{OS: "linux", Architecture: filepath.Base(entry)[len("linux_"):]}
+		system, architecture, _ := strings.Cut(filepath.Base(entry), "_")
+		found[i] = v1.Platform{OS: system, Architecture: architecture}
 	}
-	if len(found) == 0 {
+	if !slices.ContainsFunc(found, hasImage) {
 		return nil, fmt.Errorf("there are no folders linux_<architecture> in %s", directory)
 	}
 	return found, nil
 }
 
+// hasImage returns whether there is an image for a platform. The others have plug-ins only.
+func hasImage(platform v1.Platform) bool { return platform.OS == "linux" }
+
 // buildImages builds the image of each platform.
 func (r *release) buildImages() ([]built, error) {
-	found, err := platforms(r.binaries)
-	if err != nil {
-		return nil, err
-	}
-	var programs []string
-	for _, platform := range found {
-		programs = append(programs, append(r.paths(platform, r.servers), r.paths(platform, r.plugins)...)...)
-	}
-	if err := r.readBinaries(programs); err != nil {
-		return nil, err
-	}
-	all := make([]built, len(found))
-	for i, platform := range found {
+	var all []built
+	for _, platform := range r.platforms {
+		if !hasImage(platform) {
+			continue
+		}
 		b := built{platform: platform, binaries: r.paths(platform, r.servers)}
+		var err error
 		if b.image, err = image.Build(image.Options{Platform: platform, Binaries: b.binaries, Labels: r.labels(), Notices: notices(r.licenses), Created: r.created}); err != nil {
 			return nil, fmt.Errorf("image for %s/%s: %w", platform.OS, platform.Architecture, err)
 		}
-		all[i] = b
+		all = append(all, b)
 	}
 	return all, nil
 }
@@ -78,7 +76,22 @@ func (r *release) buildImages() ([]built, error) {
 func (r *release) paths(platform v1.Platform, names []string) []string {
 	paths := make([]string, len(names))
 	for i, name := range names {
+		if platform.OS == "windows" {
+			name += ".exe"
+		}
 		paths[i] = filepath.Join(r.binaries, platform.OS+"_"+platform.Architecture, name)
+	}
+	return paths
+}
+
+// allBinaries are the paths of the programs for all platforms.
+func (r *release) allBinaries() []string {
+	var paths []string
+	for _, platform := range r.platforms {
+		if hasImage(platform) {
+			paths = append(paths, r.paths(platform, r.servers)...)
+		}
+		paths = append(paths, r.paths(platform, r.plugins)...)
 	}
 	return paths
 }

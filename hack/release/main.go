@@ -3,9 +3,11 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"regexp"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -34,17 +36,19 @@ func newCommand() *cobra.Command {
 				return fmt.Errorf("--version: got %q, expected a semantic version, as in v1.0.0", r.version)
 			}
 			r.created = time.Unix(created, 0).UTC()
+			r.url = strings.TrimSuffix(cmp.Or(r.url, source+"/releases/download/"+r.version), "/")
 			r.progress = func(format string, args ...any) { fmt.Fprintf(cmd.OutOrStdout(), format+"\n", args...) }
 			return r.run()
 		},
 	}
-	cmd.AddCommand(newPushCommand())
+	cmd.AddCommand(newPushCommand(), newFilesCommand())
 	flags := cmd.Flags()
 	flags.StringVar(&r.version, "version", "", "version, as in v1.0.0 (required)")
 	flags.StringVar(&r.commit, "commit", "", "hash of the commit that the binaries are built from (required)")
 	flags.Int64Var(&created, "created", 0, "time of the commit, in seconds since 1970 (required)")
 	flags.StringVar(&r.repository, "repository", "", "repository of the image, as in registry.example.org/atoll (required)")
-	flags.StringVar(&r.binaries, "binaries", "", "directory with a folder linux_<architecture> for each platform (required)")
+	flags.StringVar(&r.url, "url", "", "address that users download the files of the release from, for krew (default: that of GitHub)")
+	flags.StringVar(&r.binaries, "binaries", "", "directory with a folder <os>_<architecture> for each platform; those but linux have plug-ins only (required)")
 	flags.StringVar(&r.root, "root", ".", "directory of the sources")
 	flags.StringVar(&r.out, "out", "dist", "directory of the results")
 	flags.StringSliceVar(&r.servers, "servers", nil, "names of the programs in the image (required)")

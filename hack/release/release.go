@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -22,11 +21,15 @@ const imageDirectory = "image"
 // release is what is made in one run.
 type release struct {
 	version, commit, repository string
-	created                     time.Time
+	// url is where users download the files.
+	url     string
+	created time.Time
 	// binaries is the directory with a folder for each platform, root the directory of the sources, out that of the results.
 	binaries, root, out string
 	// servers are the programs of the image, plugins those for users.
 	servers, plugins []string
+	// platforms are those of the binaries, read from the names of folders.
+	platforms []v1.Platform
 	// compiler is the version of Go that made the binaries.
 	compiler string
 	// licenses are those of the modules in the binaries, by path.
@@ -37,6 +40,13 @@ type release struct {
 // run makes everything.
 func (r *release) run() error {
 	if err := os.MkdirAll(r.out, 0o755); err != nil {
+		return err
+	}
+	var err error
+	if r.platforms, err = platforms(r.binaries); err != nil {
+		return err
+	}
+	if err := r.readBinaries(r.allBinaries()); err != nil {
 		return err
 	}
 	images, err := r.buildImages()
@@ -100,18 +110,12 @@ func (r *release) writeFiles(images []built, digest v1.Hash) ([]string, error) {
 		if err := write(fmt.Sprintf("sbom-%s-%s.spdx.json", b.platform.OS, b.platform.Architecture), bill, err); err != nil {
 			return nil, err
 		}
-		var plugins []entry
-		for _, path := range r.paths(b.platform, r.plugins) {
-			plugins = append(plugins, entry{name: filepath.Base(path), mode: 0o755, path: path})
-		}
-		plugins = append(plugins, entry{name: "LICENSE", mode: 0o644, path: filepath.Join(r.root, "LICENSE")}, entry{name: "licenses.txt", mode: 0o644, content: notices(r.licenses)})
-		name := fmt.Sprintf("kubectl-plugins-%s-%s-%s.tar.gz", r.version, b.platform.OS, b.platform.Architecture)
-		if err := writeArchive(filepath.Join(r.out, name), r.created, plugins); err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
-		}
-		files = append(files, name)
-		r.progress("%s", name)
 	}
+	plugins, err := r.writePlugins()
+	if err != nil {
+		return nil, err
+	}
+	files = append(files, plugins...)
 	for _, chart := range []string{"atoll-operator", "atoll-installation"} {
 		name, err := r.writeChart(filepath.Join(r.root, "charts", chart), digest)
 		if err != nil {
@@ -141,23 +145,6 @@ func (r *release) definitions(directory string) ([]byte, error) {
 		all.Write(text)
 	}
 	return all.Bytes(), nil
-}
-
-// notes are the subjects of the commits since the last tag.
-func (r *release) notes(digest v1.Hash) ([]byte, error) {
-	git := func(args ...string) (string, error) {
-		out, err := exec.Command("git", append([]string{"-C", r.root}, args...)...).Output()
-		return strings.TrimSpace(string(out)), err
-	}
-	commits, since := r.commit, ""
-	if tag, err := git("describe", "--tags", "--match", "v*", "--abbrev=0", r.commit+"^"); err == nil {
-		commits, since = tag+".."+r.commit, " since "+tag
-	}
-	subjects, err := git("log", "--no-merges", "--format=- %s", commits)
-	if err != nil {
-		return nil, fmt.Errorf("reading the commits: %w", err)
-	}
-	return []byte(fmt.Sprintf("# %s\n\nImage: `%s@%s`\n\nHow to verify and install it, also without access to the internet: docs/releases.md.\n\n## Changes%s\n\n%s\n", r.version, r.repository, digest, since, subjects)), nil
 }
 
 // writeSums writes the SHA-256 of each file, as sha256sum reads them.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"log"
+	"maps"
 	"net/http/httptest"
 	"os"
 	"os/exec"
@@ -26,7 +27,7 @@ import (
 	"github.com/spdx/tools-golang/spdxlib"
 )
 
-// buildPrograms builds a small program under two names for two platforms.
+// buildPrograms builds a small program under the names of servers and plug-ins for several platforms.
 func buildPrograms(t *testing.T) string {
 	t.Helper()
 	source, out := t.TempDir(), t.TempDir()
@@ -41,10 +42,14 @@ func buildPrograms(t *testing.T) string {
 			t.Fatal(err)
 		}
 	}
-	for _, arch := range []string{"amd64", "arm64"} {
-		for _, name := range []string{"kcp", "operator", "kubectl-ws"} {
-			cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-o", filepath.Join(out, "linux_"+arch, name), ".")
-			cmd.Dir, cmd.Env = source, append(os.Environ(), "GOARCH="+arch, "CGO_ENABLED=0", "GOFLAGS=")
+	for platform, names := range map[string][]string{
+		"linux_amd64": {"kcp", "operator", "kubectl-ws", "kubectl-create-workspace"}, "linux_arm64": {"kcp", "operator", "kubectl-ws", "kubectl-create-workspace"},
+		"darwin_arm64": {"kubectl-ws", "kubectl-create-workspace"}, "windows_amd64": {"kubectl-ws.exe", "kubectl-create-workspace.exe"},
+	} {
+		system, arch, _ := strings.Cut(platform, "_")
+		for _, name := range names {
+			cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-o", filepath.Join(out, platform, name), ".")
+			cmd.Dir, cmd.Env = source, append(os.Environ(), "GOOS="+system, "GOARCH="+arch, "CGO_ENABLED=0", "GOFLAGS=")
 			if text, err := cmd.CombinedOutput(); err != nil {
 				t.Fatalf("building: %v\n%s", err, text)
 			}
@@ -60,7 +65,7 @@ func runRelease(t *testing.T, binaries string) string {
 	cmd.SetOut(io.Discard)
 	cmd.SetArgs([]string{
 		"--version=v1.2.3", "--commit=HEAD", "--created=1000000000", "--repository=registry.example.org/atoll", "--binaries=" + binaries,
-		"--root=../..", "--out=" + out, "--servers=kcp,operator", "--plugins=kubectl-ws",
+		"--root=../..", "--out=" + out, "--servers=kcp,operator", "--plugins=kubectl-ws,kubectl-create-workspace",
 	})
 	if err := cmd.Execute(); err != nil {
 		t.Fatal(err)
@@ -93,17 +98,22 @@ func TestRelease(t *testing.T) {
 		if err := spdxlib.ValidateDocument(bill); err != nil {
 			t.Error(err)
 		}
-		licenses := map[string]string{}
+		type licenses struct{ declared, concluded string }
+		got, all := map[string]licenses{}, ownLicense+" AND BSD-3-Clause"
 		for _, p := range bill.Packages {
-			licenses[p.PackageName+"@"+p.PackageVersion] = p.PackageLicenseDeclared
-		}
-		for name, license := range map[string]string{
-			"kcp@v1.2.3": noAssertion, "operator@v1.2.3": noAssertion, "stdlib@" + runtime.Version(): "BSD-3-Clause",
-			"example.org/small@v1.2.3": ownLicense, "github.com/atoll-dev/atoll/api@v1.2.3": ownLicense,
-		} {
-			if got, found := licenses[name]; !found || got != license {
-				t.Errorf("%s has license %q in the bill of materials, %v; want %s", name, got, found, license)
+			name := p.PackageName + "@" + p.PackageVersion
+			if p.PackageName == "registry.example.org/atoll" {
+				name = "image"
 			}
+			got[name] = licenses{p.PackageLicenseDeclared, p.PackageLicenseConcluded}
+		}
+		want := map[string]licenses{
+			"image": {ownLicense, all}, "kcp@v1.2.3": {ownLicense, all}, "operator@v1.2.3": {ownLicense, all},
+			"example.org/small@v1.2.3": {ownLicense, ownLicense}, "github.com/atoll-dev/atoll/api@v1.2.3": {ownLicense, ownLicense},
+			"stdlib@" + runtime.Version(): {"BSD-3-Clause", "BSD-3-Clause"},
+		}
+		if !maps.Equal(got, want) {
+			t.Errorf("licenses are %v, want %v", got, want)
 		}
 	})
 	t.Run("the chart has the image of the release", func(t *testing.T) {
@@ -133,6 +143,7 @@ func TestRelease(t *testing.T) {
 			}
 		}
 	})
+	t.Run("krew installs the plug-ins", func(t *testing.T) { checkKrew(t, first) })
 	t.Run("a mirror has the same digests, and what is attached", func(t *testing.T) { checkMirror(t, first) })
 	t.Run("checksums are those of the files", func(t *testing.T) {
 		cmd := exec.CommandContext(t.Context(), "sha256sum", "--check", "--strict", "SHA256SUMS")

@@ -8,12 +8,14 @@ import (
 	"fmt"
 	"go/build"
 	"io"
+	"iter"
 	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
 	"runtime/debug"
 	"slices"
+	"strings"
 
 	spdxjson "github.com/spdx/tools-golang/json"
 	"github.com/spdx/tools-golang/spdx/v2/common"
@@ -30,6 +32,7 @@ func (r *release) billOfMaterials(b built) ([]byte, error) {
 	}
 	name := fmt.Sprintf("atoll-%s-%s-%s", r.version, b.platform.OS, b.platform.Architecture)
 	root := newPackage("Image", r.repository, digest.String(), "pkg:oci/atoll@"+digest.String())
+	root.PackageLicenseDeclared = ownLicense
 	document := &spdx.Document{
 		SPDXVersion: spdx.Version, DataLicense: spdx.DataLicense, SPDXIdentifier: "DOCUMENT", DocumentName: name, DocumentNamespace: source + "/sbom/" + name + "/" + digest.Hex,
 		CreationInfo:  &spdx.CreationInfo{Created: r.created.Format("2006-01-02T15:04:05Z"), Creators: []common.Creator{{CreatorType: "Tool", Creator: "atoll-release"}}},
@@ -42,6 +45,7 @@ func (r *release) billOfMaterials(b built) ([]byte, error) {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
 	}
+	root.PackageLicenseConcluded = conclude(maps.Values(modules))
 	for _, id := range slices.Sorted(maps.Keys(modules)) {
 		document.Packages = append(document.Packages, modules[id])
 	}
@@ -64,8 +68,10 @@ func (r *release) addBinary(document *spdx.Document, modules map[common.ElementI
 	}
 	binary := newPackage("Binary-"+filepath.Base(path), filepath.Base(path), r.version, "")
 	binary.PackageChecksums = []common.Checksum{{Algorithm: common.SHA256, Value: sum}}
+	binary.PackageLicenseDeclared = ownLicense
 	document.Packages = append(document.Packages, binary)
 	document.Relationships = append(document.Relationships, relation(root.PackageSPDXIdentifier, common.TypeRelationshipContains, binary.PackageSPDXIdentifier))
+	var linked []*spdx.Package
 	for _, module := range append([]*debug.Module{{Path: "stdlib", Version: info.GoVersion}, &info.Main}, info.Deps...) {
 		license, replacement := r.licenses[module.Path].expression, module.Replace
 		switch {
@@ -77,9 +83,21 @@ func (r *release) addBinary(document *spdx.Document, modules map[common.ElementI
 		p := newPackage("Module-"+module.Path+"-"+module.Version, module.Path, module.Version, "pkg:golang/"+module.Path+"@"+module.Version)
 		p.PackageLicenseConcluded, p.PackageLicenseDeclared = license, license
 		modules[p.PackageSPDXIdentifier] = p
+		linked = append(linked, p)
 		document.Relationships = append(document.Relationships, relation(binary.PackageSPDXIdentifier, common.TypeRelationshipDependsOn, p.PackageSPDXIdentifier))
 	}
+	binary.PackageLicenseConcluded = conclude(slices.Values(linked))
 	return nil
+}
+
+// conclude returns the license of what has all of these packages in it: those of all, since findLicenses knows conjunctions only.
+func conclude(packages iter.Seq[*spdx.Package]) string {
+	var ids []string
+	for p := range packages {
+		ids = append(ids, strings.Split(p.PackageLicenseDeclared, " AND ")...)
+	}
+	slices.Sort(ids)
+	return strings.Join(slices.Compact(ids), " AND ")
 }
 
 var noID = regexp.MustCompile(`[^a-zA-Z0-9.-]+`)
