@@ -112,13 +112,21 @@ func setClaims(current *[]apisv1alpha2.PermissionClaim, wanted []apisv1alpha2.Pe
 	return changed
 }
 
+// labelManagedBy, with the value managedBy, is the label of permissions that the provider grants, and revokes.
+const (
+	labelManagedBy = "app.kubernetes.io/managed-by"
+	managedBy      = "infrastructure-provider"
+)
+
+func isManaged(object metav1.Object) bool { return object.GetLabels()[labelManagedBy] == managedBy }
+
 // binders returns the permission to bind the export for groups of users.
 func binders(export string, groups []string) (*rbacv1.ClusterRole, *rbacv1.ClusterRoleBinding) {
 	var subjects []rbacv1.Subject
 	for _, group := range groups {
 		subjects = append(subjects, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: group})
 	}
-	meta := metav1.ObjectMeta{Name: export + ":bind"}
+	meta := metav1.ObjectMeta{Name: export + ":bind", Labels: map[string]string{labelManagedBy: managedBy}}
 	return &rbacv1.ClusterRole{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{
 			APIGroups: []string{apisv1alpha2.GroupName}, Resources: []string{"apiexports"}, ResourceNames: []string{export}, Verbs: []string{"bind"},
 		}}}, &rbacv1.ClusterRoleBinding{

@@ -7,6 +7,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -83,10 +84,11 @@ func ensureSelection(ctx context.Context, c client.Client, o offer) error {
 	return nil
 }
 
-// ensureBinders allows groups to bind an export. Without groups, what exists is kept for an export of the flags: others may grant it.
+// ensureBinders allows groups to bind an export. Without groups, the binding of the flags' export is deleted if it is the provider's: others
+// may grant the permission in a binding of their own.
 func ensureBinders(ctx context.Context, c client.Client, o offer) error {
 	if len(o.binders) == 0 && o.slice == publication {
-		return nil
+		return revokeBinders(ctx, c, o.export)
 	}
 	role, wanted := binders(o.export, o.binders)
 	for _, object := range []client.Object{role, wanted.DeepCopy()} {
@@ -98,12 +100,29 @@ func ensureBinders(ctx context.Context, c client.Client, o offer) error {
 	if err := c.Get(ctx, client.ObjectKeyFromObject(wanted), current); err != nil {
 		return fmt.Errorf("reading who may bind %s: %w", o.export, err)
 	}
-	if equality.Semantic.DeepEqual(current.Subjects, wanted.Subjects) {
+	if equality.Semantic.DeepEqual(current.Subjects, wanted.Subjects) && isManaged(current) {
 		return nil
 	}
+	metav1.SetMetaDataLabel(&current.ObjectMeta, labelManagedBy, managedBy)
 	current.Subjects = wanted.Subjects
 	if err := c.Update(ctx, current); err != nil {
 		return fmt.Errorf("updating who may bind %s: %w", o.export, err)
+	}
+	return nil
+}
+
+// revokeBinders deletes the binding that ensureBinders has made.
+func revokeBinders(ctx context.Context, c client.Client, export string) error {
+	_, former := binders(export, nil)
+	err := c.Get(ctx, client.ObjectKeyFromObject(former), former)
+	if apierrors.IsNotFound(err) || err == nil && !isManaged(former) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("reading who may bind %s: %w", export, err)
+	}
+	if err := c.Delete(ctx, former, client.Preconditions{ResourceVersion: &former.ResourceVersion}); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("deleting the permission of groups to bind %s: %w", export, err)
 	}
 	return nil
 }
