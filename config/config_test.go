@@ -65,6 +65,11 @@ func TestEveryFolderBuilds(t *testing.T) {
 			"PrometheusRule/atoll-system/atoll-operator",
 			"ClusterRole/-/atoll-metrics-reader",
 		},
+		"prometheus/installation": {"PrometheusRule/-/atoll-installation"},
+		"prometheus/servers": {
+			"PodMonitor/kcp/atoll-shard", "PodMonitor/kcp/atoll-front-proxy", "PodMonitor/kcp/atoll-cache-server",
+			"Kubeconfig/kcp/prometheus-shards", "Kubeconfig/kcp/prometheus-front-proxies",
+		},
 		"samples": {
 			"Namespace/-/kcp",
 			"RootShard/kcp/root",

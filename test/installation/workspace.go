@@ -43,6 +43,12 @@ func (i *Installation) grantAdmin(t testing.TB, path, tenant string) {
 	i.bind(t, path, "tenant", "cluster-admin", rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: tenant})
 }
 
+// Bind gives a user the rights of a ClusterRole in the workspace at a path.
+func (i *Installation) Bind(t testing.TB, path, role, user string) {
+	t.Helper()
+	i.bind(t, path, user, role, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user})
+}
+
 // Open lets all authenticated users access the workspace at a path. It grants no permissions in it.
 func (i *Installation) Open(t testing.TB, path string) {
 	t.Helper()

@@ -66,7 +66,7 @@ func TestDashboards(t *testing.T) {
 	checkMetricsPage(t, prometheus)
 }
 
-// scrapeConfigs is what docs/monitoring.md describes, with the servers of a test.
+// scrapeConfigs is what docs/monitoring.md describes, with the servers of a test and the users of config/prometheus/servers.
 func scrapeConfigs(t *testing.T, i *installation.Installation) []scrapeConfig {
 	t.Helper()
 	directory := t.TempDir()
@@ -89,9 +89,10 @@ func scrapeConfigs(t *testing.T, i *installation.Installation) []scrapeConfig {
 		}
 		return c
 	}
+	i.Bind(t, "root", "system:monitoring", "prometheus")
 	return []scrapeConfig{
-		config("atoll-shard", i.Masters(t, installation.Root), i.Shards()...),
-		config("atoll-front-proxy", i.Admin(t, "root"), sharded.FrontProxy),
+		config("atoll-shard", i.User(t, "root", "prometheus", "system:kcp:admin"), i.Shards()...),
+		config("atoll-front-proxy", i.User(t, "root", "prometheus"), sharded.FrontProxy),
 		config("atoll-cache-server", i.Masters(t, sharded.CacheServer), sharded.CacheServer),
 	}
 }
