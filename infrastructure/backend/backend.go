@@ -31,7 +31,7 @@ type Backend interface {
 
 // Status is what a backend says about a Template.
 type Status struct {
-	// Ready means that instances can be provided.
+	// Ready means that instances can be provided. If not, the Template must be changed; what passes by itself is an error.
 	Ready bool
 	// Message says why not, in words for the platform operator.
 	Message string

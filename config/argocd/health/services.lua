@@ -1,7 +1,7 @@
 -- Kinds of the infrastructure provider and of the sync agent: Ready has the reason. These reasons need a change by the user.
 local health = {status = "Progressing", message = "the controller has not looked at it yet"}
 local permanent = {
-  InvalidSpec = true, BackendNotFound = true, BackendError = true, CRDError = true, APIExportError = true,
+  InvalidSpec = true, BackendNotFound = true, BackendNotReady = true, BackendError = true, CRDError = true, APIExportError = true,
   SourceNotFound = true, SchemaRefused = true, ExportNotFound = true, ExportNotUpdated = true, ClaimOfOtherIdentity = true,
   ResourceAlreadyPublished = true,
 }
