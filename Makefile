@@ -117,7 +117,9 @@ RELEASE_URL ?= https://github.com/atoll-dev/atoll/releases/download/$(RELEASE_VE
 .PHONY: release
 release: VERSION = $(RELEASE_VERSION)
 release: ## Images for all platforms, charts, definitions, plug-ins and their manifests for krew, bills of materials and checksums in dist/.
-	@[[ -z "$$(git status --porcelain --untracked-files=no)" ]] || { echo "commit first: a release is made of a commit, and these files differ from it"; git status --short --untracked-files=no; exit 1; }
+	@# Untracked files would be in binaries and charts, too; of ignored ones, those in charts.
+	@files=$$(git status --porcelain; git status --porcelain --ignored -- charts | grep '^!!' || true); \
+		[[ -z "$$files" ]] || { echo "commit first, or remove: a release is made of a commit, and these files are not of it"; echo "$$files"; exit 1; }
 	@rm -rf $(BIN)/release dist
 	@for arch in $(RELEASE_PLATFORMS); do mkdir -p $(BIN)/release/linux_$$arch; for name in $(BINARIES); do echo "building $$name for linux/$$arch"; \
 		GOOS=linux GOARCH=$$arch GOAMD64=v1 GOARM64=v8.0 GOEXPERIMENT= go build -ldflags '$(LDFLAGS)' -o $(BIN)/release/linux_$$arch/$$name ./cmd/$$name; done; done
