@@ -18,9 +18,6 @@ import (
 
 const registered = operatorv1alpha1.ConditionArgoCDRegistered
 
-// registrationInterval is how often the Secret in Argo CD's namespace is looked at: its events enqueue no Kubeconfig of another namespace.
-const registrationInterval = 10 * time.Minute
-
 // registerInArgoCD keeps the Secret by which Argo CD knows the workspace as a cluster. Owner references cannot cross namespaces, so that
 // the Secret is recorded in the status, and a finalizer set, before it is created.
 func (s *scope) registerInArgoCD(ctx context.Context) error {
@@ -70,13 +67,14 @@ func (s *scope) applyToArgoCD(ctx context.Context, wanted *corev1.SecretReferenc
 	if err != nil {
 		return status.Result{}, err
 	}
+	secret.Annotations = refreshAnnotations(existing, s.servedAPIs(ctx), s.now)
 	switch err := s.config.Cluster.ApplyObject(ctx, registered, secret); {
 	case apierrors.IsNotFound(err):
 		return status.Wait(registered, "NamespaceNotFound", "namespace %s does not exist: install Argo CD, or correct --argocd-namespace of the operator", wanted.Namespace), nil
 	case err != nil:
 		return status.Result{}, err
 	}
-	s.report.RequeueWithin(registrationInterval)
+	s.report.RequeueWithin(refreshInterval)
 	return status.OK(registered, "Registered", "Secret %s/%s registers the workspace", wanted.Namespace, wanted.Name), nil
 }
 

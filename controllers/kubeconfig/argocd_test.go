@@ -2,7 +2,9 @@ package kubeconfig
 
 import (
 	"encoding/json"
+	"maps"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -134,5 +136,41 @@ func TestForeignClusterOfArgoCDStays(t *testing.T) {
 	r.pass(true)
 	if secret := r.secret(); secret == nil || string(secret.Data["name"]) != "foreign" {
 		t.Errorf("the foreign Secret is %v", secret)
+	}
+}
+
+func TestRefreshIsRequestedWhenAPIsChange(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	const before, requested = "2026-01-01T00:00:00Z", "2026-01-02T03:05:05Z"
+	for name, tc := range map[string]struct {
+		existing map[string]string // nil is a new Secret
+		apis     string
+		want     map[string]string
+	}{
+		"a new Secret requests nothing":                   {nil, "one", map[string]string{annotationAPIs: "one"}},
+		"the same APIs request nothing":                   {map[string]string{annotationAPIs: "one", annotationRefresh: before}, "one", map[string]string{annotationAPIs: "one", annotationRefresh: before}},
+		"other APIs request a refresh":                    {map[string]string{annotationAPIs: "one", annotationRefresh: before}, "two", map[string]string{annotationAPIs: "two", annotationRefresh: requested}},
+		"a workspace that was not readable is refreshed":  {map[string]string{}, "one", map[string]string{annotationAPIs: "one", annotationRefresh: requested}},
+		"a workspace that is not readable stays as it is": {map[string]string{annotationAPIs: "one", annotationRefresh: before}, "", map[string]string{annotationAPIs: "one", annotationRefresh: before}},
+		"a request of a user stays":                       {map[string]string{annotationAPIs: "one", annotationRefresh: "2026-01-02T00:00:00Z", "other": "x"}, "one", map[string]string{annotationAPIs: "one", annotationRefresh: "2026-01-02T00:00:00Z"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var existing *corev1.Secret
+			if tc.existing != nil {
+				existing = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Annotations: tc.existing}}
+			}
+			if got := refreshAnnotations(existing, tc.apis, now); !maps.Equal(got, tc.want) {
+				t.Errorf("got %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestAPIsOfNoPathAreNotRead(t *testing.T) {
+	for _, workspace := range []string{"", "*", "root:../x"} {
+		s := &scope{user: &desired.UserKubeconfig{Workspace: workspace}} // without a cluster, so that a request would panic
+		if apis := s.servedAPIs(t.Context()); apis != "" {
+			t.Errorf("%q has APIs %q", workspace, apis)
+		}
 	}
 }

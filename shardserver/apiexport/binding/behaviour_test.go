@@ -39,6 +39,7 @@ func TestBindings(t *testing.T) {
 		"missing or invalid reservations are restored":                 testReservationsAreRestored,
 		"the reservation of a definition expires":                      testReservationExpiry,
 		"endpoints are listed while the export has bindings":           testEndpointsFollowBindings,
+		"every kind has a type in OpenAPI v2":                          testTypesForClients,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
