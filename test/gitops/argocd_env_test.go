@@ -15,11 +15,8 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
@@ -95,6 +92,12 @@ kind: Kustomization
 namespace: %s
 resources: [namespace.yaml, %q, %q]
 components: [%q]
+patches:
+- patch: |
+    apiVersion: v1
+    kind: ConfigMap
+    metadata: {name: argocd-cm}
+    data: {resource.respectRBAC: normal}
 `, argoNamespace, relative(manifests+"/crds"), relative(manifests+"/base/config"), relative("../../config/argocd"))
 	for name, content := range map[string]string{
 		"kustomization.yaml": kustomization,
@@ -332,18 +335,4 @@ func (a *argoCD) deleteApplication(t *testing.T, name string) {
 		conditions, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
 		return fmt.Errorf("it is still there: %v", conditions)
 	})
-}
-
-// workspace is the client configuration of a Kubeconfig, for its workspace.
-func (a *argoCD) workspace(t *testing.T, secretName string) *rest.Config {
-	t.Helper()
-	secret := &corev1.Secret{}
-	if err := a.host.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: secretName}, secret); err != nil {
-		t.Fatal(err)
-	}
-	config, err := clientcmd.RESTConfigFromKubeConfig(secret.Data["kubeconfig"])
-	if err != nil {
-		t.Fatal(err)
-	}
-	return config
 }

@@ -4,6 +4,7 @@ package gitops
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -13,8 +14,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
@@ -29,10 +33,12 @@ func TestArgoCD(t *testing.T) {
 	}
 	if t.Run("workspaces and their content", a.testWorkspaces) {
 		t.Run("drift in a workspace is corrected", a.testDrift)
+		t.Run("what the role in a workspace does not allow is reported", a.testForbidden)
 	}
 	t.Run("nothing drifts", a.testSteady)
 	t.Run("a new image is rolled out", a.testNewImage)
 	t.Run("an image that cannot be pulled degrades, and a revert repairs", a.testBrokenImage)
+	t.Run("what leaves the repository leaves the workspace, and so does the rest with its Application", a.testWorkspaceRemoval)
 	t.Run("removal leaves the definitions only", a.testRemoval)
 }
 
@@ -43,24 +49,36 @@ const (
 	teamName       = "team"
 )
 
-// applicationManifest is an Application of a folder of the repository. Deleting it deletes its objects.
-func (a *argoCD) applicationManifest(name, path, destination string) string {
+// applicationManifest is an Application of a folder of the repository. Deleting it deletes its objects, in the background or the foreground.
+func (a *argoCD) applicationManifest(project, name, path, destination, deletion string) string {
 	return fmt.Sprintf(`
 apiVersion: argoproj.io/v1alpha1
 kind: Application
 metadata:
   name: %s
   namespace: argocd
-  finalizers: [resources-finalizer.argocd.argoproj.io/background]
+  finalizers: [resources-finalizer.argocd.argoproj.io/%s]
 spec:
-  project: default
+  project: %s
   source: {repoURL: %q, targetRevision: main, path: %s}
   destination: %s
   syncPolicy:
     automated: {prune: true, selfHeal: true}
     retry: {limit: 5, backoff: {duration: 5s, maxDuration: 30s}}
-`, name, a.repository.URL, path, destination)
+    syncOptions: [ServerSideApply=true]
+`, name, deletion, project, a.repository.URL, path, destination)
 }
+
+// teamProject is a project for one workspace, in which it may apply any kind.
+const teamProject = `
+apiVersion: argoproj.io/v1alpha1
+kind: AppProject
+metadata: {name: team, namespace: argocd}
+spec:
+  sourceRepos: ["*"]
+  destinations: [{name: "root:team", namespace: "*"}]
+  clusterResourceWhitelist: [{group: "*", kind: "*"}]
+`
 
 // testInstall creates one Application of the operator and the installation.
 func (a *argoCD) testInstall(t *testing.T) {
@@ -75,23 +93,31 @@ kind: Kustomization
 resources: [operator, installation]
 `
 	a.revision = a.repository.Write(t, "an installation of three shards, and a workspace", files)
-	a.apply(t, a.applicationManifest(appName, "clusters/dev", "{server: https://kubernetes.default.svc}")+"    syncOptions: [ServerSideApply=true]\n")
+	a.apply(t, a.applicationManifest("default", appName, "clusters/dev", "{server: https://kubernetes.default.svc}", "background"))
 	// One Kubeconfig waits for the workspace of the team, which the next Application makes.
-	a.apply(t, a.applicationManifest(workspacesName, "workspaces", "{name: root}"))
+	a.apply(t, a.applicationManifest("default", workspacesName, "workspaces", "{name: root}", "foreground"))
 	a.awaitHealthy(t, appName, 10*time.Minute)
 }
 
-// testWorkspaces waits for the Workspace that one Application has made, and puts content into it with another one.
+// testWorkspaces waits for the Workspace that one Application has made, and puts content into it with another one, whose rights an
+// administrator of the workspace has given.
 func (a *argoCD) testWorkspaces(t *testing.T) {
 	a.awaitHealthy(t, workspacesName, 2*time.Minute)
-	a.apply(t, a.applicationManifest(teamName, "team", "{name: \"root:team\"}"))
-	a.awaitHealthy(t, teamName, 3*time.Minute)
+	a.createWorkspaceRole(t, "team")
+	a.apply(t, teamProject)
+	a.apply(t, a.applicationManifest("team", teamName, "team", "{name: \"root:team\"}", "foreground"))
+	a.awaitHealthy(t, teamName, 4*time.Minute)
 	app, err := a.application(t.Context(), teamName)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(app.Status.Resources) != 6 {
-		t.Errorf("%d objects, want 6: %v", len(app.Status.Resources), app.Status.Resources)
+	if len(app.Status.Resources) != 9 {
+		t.Errorf("%d objects, want 9: %v", len(app.Status.Resources), app.Status.Resources)
+	}
+	// From now on it is compared by dry runs of the server.
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"argocd.argoproj.io/compare-options":"ServerSideDiff=true"}}}`))
+	if err := a.host.Patch(t.Context(), applicationObject(teamName), patch); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -107,12 +133,41 @@ func (a *argoCD) testDrift(t *testing.T) {
 	if err := team.Update(t.Context(), settings); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 2*time.Minute, "the colour of the repository", func(ctx context.Context) error {
-		if err := team.Get(ctx, key, settings); err != nil || settings.Data["colour"] == "green" {
+	widget := newWidget("shop")
+	if err := team.Patch(t.Context(), widget, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"size":5}}`))); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 2*time.Minute, "the colour and the size of the repository", func(ctx context.Context) error {
+		if err := errors.Join(team.Get(ctx, key, settings), team.Get(ctx, client.ObjectKeyFromObject(widget), widget)); err != nil {
 			return err
 		}
-		return fmt.Errorf("the colour is %s", settings.Data["colour"])
+		size, _, _ := unstructured.NestedInt64(widget.Object, "spec", "size")
+		if settings.Data["colour"] == "green" && size == 3 {
+			return nil
+		}
+		return fmt.Errorf("the colour is %s, and the size %d", settings.Data["colour"], size)
 	})
+}
+
+// testForbidden commits an object that Argo CD has no right to in the workspace. The Application says so; a revert repairs it.
+func (a *argoCD) testForbidden(t *testing.T) {
+	a.revision = a.repository.Write(t, "too much", repository.Files{"team/admin.yaml": adminFile})
+	a.refresh(t, teamName)
+	eventually(t, 2*time.Minute, "a message about the role", func(ctx context.Context) error {
+		app, err := a.application(ctx, teamName)
+		if err != nil {
+			return err
+		}
+		said := app.reached(a.revision, "Healthy")
+		if said == nil || !strings.Contains(said.Error(), `clusterrolebindings.rbac.authorization.k8s.io "everything" is forbidden: User "`) {
+			return fmt.Errorf("it says: %v", said)
+		}
+		t.Log(said)
+		return nil
+	})
+	expectGone(t, a.asAdmin(t, "team"), &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "everything"}})
+	a.revision = a.repository.Revert(t)
+	a.awaitHealthy(t, teamName, 2*time.Minute)
 }
 
 // testSteady watches all Applications. None may leave Synced or Healthy, and no generation may change.
@@ -226,16 +281,26 @@ func (a *argoCD) testBrokenImage(t *testing.T) {
 	a.awaitHealthy(t, appName, 5*time.Minute)
 }
 
-// testRemoval removes an object from git, then deletes the Applications, inside first.
-func (a *argoCD) testRemoval(t *testing.T) {
-	a.revision = a.repository.Remove(t, "no content", "team/content.yaml")
+// testWorkspaceRemoval removes objects from git, then deletes the Applications of workspaces, inside first and in the foreground.
+func (a *argoCD) testWorkspaceRemoval(t *testing.T) {
+	a.revision = a.repository.Remove(t, "no shop", "team/shop.yaml")
 	a.awaitHealthy(t, teamName, 2*time.Minute)
-	if err := newClient(t, a.workspace(t, "gitops-team-kubeconfig")).Get(t.Context(), client.ObjectKey{Name: "shop"}, &corev1.Namespace{}); !apierrors.IsNotFound(err) {
-		t.Errorf("the namespace is still there (%v)", err)
+	team := a.asAdmin(t, "team")
+	office := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "office"}}
+	expectGone(t, team, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}, newWidget("shop"))
+	for _, object := range []client.Object{office, newWidget("office")} {
+		if err := team.Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
+			t.Errorf("what stays in the repository: %v", err)
+		}
 	}
-	for _, name := range []string{teamName, workspacesName, appName} {
-		a.deleteApplication(t, name)
-	}
+	a.deleteApplication(t, teamName)
+	expectGone(t, team, office, newWidget("office"), object("apis.kcp.io/v1alpha2", "APIBinding", "widgets"), object("apis.kcp.io/v1alpha2", "APIExport", "widgets"))
+	a.deleteApplication(t, workspacesName)
+}
+
+// testRemoval deletes the Application of the operator and the installation.
+func (a *argoCD) testRemoval(t *testing.T) {
+	a.deleteApplication(t, appName)
 	a.deleteDefinitions(t)
 	for _, name := range []string{namespace, "atoll-system"} {
 		if err := a.host.Get(t.Context(), client.ObjectKey{Name: name}, &corev1.Namespace{}); !apierrors.IsNotFound(err) {

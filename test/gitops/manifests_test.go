@@ -72,7 +72,8 @@ patches:
 	return files
 }
 
-// gitopsUsers register the root workspace and root:team in Argo CD. The second Kubeconfig waits for its workspace.
+// gitopsUsers register the root workspace and root:team in Argo CD. The second Kubeconfig waits for its workspace, and has the rights of
+// config/gitops/workspace-role.yaml there.
 const gitopsUsers = `
 apiVersion: operator.kcp.io/v1alpha1
 kind: Kubeconfig
@@ -94,8 +95,8 @@ spec:
   secretRef: {name: gitops-team-kubeconfig}
   target: {frontProxyRef: {name: frontproxy}}
   targetWorkspace: root:team
-  authorization: {clusterRoleBindings: {clusterRoles: [cluster-admin]}}
-  argoCD: {labels: {stage: development}}
+  authorization: {clusterRoleBindings: {clusterRoles: [gitops]}}
+  argoCD: {project: team, labels: {stage: development}}
 `
 
 // workspaceFiles are the content of the root workspace: the workspace of a team.
@@ -108,28 +109,43 @@ spec: {type: {name: universal, path: root}}
 `}
 }
 
-// teamFiles are the content of root:team: an API, a binding of it, an object of it, and a ConfigMap.
+// teamFiles are the content of root:team: an API, a binding of it, and namespaces with objects. One file of content leaves the repository
+// later; the other one stays until its Application is deleted.
 func teamFiles() repository.Files {
 	return repository.Files{"team/api.yaml": hostcluster.WidgetAPI + `---
 apiVersion: apis.kcp.io/v1alpha2
 kind: APIBinding
 metadata: {name: widgets}
 spec: {reference: {export: {path: "root:team", name: widgets}}}
-`, "team/content.yaml": `
+`, "team/shop.yaml": teamContent("shop"), "team/office.yaml": teamContent("office")}
+}
+
+// teamContent is a namespace with a ConfigMap, and an object of the bound API.
+func teamContent(name string) string {
+	return fmt.Sprintf(`
 apiVersion: example.com/v1
 kind: Widget
 metadata:
-  name: small
+  name: %[1]s
   annotations: {argocd.argoproj.io/sync-wave: "1", argocd.argoproj.io/sync-options: SkipDryRunOnMissingResource=true}
 spec: {size: 3}
 ---
 apiVersion: v1
 kind: Namespace
-metadata: {name: shop}
+metadata: {name: %[1]s}
 ---
 apiVersion: v1
 kind: ConfigMap
-metadata: {name: settings, namespace: shop}
+metadata: {name: settings, namespace: %[1]s}
 data: {colour: green}
-`}
+`, name)
 }
+
+// adminFile binds a user of the team to cluster-admin, which the role of Argo CD in the workspace does not allow.
+const adminFile = `
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: everything}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: gitops}]
+`
