@@ -93,7 +93,8 @@ func isInPhase(apiVersion, kind, phase string) string {
 `, apiVersion, kind, phase)
 }
 
-// contentFiles are two workspaces, a Kubeconfig for each, an API in one, and a binding of it with an object in the other.
+// contentFiles are two workspaces, a Kubeconfig for each, an API in one, and a binding of it with an object in the other, where Flux has
+// the rights of config/gitops/workspace-role.yaml.
 func contentFiles() repository.Files {
 	return repository.Files{
 		"workspaces/root/workspaces.yaml": `
@@ -128,7 +129,7 @@ spec:
   secretRef: {name: team-kubeconfig}
   target: {frontProxyRef: {name: frontproxy}}
   targetWorkspace: root:team
-  authorization: {clusterRoleBindings: {clusterRoles: [cluster-admin]}}
+  authorization: {clusterRoleBindings: {clusterRoles: [gitops]}}
 `,
 		"workspaces/provider/api.yaml": hostcluster.WidgetAPI,
 		"workspaces/provider/access.yaml": `

@@ -17,7 +17,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
@@ -193,27 +192,16 @@ func (f *flux) testContent(t *testing.T) {
 	revision := f.repository.Write(t, "workspaces", contentFiles())
 	f.create(t, fluxContent())
 	f.pull(t)
-	for _, name := range []string{fluxWorkspaces, fluxAccess, fluxProvider, fluxTeam, fluxWidgets} {
+	f.awaitReady(t, 3*time.Minute, namespace, fluxWorkspaces, revision)
+	f.createWorkspaceRole(t, "team")
+	for _, name := range []string{fluxAccess, fluxProvider, fluxTeam, fluxWidgets} {
 		f.awaitReady(t, 3*time.Minute, namespace, name, revision)
 	}
 	f.picture(t, "flux", "kubectl", "get", "gitrepositories,kustomizations", "--all-namespaces")
-	team := f.workspace(t, "team-kubeconfig")
-	widget := &unstructured.Unstructured{}
-	widget.SetAPIVersion("example.com/v1")
-	widget.SetKind("Widget")
-	if err := team.Get(t.Context(), client.ObjectKey{Name: "first"}, widget); err != nil {
+	first := newWidget("first")
+	if err := newClient(t, f.workspace(t, "team-kubeconfig")).Get(t.Context(), client.ObjectKeyFromObject(first), first); err != nil {
 		t.Errorf("the widget in root:team: %v", err)
 	}
-}
-
-// workspace returns a client for the workspace of a Kubeconfig's Secret.
-func (f *flux) workspace(t *testing.T, secret string) client.Client {
-	t.Helper()
-	config, err := clientcmd.RESTConfigFromKubeConfig(f.secret(t, secret).Data["kubeconfig"])
-	if err != nil {
-		t.Fatalf("Secret %s: %v", secret, err)
-	}
-	return newClient(t, config)
 }
 
 func (f *flux) secret(t *testing.T, name string) *corev1.Secret {
@@ -245,7 +233,7 @@ func (f *flux) testRenewal(t *testing.T) {
 	f.pull(t)
 	f.awaitReady(t, 2*time.Minute, namespace, fluxTeam, revision)
 	found := &corev1.ConfigMap{}
-	if err := f.workspace(t, "team-kubeconfig").Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "settings"}, found); err != nil || found.Data["value"] != "two" {
+	if err := newClient(t, f.workspace(t, "team-kubeconfig")).Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "settings"}, found); err != nil || found.Data["value"] != "two" {
 		t.Errorf("the settings in root:team are %v (%v)", found.Data, err)
 	}
 }
@@ -256,7 +244,7 @@ func (f *flux) testPrune(t *testing.T) {
 	revision := f.repository.Remove(t, "no settings", "workspaces/team/base/settings.yaml")
 	f.pull(t)
 	f.awaitReady(t, 2*time.Minute, namespace, fluxWidgets, revision)
-	team := f.workspace(t, "team-kubeconfig")
+	team := newClient(t, f.workspace(t, "team-kubeconfig"))
 	widgets := &unstructured.UnstructuredList{}
 	widgets.SetAPIVersion("example.com/v1")
 	widgets.SetKind("WidgetList")

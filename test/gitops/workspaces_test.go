@@ -3,8 +3,10 @@
 package gitops
 
 import (
+	"context"
 	"os"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -50,9 +52,8 @@ func (e *environment) createWorkspaceRole(t *testing.T, name string) {
 	if err := yaml.UnmarshalStrict(manifest, role); err != nil {
 		t.Fatal(err)
 	}
-	if err := e.asAdmin(t, name).Create(t.Context(), role); err != nil {
-		t.Fatal(err)
-	}
+	admin := e.asAdmin(t, name)
+	eventually(t, time.Minute, "the front proxy knows workspace "+name, func(ctx context.Context) error { return admin.Create(ctx, role.DeepCopy()) })
 }
 
 // object identifies an object of a kind that the scheme does not have.
