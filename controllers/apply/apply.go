@@ -11,10 +11,8 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
-	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -36,6 +34,18 @@ const appliedAnnotation = "operator.kcp.io/applied"
 // correct: it is a stalled result of the given condition type, as a status.Error. object becomes the one in the
 // cluster, with its status.
 func (c Cluster) ApplyObject(ctx context.Context, conditionType string, object client.Object) error {
+	live := reflect.New(reflect.TypeOf(object).Elem()).Interface().(client.Object)
+	switch err := c.Get(ctx, client.ObjectKeyFromObject(object), live); {
+	case err == nil:
+		return c.applyOver(ctx, conditionType, live, object)
+	case !apierrors.IsNotFound(err):
+		return fmt.Errorf("reading %T %s/%s: %w", object, object.GetNamespace(), object.GetName(), err)
+	}
+	return c.applyOver(ctx, conditionType, nil, object)
+}
+
+// applyOver is ApplyObject with the object in the cluster, or nil.
+func (c Cluster) applyOver(ctx context.Context, conditionType string, live, object client.Object) error {
 	intent, err := newIntent(object)
 	if err != nil {
 		return err
@@ -51,12 +61,9 @@ func (c Cluster) ApplyObject(ctx context.Context, conditionType string, object c
 	annotations[appliedAnnotation] = hash
 	intent.SetAnnotations(annotations)
 
-	live := reflect.New(reflect.TypeOf(object).Elem()).Interface().(client.Object)
-	switch err := c.Get(ctx, client.ObjectKeyFromObject(object), live); {
-	case err == nil:
-		if owner := otherController(live, object); owner != nil {
-			return status.Stall(conditionType, "NameTaken", "%s %s belongs to %s %s and is needed under this name here too: %s",
-				intent.GetKind(), intent.GetName(), owner.Kind, owner.Name, ownerAdvice(owner)).AsError()
+	if live != nil {
+		if err := c.adopt(ctx, conditionType, live, object); err != nil {
+			return err
 		}
 		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(live)
 		if err != nil {
@@ -68,8 +75,6 @@ func (c Cluster) ApplyObject(ctx context.Context, conditionType string, object c
 			reflect.ValueOf(object).Elem().Set(reflect.ValueOf(live).Elem())
 			return nil
 		}
-	case !apierrors.IsNotFound(err):
-		return fmt.Errorf("reading %T %s/%s: %w", object, object.GetNamespace(), object.GetName(), err)
 	}
 	if err := c.apply(ctx, FieldManager, conditionType, intent); err != nil {
 		return err
@@ -79,26 +84,6 @@ func (c Cluster) ApplyObject(ctx context.Context, conditionType string, object c
 		return fmt.Errorf("reading the applied %s %s: %w", intent.GetKind(), intent.GetName(), err)
 	}
 	return nil
-}
-
-// otherController returns another controller of an object, or nil. Names of children derive from names of custom
-// resources, and those of two kinds can collide; without this check each would overwrite the other for ever. A
-// controller of the same kind and name is the same resource before it was recreated.
-func otherController(live, desired metav1.Object) *metav1.OwnerReference {
-	have, want := metav1.GetControllerOf(live), metav1.GetControllerOf(desired)
-	if have == nil || want == nil || have.UID == want.UID || (have.Kind == want.Kind && have.Name == want.Name) {
-		return nil
-	}
-	return have
-}
-
-// ownerAdvice is what a user can do about another controller. The compiled kinds of kcp-operator own the objects of an
-// installation; once they are deleted without them, this operator adopts the objects.
-func ownerAdvice(owner *metav1.OwnerReference) string {
-	if strings.HasPrefix(owner.APIVersion, "deploy.operator.kcp.io/") {
-		return fmt.Sprintf("stop the other operator and delete this %s with --cascade=orphan, and the object is adopted as it runs", owner.Kind)
-	}
-	return "recreate one of the two under another name"
 }
 
 // WriteStatus patches the status of an object from before to after, and reports whether it did. An object that was

@@ -18,30 +18,39 @@ const replicasManager = FieldManager + "-initial-replicas"
 
 // ApplyDeployment applies a Deployment. live is the one that exists, or nil. wanted becomes the applied object.
 func (c Cluster) ApplyDeployment(ctx context.Context, conditionType string, live, deployment *appsv1.Deployment) error {
-	switch {
-	case deployment.Spec.Replicas != nil:
-	case live == nil:
-		// It starts with the right number at once. The next reconcile hands the number over to replicasManager.
-		deployment.Spec.Replicas = ptr.To(desired.DefaultReplicas)
-	default:
+	if live == nil {
+		if deployment.Spec.Replicas == nil {
+			// It starts with the right number at once. The next reconcile hands the number over to replicasManager.
+			deployment.Spec.Replicas = ptr.To(desired.DefaultReplicas)
+		}
+		return c.ApplyObject(ctx, conditionType, deployment)
+	}
+	live = live.DeepCopy() // adoption changes it
+	if err := c.adopt(ctx, conditionType, live, deployment); err != nil {
+		return err
+	}
+	if deployment.Spec.Replicas == nil {
 		owned, err := hasOtherReplicasOwner(live)
 		if err != nil {
 			return fmt.Errorf("reading the field manager of the replicas of Deployment %s/%s: %w", live.Namespace, live.Name, err)
 		}
-		if owned {
-			break
-		}
-		// The next apply releases a field without another owner, which would reset it to 1.
-		replicas := &appsv1.Deployment{
-			TypeMeta:   deployment.TypeMeta,
-			ObjectMeta: metav1.ObjectMeta{Name: deployment.Name, Namespace: deployment.Namespace},
-			Spec:       appsv1.DeploymentSpec{Replicas: ptr.To(ptr.Deref(live.Spec.Replicas, desired.DefaultReplicas))},
-		}
-		if err := c.applyAs(ctx, replicasManager, conditionType, replicas); err != nil {
-			return err
+		if !owned {
+			if err := c.releaseReplicas(ctx, conditionType, live, deployment); err != nil {
+				return err
+			}
 		}
 	}
-	return c.ApplyObject(ctx, conditionType, deployment)
+	return c.applyOver(ctx, conditionType, live, deployment)
+}
+
+// releaseReplicas makes the number of replicas a field of replicasManager. The next apply releases a field without another owner,
+// which would reset it to 1.
+func (c Cluster) releaseReplicas(ctx context.Context, conditionType string, live, deployment *appsv1.Deployment) error {
+	return c.applyAs(ctx, replicasManager, conditionType, &appsv1.Deployment{
+		TypeMeta:   deployment.TypeMeta,
+		ObjectMeta: metav1.ObjectMeta{Name: deployment.Name, Namespace: deployment.Namespace},
+		Spec:       appsv1.DeploymentSpec{Replicas: ptr.To(ptr.Deref(live.Spec.Replicas, desired.DefaultReplicas))},
+	})
 }
 
 // hasOtherReplicasOwner reports whether another field manager owns spec.replicas. The Deployment controller always owns
