@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -237,6 +238,7 @@ func TestTemplates(t *testing.T) {
 		run  func(*testing.T)
 	}{
 		{"a template becomes ready", e.testPublished},
+		{"fields without effect are kept", e.testIgnoredFields},
 		{"A5: a changed schema", e.testChangedSchema},
 		{"bad input disturbs nobody", e.testBadInput},
 		{"the longest names that are allowed", e.testLongNames},
@@ -259,6 +261,33 @@ func TestTemplates(t *testing.T) {
 func (e *env) testPublished(t *testing.T) {
 	e.create(t, newTemplate("redis", "Redis"))
 	e.ready(t, "redis")
+}
+
+// testIgnoredFields has fields of other programs, of any type: a strict client can write them, and nothing else happens.
+func (e *env) testIgnoredFields(t *testing.T) {
+	fields := map[string]any{"exposure": "internal", "view": map[string]any{"columns": []any{"endpoint"}}, "dataPlane": map[string]any{"a": int64(1)}, "development": map[string]any{"b": true}}
+	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(newTemplate("ignored", "Ignored"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	delete(object, "status")
+	maps.Copy(object["spec"].(map[string]any), fields)
+	written := &unstructured.Unstructured{Object: object}
+	written.SetGroupVersionKind(infrastructurev1alpha1.SchemeGroupVersion.WithKind("Template"))
+	if err := e.c.Create(t.Context(), written, client.FieldValidation(metav1.FieldValidationStrict)); err != nil {
+		t.Fatal(err)
+	}
+	ready := e.ready(t, "ignored")
+	e.change(t, "ignored", func(t *infrastructurev1alpha1.Template) { t.Spec.DisplayName = "Changed" })
+	if err := e.c.Get(t.Context(), client.ObjectKeyFromObject(written), written); err != nil {
+		t.Fatal(err)
+	}
+	for name, value := range fields {
+		if got, _, _ := unstructured.NestedFieldNoCopy(written.Object, "spec", name); !equality.Semantic.DeepEqual(got, value) {
+			t.Errorf("%s is %v", name, got)
+		}
+	}
+	e.remove(t, ready)
 }
 
 // change changes a Template.

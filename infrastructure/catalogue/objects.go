@@ -4,6 +4,7 @@ import (
 	"embed"
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -28,8 +29,12 @@ const publication = "publish-templates"
 // resource is the plural name of Templates.
 const resource = template.Resource
 
-// hiddenFields are what only backends and the provider read.
-const hiddenFields = "spec.backendConfig,spec.backend,status"
+// hiddenSpec are the fields of spec that tenants do not see: what only backends and the provider read, and what may name what instances are
+// made of.
+var hiddenSpec = []string{"backendConfig", "backend", "dataPlane", "development"}
+
+// hiddenFields are all fields that tenants do not see.
+var hiddenFields = "spec." + strings.Join(hiddenSpec, ",spec.") + ",status"
 
 //go:embed crd/*.yaml
 var definitions embed.FS
@@ -58,9 +63,10 @@ func publishedSchema(group string) (*apisv1alpha1.APIResourceSchema, error) {
 		version := &crd.Spec.Versions[i]
 		delete(version.Schema.OpenAPIV3Schema.Properties, "status")
 		spec := version.Schema.OpenAPIV3Schema.Properties["spec"]
-		delete(spec.Properties, "backendConfig")
-		delete(spec.Properties, "backend")
-		spec.Required = slices.DeleteFunc(spec.Required, func(name string) bool { return name == "backend" })
+		for _, name := range hiddenSpec {
+			delete(spec.Properties, name)
+		}
+		spec.Required = slices.DeleteFunc(spec.Required, func(name string) bool { return slices.Contains(hiddenSpec, name) })
 		version.Schema.OpenAPIV3Schema.Properties["spec"] = spec
 		version.Subresources = nil
 		version.AdditionalPrinterColumns = []apiextensionsv1.CustomResourceColumnDefinition{

@@ -104,6 +104,30 @@ type TemplateSpec struct {
 	// agent is guidance for programs that create instances for people.
 	// +optional
 	Agent *AgentGuidance `json:"agent,omitempty"`
+
+	// exposure says who may connect to instances. It is kept for other programs and has no effect: instances are as the backend makes them.
+	// +optional
+	// +kubebuilder:pruning:PreserveUnknownFields
+	// +kubebuilder:validation:Schemaless
+	Exposure *runtime.RawExtension `json:"exposure,omitempty"`
+
+	// view says how clients show instances. It is kept for other programs and has no effect.
+	// +optional
+	// +kubebuilder:pruning:PreserveUnknownFields
+	// +kubebuilder:validation:Schemaless
+	View *runtime.RawExtension `json:"view,omitempty"`
+
+	// dataPlane says how clients connect to instances. It is kept for other programs and has no effect. Tenants do not see it.
+	// +optional
+	// +kubebuilder:pruning:PreserveUnknownFields
+	// +kubebuilder:validation:Schemaless
+	DataPlane *runtime.RawExtension `json:"dataPlane,omitempty"`
+
+	// development says how instances are developed. It is kept for other programs and has no effect. Tenants do not see it.
+	// +optional
+	// +kubebuilder:pruning:PreserveUnknownFields
+	// +kubebuilder:validation:Schemaless
+	Development *runtime.RawExtension `json:"development,omitempty"`
 }
 
 // InstanceCRD names the kind of the instances of a Template.
