@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -131,7 +130,15 @@ func Run(ctx context.Context, cfg Config) error {
 	if err := catalogues.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("adding the controller of catalogues: %w", err)
 	}
-	tasks := []manager.Runnable{keep(direct, cfg), clean(direct, cfg, templates.Events)}
+	cleaner := &template.Cleaner{
+		Client: direct, Group: cfg.Catalogue.Group, Export: cfg.Catalogue.Export, Instances: cfg.Instances, Events: templates.Events,
+		Grace: cmp.Or(cfg.SchemaGrace, schemaGrace), Log: cfg.Log,
+	}
+	tasks := []manager.Runnable{
+		keep(direct, cfg),
+		regularly("remove what templates no longer need", cfg.Log, cleanInterval, cleaner.Clean),
+		regularly("retire versions of templates", cfg.Log, cleanInterval, cleaner.Retire),
+	}
 	if cfg.Shipped != nil {
 		tasks = append(tasks, ship(direct, cfg))
 	}
@@ -170,15 +177,6 @@ func keep(c client.Client, cfg Config) manager.Runnable {
 		defer cancel()
 		return catalogue.Ensure(ctx, c, cfg.Catalogue)
 	})
-}
-
-// clean has the leader remove what Templates no longer need.
-func clean(c client.Client, cfg Config, recorder events.EventRecorder) manager.Runnable {
-	cleaner := &template.Cleaner{
-		Client: c, Group: cfg.Catalogue.Group, Export: cfg.Catalogue.Export, Instances: cfg.Instances, Events: recorder, Grace: cmp.Or(cfg.SchemaGrace, schemaGrace),
-		Log: cfg.Log,
-	}
-	return regularly("remove what templates no longer need", cfg.Log, cleanInterval, cleaner.Clean)
 }
 
 // ship has the leader keep the shipped Templates.

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/flowcontrol"
@@ -84,13 +85,20 @@ func (v *View) Bindings(ctx context.Context, exports []string, call func(*apisv1
 }
 
 // Rewrite implements template.Instances. An instance that is written at the same time need not be written again.
-func (v *View) Rewrite(ctx context.Context, t *infrastructurev1alpha1.Template) error {
+func (v *View) Rewrite(ctx context.Context, t *infrastructurev1alpha1.Template, rewritten sets.Set[types.UID]) error {
 	limiter := flowcontrol.NewTokenBucketRateLimiter(rewriteRate, rewriteRate)
 	return v.writeEach(ctx, t, func(ctx context.Context, c dynamic.ResourceInterface, object *unstructured.Unstructured) error {
-		if err := limiter.Wait(ctx); err != nil {
-			return err
+		if rewritten.Has(object.GetUID()) {
+			return nil
+		}
+		if limiter.Wait(ctx) != nil { // the context ends before its turn
+			<-ctx.Done()
+			return ctx.Err()
 		}
 		_, err := c.Update(ctx, object, metav1.UpdateOptions{})
+		if err == nil || apierrors.IsConflict(err) {
+			rewritten.Insert(object.GetUID())
+		}
 		return err
 	})
 }

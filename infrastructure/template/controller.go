@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -31,8 +32,9 @@ const retryInterval = 10 * time.Second
 type Instances interface {
 	// Each calls a function for each of them.
 	Each(ctx context.Context, template *infrastructurev1alpha1.Template, call func(*unstructured.Unstructured) error) error
-	// Rewrite writes each of them as it is, at a bounded rate, so that it is stored in the present storage version.
-	Rewrite(ctx context.Context, template *infrastructurev1alpha1.Template) error
+	// Rewrite writes each of them as it is, at a bounded rate, so that it is stored in the present storage version. It skips those whose UIDs
+	// are in written, and adds those that are written.
+	Rewrite(ctx context.Context, template *infrastructurev1alpha1.Template, written sets.Set[types.UID]) error
 	// Bindings calls a function for each binding of exports.
 	Bindings(ctx context.Context, exports []string, call func(*apisv1alpha2.APIBinding) error) error
 	// Count returns their number.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -11,11 +12,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
+	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
 // Cleaner removes what Templates no longer need: versions that are retired, once no instance is stored in them, and schemas that nobody
@@ -30,21 +35,43 @@ type Cleaner struct {
 	// Grace is how long a schema without bindings stays.
 	Grace time.Duration
 	Log   logr.Logger
+
+	// rewritten has the UIDs of the instances that are written already, by those of Templates: after an error, others follow.
+	rewritten map[types.UID]sets.Set[types.UID]
 }
 
-// Clean does what can be done now. It is to be repeated.
+// retireTurn is how long one Template is worked on before others have their turn.
+const retireTurn = time.Minute
+
+// Clean removes schemas that are unused, and tells instances of Templates that are lost. It is to be repeated.
 func (c *Cleaner) Clean(ctx context.Context) error {
 	var list infrastructurev1alpha1.TemplateList
 	if err := c.Client.List(ctx, &list); err != nil {
 		return fmt.Errorf("listing templates: %w", err)
 	}
+	return errors.Join(c.prune(ctx), c.tellLost(ctx, list.Items))
+}
+
+// Retire goes on with the retirement of versions. It is to be repeated, and may run beside Clean: it takes as long as instances are written.
+func (c *Cleaner) Retire(ctx context.Context) error {
+	var list infrastructurev1alpha1.TemplateList
+	if err := c.Client.List(ctx, &list); err != nil {
+		return fmt.Errorf("listing templates: %w", err)
+	}
+	maps.DeleteFunc(c.rewritten, func(uid types.UID, _ sets.Set[types.UID]) bool {
+		return !slices.ContainsFunc(list.Items, func(t infrastructurev1alpha1.Template) bool { return t.UID == uid && len(t.Spec.RetiredVersions) > 0 })
+	})
 	var errs []error
 	for i := range list.Items {
-		if err := c.retire(ctx, &list.Items[i]); err != nil {
+		turn, cancel := context.WithTimeout(ctx, retireTurn)
+		err := c.retire(turn, &list.Items[i])
+		isOver := turn.Err() != nil && ctx.Err() == nil
+		cancel()
+		if err != nil && !isOver {
 			errs = append(errs, fmt.Errorf("retiring versions of template %s: %w", list.Items[i].Name, err))
 		}
 	}
-	return errors.Join(append(errs, c.prune(ctx), c.tellLost(ctx, list.Items))...)
+	return errors.Join(errs...)
 }
 
 // retire moves the instances of a Template to its version, so that retired ones are needed no longer. Each step waits until all bindings
@@ -70,9 +97,16 @@ func (c *Cleaner) retire(ctx context.Context, t *infrastructurev1alpha1.Template
 		return err
 	}
 	if setStorage(definition, t.Spec.InstanceCRD.Version) {
+		delete(c.rewritten, t.UID) // they are stored in another version
 		return c.Client.Update(ctx, definition)
 	}
-	if err := c.Instances.Rewrite(ctx, t); err != nil {
+	if c.rewritten == nil {
+		c.rewritten = map[types.UID]sets.Set[types.UID]{}
+	}
+	if c.rewritten[t.UID] == nil {
+		c.rewritten[t.UID] = sets.New[types.UID]()
+	}
+	if err := c.Instances.Rewrite(ctx, t, c.rewritten[t.UID]); err != nil {
 		return fmt.Errorf("writing the instances: %w", err)
 	}
 	definition.Status.StoredVersions = []string{t.Spec.InstanceCRD.Version}
@@ -83,11 +117,14 @@ func (c *Cleaner) retire(ctx context.Context, t *infrastructurev1alpha1.Template
 	if err := c.Client.Update(ctx, definition); err != nil {
 		return err
 	}
+	delete(c.rewritten, t.UID)
 	c.Events.Eventf(t, nil, corev1.EventTypeNormal, "InstancesMigrated", "Retire", "all instances are stored in version %s; versions %v can go", t.Spec.InstanceCRD.Version, t.Spec.RetiredVersions)
 	return nil
 }
 
-// isBound reports whether the export and all bindings of the kind have the schema of a definition.
+// isBound reports whether the export and all bindings of the kind have the schema of a definition. Bindings that are being deleted never get
+// another one. They count as long as there may be instances of them, which could be stored in a version that goes: then no instance of the
+// kind could be listed.
 func (c *Cleaner) isBound(ctx context.Context, t *infrastructurev1alpha1.Template, definition *apiextensionsv1.CustomResourceDefinition) (bool, error) {
 	schema, err := Schema(definition)
 	if err != nil || schema.Name != t.Status.Registered.SchemaName {
@@ -97,17 +134,22 @@ func (c *Cleaner) isBound(ctx context.Context, t *infrastructurev1alpha1.Templat
 	if err != nil {
 		return false, err
 	}
-	behind := 0
+	behind, clusters := 0, []string(nil)
 	err = c.Instances.Bindings(ctx, t.Status.Registered.Exports, func(binding *apisv1alpha2.APIBinding) error {
+		if !binding.DeletionTimestamp.IsZero() && !controllerutil.ContainsFinalizer(binding, apisv1alpha2.APIBindingFinalizer) {
+			return nil // all its instances are gone, and no others can be created
+		}
 		for _, bound := range binding.Status.BoundResources {
 			if bound.Group == c.Group && bound.Resource == t.Spec.InstanceCRD.Resource && bound.Schema.Name != schema.Name && bound.Schema.Name != refusing.Name {
-				behind++
+				if behind++; behind <= maxReasons {
+					clusters = append(clusters, logicalcluster.Of(binding).String())
+				}
 			}
 		}
 		return nil
 	})
 	if err == nil && behind > 0 {
-		c.Log.Info("Bindings do not have the schema of a template yet; its retired versions wait for them", "template", t.Name, "bindings", behind)
+		c.Log.Info("Bindings do not have the schema of a template yet; its retired versions wait for them", "template", t.Name, "bindings", behind, "clusters", clusters)
 	}
 	return behind == 0, err
 }

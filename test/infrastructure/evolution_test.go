@@ -163,7 +163,7 @@ func (e *evolution) testRetirement(t *testing.T) {
 	// A cleaner without grace period is called until it has done what is waited for.
 	cleaner := &template.Cleaner{Client: e.c, Group: e.group, Export: e.group, Instances: e.view(), Events: events.NewFakeRecorder(100), Log: logr.Discard()}
 	shardtesting.Eventually(t, "the former version and former schemas to go", func(ctx context.Context) error {
-		if err := cleaner.Clean(ctx); err != nil {
+		if err := errors.Join(cleaner.Retire(ctx), cleaner.Clean(ctx)); err != nil {
 			return err
 		}
 		versions, schemas := e.get(t, "sample").Status.Registered.Versions, e.schemas(t)
