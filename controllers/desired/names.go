@@ -81,7 +81,7 @@ func PrivateURL(root *operatorv1alpha1.RootShard) string {
 		return ExternalURL(root)
 	}
 	port := external.Port
-	if external.PrivatePort != nil && *external.PrivatePort > 0 {
+	if external.PrivatePort != nil {
 		port = *external.PrivatePort
 	}
 	return httpsURL(external.PrivateHostname, port)

@@ -39,6 +39,9 @@ func NewInternalProxy(root *operatorv1alpha1.RootShard) Proxy {
 	if root.Spec.Proxy != nil {
 		p.spec = *root.Spec.Proxy
 	}
+	if p.spec.Image == nil {
+		p.spec.Image = root.Spec.Image
+	}
 	return p
 }
 

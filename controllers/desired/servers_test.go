@@ -222,6 +222,30 @@ func TestLabelsOfFiles(t *testing.T) {
 	}
 }
 
+func TestImageOfTheInternalProxy(t *testing.T) {
+	ofShard := &operatorv1alpha1.ImageSpec{Repository: "mirror.example.com/atoll", Tag: "v2", ImagePullSecrets: []corev1.LocalObjectReference{{Name: "mirror"}}}
+	for name, tc := range map[string]struct {
+		shard   *operatorv1alpha1.ImageSpec
+		proxy   *operatorv1alpha1.RootShardProxySpec
+		want    string
+		secrets int
+	}{
+		"is the default of the operator":               {nil, nil, image.String(), 0},
+		"is that of the shard, with its pull secrets":  {ofShard, nil, "mirror.example.com/atoll:v2", 1},
+		"is that of the shard beside other settings":   {ofShard, &operatorv1alpha1.RootShardProxySpec{Replicas: ptr.To[int32](1)}, "mirror.example.com/atoll:v2", 1},
+		"is its own where it is set, and nothing else": {ofShard, &operatorv1alpha1.RootShardProxySpec{Image: &operatorv1alpha1.ImageSpec{Tag: "v1"}}, "registry.example.com/atoll:v1", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := golden.Sample[operatorv1alpha1.RootShard](t, "rootshard_minimal.yaml")
+			root.Spec.Image, root.Spec.Proxy = tc.shard, tc.proxy
+			pod := desired.ProxyDeployment(desired.NewInternalProxy(root), image).Spec.Template.Spec
+			if got := pod.Containers[0].Image; got != tc.want || len(pod.ImagePullSecrets) != tc.secrets {
+				t.Errorf("got %s, with the pull secrets %v", got, pod.ImagePullSecrets)
+			}
+		})
+	}
+}
+
 func TestCacheServerReplicas(t *testing.T) {
 	for name, tc := range map[string]struct {
 		spec operatorv1alpha1.CacheServerSpec

@@ -42,7 +42,22 @@ func TestIgnoredFields(t *testing.T) {
 		"nothing is set": {func(*operatorv1alpha1.FrontProxySpec) {}, status.Satisfied, ""},
 		"a port out of range is refused": {func(s *operatorv1alpha1.FrontProxySpec) {
 			s.External = &operatorv1alpha1.ExternalConfig{Hostname: "a"}
-		}, status.Stalled, "external.port is 0"},
+		}, status.Stalled, "external.port is 0: set a port from 1 to 65535"},
+		"an empty address is that of the RootShard": {func(s *operatorv1alpha1.FrontProxySpec) {
+			s.External = &operatorv1alpha1.ExternalConfig{}
+		}, status.Satisfied, ""},
+		"a port out of range in the deprecated name is refused": {func(s *operatorv1alpha1.FrontProxySpec) {
+			s.ExternalHostname = "a:70000"
+		}, status.Stalled, `externalHostname is "a:70000", and its port must be from 1 to 65535`},
+		"a deprecated name without a number as its port is refused": {func(s *operatorv1alpha1.FrontProxySpec) {
+			s.ExternalHostname = "a:https"
+		}, status.Stalled, `externalHostname is "a:https"`},
+		"a deprecated name with a port is honored": {func(s *operatorv1alpha1.FrontProxySpec) {
+			s.ExternalHostname = "[2001:db8::1]:443"
+		}, status.Satisfied, ""},
+		"a deprecated name without a port is honored": {func(s *operatorv1alpha1.FrontProxySpec) {
+			s.ExternalHostname = "2001:db8::1"
+		}, status.Satisfied, ""},
 		"a private address is the RootShard's": {func(s *operatorv1alpha1.FrontProxySpec) {
 			s.External = &operatorv1alpha1.ExternalConfig{Hostname: "a", Port: 1, PrivateHostname: "b"}
 		}, status.Warning, "spec.external.privateHostname"},

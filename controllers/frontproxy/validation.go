@@ -1,7 +1,9 @@
 package frontproxy
 
 import (
+	"net"
 	"slices"
+	"strconv"
 	"strings"
 
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
@@ -28,8 +30,15 @@ func validateSpec(front *operatorv1alpha1.FrontProxy, root *operatorv1alpha1.Roo
 	if length, limit := len(root.Name)+1+len(front.Name), 63-len(longest); length > limit {
 		return status.Stall(condition, "InvalidName", "the names of RootShard and FrontProxy have %d characters together and may have %d: recreate the FrontProxy under a shorter name", length-1, limit-1)
 	}
-	if external := front.Spec.External; external != nil && external.Hostname != "" && (external.Port < 1 || external.Port > 65535) {
-		return status.Stall(condition, "InvalidSpec", "external.port is %d and must be from 1 to 65535", external.Port)
+	if external := front.Spec.External; external != nil && external.Hostname != "" {
+		if result := validation.Address(*external); result.Type != "" {
+			return result
+		}
+	}
+	if _, port, err := net.SplitHostPort(front.Spec.ExternalHostname); err == nil {
+		if number, err := strconv.ParseInt(port, 10, 32); err != nil || !validation.IsPort(int32(number)) {
+			return status.Stall(condition, "InvalidSpec", "externalHostname is %q, and its port must be from 1 to 65535: correct it, or set external", front.Spec.ExternalHostname)
+		}
 	}
 	if result := validation.SharedIndex("sharedIndex", front.Spec.SharedIndex); result.Type != "" {
 		return result

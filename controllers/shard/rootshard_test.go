@@ -24,7 +24,13 @@ func TestValidateRootShard(t *testing.T) {
 			func(r *operatorv1alpha1.RootShard) { r.Name = strings.Repeat("a", 41) }, status.Stalled, "has 41 characters and may have 40"},
 		"a name with a dot is rejected": {func(r *operatorv1alpha1.RootShard) { r.Name = "a.b" }, status.Stalled, "contains a dot"},
 		"a port out of range is rejected": {
-			func(r *operatorv1alpha1.RootShard) { r.Spec.External.Port = 70000 }, status.Stalled, "external.port"},
+			func(r *operatorv1alpha1.RootShard) { r.Spec.External.Port = 70000 }, status.Stalled, "external.port is 70000: set a port from 1 to 65535"},
+		"a private port out of range is rejected": {
+			func(r *operatorv1alpha1.RootShard) {
+				r.Spec.External.PrivateHostname, r.Spec.External.PrivatePort = "inside", ptr.To[int32](0)
+			}, status.Stalled, "external.privatePort is 0: set a port from 1 to 65535"},
+		"an address without a name is rejected": {
+			func(r *operatorv1alpha1.RootShard) { r.Spec.External.Hostname = "" }, status.Stalled, "external.hostname is empty"},
 		"an etcd without endpoints is rejected": {
 			func(r *operatorv1alpha1.RootShard) { r.Spec.Etcd = &operatorv1alpha1.EtcdConfig{} }, status.Stalled, "etcd.endpoints is empty"},
 		"a base URL without TLS is rejected": {

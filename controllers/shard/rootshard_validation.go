@@ -21,8 +21,9 @@ func validateRootShard(root *operatorv1alpha1.RootShard) status.Result {
 		return status.Stall(condition, "InvalidName", "the name has %d characters and may have %d, because names of certificates are made from it: recreate the RootShard under a shorter name", len(root.Name), maxRootShardName)
 	case strings.Contains(root.Name, "."):
 		return status.Stall(condition, "InvalidName", "the name contains a dot, and names of Services made from it must not: recreate the RootShard under a name without dots")
-	case root.Spec.External.Hostname == "" || root.Spec.External.Port < 1 || root.Spec.External.Port > 65535:
-		return status.Stall(condition, "InvalidSpec", "external.hostname and external.port must name the address of the front proxy, with a port from 1 to 65535")
+	}
+	if result := validation.Address(root.Spec.External); result.Type != "" {
+		return result
 	}
 	if result := validation.Shard(root.Spec.CommonShardSpec); result.Type != "" {
 		return result

@@ -6,6 +6,7 @@ import (
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 	"github.com/atoll-dev/atoll/controllers/pki"
 	"github.com/atoll-dev/atoll/controllers/status"
+	"github.com/atoll-dev/atoll/controllers/validation"
 )
 
 // maxNameLength keeps the names of Services, which are made from it, within 63 characters.
@@ -14,14 +15,14 @@ const maxNameLength = 63 - len("-virtual-workspace")
 // validateSpec rejects invalid specs, and reports the ignored fields of valid ones.
 func validateSpec(virtualWorkspace *operatorv1alpha1.VirtualWorkspace) status.Result {
 	const condition = operatorv1alpha1.ConditionSpecHonored
-	external := virtualWorkspace.Spec.External
 	switch {
 	case len(virtualWorkspace.Name) > maxNameLength:
 		return status.Stall(condition, "InvalidName", "the name has %d characters and may have %d, because names of Services are made from it: recreate the VirtualWorkspace under a shorter name", len(virtualWorkspace.Name), maxNameLength)
 	case strings.Contains(virtualWorkspace.Name, "."):
 		return status.Stall(condition, "InvalidName", "the name contains a dot, and names of Services made from it must not: recreate the VirtualWorkspace under a name without dots")
-	case external.Hostname == "" || external.Port < 1 || external.Port > 65535:
-		return status.Stall(condition, "InvalidSpec", "external.hostname and external.port must name the address for clients, with a port from 1 to 65535")
+	}
+	if result := validation.Address(virtualWorkspace.Spec.External); result.Type != "" {
+		return result
 	}
 	return status.SpecHonored(ignoredFields(virtualWorkspace))
 }

@@ -42,7 +42,7 @@ func TestConditions(t *testing.T) {
 		"no target is reported": {func(*operatorv1alpha1.VirtualWorkspace) {}, operatorv1alpha1.ConditionReferenceValid, "target names nothing"},
 		"no address is rejected": {func(v *operatorv1alpha1.VirtualWorkspace) {
 			v.Spec.Target.RootShardRef, v.Spec.External = ref("root"), operatorv1alpha1.ExternalConfig{}
-		}, operatorv1alpha1.ConditionSpecHonored, "external.hostname and external.port must name the address"},
+		}, operatorv1alpha1.ConditionSpecHonored, "external.hostname is empty"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			virtualWorkspace := &operatorv1alpha1.VirtualWorkspace{

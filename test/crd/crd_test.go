@@ -88,11 +88,7 @@ func read(file string) (*definition, error) {
 // admit processes a manifest as the API server does on create: prune, default, validate. It returns the object as it
 // would be stored.
 func (d *definition) admit(ctx context.Context, manifest string) (map[string]any, field.ErrorList) {
-	var object map[string]any
-	document, err := yaml.YAMLToJSON([]byte(manifest))
-	if err == nil {
-		err = utiljson.Unmarshal(document, &object) // decodes whole numbers as integers, which CEL rules require
-	}
+	object, err := decode(manifest)
 	if err != nil {
 		return nil, field.ErrorList{field.InternalError(nil, err)}
 	}
@@ -106,6 +102,17 @@ func (d *definition) admit(ctx context.Context, manifest string) (map[string]any
 		errs = append(errs, celErrs...)
 	}
 	return object, errs
+}
+
+// decode decodes whole numbers as integers, which CEL rules require.
+func decode(manifest string) (map[string]any, error) {
+	document, err := yaml.YAMLToJSON([]byte(manifest))
+	if err != nil {
+		return nil, err
+	}
+	var object map[string]any
+	err = utiljson.Unmarshal(document, &object)
+	return object, err
 }
 
 func TestDefinitionsAreValid(t *testing.T) {

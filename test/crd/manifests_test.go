@@ -6,8 +6,11 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel/model"
 	"k8s.io/apimachinery/pkg/runtime"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
+	"k8s.io/apiserver/pkg/cel/common"
 	"sigs.k8s.io/yaml"
 
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
@@ -140,6 +143,14 @@ func TestManifests(t *testing.T) {
 		{"refuses a scheme in the name of a FrontProxy", frontProxy("rootShard: {}\nexternal: {hostname: 'https://a', port: 443}"), "spec.external.hostname"},
 		{"refuses a scheme in the deprecated name of a FrontProxy", frontProxy("rootShard: {}\nexternalHostname: 'https://a'"), "spec.externalHostname"},
 		{"refuses a path in the deprecated name of a FrontProxy", frontProxy("rootShard: {}\nexternalHostname: a/b"), "spec.externalHostname"},
+		{"refuses the port 0 of a RootShard", rootShard("external: {hostname: a, port: 0}"), "spec.external.port: Invalid value"},
+		{"accepts the last port", rootShard("external: {hostname: a, port: 65535, privatePort: 65535}"), ""},
+		{"refuses a port of a RootShard beyond the last", rootShard("external: {hostname: a, port: 65536}"), "must be from 1 to 65535"},
+		{"refuses the private port 0", rootShard("external: {hostname: a, port: 1, privatePort: 0}"), "spec.external.privatePort: Invalid value"},
+		{"refuses a private port beyond the last", rootShard("external: {hostname: a, port: 1, privatePort: 65536}"), "must be from 1 to 65535"},
+		{"refuses a port of a VirtualWorkspace beyond the last", virtualWorkspace("external: {hostname: a, port: 65536}\ntarget: {shardRef: {name: b}}"), "spec.external.port"},
+		{"refuses a negative port of a FrontProxy", frontProxy("rootShard: {}\nexternal: {hostname: a, port: -1}"), "spec.external.port"},
+		{"accepts an empty address of a FrontProxy, for compatibility", frontProxy("rootShard: {}\nexternal: {hostname: '', port: 0}"), ""},
 		{"accepts an empty base URL", shard("rootShard: {}\nshardBaseURL: ''"), ""},
 		{"refuses a base URL without TLS", shard("rootShard: {}\nshardBaseURL: 'http://a'"), "shardBaseURL is an https URL"},
 		{"accepts an etcd without TLS", shard("rootShard: {}\netcd: {endpoints: ['http://etcd:2379']}"), ""},
@@ -190,25 +201,25 @@ func TestManifests(t *testing.T) {
 	}
 }
 
-// TestNamesOfExistingObjects: an object with a name that is refused for new ones can still be changed, or the finalizer of
-// a Shard could not be removed.
-func TestNamesOfExistingObjects(t *testing.T) {
+// TestExistingObjects: an object with a name or an address that is refused for new ones can still be changed, or its status
+// could not be written and the finalizer of a Shard not be removed.
+func TestExistingObjects(t *testing.T) {
 	definitions := load(t)
 	for _, manifest := range []string{
 		rootShard(external), shard("rootShard: {ref: {name: a.b}}"), cacheServer(""), frontProxy("rootShard: {}"),
-		virtualWorkspace(external + "target: {shardRef: {name: b}}"),
+		virtualWorkspace(external + "target: {shardRef: {name: b}}"), rootShard("external: {hostname: a, port: 0, privatePort: 65536}"),
 	} {
 		kind := manifestKind(t, manifest)
 		t.Run(kind, func(t *testing.T) {
-			var existing, changed map[string]any
-			for _, object := range []*map[string]any{&existing, &changed} {
-				if err := yaml.Unmarshal([]byte(named("a.b", manifest)), object); err != nil {
-					t.Fatal(err)
-				}
+			existing, err := decode(named("a.b", manifest))
+			if err != nil {
+				t.Fatal(err)
 			}
+			changed := runtime.DeepCopyJSON(existing)
 			changed["metadata"].(map[string]any)["finalizers"] = []any{"example.com/a"}
 			d := definitions[kind]
-			errs, _ := d.rules.Validate(t.Context(), nil, d.structural, changed, existing, celconfig.RuntimeCELCostBudget)
+			ratcheting := cel.WithRatcheting(common.NewCorrelatedObject(changed, existing, &model.Structural{Structural: d.structural}))
+			errs, _ := d.rules.Validate(t.Context(), nil, d.structural, changed, existing, celconfig.RuntimeCELCostBudget, ratcheting)
 			if len(errs) > 0 {
 				t.Error(errs.ToAggregate())
 			}

@@ -61,7 +61,8 @@ type OIDCConfig struct {
 	// +optional
 	GroupsPrefix string `json:"groupsPrefix,omitempty"`
 
-	// caFileRef names the CA that signed the provider's serving certificate.
+	// caFileRef names the CA that signed the provider's serving certificate. Without it, the public CAs that are
+	// built into the server are trusted.
 	// +optional
 	CAFileRef *OIDCCAFileRef `json:"caFileRef,omitempty"`
 }

@@ -88,7 +88,7 @@ type EmbeddedCache struct {
 
 // RootShardProxySpec holds the settings of the internal proxy of a root shard. The proxy always exists.
 type RootShardProxySpec struct {
-	// image of the proxy. It is independent of the image of the shard.
+	// image of the proxy. By default, it is the image of the shard.
 	// +optional
 	Image *ImageSpec `json:"image,omitempty"`
 

@@ -29,14 +29,17 @@ type LoggingSpec struct {
 	Level int `json:"level,omitempty"`
 }
 
-// ExternalConfig is the address under which clients outside the cluster reach a component.
+// ExternalConfig is the address under which clients outside the cluster reach a component. A FrontProxy may have an empty
+// one, as clients of kcp-operator send it, with the port 0.
+// +kubebuilder:validation:XValidation:rule="size(self.hostname) == 0 || (self.port >= 1 && self.port <= 65535)",fieldPath=".port",message="must be from 1 to 65535"
+// +kubebuilder:validation:XValidation:rule="!has(self.privatePort) || (self.privatePort >= 1 && self.privatePort <= 65535)",fieldPath=".privatePort",message="must be from 1 to 65535"
 type ExternalConfig struct {
 	// hostname is the DNS name or IP address clients connect to.
 	// +required
 	// +kubebuilder:validation:XValidation:rule="!self.contains('/') && !self.matches('^[^:]*:[0-9]+$')",message="hostname is a DNS name or an IP address, without scheme, port and path"
 	Hostname string `json:"hostname"`
 
-	// port is the TCP port clients connect to.
+	// port is the TCP port clients connect to, from 1 to 65535.
 	// +required
 	Port int32 `json:"port"`
 

@@ -1,0 +1,23 @@
+package validation
+
+import (
+	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
+	"github.com/atoll-dev/atoll/controllers/status"
+)
+
+// Address validates the address of a component. Its rules in the schema do not reach objects that are older than they are.
+func Address(external operatorv1alpha1.ExternalConfig) status.Result {
+	const port = "external.%s is %d: set a port from 1 to 65535"
+	switch private := external.PrivatePort; {
+	case external.Hostname == "":
+		return status.Stall(specHonored, "InvalidSpec", "external.hostname is empty: set the DNS name or IP address that clients connect to")
+	case !IsPort(external.Port):
+		return status.Stall(specHonored, "InvalidSpec", port, "port", external.Port)
+	case private != nil && !IsPort(*private):
+		return status.Stall(specHonored, "InvalidSpec", port, "privatePort", *private)
+	}
+	return status.Result{}
+}
+
+// IsPort reports whether a server can listen on a port.
+func IsPort(port int32) bool { return port >= 1 && port <= 65535 }
