@@ -1,7 +1,6 @@
 package embeddedcache_test
 
 import (
-	"io"
 	"net/http"
 	"testing"
 
@@ -79,10 +78,6 @@ func TestEmbeddedCache(t *testing.T) {
 		t.Errorf("an admin of workspaces lists: %v", err)
 	}
 
-	http, err := rest.HTTPClientFor(shard.Masters(t))
-	if err != nil {
-		t.Fatal(err)
-	}
 	for path, want := range map[string]int{
 		"/services/cache/shards/beta/healthz":                                       200,
 		"/services/cache/shards/beta/clusters/*/metrics":                            501,
@@ -92,21 +87,10 @@ func TestEmbeddedCache(t *testing.T) {
 		"/services/cache/shards/*/clusters/*/apis":                                  200,
 		"/services/cache/shards/*/clusters/*/apis/apis.kcp.io/v1alpha2/nothing":     404,
 	} {
-		if got, body := get(t, http, shard.Masters(t).Host+path); got != want {
-			t.Errorf("%s: %d, want %d: %s", path, got, want, body)
+		if response, body := shardtesting.Send(t, shard.Masters(t), http.MethodGet, path, ""); response.StatusCode != want {
+			t.Errorf("%s: %s, want %d: %s", path, response.Status, want, body)
 		}
 	}
-}
-
-func get(t *testing.T, c *http.Client, url string) (int, string) {
-	t.Helper()
-	response, err := c.Get(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	body, _ := io.ReadAll(response.Body)
-	return response.StatusCode, string(body)
 }
 
 type eventRecorder chan string

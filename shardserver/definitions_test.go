@@ -135,7 +135,7 @@ func testDefinitionInDiscovery(t *testing.T, config *rest.Config) {
 		t.Errorf("groups of definitions must be last, got %s", last.Name)
 	}
 	var list apidiscoveryv2.APIGroupDiscoveryList
-	response := send(t, config, http.MethodGet, "/apis", http.Header{"Accept": {aggregated}}, "")
+	response := get(t, config, "/apis", "Accept", aggregated)
 	if err := json.Unmarshal([]byte(response.body), &list); err != nil || len(list.Items) != len(groups.Groups) {
 		t.Fatalf("%v: %d groups, unaggregated %d", err, len(list.Items), len(groups.Groups))
 	}
@@ -196,14 +196,14 @@ func testSameNameInTwoWorkspaces(t *testing.T, first, second, empty *rest.Config
 			if path == "/apis" {
 				accept = aggregated
 			}
-			tags[send(t, config, http.MethodGet, path, http.Header{"Accept": {accept}}, "").Header.Get("ETag")] = true
+			tags[get(t, config, path, "Accept", accept).Header.Get("ETag")] = true
 		}
 		if len(tags) != 3 {
 			t.Errorf("%s: the tags of three workspaces are %v", path, tags)
 		}
 	}
 	for config, want := range map[*rest.Config]bool{first: true, second: false} {
-		document := send(t, config, http.MethodGet, "/openapi/v2", http.Header{"Accept": {"application/json"}}, "").body
+		document := get(t, config, "/openapi/v2", "Accept", "application/json").body
 		if has := strings.Contains(document, `"com.example.v1.Widget"`); has != want {
 			t.Errorf("%s: OpenAPI v2 contains Widget: %t", config.Host, has)
 		}
@@ -297,7 +297,7 @@ func testExplainDefinitions(t *testing.T, first, second *rest.Config) {
 	if !found {
 		t.Error("OpenAPI v2 in protobuf has no Gadget")
 	}
-	response := send(t, second, http.MethodGet, "/openapi/v3/apis/example.com/v1", http.Header{"Accept": {"application/com.github.proto-openapi.spec.v3.v1.0+protobuf"}}, "")
+	response := get(t, second, "/openapi/v3/apis/example.com/v1", "Accept", "application/com.github.proto-openapi.spec.v3.v1.0+protobuf")
 	if got := response.Header.Get("Content-Type"); response.StatusCode != http.StatusOK || got != "application/com.github.proto-openapi.spec.v3.v1.0+protobuf" || !strings.Contains(response.body, "Gadget") {
 		t.Errorf("OpenAPI v3 in protobuf: %d %s", response.StatusCode, got)
 	}
@@ -310,11 +310,11 @@ func testSharedDocuments(t *testing.T, shard *shardtesting.Shard, one, other *re
 	}
 	tags := map[string]string{}
 	for path, accept := range requests {
-		tags[path] = send(t, one, http.MethodGet, path, http.Header{"Accept": {accept}}, "").Header.Get("ETag")
+		tags[path] = get(t, one, path, "Accept", accept).Header.Get("ETag")
 	}
 	before := shard.Server.DocumentStats()
 	for path, accept := range requests {
-		response := send(t, other, http.MethodGet, path, http.Header{"Accept": {accept}}, "")
+		response := get(t, other, path, "Accept", accept)
 		if got := response.Header.Get("ETag"); response.StatusCode != http.StatusOK || got != tags[path] {
 			t.Errorf("%s: %d, tag %q, in a workspace with the same definition %q", path, response.StatusCode, got, tags[path])
 		}
@@ -329,8 +329,8 @@ func testNotModified(t *testing.T, config *rest.Config) {
 		"/api": aggregated, "/apis": aggregated,
 		"/openapi/v3": "application/json", "/openapi/v3/apis/example.com/v1": "application/json", "/openapi/v2": "application/json",
 	} {
-		tag := send(t, config, http.MethodGet, path, http.Header{"Accept": {accept}}, "").Header.Get("ETag")
-		again := send(t, config, http.MethodGet, path, http.Header{"Accept": {accept}, "If-None-Match": {tag}}, "")
+		tag := get(t, config, path, "Accept", accept).Header.Get("ETag")
+		again := get(t, config, path, "Accept", accept, "If-None-Match", tag)
 		if again.StatusCode != http.StatusNotModified || again.body != "" {
 			t.Errorf("%s: second request with %s: got %d", path, tag, again.StatusCode)
 		}
@@ -339,8 +339,8 @@ func testNotModified(t *testing.T, config *rest.Config) {
 
 func testOutdatedHash(t *testing.T, config *rest.Config) {
 	for _, path := range []string{"/openapi/v3/apis/example.com/v1", "/openapi/v3/api/v1"} {
-		tag := send(t, config, http.MethodGet, path, nil, "").Header.Get("ETag")
-		response := send(t, config, http.MethodGet, path+"?hash=ABC", nil, "") // follows redirects
+		tag := get(t, config, path).Header.Get("ETag")
+		response := get(t, config, path+"?hash=ABC") // follows redirects
 		if response.StatusCode != http.StatusOK || response.Header.Get("ETag") != tag || response.Request.URL.Query().Get("hash") != strings.Trim(tag, `"`) {
 			t.Errorf("%s: got %d from %s", path, response.StatusCode, response.Request.URL)
 		}
@@ -406,7 +406,7 @@ func TestDocumentCacheIsShared(t *testing.T) {
 			"/apis": aggregated, "/apis/fruit.example.com/v1": "application/json", "/openapi/v3": "application/json",
 			"/openapi/v3/apis/fruit.example.com/v1": "application/json", "/openapi/v2": "application/json",
 		} {
-			if got := send(t, config, http.MethodGet, path, http.Header{"Accept": {accept}}, ""); got.StatusCode != http.StatusOK {
+			if got := get(t, config, path, "Accept", accept); got.StatusCode != http.StatusOK {
 				t.Errorf("%s: GET %s: got %d: %s", name, path, got.StatusCode, got.body)
 			}
 		}

@@ -3,7 +3,6 @@ package shardserver_test
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -124,7 +123,7 @@ func testShardsInDiscovery(t *testing.T, shard *shardtesting.Shard, workspace *r
 	// The two documents have different ETags: a cache must distinguish them.
 	tags := map[string]bool{}
 	for _, config := range []*rest.Config{workspace, shardtesting.At(shard.Admin(t), "root")} {
-		response := send(t, config, http.MethodGet, "/apis", http.Header{"Accept": {"application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"}}, "")
+		response := get(t, config, "/apis", "Accept", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList")
 		tags[response.Header.Get("ETag")] = true
 	}
 	if len(tags) != 2 || tags[""] {
@@ -184,14 +183,14 @@ func testOpenAPIv3(t *testing.T, config *rest.Config) {
 			t.Errorf("%s: the URL %q has no hash", name, entry.ServerRelativeURL)
 		}
 		path := "/openapi/v3/" + name
-		document := send(t, config, http.MethodGet, path+"?hash="+hash, http.Header{"Accept": {"application/json"}}, "")
+		document := get(t, config, path+"?hash="+hash, "Accept", "application/json")
 		if tag := strings.Trim(document.Header.Get("ETag"), `"`); tag != hash {
 			t.Errorf("%s: the ETag %q and the hash %q do not agree", name, tag, hash)
 		}
 		if !strings.Contains(document.Header.Get("Cache-Control"), "immutable") {
 			t.Errorf("%s: a document with its hash may be cached for ever, got %q", name, document.Header.Get("Cache-Control"))
 		}
-		again := send(t, config, http.MethodGet, path, http.Header{"Accept": {"application/json"}, "If-None-Match": {document.Header.Get("ETag")}}, "")
+		again := get(t, config, path, "Accept", "application/json", "If-None-Match", document.Header.Get("ETag"))
 		if again.StatusCode != http.StatusNotModified {
 			t.Errorf("%s: second request with its ETag: got %d, want 304", name, again.StatusCode)
 		}
@@ -296,7 +295,7 @@ func testProtobufPreference(t *testing.T, config *rest.Config) {
 		"/apis/core.kcp.io/v1alpha1":                      protobuf,
 		"/apis":                                           protobuf,
 	} {
-		response := send(t, config, http.MethodGet, path, http.Header{"Accept": {protobuf + ",application/json"}}, "")
+		response := get(t, config, path, "Accept", protobuf+",application/json")
 		if got := response.Header.Get("Content-Type"); got != want {
 			t.Errorf("GET %s returned %q, want %q", path, got, want)
 		}
@@ -315,35 +314,15 @@ type httpResponse struct {
 	body string
 }
 
-// send sends one plain HTTP request with the credentials of a client configuration.
-func send(t *testing.T, config *rest.Config, method, path string, header http.Header, body string) httpResponse {
+func get(t *testing.T, config *rest.Config, path string, headers ...string) httpResponse {
 	t.Helper()
-	client, err := rest.HTTPClientFor(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	request, err := http.NewRequestWithContext(t.Context(), method, config.Host+path, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, values := range header {
-		request.Header[name] = values
-	}
-	response, err := client.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	raw, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return httpResponse{response, string(raw)}
+	response, body := shardtesting.Send(t, config, http.MethodGet, path, "", headers...)
+	return httpResponse{response, body}
 }
 
 func getJSON(t *testing.T, config *rest.Config, path string, into any) {
 	t.Helper()
-	got := send(t, config, http.MethodGet, path, http.Header{"Accept": {"application/json"}}, "")
+	got := get(t, config, path, "Accept", "application/json")
 	if got.StatusCode != http.StatusOK {
 		t.Fatalf("GET %s: got %d: %s", path, got.StatusCode, got.body)
 	}

@@ -74,7 +74,7 @@ func TestResourcesByIdentity(t *testing.T) {
 		})
 	}
 	t.Run("is not published", func(t *testing.T) {
-		answer := send(t, shardtesting.At(shard.Admin(t), "root"), http.MethodGet, path, http.Header{}, "")
+		answer := get(t, shardtesting.At(shard.Admin(t), "root"), path)
 		if strings.Contains(answer.body, tenancy) {
 			t.Error("objects contain the identity")
 		}

@@ -2,7 +2,6 @@ package shardserver_test
 
 import (
 	"crypto/tls"
-	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -97,14 +96,5 @@ func TestShardLevelEndpointsInWorkspace(t *testing.T) {
 
 func getStatus(t *testing.T, config *rest.Config, path string) int {
 	t.Helper()
-	client, err := rest.HTTPClientFor(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	response, err := client.Get(fmt.Sprintf("%s%s", config.Host, path))
-	if err != nil {
-		t.Fatal(err)
-	}
-	response.Body.Close()
-	return response.StatusCode
+	return get(t, config, path).StatusCode
 }

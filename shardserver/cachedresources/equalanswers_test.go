@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -39,7 +40,7 @@ func (s *shardedEnv) testEqualAnswers(t *testing.T) {
 		t.Helper()
 		for shard, cluster := range consumers {
 			shardtesting.Eventually(t, "the table with the column "+column, func(context.Context) error {
-				table := getAs(t, shard.Admin(t), shard.Admin(t).Host+"/clusters/"+cluster+"/apis/spices.example.com/v1/spices", asTable)
+				_, table := shardtesting.Send(t, shard.Admin(t), http.MethodGet, "/clusters/"+cluster+"/apis/spices.example.com/v1/spices", "", "Accept", asTable)
 				if !strings.Contains(table, `"name":"`+column+`"`) || !strings.Contains(table, `"name":"pepper"`) {
 					return fmt.Errorf("got %s", table)
 				}
@@ -110,7 +111,8 @@ func (s *shardedEnv) compareAnswers(t *testing.T, consumers map[*shardtesting.Sh
 			answers := map[string][]string{}
 			for shard, cluster := range consumers {
 				config := shard.Admin(t)
-				answer := normalize(t, getAs(t, config, config.Host+prefix(cluster)+request.path, request.accept), cluster)
+				_, body := shardtesting.Send(t, config, http.MethodGet, prefix(cluster)+request.path, "", "Accept", request.accept)
+				answer := normalize(t, body, cluster)
 				if !strings.Contains(answer, request.want) || strings.Contains(answer, request.refused) {
 					t.Errorf("%s in %s of %s: got %s", name, from, config.Host, answer)
 				}

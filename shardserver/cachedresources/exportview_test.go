@@ -80,8 +80,8 @@ func (s *env) testExportView(t *testing.T) {
 		t.Errorf("a deletion: %v", err)
 	}
 	for _, cluster := range []string{s.consumer, "*"} {
-		if code, body := doRequest(t, admin, http.MethodGet, view+cluster+"/apis/example.com/v1"); code != http.StatusOK || !strings.Contains(body, `"verbs":["get","list","watch"]`) {
-			t.Errorf("discovery in %q: %d %s", cluster, code, body)
+		if response, body := shardtesting.Send(t, admin, http.MethodGet, view+cluster+"/apis/example.com/v1", ""); response.StatusCode != http.StatusOK || !strings.Contains(body, `"verbs":["get","list","watch"]`) {
+			t.Errorf("discovery in %q: %d %s", cluster, response.StatusCode, body)
 		}
 	}
 	s.testExportViewFollowsConsumers(t, all, own)

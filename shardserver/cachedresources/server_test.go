@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -218,58 +217,6 @@ func (s *env) waitSlice(t *testing.T, condition func(*cachev1alpha1.ClusterCache
 	})
 }
 
-func doGet(t *testing.T, config *rest.Config, path string) (int, string) {
-	t.Helper()
-	return doRequest(t, config, http.MethodGet, path)
-}
-
-func doRequest(t *testing.T, config *rest.Config, method, path string) (int, string) {
-	t.Helper()
-	httpClient, err := rest.HTTPClientFor(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	req, err := http.NewRequestWithContext(t.Context(), method, config.Host+path, strings.NewReader(`{"apiVersion":"example.com/v1","kind":"Flavor","metadata":{"name":"new"}}`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Header.Set("Content-Type", "application/json")
-	resp, err := httpClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = resp.Body.Close() }()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return resp.StatusCode, string(body)
-}
-
-// getAs returns the response to a GET of a URL in a media type.
-func getAs(t *testing.T, config *rest.Config, url, mediaType string) string {
-	t.Helper()
-	httpClient, err := rest.HTTPClientFor(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Header.Set("Accept", mediaType)
-	resp, err := httpClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = resp.Body.Close() }()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(body)
-}
-
 // TestCachedResources tests in sequence: publish, export, bind, read, change, unbind, delete.
 func TestCachedResources(t *testing.T) {
 	s := newEnv(t)
@@ -354,7 +301,7 @@ func (s *env) testConsumerReads(t *testing.T) {
 	if err := consumerFlavors.Delete(t.Context(), "sweet", metav1.DeleteOptions{}); !apierrors.IsMethodNotSupported(err) {
 		t.Errorf("deleting: got %v, want MethodNotAllowed", err)
 	}
-	_, body := doGet(t, s.consumers.Admin(t), "/clusters/"+s.consumer+"/apis/example.com/v1")
+	_, body := shardtesting.Send(t, s.consumers.Admin(t), http.MethodGet, "/clusters/"+s.consumer+"/apis/example.com/v1", "")
 	if !strings.Contains(body, `"watch"`) || strings.Contains(body, `"create"`) {
 		t.Errorf("discovery: %s", body)
 	}
@@ -386,6 +333,7 @@ func (s *env) basePath(t *testing.T, basePath string) {
 	admin, user, masters := s.consumers.Admin(t), s.consumers.User(t), s.consumers.Masters(t)
 	neighbour := s.createWorkspace(t, "neighbour", s.consumers)
 	path := "/apis/example.com/v1/flavors"
+	const body = `{"apiVersion":"example.com/v1","kind":"Flavor","metadata":{"name":"new"}}`
 	for name, tc := range map[string]struct {
 		config       *rest.Config
 		method, path string
@@ -410,8 +358,8 @@ func (s *env) basePath(t *testing.T, basePath string) {
 		"slice that does not exist, as masters":   {masters, http.MethodGet, "/services/replication/" + s.provider + "/other/clusters/" + s.consumer + path, http.StatusNotFound},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if code, body := doRequest(t, tc.config, tc.method, tc.path); code != tc.want {
-				t.Errorf("got %d, want %d: %s", code, tc.want, body)
+			if response, text := shardtesting.Send(t, tc.config, tc.method, tc.path, body); response.StatusCode != tc.want {
+				t.Errorf("got %d, want %d: %s", response.StatusCode, tc.want, text)
 			}
 		})
 	}

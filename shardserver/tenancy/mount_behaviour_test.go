@@ -3,7 +3,6 @@ package tenancy_test
 import (
 	"context"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -11,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
@@ -19,21 +17,6 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/options"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
-
-func statusOf(t *testing.T, config *rest.Config, path string) (int, string) {
-	t.Helper()
-	httpClient, err := rest.HTTPClientFor(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	resp, err := httpClient.Get(config.Host + path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = resp.Body.Close() }()
-	body, _ := io.ReadAll(resp.Body)
-	return resp.StatusCode, string(body)
-}
 
 // TestMounts mounts an object that every workspace has: its own LogicalCluster, whose phase and URL are those of a
 // mount.
@@ -76,8 +59,8 @@ func TestMounts(t *testing.T) {
 	create("unknown", "NoSuchKind", "cluster")
 	waitForPhase("nothing", "Unavailable", tenancyv1alpha1.ReasonMountObjectNotFound)
 	waitForPhase("unknown", "Unavailable", tenancyv1alpha1.ReasonMountObjectNotFound)
-	if code, body := statusOf(t, shard.Admin(t), "/clusters/root:parent:nothing/api"); code != http.StatusServiceUnavailable || body != "Not available.\n" {
-		t.Errorf("an unavailable mount returned %d %q", code, body)
+	if response, body := shardtesting.Send(t, shard.Admin(t), http.MethodGet, "/clusters/root:parent:nothing/api", ""); response.StatusCode != http.StatusServiceUnavailable || body != "Not available.\n" {
+		t.Errorf("an unavailable mount returned %d %q", response.StatusCode, body)
 	}
 
 	create("itself", "LogicalCluster", "cluster")
@@ -94,19 +77,19 @@ func TestMounts(t *testing.T) {
 			if err := masters.Update(in, mounted); err != nil {
 				return err
 			}
-			if code, body := statusOf(t, shard.Admin(t), "/clusters/root:parent:itself"+path); code != http.StatusOK || body != want {
-				return fmt.Errorf("%d %q", code, body)
+			if response, body := shardtesting.Send(t, shard.Admin(t), http.MethodGet, "/clusters/root:parent:itself"+path, ""); response.StatusCode != http.StatusOK || body != want {
+				return fmt.Errorf("%d %q", response.StatusCode, body)
 			}
 			return nil
 		})
 	}
 	waitForResponse("/api/v1/namespaces", `backend /base/api/v1/namespaces ""`)
 	waitForResponse("/services/initializingworkspaces/x/clusters/y/api", `backend /base/services/initializingworkspaces/x/clusters/y/api ""`)
-	if code, _ := statusOf(t, shard.User(t), "/clusters/root:parent:itself/api"); code != http.StatusForbidden {
-		t.Errorf("a user without access to the workspace of a mount got %d", code)
+	if response, _ := shardtesting.Send(t, shard.User(t), http.MethodGet, "/clusters/root:parent:itself/api", ""); response.StatusCode != http.StatusForbidden {
+		t.Errorf("a user without access to the workspace of a mount got %d", response.StatusCode)
 	}
-	if code, _ := statusOf(t, shard.Admin(t), "/clusters/root:parent:itself:below/api"); code != http.StatusNotFound {
-		t.Errorf("a path through a mount returned %d", code)
+	if response, _ := shardtesting.Send(t, shard.Admin(t), http.MethodGet, "/clusters/root:parent:itself:below/api", ""); response.StatusCode != http.StatusNotFound {
+		t.Errorf("a path through a mount returned %d", response.StatusCode)
 	}
 
 	admin := shard.Client(t, shard.Admin(t))

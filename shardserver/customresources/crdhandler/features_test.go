@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -17,7 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
 
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
@@ -25,28 +23,12 @@ import (
 // doRaw sends a request for widgets and returns status, body and warnings.
 func (w *workspace) doRaw(method, path, contentType, accept, body string) (int, string, []string) {
 	w.Helper()
-	transport, err := rest.TransportFor(w.config)
-	if err != nil {
-		w.Fatal(err)
-	}
-	request, err := http.NewRequestWithContext(w.Context(), method, w.config.Host+path, strings.NewReader(body))
-	if err != nil {
-		w.Fatal(err)
-	}
-	request.Header.Set("Accept", accept)
+	headers := []string{"Accept", accept}
 	if contentType != "" {
-		request.Header.Set("Content-Type", contentType)
+		headers = append(headers, "Content-Type", contentType)
 	}
-	response, err := transport.RoundTrip(request)
-	if err != nil {
-		w.Fatal(err)
-	}
-	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		w.Fatal(err)
-	}
-	return response.StatusCode, string(text), response.Header.Values("Warning")
+	response, text := shardtesting.Send(w, w.config, method, path, body, headers...)
+	return response.StatusCode, text, response.Header.Values("Warning")
 }
 
 const (

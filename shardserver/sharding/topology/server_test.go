@@ -131,16 +131,10 @@ func TestPartitionSets(t *testing.T) {
 
 func columns(t *testing.T, config *rest.Config, cluster, resource string) string {
 	t.Helper()
-	httpClient, err := rest.HTTPClientFor(config)
-	must(t, err)
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, config.Host+"/clusters/"+cluster+"/apis/topology.kcp.io/v1alpha1/"+resource, nil)
-	must(t, err)
-	req.Header.Set("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io")
-	resp, err := httpClient.Do(req)
-	must(t, err)
-	defer func() { _ = resp.Body.Close() }()
+	_, body := shardtesting.Send(t, config, http.MethodGet, "/clusters/"+cluster+"/apis/topology.kcp.io/v1alpha1/"+resource, "",
+		"Accept", "application/json;as=Table;v=v1;g=meta.k8s.io")
 	var table metav1.Table
-	must(t, json.NewDecoder(resp.Body).Decode(&table))
+	must(t, json.Unmarshal([]byte(body), &table))
 	var names []string
 	for _, column := range table.ColumnDefinitions {
 		names = append(names, column.Name)

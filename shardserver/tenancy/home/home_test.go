@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -30,24 +29,6 @@ func impersonate(t *testing.T, shard *shardtesting.Shard, name string, groups ..
 	return config
 }
 
-func get(t *testing.T, config *rest.Config, path string) (*http.Response, string) {
-	t.Helper()
-	httpClient, err := rest.HTTPClientFor(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	resp, err := httpClient.Get(config.Host + path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = resp.Body.Close() }()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return resp, string(body)
-}
-
 func TestHomeWorkspaces(t *testing.T) {
 	const owners = "owners"
 	shard := shardtesting.Start(t, func(o *options.Options) { o.Home.CreatorGroups = []string{owners} })
@@ -57,7 +38,7 @@ func TestHomeWorkspaces(t *testing.T) {
 		alice := impersonate(t, shard, "alice", owners)
 		var workspace tenancyv1alpha1.Workspace
 		shardtesting.Eventually(t, "a home", func(context.Context) error {
-			resp, body := get(t, alice, homePath)
+			resp, body := shardtesting.Send(t, alice, http.MethodGet, homePath, "")
 			switch resp.StatusCode {
 			case http.StatusTooManyRequests:
 				if resp.Header.Get("Retry-After") != "1" || strings.TrimSpace(body) != "Creating the home workspace" {
@@ -99,7 +80,7 @@ func TestHomeWorkspaces(t *testing.T) {
 	t.Run("its user has access by name and path, and to its children", func(t *testing.T) {
 		alice := impersonate(t, shard, "alice", owners)
 		for _, cluster := range []string{"user:alice", logicalcluster.HomeName("alice").String()} {
-			if resp, body := get(t, alice, "/clusters/"+cluster+"/api/v1/secrets"); resp.StatusCode != http.StatusOK {
+			if resp, body := shardtesting.Send(t, alice, http.MethodGet, "/clusters/"+cluster+"/api/v1/secrets", ""); resp.StatusCode != http.StatusOK {
 				t.Errorf("%s: %s %s", cluster, resp.Status, body)
 			}
 		}
@@ -111,21 +92,21 @@ func TestHomeWorkspaces(t *testing.T) {
 		if !strings.HasSuffix(child.Spec.URL, "/clusters/user:alice:lab") || child.Spec.Type.Name != "universal" {
 			t.Errorf("got %+v", child.Spec)
 		}
-		if resp, body := get(t, alice, "/clusters/user:alice:lab/api/v1/namespaces"); resp.StatusCode != http.StatusOK {
+		if resp, body := shardtesting.Send(t, alice, http.MethodGet, "/clusters/user:alice:lab/api/v1/namespaces", ""); resp.StatusCode != http.StatusOK {
 			t.Errorf("%s %s", resp.Status, body)
 		}
 	})
 
 	t.Run("other users have no access, and home workspaces of their own", func(t *testing.T) {
 		bob := impersonate(t, shard, "bob", owners)
-		if resp, body := get(t, bob, "/clusters/user:alice/api/v1/secrets"); resp.StatusCode != http.StatusForbidden {
+		if resp, body := shardtesting.Send(t, bob, http.MethodGet, "/clusters/user:alice/api/v1/secrets", ""); resp.StatusCode != http.StatusForbidden {
 			t.Errorf("%s %s", resp.Status, body)
 		}
-		if resp, _ := get(t, bob, "/clusters/user:bob/api/v1/secrets"); resp.StatusCode != http.StatusNotFound {
+		if resp, _ := shardtesting.Send(t, bob, http.MethodGet, "/clusters/user:bob/api/v1/secrets", ""); resp.StatusCode != http.StatusNotFound {
 			t.Errorf("a home workspace that was never requested: %s", resp.Status)
 		}
 		shardtesting.Eventually(t, "bob's home", func(context.Context) error {
-			resp, body := get(t, bob, homePath)
+			resp, body := shardtesting.Send(t, bob, http.MethodGet, homePath, "")
 			if resp.StatusCode != http.StatusOK {
 				return fmt.Errorf("%s", resp.Status)
 			}
@@ -140,7 +121,7 @@ func TestHomeWorkspaces(t *testing.T) {
 		name := "alice:lab"
 		imitator := impersonate(t, shard, name, owners)
 		shardtesting.Eventually(t, "a home", func(context.Context) error {
-			if resp, body := get(t, imitator, homePath); resp.StatusCode != http.StatusOK {
+			if resp, body := shardtesting.Send(t, imitator, http.MethodGet, homePath, ""); resp.StatusCode != http.StatusOK {
 				return fmt.Errorf("%s %s", resp.Status, body)
 			}
 			return nil
@@ -165,10 +146,10 @@ func TestHomeWorkspaces(t *testing.T) {
 		if !strings.HasSuffix(child.Spec.URL, "/clusters/"+own+":desk") {
 			t.Errorf("URL of its child: %s", child.Spec.URL)
 		}
-		if resp, body := get(t, imitator, "/clusters/"+own+":desk/api/v1/namespaces"); resp.StatusCode != http.StatusOK {
+		if resp, body := shardtesting.Send(t, imitator, http.MethodGet, "/clusters/"+own+":desk/api/v1/namespaces", ""); resp.StatusCode != http.StatusOK {
 			t.Errorf("its child: %s %s", resp.Status, body)
 		}
-		if resp, body := get(t, imitator, "/clusters/user:alice:lab/api/v1/namespaces"); resp.StatusCode != http.StatusForbidden {
+		if resp, body := shardtesting.Send(t, imitator, http.MethodGet, "/clusters/user:alice:lab/api/v1/namespaces", ""); resp.StatusCode != http.StatusForbidden {
 			t.Errorf("alice's workspace: %s %s", resp.Status, body)
 		}
 	})
@@ -180,7 +161,7 @@ func TestHomeWorkspaces(t *testing.T) {
 		"users of another workspace's authentication configuration": withScope(impersonate(t, shard, "alice", owners), "cluster:other"),
 	} {
 		t.Run("no home workspace for "+name, func(t *testing.T) {
-			if resp, body := get(t, config, homePath); resp.StatusCode != http.StatusForbidden {
+			if resp, body := shardtesting.Send(t, config, http.MethodGet, homePath, ""); resp.StatusCode != http.StatusForbidden {
 				t.Errorf("%s %s", resp.Status, body)
 			}
 		})
@@ -188,7 +169,7 @@ func TestHomeWorkspaces(t *testing.T) {
 
 	t.Run("workspaces/~ exists only in root", func(t *testing.T) {
 		cluster := shard.NewWorkspace(t, "root", "plain").Spec.Cluster
-		if resp, _ := get(t, shard.Admin(t), "/clusters/"+cluster+"/apis/tenancy.kcp.io/v1alpha1/workspaces/~"); resp.StatusCode == http.StatusOK {
+		if resp, _ := shardtesting.Send(t, shard.Admin(t), http.MethodGet, "/clusters/"+cluster+"/apis/tenancy.kcp.io/v1alpha1/workspaces/~", ""); resp.StatusCode == http.StatusOK {
 			t.Errorf("got %s", resp.Status)
 		}
 	})
@@ -206,7 +187,7 @@ func withScope(config *rest.Config, scope string) *rest.Config {
 
 func TestHomeWorkspacesOff(t *testing.T) {
 	shard := shardtesting.Start(t, func(o *options.Options) { o.Home.Enabled = false })
-	if resp, body := get(t, impersonate(t, shard, "alice", "system:authenticated"), homePath); resp.StatusCode != http.StatusNotFound {
+	if resp, body := shardtesting.Send(t, impersonate(t, shard, "alice", "system:authenticated"), http.MethodGet, homePath, ""); resp.StatusCode != http.StatusNotFound {
 		t.Errorf("%s %s", resp.Status, body)
 	}
 	role := &rbacv1.ClusterRole{}

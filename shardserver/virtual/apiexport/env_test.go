@@ -1,7 +1,6 @@
 package apiexport_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -183,34 +182,8 @@ func (s *env) virtualPath(cluster, path string) string {
 // do sends one request and returns status and body.
 func (s *env) do(userName, method, path, body string, headers ...string) (int, string) {
 	s.Helper()
-	httpClient, err := rest.HTTPClientFor(s.users[userName])
-	if err != nil {
-		s.Fatal(err)
-	}
-	req, err := http.NewRequestWithContext(s.Context(), method, s.users[userName].Host+path, bytes.NewBufferString(body))
-	if err != nil {
-		s.Fatal(err)
-	}
-	req.Header.Set("Accept", "application/json")
-	switch {
-	case method == http.MethodPatch:
-		req.Header.Set("Content-Type", "application/merge-patch+json")
-	case body != "":
-		req.Header.Set("Content-Type", "application/json")
-	}
-	for i := 0; i+1 < len(headers); i += 2 {
-		req.Header.Set(headers[i], headers[i+1])
-	}
-	resp, err := httpClient.Do(req)
-	if err != nil {
-		s.Fatal(err)
-	}
-	defer func() { _ = resp.Body.Close() }()
-	content, err := io.ReadAll(resp.Body)
-	if err != nil {
-		s.Fatal(err)
-	}
-	return resp.StatusCode, string(content)
+	response, content := shardtesting.Send(s, s.users[userName], method, path, body, headers...)
+	return response.StatusCode, content
 }
 
 // expectStatus sends one request, checks the status and returns the body.
@@ -268,19 +241,8 @@ type watchStream struct {
 // watch opens a watch.
 func (s *env) watch(userName, path string) *watchStream {
 	s.Helper()
-	httpClient, err := rest.HTTPClientFor(s.users[userName])
-	if err != nil {
-		s.Fatal(err)
-	}
 	ctx, cancel := context.WithCancel(s.Context())
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.users[userName].Host+path, nil)
-	if err != nil {
-		s.Fatal(err)
-	}
-	resp, err := httpClient.Do(req)
-	if err != nil {
-		s.Fatal(err)
-	}
+	resp := shardtesting.Open(ctx, s, s.users[userName], http.MethodGet, path, "")
 	if resp.StatusCode != http.StatusOK {
 		body, _ := io.ReadAll(resp.Body)
 		s.Fatalf("watching %s: %d: %s", path, resp.StatusCode, body)

@@ -1,11 +1,9 @@
 package apiresourceschema_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"reflect"
 	"slices"
@@ -27,33 +25,6 @@ const (
 	schemasPath = "/apis/apis.kcp.io/v1alpha1/apiresourceschemas"
 	schemaName  = "v1.widgets.example.com"
 )
-
-func doRequest(t *testing.T, config *rest.Config, method, path string, headers ...string) (int, string) {
-	t.Helper()
-	httpClient, err := rest.HTTPClientFor(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	req, err := http.NewRequestWithContext(t.Context(), method, config.Host+path, bytes.NewBufferString("{}"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Header.Set("Accept", "application/json")
-	req.Header.Set("Content-Type", "application/json")
-	for i := 0; i+1 < len(headers); i += 2 {
-		req.Header.Set(headers[i], headers[i+1])
-	}
-	resp, err := httpClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = resp.Body.Close() }()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return resp.StatusCode, string(body)
-}
 
 // createExport creates an export of widgets.
 func createExport(t *testing.T, masters client.Client, cluster string) {
@@ -91,32 +62,32 @@ func TestConsumersReadBoundSchemas(t *testing.T) {
 	admin, user := shard.Admin(t), shard.User(t)
 	virtualPath := func(owner, rest string) string { return "/services/apiresourceschema/" + owner + rest }
 	shardtesting.Eventually(t, "the schema is listed", func(context.Context) error {
-		if code, body := doRequest(t, admin, http.MethodGet, virtualPath(consumer, schemasPath+"/"+schemaName)); code != http.StatusOK {
-			return fmt.Errorf("%d: %s", code, body)
+		if response, body := shardtesting.Send(t, admin, http.MethodGet, virtualPath(consumer, schemasPath+"/"+schemaName), ""); response.StatusCode != http.StatusOK {
+			return fmt.Errorf("%d: %s", response.StatusCode, body)
 		}
 		return nil
 	})
 
 	for name, path := range map[string]string{"without clusters": schemasPath, "under its name": "/clusters/" + consumer + schemasPath, "under the wildcard": "/clusters/*" + schemasPath} {
 		t.Run("the consumer, "+name, func(t *testing.T) {
-			_, body := doRequest(t, admin, http.MethodGet, virtualPath(consumer, path))
+			_, body := shardtesting.Send(t, admin, http.MethodGet, virtualPath(consumer, path), "")
 			if !strings.Contains(body, `"name":"`+schemaName+`"`) || !strings.Contains(body, `"kcp.io/cluster":"`+provider+`"`) || !strings.Contains(body, `"resourceVersion":"`) {
 				t.Errorf("the list is %s", body)
 			}
-			if _, body := doRequest(t, admin, http.MethodGet, virtualPath(consumer, path), "Accept", "application/json;as=Table;v=v1;g=meta.k8s.io"); !strings.Contains(body, `"kind":"Table"`) {
+			if _, body := shardtesting.Send(t, admin, http.MethodGet, virtualPath(consumer, path), "", "Accept", "application/json;as=Table;v=v1;g=meta.k8s.io"); !strings.Contains(body, `"kind":"Table"`) {
 				t.Errorf("no table: %s", body)
 			}
-			if code, body := doRequest(t, admin, http.MethodGet, virtualPath(consumer, path+"?watch=1")); code != http.StatusOK || body != "" {
-				t.Errorf("the watch is %d %s", code, body)
+			if response, body := shardtesting.Send(t, admin, http.MethodGet, virtualPath(consumer, path+"?watch=1"), ""); response.StatusCode != http.StatusOK || body != "" {
+				t.Errorf("the watch is %d %s", response.StatusCode, body)
 			}
 		})
 	}
 	t.Run("discovery describes schemas as that of the shard does", func(t *testing.T) {
 		describe := func(path string) metav1.APIResource {
 			var list metav1.APIResourceList
-			code, body := doRequest(t, admin, http.MethodGet, path)
-			if err := json.Unmarshal([]byte(body), &list); err != nil || code != http.StatusOK {
-				t.Fatalf("%d, %v: %s", code, err, body)
+			response, body := shardtesting.Send(t, admin, http.MethodGet, path, "")
+			if err := json.Unmarshal([]byte(body), &list); err != nil || response.StatusCode != http.StatusOK {
+				t.Fatalf("%d, %v: %s", response.StatusCode, err, body)
 			}
 			found := list.APIResources[slices.IndexFunc(list.APIResources, func(resource metav1.APIResource) bool { return resource.Name == "apiresourceschemas" })]
 			found.Verbs = nil
@@ -153,8 +124,8 @@ func TestConsumersReadBoundSchemas(t *testing.T) {
 		"the schema in the provider's workspace": {user, http.MethodGet, "/clusters/" + provider + schemasPath + "/" + schemaName, http.StatusForbidden},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if code, body := doRequest(t, tc.config, tc.method, tc.path); code != tc.want {
-				t.Errorf("got %d, want %d: %s", code, tc.want, body)
+			if response, body := shardtesting.Send(t, tc.config, tc.method, tc.path, "{}"); response.StatusCode != tc.want {
+				t.Errorf("got %d, want %d: %s", response.StatusCode, tc.want, body)
 			}
 		})
 	}

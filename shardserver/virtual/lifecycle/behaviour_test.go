@@ -1,11 +1,9 @@
 package lifecycle_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -120,35 +118,8 @@ func (s *env) terminatingPath(workspaceType, cluster, path string) string {
 // do sends one request and returns status and body.
 func (s *env) do(userName, method, path, body string, headers ...string) (int, string) {
 	s.Helper()
-	config := s.users[userName]
-	httpClient, err := rest.HTTPClientFor(config)
-	if err != nil {
-		s.Fatal(err)
-	}
-	req, err := http.NewRequestWithContext(s.Context(), method, config.Host+path, bytes.NewBufferString(body))
-	if err != nil {
-		s.Fatal(err)
-	}
-	req.Header.Set("Accept", "application/json")
-	switch {
-	case method == http.MethodPatch:
-		req.Header.Set("Content-Type", "application/merge-patch+json")
-	case body != "":
-		req.Header.Set("Content-Type", "application/json")
-	}
-	for i := 0; i+1 < len(headers); i += 2 {
-		req.Header.Set(headers[i], headers[i+1])
-	}
-	resp, err := httpClient.Do(req)
-	if err != nil {
-		s.Fatal(err)
-	}
-	defer func() { _ = resp.Body.Close() }()
-	content, err := io.ReadAll(resp.Body)
-	if err != nil {
-		s.Fatal(err)
-	}
-	return resp.StatusCode, string(content)
+	response, content := shardtesting.Send(s, s.users[userName], method, path, body, headers...)
+	return response.StatusCode, content
 }
 
 func (s *env) expectStatus(code int, userName, method, path, body string, headers ...string) string {

@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
@@ -25,20 +24,9 @@ type watchStream struct{ events chan string }
 // watch opens a watch that ends with the test.
 func (s *env) watch(userName, path string) *watchStream {
 	s.Helper()
-	httpClient, err := rest.HTTPClientFor(s.users[userName])
-	if err != nil {
-		s.Fatal(err)
-	}
 	ctx, cancel := context.WithCancel(s.Context())
 	s.Cleanup(cancel)
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.users[userName].Host+path, nil)
-	if err != nil {
-		s.Fatal(err)
-	}
-	resp, err := httpClient.Do(req)
-	if err != nil {
-		s.Fatal(err)
-	}
+	resp := shardtesting.Open(ctx, s, s.users[userName], http.MethodGet, path, "")
 	if resp.StatusCode != http.StatusOK {
 		s.Fatalf("watching %s: %s", path, resp.Status)
 	}

@@ -1,7 +1,6 @@
 package syncer_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -129,50 +128,26 @@ func (s *env) viewPath(cluster, path string) string {
 type response struct {
 	status int
 	body   string
-	header http.Header
 }
 
 // send sends one request to shard beta, as masters or as a user whom they impersonate.
 func (s *env) send(user, method, path, body string, headers ...string) response {
 	s.Helper()
-	resp := s.open(s.Context(), "beta", user, method, path, body, headers...)
-	defer func() { _ = resp.Body.Close() }()
-	content, err := io.ReadAll(resp.Body)
-	if err != nil {
-		s.Fatal(err)
-	}
-	return response{resp.StatusCode, string(content), resp.Header}
+	got, content := shardtesting.Send(s, s.config("beta", user), method, path, body, headers...)
+	return response{got.StatusCode, content}
 }
 
 func (s *env) open(ctx context.Context, shard, user, method, path, body string, headers ...string) *http.Response {
 	s.Helper()
+	return shardtesting.Open(ctx, s, s.config(shard, user), method, path, body, headers...)
+}
+
+func (s *env) config(shard, user string) *rest.Config {
 	config := rest.CopyConfig(s.shards[shard].Masters(s.T))
 	if user != "masters" {
 		config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:authenticated"}}
 	}
-	httpClient, err := rest.HTTPClientFor(config)
-	if err != nil {
-		s.Fatal(err)
-	}
-	req, err := http.NewRequestWithContext(ctx, method, config.Host+path, bytes.NewBufferString(body))
-	if err != nil {
-		s.Fatal(err)
-	}
-	req.Header.Set("Accept", "application/json")
-	switch {
-	case method == http.MethodPatch:
-		req.Header.Set("Content-Type", "application/merge-patch+json")
-	case body != "":
-		req.Header.Set("Content-Type", "application/json")
-	}
-	for i := 0; i+1 < len(headers); i += 2 {
-		req.Header.Set(headers[i], headers[i+1])
-	}
-	resp, err := httpClient.Do(req)
-	if err != nil {
-		s.Fatal(err)
-	}
-	return resp
+	return config
 }
 
 // expect sends one request, checks the status and returns the body.
