@@ -7,6 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -109,6 +112,7 @@ func (e *env) testShipped(t *testing.T) {
 	for i := range templates {
 		e.ready(t, templates[i].Name)
 	}
+	e.testLargeEnvironment(t)
 	e.ensure(t, e.seeder())
 	shardtesting.Eventually(t, "what is no longer shipped to be gone", func(ctx context.Context) error {
 		var left infrastructurev1alpha1.TemplateList
@@ -118,4 +122,24 @@ func (e *env) testShipped(t *testing.T) {
 		}
 		return err
 	})
+}
+
+// testLargeEnvironment has applications with as many characters of environment variables as they may have, and with more.
+func (e *env) testLargeEnvironment(t *testing.T) {
+	t.Helper()
+	create := func(variables int) error {
+		var env []any
+		for i := range variables {
+			env = append(env, map[string]any{"name": fmt.Sprintf("V%03d", i), "value": strings.Repeat("x", 4092)})
+		}
+		application := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": "large"}, "spec": map[string]any{"image": "x", "env": env}}}
+		application.SetGroupVersionKind(schema.GroupVersionKind{Group: group, Version: "v1alpha1", Kind: "ShippedApplication"})
+		return e.c.Create(t.Context(), application, client.DryRunAll)
+	}
+	if err := create(8); err != nil {
+		t.Error(err)
+	}
+	if err := create(9); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "at most 32768 characters") {
+		t.Errorf("with more: %v", err)
+	}
 }

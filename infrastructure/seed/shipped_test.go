@@ -1,6 +1,7 @@
 package seed
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
@@ -25,6 +26,48 @@ func TestShippedTemplatesAreValidInEveryGroup(t *testing.T) {
 			}
 		}
 	}
+}
+
+// The image of an application is any, so that what it can use of a node is bounded.
+func TestApplicationIsBounded(t *testing.T) {
+	templates, err := Shipped(infrastructurev1alpha1.GroupName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(templates, func(t infrastructurev1alpha1.Template) bool { return t.Name == "application" })
+	var config struct {
+		Resources []struct {
+			ID       string `json:"id"`
+			Template struct {
+				Spec struct {
+					RevisionHistoryLimit int `json:"revisionHistoryLimit"`
+					Template             struct {
+						Spec struct {
+							Containers []struct {
+								Resources struct{ Limits, Requests map[string]string }
+							}
+							Volumes []struct{ EmptyDir map[string]string }
+						}
+					}
+				}
+			}
+		}
+	}
+	if err := json.Unmarshal(templates[i].Spec.BackendConfig.Raw, &config); err != nil {
+		t.Fatal(err)
+	}
+	for _, resource := range config.Resources {
+		if resource.ID != "deployment" {
+			continue
+		}
+		pod := resource.Template.Spec.Template.Spec
+		limits := pod.Containers[0].Resources.Limits
+		if limits["cpu"] == "" || limits["memory"] == "" || limits["ephemeral-storage"] == "" || pod.Volumes[0].EmptyDir["sizeLimit"] == "" || resource.Template.Spec.RevisionHistoryLimit != 1 {
+			t.Errorf("the deployment is %+v", resource.Template.Spec)
+		}
+		return
+	}
+	t.Error("there is no deployment")
 }
 
 func TestEnabled(t *testing.T) {
