@@ -248,11 +248,10 @@ func (w *workspaces) newController(r reconcile.TypedReconciler[informer.Key]) (c
 	}))
 }
 
-// newQueue returns a queue in which logical clusters have their turns: one with many objects delays those of another by one at a time.
+// newQueue returns a queue in which logical clusters have their turns: one with many objects delays those of another by one at a time, and
+// one whose objects take long, such as behind a slow webhook, leaves a worker to others.
 func newQueue(name string, limiter workqueue.TypedRateLimiter[informer.Key]) workqueue.TypedRateLimitingInterface[informer.Key] {
-	inTurn := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[informer.Key]{
-		Name: name, Queue: fairqueue.New(func(key informer.Key) string { return key.Cluster }),
-	})
+	inTurn := fairqueue.New(name, func(key informer.Key) string { return key.Cluster }, workers-1)
 	return workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[informer.Key]{
 		Name: name, DelayingQueue: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[informer.Key]{Name: name, Queue: inTurn}),
 	})

@@ -2,6 +2,8 @@ package instances
 
 import (
 	"bytes"
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -52,7 +54,7 @@ func (p *pass) connect(state State) (connection, error) {
 	switch {
 	case len(state.Connection) > 0:
 		name := connectionName(object)
-		condition, err := connectionCondition(p.applySecret(name, state.Connection))
+		condition, err := connectionCondition(p.applySecret(name, state.Connection), p.queue.NumRequeues(p.request) >= toleratedErrors)
 		if err != nil {
 			return former, err
 		}
@@ -174,8 +176,8 @@ type refusedError struct{ error }
 func (e *refusedError) Unwrap() error { return e.error }
 
 // connectionCondition returns what the tenant is told, or an error to be retried. Errors of the server may quote what was sent, so only
-// their reason is kept.
-func connectionCondition(err error) (*metav1.Condition, error) {
+// their reason is kept. That a write is not answered is told if it is not for the first time: the shard may be slow, too.
+func connectionCondition(err error, again bool) (*metav1.Condition, error) {
 	condition := &metav1.Condition{Type: conditionConnection, Status: metav1.ConditionFalse}
 	_, isWrite := errors.AsType[*refusedError](err)
 	switch {
@@ -190,8 +192,16 @@ func connectionCondition(err error) (*metav1.Condition, error) {
 	case isWrite && (apierrors.IsForbidden(err) || apierrors.IsNotFound(err) || apierrors.IsInvalid(err)):
 		condition.Reason = reasonRefused
 		condition.Message = fmt.Sprintf("The workspace refuses the Secret with the connection (%s): the accepted claim lacks a verb that the export claims, a quota is exhausted, or the namespace %s is missing.", apierrors.ReasonForError(err), connectionNamespace)
+	case isWrite && again && isUnanswered(err):
+		condition.Reason = reasonRefused
+		condition.Message = "The workspace does not answer in time where the Secret with the connection is written, as when a webhook of it for secrets is slow or fails; the platform tries again every minute."
 	default:
-		return nil, fmt.Errorf("handing over the connection: %s", apierrors.ReasonForError(err))
+		return nil, fmt.Errorf("handing over the connection: %s", cmp.Or(string(apierrors.ReasonForError(err)), "no answer"))
 	}
 	return condition, nil
+}
+
+// isUnanswered reports whether a request took too long, or failed at what it called.
+func isUnanswered(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) || apierrors.IsInternalError(err)
 }

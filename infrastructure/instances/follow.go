@@ -16,6 +16,7 @@ import (
 
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
+	"github.com/atoll-dev/atoll/internal/background"
 	"github.com/atoll-dev/atoll/internal/informer"
 )
 
@@ -47,23 +48,16 @@ func (r *runner) follow(ctx context.Context) {
 		default: // a look is due already
 		}
 	}
-	for _, object := range []client.Object{&infrastructurev1alpha1.Template{}, &apisv1alpha1.APIExportEndpointSlice{}} {
-		watched, err := r.templates.GetInformer(ctx, object)
-		if err != nil {
-			r.Log.Error(err, "Could not watch the workspace of the provider")
+	for {
+		end, err := r.subscribe(ctx, notify)
+		if err == nil {
+			defer end()
+			break
+		}
+		r.failed(ctx, err)
+		if !background.Sleep(ctx, updateInterval) {
 			return
 		}
-		registration, err := watched.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-			AddFunc: func(any) { notify() }, UpdateFunc: func(any, any) { notify() }, DeleteFunc: func(any) { notify() },
-		})
-		if err != nil {
-			r.Log.Error(err, "Could not watch the workspace of the provider")
-			return
-		}
-		defer func() { _ = watched.RemoveEventHandler(registration) }() // the cache may have ended before
-	}
-	if !r.templates.WaitForCacheSync(ctx) {
-		return
 	}
 	notify()
 	var retry <-chan time.Time
@@ -75,10 +69,46 @@ func (r *runner) follow(ctx context.Context) {
 			return
 		}
 		retry = nil
-		if err := r.update(ctx); err != nil && ctx.Err() == nil {
-			r.Log.Error(err, "Could not read the workspace of the provider")
+		if err := r.update(ctx); err != nil {
+			r.failed(ctx, err)
 			retry = time.After(updateInterval)
+			continue
 		}
+		connected.WithLabelValues(r.Backend).Set(1)
+	}
+}
+
+// subscribe waits until Templates and endpoints are known, and has notify called for each change. That ends with a call of end.
+func (r *runner) subscribe(ctx context.Context, notify func()) (end func(), err error) {
+	var ends []func()
+	end = func() {
+		for _, end := range ends {
+			end()
+		}
+	}
+	for _, object := range []client.Object{&infrastructurev1alpha1.Template{}, &apisv1alpha1.APIExportEndpointSlice{}} {
+		watched, err := r.templates.GetInformer(ctx, object)
+		if err != nil {
+			end()
+			return nil, err
+		}
+		registration, err := watched.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+			AddFunc: func(any) { notify() }, UpdateFunc: func(any, any) { notify() }, DeleteFunc: func(any) { notify() },
+		})
+		if err != nil {
+			end()
+			return nil, err
+		}
+		ends = append(ends, func() { _ = watched.RemoveEventHandler(registration) }) // the cache may have ended before
+	}
+	return end, nil
+}
+
+// failed tells the platform operator that the backend does not know its Templates and endpoints, which is tried again.
+func (r *runner) failed(ctx context.Context, err error) {
+	if ctx.Err() == nil {
+		r.Log.Error(err, "Could not read the workspace of the provider, will retry", "backend", r.Backend)
+		connected.WithLabelValues(r.Backend).Set(0)
 	}
 }
 

@@ -43,6 +43,10 @@ var (
 		Name: "infrastructure_purges_total",
 		Help: "Logical clusters that are gone and whose remains were deleted, by backend. result is success or error.",
 	}, []string{metricBackend, metricResult})
+	connected = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "infrastructure_backend_connected",
+		Help: "Whether a backend could read its Templates and the endpoints of the export: 1, or 0 while it tries again, and its instances stay as they are.",
+	}, []string{metricBackend})
 	counted = &counter{
 		runners: map[*runner]bool{},
 		instances: prometheus.NewDesc("infrastructure_instances", "Instances by Template, backend and phase.",
@@ -51,7 +55,7 @@ var (
 )
 
 func init() {
-	metrics.Registry.MustRegister(reconciliations, sweeps, candidates, purges, counted)
+	metrics.Registry.MustRegister(reconciliations, sweeps, candidates, purges, connected, counted)
 }
 
 // counter counts instances when it is collected: nothing is kept of them.
@@ -141,4 +145,5 @@ func (r *runner) end() {
 		r.forgetTemplate(k.template().Name)
 	}
 	candidates.DeleteLabelValues(r.Backend)
+	connected.DeleteLabelValues(r.Backend)
 }

@@ -2,6 +2,7 @@ package instances
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -31,6 +32,11 @@ import (
 const (
 	// workers is the number of instances of a backend that are looked at at once.
 	workers = 10
+	// workersOfTenant is the number of those that one logical cluster occupies at most: what it takes long for, such as a webhook on the
+	// Secrets of its workspace, is its own.
+	workersOfTenant = 2
+	// workspaceTimeout bounds a request for a Secret or event in a workspace, which may wait for a webhook of the tenant.
+	workspaceTimeout = 2 * time.Second
 	// passTimeout bounds one look at an instance.
 	passTimeout = 2 * time.Minute
 	// minRetry and maxRetry bound the delay after an error.
@@ -100,11 +106,12 @@ func Run(ctx context.Context, o Options) error {
 	})); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithCancelCause(ctx)
 	counted.add(r)
 	defer r.end()
 	defer r.running.Wait()
-	defer cancel()
+	defer cancel(nil)
+	connected.WithLabelValues(o.Backend).Set(0)
 	r.running.Go(func() { r.purges.Run(ctx) })
 	r.running.Go(func() {
 		select {
@@ -117,12 +124,18 @@ func Run(ctx context.Context, o Options) error {
 	})
 	r.running.Go(func() {
 		if err := templates.Start(ctx); err != nil {
-			o.Log.Error(err, "The cache of templates ended")
+			cancel(fmt.Errorf("watching the workspace of the provider: %w", err))
 		}
 	})
 	r.running.Go(func() { r.forwardChanges(ctx) })
 	r.running.Go(func() { r.sweepRegularly(ctx) })
-	return c.Start(ctx)
+	if err := c.Start(ctx); err != nil {
+		return err
+	}
+	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
+		return cause
+	}
+	return nil
 }
 
 // newClients returns a cache of Templates and endpoint slices, and a client of the same workspace.
@@ -144,9 +157,9 @@ func newClients(workspace *rest.Config, group string) (ctrlcache.Cache, client.C
 	return templates, provider, nil
 }
 
-// newQueue returns a queue in which tenants have their turns.
-func newQueue(name string, limiter workqueue.TypedRateLimiter[request]) workqueue.TypedRateLimitingInterface[request] {
-	fair := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[request]{Queue: fairqueue.New(func(r request) string { return r.cluster })})
+// newQueue returns a queue in which tenants have their turns, and each a limited number of workers.
+func newQueue(_ string, limiter workqueue.TypedRateLimiter[request]) workqueue.TypedRateLimitingInterface[request] {
+	fair := fairqueue.New("", func(r request) string { return r.cluster }, workersOfTenant)
 	return workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[request]{
 		DelayingQueue: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[request]{Queue: fair}),
 	})

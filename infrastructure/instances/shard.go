@@ -65,7 +65,7 @@ func (r *runner) startShard(ctx context.Context, url string) (*shard, error) {
 	if s.dynamic, err = at.Dynamic(); err != nil {
 		return nil, fmt.Errorf("connecting to %s: %w", url, err)
 	}
-	if s.workspaces, err = at.Workspaces(claimed, secretResource, eventResource); err != nil {
+	if s.workspaces, err = at.WithTimeout(workspaceTimeout).Workspaces(claimed, secretResource, eventResource); err != nil {
 		return nil, err
 	}
 	objects, err := at.Metadata()

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/discovery"
@@ -47,6 +48,13 @@ func New(config *rest.Config, url string) (*Endpoint, error) {
 		return nil, fmt.Errorf("connecting to %s: %w", url, err)
 	}
 	return &Endpoint{URL: url, config: config, http: httpClient}, nil
+}
+
+// WithTimeout returns the endpoint with clients whose requests end after a time, at the server, too. They cannot watch.
+func (e *Endpoint) WithTimeout(timeout time.Duration) *Endpoint {
+	limited := *e.http // with the same connections
+	limited.Timeout = timeout
+	return &Endpoint{URL: e.URL, config: e.config, http: &limited}
 }
 
 // Dynamic lists and watches the objects of all workspaces.

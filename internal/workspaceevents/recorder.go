@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"maps"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,13 +15,22 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/atoll-dev/atoll/internal/fairqueue"
+	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
 const (
-	// eventQueue bounds the events of an endpoint that are not written yet. More are dropped: an event is no reason to delay objects.
-	eventQueue = 1000
+	// maxQueued bounds the events of an endpoint that are not written yet, maxQueuedOfWorkspace those of one workspace among them. More are
+	// dropped: an event is no reason to delay objects.
+	maxQueued, maxQueuedOfWorkspace = 1000, 100
+	// writers is the number of events of an endpoint that are written at once, each in another workspace.
+	writers = 2
 	// eventTimeout bounds the time for writing an event.
-	eventTimeout = 10 * time.Second
+	eventTimeout = 2 * time.Second
+	// slowWrite is the time from which on a write is so slow, such as with a webhook of the workspace, that the events of the workspace are
+	// dropped for the time pauseTime: it would delay those of others.
+	slowWrite, pauseTime = time.Second, time.Minute
 )
 
 // Client is a client of one workspace.
@@ -29,30 +39,33 @@ type Client interface {
 	client.Writer
 }
 
-// Recorder writes events beside the workers. Equal events of an object are one object with a counter.
+// Recorder writes events beside the workers. Equal events of an object are one object with a counter. Workspaces have their turns.
 type Recorder struct {
 	component string
 	labels    map[string]string
-	queue     chan queued
+	queue     *fairqueue.Queue[*queued, logicalcluster.Name]
+	paused    pauses
 }
 
 type queued struct {
+	cluster   logicalcluster.Name
 	workspace Client
 	event     *corev1.Event
 }
 
 // New returns a recorder of a component, which writes nothing before Run. All its events have the given labels.
 func New(component string, labels map[string]string) *Recorder {
-	return &Recorder{component: component, labels: labels, queue: make(chan queued, eventQueue)}
+	return &Recorder{component: component, labels: labels, queue: fairqueue.New("", func(q *queued) logicalcluster.Name { return q.cluster }, 1)}
 }
 
-// Event records an event, or drops it where too many wait.
+// Event records an event, or drops it where too many wait, or where the workspace of the object is slow.
 func (e *Recorder) Event(ctx context.Context, workspace Client, object *unstructured.Unstructured, eventType, reason, message string) {
-	select {
-	case e.queue <- queued{workspace, e.newEvent(object, eventType, reason, message)}:
-	default:
-		log.FromContext(ctx).V(1).Info("Dropped an event, too many wait to be written", "reason", reason)
+	cluster := logicalcluster.Of(object)
+	if e.queue.Len() >= maxQueued || e.queue.LenOf(cluster) >= maxQueuedOfWorkspace || e.paused.has(cluster) {
+		log.FromContext(ctx).V(1).Info("Dropped an event, too many wait to be written or the workspace is slow", "reason", reason)
+		return
 	}
+	e.queue.Add(&queued{cluster, workspace, e.newEvent(object, eventType, reason, message)})
 }
 
 func (e *Recorder) newEvent(object *unstructured.Unstructured, eventType, reason, message string) *corev1.Event {
@@ -77,20 +90,39 @@ func (e *Recorder) newEvent(object *unstructured.Unstructured, eventType, reason
 	}
 }
 
-// Run writes events until the context ends.
+// Run writes events until the context ends. It can be called once.
 func (e *Recorder) Run(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case next := <-e.queue:
-			ctx, cancel := context.WithTimeout(ctx, eventTimeout)
-			if err := writeEvent(ctx, next.workspace, next.event); err != nil {
-				log.FromContext(ctx).V(1).Info("Could not write an event", "reason", next.event.Reason, "error", err.Error())
+	defer context.AfterFunc(ctx, e.queue.ShutDown)()
+	var running sync.WaitGroup
+	for range writers {
+		running.Go(func() {
+			for e.writeNext(ctx) {
 			}
-			cancel()
-		}
+		})
 	}
+	running.Wait()
+}
+
+// writeNext writes one event, and reports whether there may be others.
+func (e *Recorder) writeNext(ctx context.Context) bool {
+	next, ended := e.queue.Get()
+	if ended {
+		return false
+	}
+	defer e.queue.Done(next)
+	if ctx.Err() != nil || e.paused.has(next.cluster) {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(ctx, eventTimeout)
+	defer cancel()
+	started := time.Now()
+	if err := writeEvent(ctx, next.workspace, next.event); err != nil {
+		log.FromContext(ctx).V(1).Info("Could not write an event", "reason", next.event.Reason, "error", err.Error())
+	}
+	if time.Since(started) >= slowWrite {
+		e.paused.add(next.cluster)
+	}
+	return true
 }
 
 func writeEvent(ctx context.Context, workspace Client, event *corev1.Event) error {
