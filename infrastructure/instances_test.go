@@ -158,6 +158,20 @@ func TestInstances(t *testing.T) {
 }
 
 func (e *instancesEnv) testProvision(t *testing.T) {
+	labelled := newInstance("labelled", "small")
+	labelled.SetLabels(map[string]string{"team": "one"})
+	labelled.SetAnnotations(map[string]string{"example.org/note": "kept"})
+	shardtesting.Eventually(t, "instances to be served", func(ctx context.Context) error {
+		_, err := e.inTenant(t, "redis").Create(ctx, labelled, metav1.CreateOptions{})
+		return err
+	})
+	if got := e.waitPhase(t, e.tenant, "labelled", infrastructurev1alpha1.PhaseReady); got.GetLabels()["team"] != "one" || got.GetAnnotations()["example.org/note"] != "kept" {
+		t.Errorf("a pass has changed the metadata: labels %v, annotations %v", got.GetLabels(), got.GetAnnotations())
+	}
+	if err := e.inTenant(t, "redis").Delete(t.Context(), "labelled", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	e.waitAbsent(t, e.tenant, "redis-labelled")
 	e.provision(t, e.tenant, "mine", "small")
 	e.provision(t, e.second, "mine", "large")
 }

@@ -224,6 +224,7 @@ func (r *runner) start(ctx context.Context, key kindKey, o *offered) *kind {
 		},
 		OnDisconnect: func() {},
 	})
+	k.informer.TrimMetadata(trimMetadata)
 	ctx, k.stop = context.WithCancel(ctx)
 	r.running.Go(func() { k.informer.Run(ctx) })
 	return k

@@ -45,7 +45,8 @@ type Instance struct {
 	// Cluster is the logical cluster of the tenant.
 	Cluster  logicalcluster.Name
 	Template *infrastructurev1alpha1.Template
-	Object   *unstructured.Unstructured
+	// Object has no labels and owners, and only the annotation with the logical cluster.
+	Object *unstructured.Unstructured
 }
 
 // RuntimeName is the name of the instance for the names of what it is made of: itself, or its beginning and a hash. It has at most 40

@@ -28,8 +28,8 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// pageSize bounds the objects that are in memory during a list.
-const pageSize = 500
+// pageSize bounds the objects that are in memory during a list. They can be as large as a server allows.
+const pageSize = 50
 
 // rewriteRate is how many instances are written a second that are stored in an old version.
 const rewriteRate = 20

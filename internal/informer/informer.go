@@ -19,8 +19,8 @@ import (
 // watchTimeout is the minimum after which a watch is opened anew, at the last resource version.
 const watchTimeout = 5 * time.Minute
 
-// pageSize bounds the decoded objects that are in memory during a list.
-const pageSize = 500
+// pageSize bounds the decoded objects that are in memory during a list. They can be as large as a server allows.
+const pageSize = 50
 
 // newBackoff returns the delays between attempts to reach a server, or to list a resource that it does not serve yet.
 func newBackoff() wait.Backoff {
@@ -72,6 +72,9 @@ func New(resource dynamic.ResourceInterface, selector string, index Index, handl
 		PageSize: pageSize, WatchTimeout: watchTimeout, Backoff: newBackoff(),
 	})}
 }
+
+// TrimMetadata has the store keep what a function leaves of the metadata of an object, which is a shallow copy. It is called before Run.
+func (i *Informer) TrimMetadata(trim func(metadata map[string]any)) { i.trim = trim }
 
 // Run watches until the context ends.
 func (i *Informer) Run(ctx context.Context) { i.reflector.Run(ctx) }

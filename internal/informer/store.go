@@ -46,6 +46,7 @@ type Index func(object *unstructured.Unstructured) IndexKey
 // Store has the objects of an informer. It is safe for concurrent use.
 type Store struct {
 	index Index
+	trim  func(metadata map[string]any) // nil: all is kept but managed fields
 
 	mu      sync.RWMutex
 	objects map[Key]*entry
@@ -187,7 +188,7 @@ func (s *Store) setNewer(key Key, object *unstructured.Unstructured) bool {
 }
 
 func (s *Store) set(key Key, object *unstructured.Unstructured) {
-	e, err := encode(object)
+	e, err := encode(object, s.trim)
 	if err != nil {
 		panic(fmt.Sprintf("encoding %s: %v", key, err)) // it has been decoded from JSON
 	}
@@ -249,11 +250,14 @@ func isNewer(version, than string) bool {
 	return err != nil || order > 0
 }
 
-// encode encodes an object without the fields that are never read.
-func encode(object *unstructured.Unstructured) (*entry, error) {
-	if object.GetManagedFields() != nil {
-		metadata := maps.Clone(object.Object["metadata"].(map[string]any))
+// encode encodes an object without the fields that are never read. The object stays as it is.
+func encode(object *unstructured.Unstructured, trim func(metadata map[string]any)) (*entry, error) {
+	if metadata, ok := object.Object["metadata"].(map[string]any); ok && (trim != nil || object.GetManagedFields() != nil) {
+		metadata = maps.Clone(metadata)
 		delete(metadata, "managedFields")
+		if trim != nil {
+			trim(metadata)
+		}
 		object = &unstructured.Unstructured{Object: maps.Clone(object.Object)}
 		object.Object["metadata"] = metadata
 	}

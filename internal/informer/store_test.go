@@ -67,6 +67,21 @@ func TestStoredObjectsAreThoseOfTheServerWithoutManagedFields(t *testing.T) {
 	}
 }
 
+func TestMetadataIsTrimmedInTheStoreAlone(t *testing.T) {
+	o, _ := newObjects()
+	o.store.trim = func(metadata map[string]any) { delete(metadata, "labels") }
+	original := object("a", "one", "1", map[string]any{})
+	want := original.DeepCopy()
+	original.SetLabels(map[string]string{"a": "b"})
+	o.list(original)
+	if diff := cmp.Diff(want.Object, o.store.Get(KeyOf(original)).Object); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if len(original.GetLabels()) != 1 {
+		t.Error("the object of the caller has changed")
+	}
+}
+
 func TestOwnWritesAreVisibleAtOnce(t *testing.T) {
 	o, _ := newObjects()
 	key := Key{"a", "default", "one"}

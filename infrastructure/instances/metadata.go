@@ -1,0 +1,22 @@
+package instances
+
+import (
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/atoll-dev/atoll/logicalcluster"
+)
+
+// keptMetadata is the metadata of instances that is read.
+var keptMetadata = []string{"name", "uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "finalizers"}
+
+// trimMetadata leaves out what tenants can make as large as they like: no schema bounds labels, annotations and owners.
+func trimMetadata(metadata map[string]any) {
+	cluster, found, _ := unstructured.NestedString(metadata, "annotations", logicalcluster.AnnotationKey)
+	maps.DeleteFunc(metadata, func(name string, _ any) bool { return !slices.Contains(keptMetadata, name) })
+	if found {
+		metadata["annotations"] = map[string]any{logicalcluster.AnnotationKey: cluster}
+	}
+}
