@@ -66,7 +66,8 @@ func readSpec(directory, resource string) (schema, error) {
 	if resource == "rootshards" {
 		delete(converted["properties"].(schema)["external"].(schema), "required")
 	}
-	return schema{"anyOf": []any{converted, schema{"type": "null"}}}, nil
+	// Not null: as the value of a name it would mean the defaults, where Helm's users expect that it removes the name.
+	return converted, nil
 }
 
 // convert returns the schema in JSON schema's own words. Rules in CEL are left to the API server.
@@ -142,7 +143,7 @@ func values(definitions schema) schema {
 		properties[key] = schema{"type": "object", "additionalProperties": reference(resource), "propertyNames": schema{"pattern": "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", "maxLength": 63}}
 	}
 	return schema{
-		"$schema": "http://json-schema.org/draft-07/schema#", "type": "object", "additionalProperties": false, "properties": properties, "definitions": definitions,
+		"$schema": "http://json-schema.org/draft-07/schema#", "type": "object", "additionalProperties": false, "required": []string{"rootShard"}, "properties": properties, "definitions": definitions,
 	}
 }
 

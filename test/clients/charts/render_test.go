@@ -157,14 +157,17 @@ func TestRefused(t *testing.T) {
 	for name, tc := range map[string]struct {
 		directory, values, want string
 	}{
-		"an unknown key":                   {operatorChart, "{image: {repo: x}}", "repo"},
-		"a digest that is none":            {operatorChart, "{image: {digest: latest}}", "digest"},
-		"replicas without leader election": {operatorChart, "{replicaCount: 2, leaderElection: {enabled: false}}", "leaderElection"},
-		"no host name":                     {installationChart, "{}", "externalHostname: is required"},
-		"an unknown field of a spec":       {installationChart, "{externalHostname: a.example.org, shards: {alpha: {replica: 2}}}", "replica"},
-		"a wrong type in a spec":           {installationChart, "{externalHostname: a.example.org, rootShard: {spec: {replicas: two}}}", "replicas"},
-		"a name that is none":              {installationChart, "{externalHostname: a.example.org, shards: {Alpha_1: {}}}", "Alpha_1"},
-		"a kubeconfig for nothing":         {installationChart, "{externalHostname: a.example.org, frontProxies: {frontproxy: null}}", "kubeconfigs.admin-kubeconfig.target"},
+		"an unknown key":                    {operatorChart, "{image: {repo: x}}", "repo"},
+		"a digest that is none":             {operatorChart, "{image: {digest: latest}}", "digest"},
+		"replicas without leader election":  {operatorChart, "{replicaCount: 2, leaderElection: {enabled: false}}", "leaderElection"},
+		"a monitor of metrics that are off": {operatorChart, "{metrics: {serviceMonitor: {enabled: true}}}", "metrics.enabled: is required"},
+		"no host name":                      {installationChart, "{}", "externalHostname: is required"},
+		"an unknown field of a spec":        {installationChart, "{externalHostname: a.example.org, shards: {alpha: {replica: 2}}}", "replica"},
+		"a wrong type in a spec":            {installationChart, "{externalHostname: a.example.org, rootShard: {spec: {replicas: two}}}", "replicas"},
+		"no root shard":                     {installationChart, "{externalHostname: a.example.org, rootShard: null}", "rootShard"},
+		"a spec that is null":               {installationChart, "{externalHostname: a.example.org, shards: {alpha: null}}", "/shards/alpha"},
+		"a name that is none":               {installationChart, "{externalHostname: a.example.org, shards: {Alpha_1: {}}}", "Alpha_1"},
+		"a kubeconfig for nothing":          {installationChart, "{externalHostname: a.example.org, frontProxies: {frontproxy: null}}", "kubeconfigs.admin-kubeconfig.target"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			read := map[string]any{}
