@@ -159,7 +159,7 @@ func (a *argoCD) testForbidden(t *testing.T) {
 			return err
 		}
 		said := app.reached(a.revision, "Healthy")
-		if said == nil || !strings.Contains(said.Error(), `clusterrolebindings.rbac.authorization.k8s.io "everything" is forbidden: User "`) {
+		if said == nil || !strings.Contains(said.Error(), `clusterrolebindings.rbac.authorization.k8s.io "everything" is forbidden: User "gitops-team"`) {
 			return fmt.Errorf("it says: %v", said)
 		}
 		t.Log(said)

@@ -73,7 +73,7 @@ patches:
 }
 
 // gitopsUsers register the root workspace and root:team in Argo CD. The second Kubeconfig waits for its workspace, and has the rights of
-// config/gitops/workspace-role.yaml there.
+// config/gitops/workspace-role.yaml there. Its user is another one: the creator of a workspace is its administrator, by the user name.
 const gitopsUsers = `
 apiVersion: operator.kcp.io/v1alpha1
 kind: Kubeconfig
@@ -90,7 +90,7 @@ apiVersion: operator.kcp.io/v1alpha1
 kind: Kubeconfig
 metadata: {name: gitops-team, namespace: kcp}
 spec:
-  username: gitops
+  username: gitops-team
   validity: 720h
   secretRef: {name: gitops-team-kubeconfig}
   target: {frontProxyRef: {name: frontproxy}}
@@ -147,5 +147,5 @@ apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
 metadata: {name: everything}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}
-subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: gitops}]
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: gitops-team}]
 `
