@@ -194,21 +194,23 @@ func Bind(ctx context.Context, installation *connection.Installation, workspace 
 		return fmt.Errorf("could not bind %s: %w", created.GetName(), err)
 	}
 	fmt.Fprintf(out, "%s created and bound.\n", created.GetName())
-	return warn(bound, resource.Version, errOut)
+	flags := ""
+	if workspace != installation.Path {
+		flags = " -w :" + workspace.String()
+	}
+	return warn(bound, resource.Version, flags, errOut)
 }
 
 // warn prints warnings for claims without an answer, or with one that has no effect: verbs take effect only where both
 // sides name them, and a binding created here names all of them only as "*".
-func warn(bound *unstructured.Unstructured, version string, errOut io.Writer) error {
+func warn(bound *unstructured.Unstructured, version, flags string, errOut io.Writer) error {
 	if version == "v1alpha1" {
 		return nil // claims have no verbs, and Warnings reads the other version
 	}
-	lines, err := Warnings(bound)
-	if err != nil || len(lines) == 0 {
-		return err
+	lines, err := Warnings(bound, flags)
+	for _, line := range lines {
+		fmt.Fprintln(errOut, line)
 	}
-	_, err = fmt.Fprintf(errOut, "%s\nAnswer with \"kubectl kcp claims accept %[2]s\" or \"kubectl kcp claims reject %[2]s\"; --resource picks one claim.\n",
-		strings.Join(lines, "\n"), bound.GetName())
 	return err
 }
 

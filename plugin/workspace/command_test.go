@@ -320,7 +320,7 @@ func TestUseWarnsAboutClaims(t *testing.T) {
 	u := f.user(t, "root")
 	u.expect(u.ws("org"), commandResult{
 		out:    "Current workspace is 'root:org' (type root:organization).\n",
-		errOut: "Warning: claim for secrets specified on APIBinding b but not accepted or rejected.\n",
+		errOut: "Warning: claim for secrets specified on APIBinding b but not accepted or rejected. Accept it: kubectl kcp claims accept b --resource secrets.core\n",
 	})
 }
 

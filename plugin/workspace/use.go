@@ -134,7 +134,7 @@ func (n *navigator) warnAboutClaims(ctx context.Context) {
 		return
 	}
 	for i := range bindings {
-		lines, oneErr := binding.Warnings(&bindings[i])
+		lines, oneErr := binding.Warnings(&bindings[i], "")
 		err = errors.Join(err, oneErr)
 		for _, line := range lines {
 			fmt.Fprintln(n.ErrOut, line)
