@@ -159,15 +159,16 @@ func (r *Reconciler) deleteOffer(ctx context.Context, export string) error {
 	return nil
 }
 
-// setReady writes the condition, where it changes.
+// setReady writes the condition and the generation that it is about, where they change.
 func (r *Reconciler) setReady(ctx context.Context, c *infrastructurev1alpha1.Catalogue, reason, message string) error {
 	before := c.DeepCopy()
 	condition := metav1.Condition{Type: infrastructurev1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: reason, Message: message, ObservedGeneration: c.Generation}
 	if reason == infrastructurev1alpha1.ReasonReady {
 		condition.Status = metav1.ConditionTrue
 	}
-	if !meta.SetStatusCondition(&c.Status.Conditions, condition) {
+	if !meta.SetStatusCondition(&c.Status.Conditions, condition) && c.Status.ObservedGeneration == c.Generation {
 		return nil
 	}
+	c.Status.ObservedGeneration = c.Generation
 	return client.IgnoreNotFound(r.Client.Status().Patch(ctx, c, client.MergeFrom(before)))
 }

@@ -68,6 +68,7 @@ func TestHealth(t *testing.T) {
 		"Template of an older generation":    {"infrastructure.kedge.faros.sh/v1alpha1", "Template", fmt.Sprintf(readyReason, "True", "Ready", 1), "Progressing: the controller has not looked at it yet"},
 		"Template that is invalid":           {"infrastructure.kedge.faros.sh/v1alpha1", "Template", fmt.Sprintf(readyReason, "False", "InvalidSpec", 2), "Degraded: InvalidSpec: m"},
 		"Template that its backend refuses":  {"infrastructure.kedge.faros.sh/v1alpha1", "Template", fmt.Sprintf(readyReason, "False", "BackendNotReady", 2), "Degraded: BackendNotReady: m"},
+		"Catalogue that is new":              {"infrastructure.kedge.faros.sh/v1alpha1", "Catalogue", `{observedGeneration: -1}`, "Progressing: the controller has not looked at it yet"},
 		"Catalogue in use":                   {"infrastructure.kedge.faros.sh/v1alpha1", "Catalogue", fmt.Sprintf(readyReason, "False", "InUse", 2), "Progressing: InUse: m"},
 		"PublishedResource":                  {"syncagent.kcp.io/v1alpha1", "PublishedResource", fmt.Sprintf(readyReason, "True", "Published", 2), "Healthy: Published: m"},
 		"PublishedResource on its way":       {"syncagent.kcp.io/v1alpha1", "PublishedResource", fmt.Sprintf(readyReason, "Unknown", "Pending", 2), "Progressing: Pending: m"},

@@ -29,8 +29,8 @@ func (e *env) waitCatalogue(t *testing.T, name, reason string) {
 		if err := e.c.Get(ctx, client.ObjectKey{Name: name}, got); err != nil {
 			return err
 		}
-		if ready := meta.FindStatusCondition(got.Status.Conditions, infrastructurev1alpha1.ConditionReady); ready == nil || ready.Reason != reason {
-			return fmt.Errorf("conditions %v", got.Status.Conditions)
+		if ready := meta.FindStatusCondition(got.Status.Conditions, infrastructurev1alpha1.ConditionReady); ready == nil || ready.Reason != reason || got.Status.ObservedGeneration != got.Generation {
+			return fmt.Errorf("generation %d, status %+v", got.Generation, got.Status)
 		}
 		return nil
 	})

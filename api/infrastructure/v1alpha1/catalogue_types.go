@@ -23,6 +23,7 @@ type Catalogue struct {
 
 	// status is the observed state.
 	// +optional
+	// +kubebuilder:default={}
 	Status CatalogueStatus `json:"status,omitzero"`
 }
 
@@ -56,6 +57,11 @@ type CatalogueSpec struct {
 
 // CatalogueStatus is the observed state of a Catalogue.
 type CatalogueStatus struct {
+	// observedGeneration is the generation that the conditions are about, -1 before the first.
+	// +optional
+	// +kubebuilder:default=-1
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
 	// conditions are Ready.
 	// +optional
 	// +listType=map
