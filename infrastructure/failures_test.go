@@ -458,7 +458,7 @@ func (e *failuresEnv) testAbandoned(t *testing.T) {
 	}
 	e.waitFor(t, "redis", infrastructurev1alpha1.ConditionReady, metav1.ConditionFalse, infrastructurev1alpha1.ReasonDraining)
 	e.change(t, "redis", func(t *infrastructurev1alpha1.Template) {
-		metav1.SetMetaDataAnnotation(&t.ObjectMeta, template.AnnotationAbandon(group), "")
+		metav1.SetMetaDataAnnotation(&t.ObjectMeta, backend.AnnotationAbandon(group), "")
 	})
 	e.gone(t, removed)
 	e.waitGone(t, "abandoned")

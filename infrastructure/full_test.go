@@ -14,8 +14,8 @@ import (
 
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
+	"github.com/atoll-dev/atoll/infrastructure/backend"
 	"github.com/atoll-dev/atoll/infrastructure/backends/manifest"
-	"github.com/atoll-dev/atoll/infrastructure/template"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
@@ -27,13 +27,13 @@ func TestWorkspaceAtItsLimit(t *testing.T) {
 		e.provision(t, tenant, "mine", "small")
 	}
 	e.limit(t, e.tenant, true)
-	takeOver := func(backend string) {
+	takeOver := func(name string) {
 		e.change(t, "redis", func(t *infrastructurev1alpha1.Template) {
-			metav1.SetMetaDataAnnotation(&t.ObjectMeta, template.AnnotationMigrate(group), "")
-			t.Spec.Backend = backend
+			metav1.SetMetaDataAnnotation(&t.ObjectMeta, backend.AnnotationMigrate(group), "")
+			t.Spec.Backend = name
 		})
-		if got := e.ready(t, "redis").Status.Backend.Name; got != backend {
-			t.Fatalf("the backend is %s, want %s", got, backend)
+		if got := e.ready(t, "redis").Status.Backend.Name; got != name {
+			t.Fatalf("the backend is %s, want %s", got, name)
 		}
 	}
 	takeOver("kro")

@@ -83,6 +83,10 @@ func (c *counter) Abandon(context.Context, *infrastructurev1alpha1.Template) (in
 	return 0, nil
 }
 
+func (c *counter) TellTemplateNotFound(context.Context, *infrastructurev1alpha1.Template) error {
+	return nil
+}
+
 func (c *counter) Provided(context.Context, *infrastructurev1alpha1.Template) (int, error) {
 	return int(c.count.Load()), nil
 }
@@ -258,6 +262,7 @@ func TestTemplates(t *testing.T) {
 	}
 }
 
+		{"the name of a lost template is not given to another kind", e.testNameOfLostTemplate},
 func (e *env) testPublished(t *testing.T) {
 	e.create(t, newTemplate("redis", "Redis"))
 	e.ready(t, "redis")

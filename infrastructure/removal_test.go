@@ -1,16 +1,22 @@
 package infrastructure_test
 
 import (
+	"context"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
 	"github.com/atoll-dev/atoll/infrastructure/backend"
+	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
 // testRemovalAfterRefusal deletes Templates whose last edit is refused: what refuses new instances is made of what was exported.
@@ -67,4 +73,46 @@ func (e *env) testRemovalWaitsForBindings(t *testing.T) {
 	bound(e.exported(t)["bound"])
 	e.gone(t, removed)
 	e.instances.bound.Store(nil)
+}
+
+// testNameOfLostTemplate takes the finalizer of a Template away that has instances: by its name, backends know what these are made of.
+func (e *env) testNameOfLostTemplate(t *testing.T) {
+	lost := newTemplate("lost", "Lost")
+	e.create(t, lost)
+	e.ready(t, "lost")
+	e.instances.count.Store(1)
+	if err := e.c.Delete(t.Context(), lost); err != nil {
+		t.Fatal(err)
+	}
+	e.waitFor(t, "lost", infrastructurev1alpha1.ConditionReady, metav1.ConditionFalse, infrastructurev1alpha1.ReasonDraining)
+	if err := e.c.Patch(t.Context(), lost, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))); err != nil {
+		t.Fatal(err)
+	}
+	other := newTemplate("lost", "Other")
+	e.create(t, other)
+	if _, message := e.unready(t, "lost", infrastructurev1alpha1.ReasonInvalidSpec); !strings.Contains(message, "lost."+group+" is of a former Template") {
+		t.Errorf("the message is %q", message)
+	}
+	if err := e.c.Delete(t.Context(), other); err != nil {
+		t.Fatal(err)
+	}
+	shardtesting.Eventually(t, "the other template to be gone", func(ctx context.Context) error {
+		if err := e.c.Get(ctx, client.ObjectKey{Name: "lost"}, &infrastructurev1alpha1.Template{}); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("got %w", err)
+		}
+		return nil
+	})
+	if slices.Contains(e.backend.TornDown(), "lost") {
+		t.Error("the backend has removed what the lost template has")
+	}
+	if e.exported(t)["lost"] == "" {
+		t.Error("the kind of the lost template is not exported any more")
+	}
+	e.create(t, newTemplate("lost", "Lost"))
+	e.ready(t, "lost")
+	e.instances.count.Store(0)
+	if err := e.c.Delete(t.Context(), lost); err != nil {
+		t.Fatal(err)
+	}
+	e.gone(t, lost)
 }

@@ -147,11 +147,11 @@ func TestRestarts(t *testing.T) {
 		step(ready)
 		e.change(t, name, func(t *infrastructurev1alpha1.Template) {
 			t.Spec.Backend = "manifest"
-			metav1.SetMetaDataAnnotation(&t.ObjectMeta, template.AnnotationMigrate(group), "")
+			metav1.SetMetaDataAnnotation(&t.ObjectMeta, backend.AnnotationMigrate(group), "")
 		})
 		step(ready)
 		e.assertPublished(t, name)
-		if _, left := e.ready(t, name).Annotations[template.AnnotationMigrate(group)]; left {
+		if _, left := e.ready(t, name).Annotations[backend.AnnotationMigrate(group)]; left {
 			t.Error("after a restart, the Template has the annotation that allows another take-over")
 		}
 		unchanged := &mortal{left: -1}

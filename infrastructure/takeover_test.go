@@ -13,20 +13,20 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
+	"github.com/atoll-dev/atoll/infrastructure/backend"
 	"github.com/atoll-dev/atoll/infrastructure/backends/manifest"
 	"github.com/atoll-dev/atoll/infrastructure/instances"
-	"github.com/atoll-dev/atoll/infrastructure/template"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
 func (e *env) testTakeOver(t *testing.T) {
 	e.instances.count.Store(2)
 	e.change(t, "redis", func(t *infrastructurev1alpha1.Template) { t.Spec.Backend = "manifest" })
-	if _, message := e.unready(t, "redis", infrastructurev1alpha1.ReasonInvalidSpec); !strings.Contains(message, "2 instances") || !strings.Contains(message, template.AnnotationMigrate(group)) {
+	if _, message := e.unready(t, "redis", infrastructurev1alpha1.ReasonInvalidSpec); !strings.Contains(message, "2 instances") || !strings.Contains(message, backend.AnnotationMigrate(group)) {
 		t.Errorf("without annotation, the message is %q", message)
 	}
 	e.change(t, "redis", func(t *infrastructurev1alpha1.Template) {
-		metav1.SetMetaDataAnnotation(&t.ObjectMeta, template.AnnotationMigrate(group), "")
+		metav1.SetMetaDataAnnotation(&t.ObjectMeta, backend.AnnotationMigrate(group), "")
 	})
 	if got, _ := e.unready(t, "redis", infrastructurev1alpha1.ReasonDraining); got.Status.Backend.Name != "kro" || got.Status.Backend.ReplacedBy != "manifest" {
 		t.Errorf("while instances are released, the backend is %+v", got.Status.Backend)
@@ -36,7 +36,7 @@ func (e *env) testTakeOver(t *testing.T) {
 	if got := taken.Status.Backend; got.Name != "manifest" || got.ReplacedBy != "" {
 		t.Errorf("the backend is %+v", got)
 	}
-	if _, left := taken.Annotations[template.AnnotationMigrate(group)]; left {
+	if _, left := taken.Annotations[backend.AnnotationMigrate(group)]; left {
 		t.Error("the annotation would allow another take-over")
 	}
 	if got := e.backend.TornDown(); !slices.Contains(got, "redis") {
@@ -67,13 +67,13 @@ func (e *env) testTakeOver(t *testing.T) {
 func (e *instancesEnv) testTakeOver(t *testing.T) {
 	before := e.provision(t, e.tenant, "moved", "small")
 	e.waitData(t, e.tenant, "redis-moved", "small")
-	takeOver := func(backend string) {
+	takeOver := func(name string) {
 		e.change(t, "redis", func(t *infrastructurev1alpha1.Template) {
-			metav1.SetMetaDataAnnotation(&t.ObjectMeta, template.AnnotationMigrate(group), "")
-			t.Spec.Backend = backend
+			metav1.SetMetaDataAnnotation(&t.ObjectMeta, backend.AnnotationMigrate(group), "")
+			t.Spec.Backend = name
 		})
-		if got := e.ready(t, "redis").Status.Backend.Name; got != backend {
-			t.Errorf("the backend is %s, want %s", got, backend)
+		if got := e.ready(t, "redis").Status.Backend.Name; got != name {
+			t.Errorf("the backend is %s, want %s", got, name)
 		}
 	}
 	takeOver("kro")

@@ -77,8 +77,10 @@ func (f *files) SetupTemplate(_ context.Context, t *infrastructurev1alpha1.Templ
 	return backend.Status{Ready: true}, nil
 }
 
-// TeardownTemplate has nothing to remove: SetupTemplate makes nothing, and instances are gone by then.
-func (f *files) TeardownTemplate(context.Context, *infrastructurev1alpha1.Template) error { return nil }
+// TeardownTemplate has the files removed of instances that vanished while no provider ran. SetupTemplate makes nothing.
+func (f *files) TeardownTemplate(ctx context.Context, t *infrastructurev1alpha1.Template) error {
+	return instances.Teardown(ctx, f, t)
+}
 
 // Run leaves to the platform what all backends need: watches, finalizers, status, retries, and the sweep. It calls Apply, Delete, Instances,
 // Tenants and Purge.

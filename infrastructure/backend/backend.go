@@ -21,8 +21,10 @@ type Backend interface {
 	// after every restart, so it is idempotent. It validates backendConfig: a mistake there is not an error but a Status
 	// that is not ready, with a message that names the field. An error is retried. It must not change the Template.
 	SetupTemplate(ctx context.Context, template *infrastructurev1alpha1.Template) (Status, error)
-	// TeardownTemplate removes what SetupTemplate made. It is idempotent, and called for Templates that were never set up, too.
-	// An error means that something is left: it is called again.
+	// TeardownTemplate removes what SetupTemplate made, and what is left of instances that vanished without having been finalized:
+	// instances.Teardown does the latter. It is called once no instance is provided any more, because the Template is deleted or another
+	// backend takes over, and for Templates that were never set up, too. It is idempotent. An error means that something is left: it is
+	// called again, soon if the error is an InstancesLeftError.
 	TeardownTemplate(ctx context.Context, template *infrastructurev1alpha1.Template) error
 	// Run provides instances until the context ends. export is the client configuration of the provider's workspace. An error
 	// before the context ends is fatal for the process.
@@ -36,6 +38,18 @@ type Status struct {
 	// Message says why not, in words for the platform operator.
 	Message string
 }
+
+// InstancesLeftError says what is left of instances. It is no failure: it goes, and is waited for.
+type InstancesLeftError struct{ Message string }
+
+func (e *InstancesLeftError) Error() string { return e.Message }
+
+// AnnotationAbandon returns the annotation of a deleted Template whose instances are let go without their backend: what they are made of
+// stays as it is.
+func AnnotationAbandon(group string) string { return group + "/abandon-instances" }
+
+// AnnotationMigrate returns the annotation of a Template whose instances another backend may take over, which loses what is in them.
+func AnnotationMigrate(group string) string { return group + "/migrate-backend" }
 
 // Registry holds the backends of a process, by name.
 type Registry struct {

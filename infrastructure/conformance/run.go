@@ -35,14 +35,15 @@ type run struct {
 	c             client.Client // of that workspace
 	backendName   string
 	first, second *tenant
-	provider      *process // nil while none runs
+	sweepInterval time.Duration // of processes that are started
+	provider      *process      // nil while none runs
 }
 
 // newRun creates the workspaces, and runs the provider with a Template that is ready.
 func newRun(t *testing.T, suite Suite) *run {
 	t.Helper()
 	group := fmt.Sprintf("s%d.conformance.example.org", suites.Add(1))
-	r := &run{Suite: suite, group: group, export: group, workspace: named(suite.Environment.NewProvider(t).Config)}
+	r := &run{Suite: suite, group: group, export: group, sweepInterval: sweepInterval, workspace: named(suite.Environment.NewProvider(t).Config)}
 	var err error
 	if r.c, err = client.New(r.workspace, client.Options{Scheme: newScheme(group)}); err != nil {
 		t.Fatal(err)
@@ -89,7 +90,7 @@ func (r *run) newProcess(t testing.TB) *process {
 	config := rest.CopyConfig(r.workspace)
 	config.Wrap(f.wrapKcp)
 	p := &process{faults: f, ended: make(chan error, 1)}
-	p.backend = r.New(t, Config{Group: r.group, Export: r.export, Workspace: config, SweepInterval: sweepInterval, Wrap: f.wrapRuntime, Log: r.Log})
+	p.backend = r.New(t, Config{Group: r.group, Export: r.export, Workspace: config, SweepInterval: r.sweepInterval, Wrap: f.wrapRuntime, Log: r.Log})
 	return p
 }
 

@@ -124,6 +124,7 @@ func Run(t *testing.T, suite Suite) {
 		{"F12 tenants have their turns", testFairness},
 		{"F14 schemas evolve under instances", testEvolution},
 		{"F7 F13 removal of a template drains its instances", testRemoval},
+		{"F7 removal of a template removes what is left of instances that vanished", testLeft},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, r) })
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -253,6 +254,31 @@ func testRemoval(t *testing.T, r *run) {
 				t.Errorf("tearing down template %s, of which there is nothing: %v", gone.Name, err)
 			}
 		}
+	}
+}
+
+// testLeft removes a Template of which an instance has vanished without having been finalized, while no provider runs: when one runs again,
+// it is the removal that has to find what is left, since no sweep is due before it is done.
+func testLeft(t *testing.T, r *run) {
+	r.createTemplate(t, r.newTemplate("sample", "Sample"))
+	r.waitTemplateReady(t, "sample")
+	r.first.provision(t, "vanished", "small")
+	r.stop(t)
+	if _, err := r.first.patch(t.Context(), "vanished", `{"metadata":{"finalizers":[]}}`); err != nil {
+		t.Fatal(err)
+	}
+	r.first.delete(t, "vanished")
+	if err := r.c.Delete(t.Context(), r.getTemplate(t, "sample")); err != nil {
+		t.Fatal(err)
+	}
+	if len(r.first.list(t)) == 0 {
+		t.Error("what the instance was made of is gone while no provider runs")
+	}
+	r.sweepInterval = time.Hour
+	r.start(t)
+	r.waitTemplateGone(t, "sample", "samples")
+	if err := r.first.isEmpty(t.Context()); err != nil {
+		t.Error(err)
 	}
 }
 

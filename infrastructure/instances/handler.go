@@ -16,7 +16,8 @@ import (
 // changes.
 var ErrUnusableTemplate = errors.New("the Template cannot be used")
 
-// Handler provides the instances of a backend. Calls for different instances are concurrent, those for one are not.
+// Handler provides the instances of a backend. Calls for different instances are concurrent, those for one are not, but for Delete: Teardown
+// may call it while the platform does.
 type Handler interface {
 	// Apply brings what an instance is made of to its spec, and says how it is. It is called when the instance, its Template or what
 	// it is made of changes, and again after State.RecheckAfter. An error is repeated with growing delays; tenants do not see it.

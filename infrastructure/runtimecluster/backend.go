@@ -62,7 +62,7 @@ func (b *Backend) Serve(ctx context.Context, export *rest.Config, handler instan
 	if err != nil {
 		return err
 	}
-	b.Cluster.Provider = provider
+	b.Cluster.SetProvider(provider)
 	ctx, cancel := context.WithCancel(ctx)
 	var running background.Group
 	running.Go(func() { b.Watches.Run(ctx) })

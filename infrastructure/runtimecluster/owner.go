@@ -2,6 +2,7 @@ package runtimecluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"time"
@@ -54,21 +55,36 @@ func Provider(cluster logicalcluster.Name, export string) string {
 	return shortname.Of(cluster.String()+"."+export, shortname.Label)
 }
 
+// errUnidentified is why it cannot be said yet what is this provider's.
+var errUnidentified = errors.New("the provider has not read yet in which logical cluster its export is, by which it knows what is its own")
+
+// SetProvider sets the mark of the provider, the value of the label of namespaces and inventories that says whose they are: other providers
+// of the same group may use the cluster. Backend.Serve calls it.
+func (c *Cluster) SetProvider(mark string) { c.provider.Store(&mark) }
+
+// mark is that of the provider.
+func (c *Cluster) mark() string {
+	if mark := c.provider.Load(); mark != nil {
+		return *mark
+	}
+	return ""
+}
+
 // namespaceLabels are those of the namespace of a tenant.
 func (c *Cluster) namespaceLabels(tenant logicalcluster.Name) map[string]string {
-	return map[string]string{managedBy: Owner, c.label(labelTenant): tenant.String(), c.label(labelProvider): c.Provider}
+	return map[string]string{managedBy: Owner, c.label(labelTenant): tenant.String(), c.label(labelProvider): c.mark()}
 }
 
 // isOwn reports whether a namespace or an inventory has the mark of this provider.
 func (c *Cluster) isOwn(object client.Object) bool {
 	provider, marked := object.GetLabels()[c.label(labelProvider)]
-	return marked && provider == c.Provider
+	return marked && provider == c.mark()
 }
 
 // isForeign reports whether a namespace or an inventory has the mark of another provider.
 func (c *Cluster) isForeign(object client.Object) bool {
 	provider, marked := object.GetLabels()[c.label(labelProvider)]
-	return marked && provider != c.Provider
+	return marked && provider != c.mark()
 }
 
 // isOfBackend reports whether an inventory is this backend's.
@@ -86,7 +102,7 @@ func (c *Cluster) adopt(ctx context.Context, what string, object client.Object) 
 		return nil
 	}
 	before := object.DeepCopyObject().(client.Object)
-	marked := map[string]string{c.label(labelProvider): c.Provider}
+	marked := map[string]string{c.label(labelProvider): c.mark()}
 	maps.Copy(marked, object.GetLabels())
 	object.SetLabels(marked)
 	// Another provider may do the same at the same time.

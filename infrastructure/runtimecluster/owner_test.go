@@ -22,7 +22,9 @@ type providers struct {
 }
 
 func (p *providers) of(workspace string) *runtimecluster.Cluster {
-	return &runtimecluster.Cluster{Client: p.client, Group: group, Backend: "test", Provider: runtimecluster.Provider(logicalcluster.MustParseName(workspace), "export.example.org")}
+	c := &runtimecluster.Cluster{Client: p.client, Group: group, Backend: "test"}
+	c.SetProvider(runtimecluster.Provider(logicalcluster.MustParseName(workspace), "export.example.org"))
+	return c
 }
 
 func (p *providers) apply(t *testing.T, workspace, tenant, instance string) error {

@@ -8,6 +8,7 @@ package runtimecluster
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -29,11 +30,10 @@ type Cluster struct {
 	Client client.Client
 	// Prefix of labels is the API group of the provider, Backend the name of the backend.
 	Group, Backend string
-	// Provider is the value of the label of namespaces and inventories that says whose they are: other providers of the same group may use
-	// the cluster. Backend.Serve sets it.
-	Provider string
 	// Defaults are what namespaces of tenants have.
 	Defaults Defaults
+
+	provider atomic.Pointer[string] // nil until SetProvider
 }
 
 // Set identifies the objects of one instance.
@@ -104,7 +104,13 @@ func (c *Cluster) allSets(ctx context.Context, options ...client.ListOption) ([]
 	for i := range inventories {
 		found := &inventories[i]
 		tenant, err := logicalcluster.ParseName(found.Labels[c.label(labelTenant)])
-		if err != nil || Namespace(tenant) != found.Namespace || !c.isOwn(found) {
+		if err != nil || Namespace(tenant) != found.Namespace {
+			continue
+		}
+		if c.provider.Load() == nil {
+			return nil, errUnidentified
+		}
+		if !c.isOwn(found) {
 			continue
 		}
 		sets = append(sets, Set{Tenant: tenant, Template: found.Annotations[c.label(labelTemplate)], Version: found.Labels[c.label(labelVersion)], Instance: found.Annotations[c.label(labelInstance)]})

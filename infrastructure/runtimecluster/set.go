@@ -92,7 +92,7 @@ func (c *Cluster) writeInventory(ctx context.Context, s Set, i *inventory, membe
 	i.members = members
 	if i.configMap == nil {
 		labels := c.labels(s)
-		labels[c.label(labelKind)], labels[c.label(labelProvider)] = kindInventory, c.Provider
+		labels[c.label(labelKind)], labels[c.label(labelProvider)] = kindInventory, c.mark()
 		i.configMap = &corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{Namespace: Namespace(s.Tenant), Name: inventoryName(s), Labels: labels, Annotations: c.annotations(s)},
 			Data:       map[string]string{inventoryKey: string(text)},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -74,12 +76,6 @@ func CatalogueFinalizer(group string) string { return "catalogues." + group + "/
 
 // LabelReady returns the key of the label of Templates that tenants may see. Its value is "true".
 func LabelReady(group string) string { return group + "/ready" }
-
-// AnnotationAbandon returns the annotation of a deleted Template whose instances are let go without their backend.
-func AnnotationAbandon(group string) string { return group + "/abandon-instances" }
-
-// AnnotationMigrate returns the annotation of a Template whose instances another backend may take over.
-func AnnotationMigrate(group string) string { return group + "/migrate-backend" }
 
 // Reconcile publishes one Template, or removes what was published of it.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
@@ -143,11 +139,32 @@ func (r *Reconciler) observe(ctx context.Context, name string) (*scope, error) {
 	case !apierrors.IsNotFound(err):
 		return nil, fmt.Errorf("reading the definition: %w", err)
 	}
+	if err := r.observeFormer(ctx, s); err != nil {
+		return nil, err
+	}
 	if err := r.observeServed(ctx, s); err != nil {
 		return nil, err
 	}
 	s.base, err = withServed(s.definition, s.served)
 	return s, err
+}
+
+// observeFormer finds the kinds of a lost Template of the same name: somebody has taken its finalizer away, and it may have instances.
+func (r *Reconciler) observeFormer(ctx context.Context, s *scope) error {
+	if len(validation.IsValidLabelValue(s.template.Name)) > 0 {
+		return nil // no definition can have it
+	}
+	var definitions apiextensionsv1.CustomResourceDefinitionList
+	if err := r.Client.List(ctx, &definitions, client.MatchingLabels{LabelTemplate(r.Group): s.template.Name}, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("listing definitions: %w", err)
+	}
+	for i := range definitions.Items {
+		if name := definitions.Items[i].Name; name != DefinitionName(s.template) {
+			s.former = append(s.former, name)
+		}
+	}
+	slices.Sort(s.former)
+	return nil
 }
 
 // observeServed reads what the export has of a Template.

@@ -44,6 +44,10 @@ func (r *Reconciler) validate(ctx context.Context, s *scope) error {
 	if errs := Validate(s.template, r.Group, owner, s.others); len(errs) > 0 {
 		return invalid(errs.ToAggregate().Error(), 0)
 	}
+	if s.definition == nil && len(s.former) > 0 {
+		return invalid(fmt.Sprintf("metadata.name: CustomResourceDefinition %s is of a former Template of this name that was not removed by the provider, and may have instances; "+
+			"give this Template another name, or the kind of the former one to have its instances provided or removed", s.former[0]), retryInterval)
+	}
 	if s.definition != nil && owner != s.template.Name {
 		return &problem{condition: infrastructurev1alpha1.ConditionCRDEstablished, reason: infrastructurev1alpha1.ReasonCRDError,
 			message: fmt.Sprintf("CustomResourceDefinition %s exists and is not this Template's; delete it, or name another resource", s.definition.Name)}

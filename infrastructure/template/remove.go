@@ -2,6 +2,7 @@ package template
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -17,6 +18,7 @@ import (
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
+	"github.com/atoll-dev/atoll/infrastructure/backend"
 )
 
 // isOwn reports whether the kind is that of this Template. One that was never published removes nothing: the names in its spec may be
@@ -121,7 +123,7 @@ func (r *Reconciler) removeInstances(ctx context.Context, s *scope) error {
 	}
 	waiting := &problem{condition: infrastructurev1alpha1.ConditionReady, reason: infrastructurev1alpha1.ReasonDraining}
 	remove := r.Instances.Remove
-	_, abandon := s.template.Annotations[AnnotationAbandon(r.Group)]
+	_, abandon := s.template.Annotations[backend.AnnotationAbandon(r.Group)]
 	if abandon {
 		remove, waiting.after = r.Instances.Abandon, closeInterval
 	}
@@ -146,7 +148,7 @@ func (r *Reconciler) removeInstances(ctx context.Context, s *scope) error {
 		waiting.message = fmt.Sprintf("abandoning %d instances", left)
 		return waiting
 	case left > 0:
-		waiting.message = fmt.Sprintf("waiting for %d instances to be removed; annotate the Template with %s to abandon them", left, AnnotationAbandon(r.Group))
+		waiting.message = fmt.Sprintf("waiting for %d instances to be removed; annotate the Template with %s to abandon them", left, backend.AnnotationAbandon(r.Group))
 		return waiting
 	case abandon:
 		r.Events.Eventf(s.template, nil, corev1.EventTypeWarning, "InstancesAbandoned", "Remove", "instances were not waited for, as an annotation asks; what they are made of may be left")
@@ -156,6 +158,9 @@ func (r *Reconciler) removeInstances(ctx context.Context, s *scope) error {
 
 // tearDown calls all backends that may have been set up.
 func (r *Reconciler) tearDown(ctx context.Context, s *scope) error {
+	if len(s.former) > 0 {
+		return nil // what backends know by the name of this Template may be of instances that exist
+	}
 	names := []string{s.template.Status.Backend.Name, s.template.Spec.Backend}
 	for _, name := range slices.Compact(names) {
 		if name == "" {
@@ -175,7 +180,12 @@ func (r *Reconciler) tearDownBackend(ctx context.Context, s *scope, name string)
 		r.Events.Eventf(s.template, nil, corev1.EventTypeWarning, infrastructurev1alpha1.ReasonBackendNotFound, "Remove", "there is no backend %q to tear the template down", name)
 		return nil
 	}
-	if err := withoutPanic(func() error { return found.TeardownTemplate(ctx, s.template.DeepCopy()) }); err != nil {
+	err := withoutPanic(func() error { return found.TeardownTemplate(ctx, s.template.DeepCopy()) })
+	if left, ok := errors.AsType[*backend.InstancesLeftError](err); ok {
+		return &problem{condition: infrastructurev1alpha1.ConditionReady, reason: infrastructurev1alpha1.ReasonDraining, after: closeInterval,
+			message: truncate(fmt.Sprintf("backend %q: %s", name, left.Message))}
+	}
+	if err != nil {
 		return &problem{condition: infrastructurev1alpha1.ConditionBackendReady, reason: infrastructurev1alpha1.ReasonBackendError, message: truncate(err.Error()), cause: err}
 	}
 	return nil
@@ -184,7 +194,7 @@ func (r *Reconciler) tearDownBackend(ctx context.Context, s *scope, name string)
 // removeExport takes the kind out of all exports, and removes its schemas. Where neither definition nor status say that the kind is this
 // Template's, its schemas do: a pass that had not seen what was removed may have made them again before it was interrupted, a moment ago.
 func (r *Reconciler) removeExport(ctx context.Context, s *scope) error {
-	if len(validation.IsValidLabelValue(s.template.Name)) > 0 {
+	if len(validation.IsValidLabelValue(s.template.Name)) > 0 || len(s.former) > 0 && !r.isOwn(s) {
 		return nil // it was refused for its name
 	}
 	var schemas apisv1alpha1.APIResourceSchemaList

@@ -25,6 +25,7 @@ type scope struct {
 	template   *infrastructurev1alpha1.Template
 	others     []infrastructurev1alpha1.Template
 	definition *apiextensionsv1.CustomResourceDefinition // nil if there is none
+	former     []string                                  // names of other definitions that are of a Template of this name
 	served     *apisv1alpha1.APIResourceSchema           // what the export has; nil if it has none
 	base       *apiextensionsv1.CustomResourceDefinition // definition with all versions that are served; nil if there is neither
 

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
+	"github.com/atoll-dev/atoll/infrastructure/backend"
 )
 
 // takeOverInterval is how often it is asked for how many instances the former backend still has something.
@@ -53,7 +54,7 @@ func (r *Reconciler) takeOver(ctx context.Context, s *scope) error {
 	if err := r.tearDownBackend(ctx, s, status.Name); err != nil {
 		return err
 	}
-	if err := r.removeAnnotation(ctx, s.template, AnnotationMigrate(r.Group)); err != nil {
+	if err := r.removeAnnotation(ctx, s.template, backend.AnnotationMigrate(r.Group)); err != nil {
 		return err
 	}
 	r.Events.Eventf(s.template, nil, corev1.EventTypeNormal, "BackendChanged", "TakeOver", "backend %q has taken over from backend %q", name, status.Name)
@@ -82,7 +83,7 @@ func (r *Reconciler) refuseTakeOver(s *scope, provided int) error {
 	former, name := s.template.Status.Backend.Name, s.template.Spec.Backend
 	refused := &problem{condition: infrastructurev1alpha1.ConditionBackendReady}
 	_, registered := r.Backends.Get(former)
-	_, allowed := s.template.Annotations[AnnotationMigrate(r.Group)]
+	_, allowed := s.template.Annotations[backend.AnnotationMigrate(r.Group)]
 	switch {
 	case !registered:
 		refused.reason = infrastructurev1alpha1.ReasonBackendNotFound
@@ -91,7 +92,7 @@ func (r *Reconciler) refuseTakeOver(s *scope, provided int) error {
 	case !allowed:
 		refused.reason = infrastructurev1alpha1.ReasonInvalidSpec
 		refused.message = fmt.Sprintf("%d instances are provided by backend %q; delete them before backend %q takes over, or annotate the Template with %s to have them made anew, which loses what is in them",
-			provided, former, name, AnnotationMigrate(r.Group))
+			provided, former, name, backend.AnnotationMigrate(r.Group))
 	default:
 		return nil
 	}

@@ -18,6 +18,7 @@ import (
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
+	"github.com/atoll-dev/atoll/infrastructure/backend"
 	"github.com/atoll-dev/atoll/infrastructure/backends/kro"
 	"github.com/atoll-dev/atoll/infrastructure/backends/manifest"
 	"github.com/atoll-dev/atoll/infrastructure/backends/stub"
@@ -96,7 +97,7 @@ func TestBackendFlip(t *testing.T) {
 		before[i] = visible(t, of.waitSize(t, "mine", "large"))
 	}
 	e.change(t, func(t *infrastructurev1alpha1.Template) {
-		t.Annotations = map[string]string{template.AnnotationMigrate(e.group): ""}
+		t.Annotations = map[string]string{backend.AnnotationMigrate(e.group): ""}
 		t.Spec.Backend, t.Spec.BackendConfig.Raw = manifest.Name, []byte(manifests)
 	})
 	e.waitReady(t, manifest.Name)

@@ -79,6 +79,7 @@ func (e *env) newBackend(t *testing.T) *Backend {
 	if err != nil {
 		t.Fatal(err)
 	}
+	b.Cluster.SetProvider("provider.export.example.org")
 	return b
 }
 

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
+	"github.com/atoll-dev/atoll/infrastructure/backend"
 	"github.com/atoll-dev/atoll/infrastructure/instances"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
@@ -203,8 +204,9 @@ func (e *env) testBrokenTemplate(t *testing.T) {
 		t.Errorf("after a restart: %+v, %v", state, err)
 	}
 	e.expectNames(t, "edited", "mine", "mine-second")
-	if err := e.backend.TeardownTemplate(t.Context(), broken); err != nil {
-		t.Fatal(err)
+	err := e.backend.TeardownTemplate(t.Context(), broken)
+	if _, left := errors.AsType[*backend.InstancesLeftError](err); !left {
+		t.Errorf("while there is an instance, and the Template is not deleted: %v", err)
 	}
 	if gone, err := restarted.Delete(t.Context(), large); !gone || err != nil {
 		t.Errorf("deleting: %v, %v", gone, err)

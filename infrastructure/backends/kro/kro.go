@@ -13,6 +13,7 @@ import (
 
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
 	"github.com/atoll-dev/atoll/infrastructure/backend"
+	"github.com/atoll-dev/atoll/infrastructure/instances"
 	"github.com/atoll-dev/atoll/infrastructure/runtimecluster"
 )
 
@@ -69,10 +70,10 @@ func (b *Backend) SetupTemplate(_ context.Context, t *infrastructurev1alpha1.Tem
 	return backend.Status{Ready: true}, nil
 }
 
-// TeardownTemplate implements backend.Backend. The platform removes instances before.
-func (b *Backend) TeardownTemplate(_ context.Context, t *infrastructurev1alpha1.Template) error {
+// TeardownTemplate implements backend.Backend.
+func (b *Backend) TeardownTemplate(ctx context.Context, t *infrastructurev1alpha1.Template) error {
 	b.graphs.remove(t)
-	return nil
+	return instances.Teardown(ctx, b, t)
 }
 
 // Run implements backend.Backend.

@@ -58,9 +58,9 @@ func (b *Backend) SetupTemplate(_ context.Context, t *infrastructurev1alpha1.Tem
 	return backend.Status{Ready: true}, nil
 }
 
-// TeardownTemplate implements backend.Backend. The platform removes instances before.
-func (b *Backend) TeardownTemplate(context.Context, *infrastructurev1alpha1.Template) error {
-	return nil
+// TeardownTemplate implements backend.Backend.
+func (b *Backend) TeardownTemplate(ctx context.Context, t *infrastructurev1alpha1.Template) error {
+	return instances.Teardown(ctx, b, t)
 }
 
 // Run implements backend.Backend.

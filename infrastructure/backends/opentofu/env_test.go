@@ -77,7 +77,9 @@ func (e *env) newBackend(changes ...func(*opentofu.Config)) *opentofu.Backend {
 	for _, change := range changes {
 		change(&config)
 	}
-	return opentofu.New(config)
+	b := opentofu.New(config)
+	b.Cluster.SetProvider("provider.export.example.org")
+	return b
 }
 
 // order is an instance that a tenant has ordered.

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/keymutex"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
@@ -58,6 +59,8 @@ type Backend struct {
 	unrestricted bool
 	retry        time.Duration
 	log          logr.Logger
+	// destroying is held for an instance during one call of destroy: the removal of its Template calls it, too, and its workspace may be gone.
+	destroying keymutex.KeyMutex
 }
 
 var _ backend.Backend = &Backend{}
@@ -68,6 +71,7 @@ func New(cfg Config) *Backend {
 		Backend:   runtimecluster.NewBackend(Name, cfg.Config),
 		renderer:  renderer{group: cfg.Group, image: cfg.Image, leaseDuration: cmp.Or(cfg.LeaseDuration, defaultLeaseDuration)},
 		namespace: cfg.Namespace, unrestricted: cfg.Unrestricted, retry: cmp.Or(cfg.Retry, defaultRetry), log: cfg.Log,
+		destroying: keymutex.NewHashed(0),
 	}
 }
 
@@ -86,9 +90,9 @@ func (b *Backend) SetupTemplate(ctx context.Context, t *infrastructurev1alpha1.T
 	return backend.Status{Ready: true}, b.Watches.Add(batchv1.SchemeGroupVersion.WithKind("Job"))
 }
 
-// TeardownTemplate implements backend.Backend. The platform removes instances before.
-func (b *Backend) TeardownTemplate(context.Context, *infrastructurev1alpha1.Template) error {
-	return nil
+// TeardownTemplate implements backend.Backend.
+func (b *Backend) TeardownTemplate(ctx context.Context, t *infrastructurev1alpha1.Template) error {
+	return instances.Teardown(ctx, b, t)
 }
 
 // Run implements backend.Backend.
@@ -172,6 +176,9 @@ func (b *Backend) Purge(ctx context.Context, tenant logicalcluster.Name) error {
 
 // destroy removes an instance, and reports whether it is gone. It is called until it is. Without inputs it uses those of the last run.
 func (b *Backend) destroy(ctx context.Context, set runtimecluster.Set, with *inputs) (gone bool, err error) {
+	key := set.Tenant.String() + "/" + nameOf(set)
+	b.destroying.LockKey(key)
+	defer func() { _ = b.destroying.UnlockKey(key) }() // it fails only for a key that is not locked
 	s, err := b.observe(ctx, set)
 	if err != nil {
 		return false, err

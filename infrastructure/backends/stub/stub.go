@@ -10,6 +10,7 @@ import (
 
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
 	"github.com/atoll-dev/atoll/infrastructure/backend"
+	"github.com/atoll-dev/atoll/infrastructure/instances"
 )
 
 // Backend implements backend.Backend.
@@ -45,13 +46,17 @@ func (b *Backend) SetupTemplate(_ context.Context, t *infrastructurev1alpha1.Tem
 }
 
 // TeardownTemplate implements backend.Backend.
-func (b *Backend) TeardownTemplate(_ context.Context, t *infrastructurev1alpha1.Template) error {
+func (b *Backend) TeardownTemplate(ctx context.Context, t *infrastructurev1alpha1.Template) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.tearError == nil {
-		b.tornDown = append(b.tornDown, t.Name)
+	if b.tearError != nil {
+		return b.tearError
 	}
-	return b.tearError
+	b.tornDown = append(b.tornDown, t.Name)
+	if b.server == nil {
+		return nil
+	}
+	return instances.Teardown(ctx, b.server, t)
 }
 
 // Run implements backend.Backend.
