@@ -143,6 +143,8 @@ func TestInstances(t *testing.T) {
 		{"a condition that cannot be evaluated deletes nothing", e.testUnclearCondition},
 		{"connections are handed over to tenants who accept that", e.testConnection},
 		{"events on the tenant's object", e.testEvents},
+		{"expressions that cannot be evaluated are told", e.testMistakes},
+		{"an export that is deleted by hand is made anew", e.testExportDeleted},
 		{"metrics of Templates", e.testMetrics},
 		{"a connection is gone with its instance", e.testDeletion},
 		{"a workspace that is gone is purged, with its namespace", e.testWorkspaceGone},
@@ -184,20 +186,29 @@ func (e *instancesEnv) resize(t *testing.T, tenant, size string) {
 	}
 }
 
+// replace edits backendConfig, which the server has as compact JSON with keys in order.
+func (e *instancesEnv) replace(t *testing.T, former, later string) {
+	t.Helper()
+	e.change(t, "redis", func(template *infrastructurev1alpha1.Template) {
+		text := string(template.Spec.BackendConfig.Raw)
+		if !strings.Contains(text, former) {
+			t.Fatalf("backendConfig does not have %s: %s", former, text)
+		}
+		template.Spec.BackendConfig.Raw = []byte(strings.Replace(text, former, later, 1))
+	})
+	e.ready(t, "redis")
+}
+
 func (e *instancesEnv) testUnclearCondition(t *testing.T) {
-	replace := func(former, later string) {
-		e.change(t, "redis", func(t *infrastructurev1alpha1.Template) {
-			t.Spec.BackendConfig.Raw = []byte(strings.Replace(string(t.Spec.BackendConfig.Raw), former, later, 1))
-		})
-		e.ready(t, "redis")
-	}
-	replace("self.spec.size == 'large'", "self.spec.tier == 'large'")
+	e.replace(t, "self.spec.size == 'large'", "self.spec.tier == 'large'")
 	e.waitPhase(t, e.second, "mine", infrastructurev1alpha1.PhaseFailed)
 	if _, err := e.data(t.Context(), e.second, "redis-mine-extra"); err != nil {
 		t.Errorf("what the condition is of: %v", err)
 	}
-	replace("self.spec.tier == 'large'", "self.spec.size == 'large'")
-	e.waitPhase(t, e.second, "mine", infrastructurev1alpha1.PhaseReady)
+	e.replace(t, "self.spec.tier == 'large'", "self.spec.size == 'large'")
+	for _, tenant := range []string{e.tenant, e.second} {
+		e.waitPhase(t, tenant, "mine", infrastructurev1alpha1.PhaseReady)
+	}
 }
 
 func (e *instancesEnv) testDeletion(t *testing.T) {

@@ -118,12 +118,19 @@ func (e *env) workspace(t *testing.T) *rest.Config {
 	return shardtesting.At(e.shard.Admin(t), e.provider)
 }
 
-// run runs a provider with backends until the end of the test.
-func (e *env) run(t *testing.T, counted template.Instances, backends ...backend.Backend) {
+// standardSelector selects what the export of the flags offers.
+func standardSelector(t *testing.T) labels.Selector {
+	t.Helper()
 	standard, err := labels.Parse("tier!=premium")
 	if err != nil {
 		t.Fatal(err)
 	}
+	return standard
+}
+
+// run runs a provider with backends until the end of the test.
+func (e *env) run(t *testing.T, counted template.Instances, backends ...backend.Backend) {
+	standard := standardSelector(t)
 	registry := &backend.Registry{}
 	for _, b := range backends {
 		if err := registry.Register(b); err != nil {
@@ -255,6 +262,7 @@ func TestTemplates(t *testing.T) {
 		{"a large catalogue", e.testManyTemplates},
 		{"removal of a template whose edit is refused", e.testRemovalAfterRefusal},
 		{"removal waits until bindings refuse new instances", e.testRemovalWaitsForBindings},
+		{"the name of a lost template is not given to another kind", e.testNameOfLostTemplate},
 	} {
 		if !t.Run(step.name, step.run) {
 			return
@@ -262,7 +270,6 @@ func TestTemplates(t *testing.T) {
 	}
 }
 
-		{"the name of a lost template is not given to another kind", e.testNameOfLostTemplate},
 func (e *env) testPublished(t *testing.T) {
 	e.create(t, newTemplate("redis", "Redis"))
 	e.ready(t, "redis")

@@ -3,11 +3,11 @@ package instances
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -47,13 +47,30 @@ func (r *runner) recordPurge(ctx context.Context, tenant logicalcluster.Name) {
 		log.FromContext(ctx).Error(err, "Could not read the export that an event is about")
 		return
 	}
-	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&metav1.PartialObjectMetadata{
-		TypeMeta: metav1.TypeMeta{APIVersion: apisv1alpha2.SchemeGroupVersion.String(), Kind: "APIExport"}, ObjectMeta: metav1.ObjectMeta{Name: exported.Name, UID: exported.UID},
-	})
-	if err != nil {
-		log.FromContext(ctx).Error(err, "Could not build the reference of an event")
-		return
-	}
-	r.purges.Event(ctx, r.provider, &unstructured.Unstructured{Object: object}, corev1.EventTypeNormal, "Purged",
+	r.record(ctx, apisv1alpha2.SchemeGroupVersion.WithKind("APIExport"), exported, corev1.EventTypeNormal, "Purged",
 		fmt.Sprintf("Backend %s deleted what it still had of logical cluster %s, which has no instances.", r.Backend, tenant))
+}
+
+// maxMistake is the limit of what an event says of a mistake.
+const maxMistake = 800
+
+// recordMistake tells the platform operator, in the workspace of the provider, what in a Template keeps an instance from being ready. It is the
+// same for all instances, so that their events are one.
+func (p *pass) recordMistake(mistake string) {
+	log.FromContext(p.ctx).Info("An instance has failed because of a mistake in its Template", "template", p.latest.Name, "reason", mistake)
+	if len(mistake) > maxMistake {
+		mistake = strings.ToValidUTF8(mistake[:maxMistake], "") + "..."
+	}
+	kind := infrastructurev1alpha1.SchemeGroupVersion.WithKind("Template")
+	kind.Group = p.Group
+	p.record(p.ctx, kind, p.latest, corev1.EventTypeWarning, "InstancesFail", "Instances cannot become ready: "+mistake)
+}
+
+// record records an event of an object in the workspace of the provider.
+func (r *runner) record(ctx context.Context, kind schema.GroupVersionKind, of client.Object, eventType, reason, message string) {
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(kind)
+	object.SetName(of.GetName())
+	object.SetUID(of.GetUID())
+	r.operatorEvents.Event(ctx, r.provider, object, eventType, reason, message)
 }

@@ -67,6 +67,9 @@ type State struct {
 	Reason string
 	// Message is for the tenant. It must have no words of the backend.
 	Message string
+	// Mistake says to the platform operator what in the Template keeps the instance from being ready, with its field. It is logged, and an
+	// event of the Template, once the instance has failed. It must have no values of the connection. Tenants do not see it.
+	Mistake string
 	// Outputs are fields of the status, such as an endpoint. Values are as JSON is decoded: no integers but int64. While an instance is
 	// not ready, nil means those that it had.
 	Outputs map[string]any

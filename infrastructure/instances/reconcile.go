@@ -129,6 +129,9 @@ func (p *pass) provide() (reconcile.Result, error) {
 	status, changed := newStatus(object, state, connected, time.Now())
 	if changed {
 		failed = errors.Join(p.writeStatus(status), failed)
+		if state.Mistake != "" && state.Phase == infrastructurev1alpha1.PhaseFailed {
+			p.recordMistake(state.Mistake)
+		}
 	}
 	if failed != nil {
 		return reconcile.Result{}, failed

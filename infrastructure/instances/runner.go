@@ -64,8 +64,9 @@ type runner struct {
 	Options
 	templates ctrlcache.Cache // of the workspace of the provider
 	provider  client.Client   // of the same, uncached
-	purges    *workspaceevents.Recorder
-	queue     workqueue.TypedRateLimitingInterface[request]
+	// operatorEvents records events in the workspace of the provider.
+	operatorEvents *workspaceevents.Recorder
+	queue          workqueue.TypedRateLimitingInterface[request]
 
 	mu        sync.Mutex
 	kinds     map[kindKey]*kind   // those that run: of Templates of the backend that are exported, at URLs of the slice
@@ -88,7 +89,7 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	r := &runner{Options: o, templates: templates, provider: provider, purges: workspaceevents.New(fieldManager, nil), kinds: map[kindKey]*kind{}, shards: map[string]*shard{}}
+	r := &runner{Options: o, templates: templates, provider: provider, operatorEvents: workspaceevents.New(fieldManager, nil), kinds: map[kindKey]*kind{}, shards: map[string]*shard{}}
 	unique := true
 	c, err := controller.NewTypedUnmanaged("instances", controller.TypedOptions[request]{
 		Reconciler: r, MaxConcurrentReconciles: workers, SkipNameValidation: &unique, ReconciliationTimeout: passTimeout,
@@ -112,7 +113,7 @@ func Run(ctx context.Context, o Options) error {
 	defer r.running.Wait()
 	defer cancel(nil)
 	connected.WithLabelValues(o.Backend).Set(0)
-	r.running.Go(func() { r.purges.Run(ctx) })
+	r.running.Go(func() { r.operatorEvents.Run(ctx) })
 	r.running.Go(func() {
 		select {
 		case <-started:

@@ -107,6 +107,12 @@ func SetOf(instance instances.Instance) Set {
 	return Set{Tenant: instance.Cluster, Template: instance.Template.Name, Version: instance.Template.Spec.Version, Instance: instance.Object.GetName()}
 }
 
+// Incomplete is the state of an instance whose objects are ready, and do not have yet what its outputs are made of. mistake names the fields of
+// the Template that wait: should they never be known, there is one.
+func Incomplete(mistake string, recheckAfter time.Duration) instances.State {
+	return instances.State{Phase: infrastructurev1alpha1.PhaseProvisioning, Message: "All parts are ready; the outputs are not known yet.", Mistake: mistake, RecheckAfter: recheckAfter}
+}
+
 // Progress is the state of an instance whose objects are not all ready. It is the same for all backends, so that tenants do not notice
 // which one it is.
 func Progress(ready, total int, recheckAfter time.Duration) instances.State {

@@ -44,6 +44,13 @@ func InvalidValues() instances.State {
 	return failed("The values of this instance cannot be applied; what was applied before stays as it is.")
 }
 
+// InvalidTemplate is the state of an instance whose Template has a mistake that no object can repair. mistake names the field.
+func InvalidTemplate(mistake string) instances.State {
+	state := failed("The platform has made this instance, and cannot tell what belongs to it, because of a mistake in its kind; ask the platform team, whose log names the mistake.")
+	state.Reason, state.Mistake = "TemplateInvalid", mistake
+	return state
+}
+
 func failed(message string) instances.State {
 	return instances.State{Phase: infrastructurev1alpha1.PhaseFailed, Message: message, RecheckAfter: refusalInterval}
 }

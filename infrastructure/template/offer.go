@@ -98,7 +98,7 @@ func (r *Reconciler) listInOffer(ctx context.Context, s *scope, o offer) (listed
 	}
 	if o.selector.Matches(labels.Set(s.template.Labels)) && s.template.DeletionTimestamp.IsZero() {
 		if !export.DeletionTimestamp.IsZero() {
-			return true, fmt.Errorf("APIExport %s is being deleted: delete all Templates that it offers, then it is made anew", o.export)
+			return true, errors.New(r.deletedMessage(export))
 		}
 		return true, r.list(ctx, export, entryOf(s.template, s.schema))
 	}
@@ -118,6 +118,20 @@ func (r *Reconciler) listInOffer(ctx context.Context, s *scope, o offer) (listed
 		return true, err
 	}
 	return false, r.changeExport(ctx, o.export, unlisted(names.Resource, names.Group))
+}
+
+// deletedMessage says what can be done about an export that somebody has deleted, and that is held while there are Templates. An export that is made
+// anew has the identity of the Secret of its name, by which instances are stored.
+func (r *Reconciler) deletedMessage(export *apisv1alpha2.APIExport) string {
+	namespace, name := apisv1alpha2.IdentitySecretNamespace, export.Name
+	if identity := export.Spec.Identity; identity != nil && identity.SecretRef != nil {
+		namespace, name = identity.SecretRef.Namespace, identity.SecretRef.Name
+	}
+	if namespace != apisv1alpha2.IdentitySecretNamespace || name != export.Name {
+		return fmt.Sprintf("APIExport %s is being deleted: delete all Templates that it offers, then it is made anew; its identity is another one unless you create it with that of Secret %s/%s before", export.Name, namespace, name)
+	}
+	return fmt.Sprintf("APIExport %s is being deleted; to keep the instances, see that Secret %s/%s exists, which has its identity, and remove the finalizer %s of the APIExport: it is made anew within five minutes; "+
+		"to remove them, delete all Templates that it offers: then it is made anew, too", export.Name, namespace, name, HoldFinalizer(r.Group))
 }
 
 // list sets an entry of an export, unless it is that already. Where the cache does not know yet that somebody else has changed it, the event of

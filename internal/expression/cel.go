@@ -57,7 +57,11 @@ func EvaluateCEL(expression string, value any, self, other map[string]any) (any,
 	}
 	result, _, err := compiled.program.Eval(map[string]any{"value": value, "self": self, "other": other})
 	if err != nil {
-		return nil, fmt.Errorf("CEL expression %q: %w", expression, err)
+		failed := fmt.Errorf("CEL expression %q: %w", expression, err)
+		if isMissing(err) && compiled.uses("other") {
+			return nil, &MissingError{failed}
+		}
+		return nil, failed
 	}
 	converted, err := (&celConverter{}).convert(result, 0)
 	if err != nil {

@@ -81,7 +81,7 @@ func (b *Backend) apply(ctx context.Context, instance instances.Instance, set ru
 			return instances.State{}, err
 		}
 	}
-	return p.state(ctx, complete)
+	return p.state(ctx, complete), nil
 }
 
 // converge applies and reads resources, those first that others depend on, and reports whether all could be.

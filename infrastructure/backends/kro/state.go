@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/google/uuid"
@@ -61,8 +63,8 @@ func withoutMarks(object *unstructured.Unstructured) *unstructured.Unstructured 
 }
 
 // state says how the instance is.
-func (p *pass) state(ctx context.Context, complete bool) (instances.State, error) {
-	ready, total := 0, 0
+func (p *pass) state(ctx context.Context, complete bool) instances.State {
+	ready, total, unclear := 0, 0, ""
 	for _, node := range p.runtime.Nodes() {
 		if p.ignored[node.Spec.Meta.ID] {
 			continue
@@ -74,6 +76,7 @@ func (p *pass) state(ctx context.Context, complete bool) (instances.State, error
 			ready++
 		case !errors.Is(err, kroruntime.ErrWaitingForReadiness) && !kroruntime.IsDataPending(err):
 			// It may be another one once the object has more fields.
+			unclear = fmt.Sprintf("readyWhen of resource %s: %v", node.Spec.Meta.ID, err)
 			log.FromContext(ctx).Info("A condition cannot be evaluated", "template", p.set.Template, "reason", err.Error())
 		}
 	}
@@ -82,30 +85,35 @@ func (p *pass) state(ctx context.Context, complete bool) (instances.State, error
 		interval = readingInterval
 	}
 	if !complete || ready < total {
-		return runtimecluster.Progress(ready, total, interval), nil
+		state := runtimecluster.Progress(ready, total, interval)
+		state.Mistake = unclear
+		return state
 	}
-	outputs, connection, known, err := p.outputs()
+	outputs, connection, pending, err := p.outputs()
 	if err != nil {
-		return instances.State{}, err
+		return runtimecluster.InvalidTemplate(err.Error())
 	}
-	if !known {
-		return runtimecluster.Progress(ready, total, interval), nil
+	if len(pending) > 0 {
+		return runtimecluster.Incomplete(strings.Join(pending, ", ")+" needs a field or an element that is not there", interval)
 	}
-	return instances.State{Phase: infrastructurev1alpha1.PhaseReady, Outputs: outputs, Connection: connection, RecheckAfter: readyInterval}, nil
+	return instances.State{Phase: infrastructurev1alpha1.PhaseReady, Outputs: outputs, Connection: connection, RecheckAfter: readyInterval}
 }
 
-// outputs returns what the tenant gets, and whether all is known that the resources of the instance have.
-func (p *pass) outputs() (outputs map[string]any, connection map[string]string, known bool, err error) {
+// outputs returns what the tenant gets, and the fields of the Template of what is not known yet.
+func (p *pass) outputs() (outputs map[string]any, connection map[string]string, pending []string, err error) {
 	desired, err := p.runtime.Instance().GetDesired()
 	if err != nil {
-		// What exactly is wrong may quote the values of a connection.
-		return nil, nil, false, &valuesError{errors.New("spec.backendConfig.statusMapping or connection cannot be evaluated")}
+		return nil, nil, nil, p.mistake(err)
 	}
 	status, _, _ := unstructured.NestedMap(desired[0].Object, "status")
 	for _, variable := range p.runtime.Instance().Spec.Variables {
 		if !p.isIgnored(variable.Expression.References) && !isSet(desired[0].Object, variable.Path) {
-			return nil, nil, false, nil
+			pending = append(pending, configField(variable.Path))
 		}
+	}
+	if len(pending) > 0 {
+		slices.Sort(pending)
+		return nil, nil, slices.Compact(pending), nil
 	}
 	found, _, _ := unstructured.NestedMap(status, outputsField)
 	values, _, _ := unstructured.NestedMap(status, connectionField)
@@ -117,7 +125,26 @@ func (p *pass) outputs() (outputs map[string]any, connection map[string]string, 
 		}
 		connection[key] = text
 	}
-	return merge(found, p.constants), connection, true, nil
+	return merge(found, p.constants), connection, nil, nil
+}
+
+// mistake names the field whose expression an error is about. What exactly is wrong may quote the values of a connection.
+func (p *pass) mistake(err error) error {
+	for _, variable := range p.runtime.Instance().Spec.Variables {
+		if text := variable.Expression.UserExpression(); strings.Contains(err.Error(), strconv.Quote(text)) {
+			return fmt.Errorf("%s: %s cannot be evaluated", configField(variable.Path), text)
+		}
+	}
+	return errors.New("spec.backendConfig.statusMapping or connection cannot be evaluated")
+}
+
+// configField returns the field of a Template that has an output, or a value of the connection.
+func configField(path string) string {
+	path = strings.TrimPrefix(path, "status.")
+	if rest, ok := strings.CutPrefix(path, outputsField); ok {
+		return root().Child("statusMapping").String() + rest
+	}
+	return root().Child(path).String()
 }
 
 // isIgnored reports whether an expression is about a resource that the instance does not have.

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -88,7 +86,7 @@ func (b *Backend) Apply(ctx context.Context, instance instances.Instance) (insta
 	if err != nil {
 		return instances.State{}, err
 	}
-	return parsed.state(self, wanted, applied)
+	return parsed.state(self, wanted, applied), nil
 }
 
 // expand returns the manifests that an instance has, and their objects. A manifest of which that cannot be said is an error: to leave it
@@ -126,62 +124,8 @@ func (m *manifest) isIncluded(self map[string]any) (bool, error) {
 	return included, nil
 }
 
-// state says how an instance is whose objects were applied.
-func (c *config) state(self map[string]any, wanted []manifest, applied []*unstructured.Unstructured) (instances.State, error) {
-	other := map[string]any{}
-	for i, m := range wanted {
-		other[m.ID] = applied[i].Object
-	}
-	ready := 0
-	for _, m := range wanted {
-		if allHold(m.ReadyWhen, self, other) {
-			ready++
-		}
-	}
-	if ready < len(wanted) {
-		return runtimecluster.Progress(ready, len(wanted), pendingInterval), nil
-	}
-	outputs, err := expression.Expand(c.Outputs, self, other)
-	if err != nil {
-		return instances.State{}, fmt.Errorf("outputs: %w", err)
-	}
-	connection, err := c.connection(self, other)
-	if err != nil {
-		return instances.State{}, err
-	}
-	return instances.State{Phase: infrastructurev1alpha1.PhaseReady, Outputs: outputs.(map[string]any), Connection: connection, RecheckAfter: readyInterval}, nil
-}
-
-// connection returns what is handed over to the tenant. Errors must not have values.
-func (c *config) connection(self, other map[string]any) (map[string]string, error) {
-	values := make(map[string]string, len(c.Connection))
-	for _, key := range slices.Sorted(maps.Keys(c.Connection)) {
-		value, err := expression.ExpandText(c.Connection[key], self, other)
-		if err != nil {
-			return nil, fmt.Errorf("connection: %s cannot be evaluated", key)
-		}
-		values[key] = value
-	}
-	return values, nil
-}
-
-func allHold(conditions []string, self, other map[string]any) bool {
-	for _, condition := range conditions {
-		if !holds(condition, self, other) {
-			return false
-		}
-	}
-	return true
-}
-
 // selfOf returns what expressions know of an instance. Its name fits into names of objects. Names of tenants' workspaces are not part of it.
 func selfOf(instance instances.Instance) map[string]any {
 	spec, _, _ := unstructured.NestedMap(instance.Object.Object, "spec")
 	return map[string]any{"metadata": map[string]any{"name": instance.RuntimeName()}, "spec": spec}
-}
-
-// holds evaluates a condition of readyWhen. One that cannot be evaluated yet does not hold: fields of the status of objects appear later.
-func holds(condition string, self, other map[string]any) bool {
-	result, err := expression.EvaluateCEL(condition, nil, self, other)
-	return err == nil && result == true
 }

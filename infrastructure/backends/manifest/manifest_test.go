@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
@@ -47,11 +48,58 @@ func TestMistakesAreInOrder(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("got %v", got)
 	}
-	failing := &config{Connection: map[string]string{"d": "${self.x}", "c": "${self.x}", "b": "${self.x}", "a": "${self.x}"}}
-	for range 8 {
-		if _, err := failing.connection(nil, nil); err == nil || !strings.Contains(err.Error(), ": a ") {
-			t.Errorf("of a connection: %v", err)
-		}
+}
+
+// What expressions lack may come. What they can never be is for the platform team, without values of connections.
+func TestExpressionsThatCannotBeEvaluated(t *testing.T) {
+	self := map[string]any{"spec": map[string]any{"size": "small"}}
+	main := &unstructured.Unstructured{Object: map[string]any{"data": map[string]any{"size": "small", "password": "confidential"}}}
+	const failed, waits = infrastructurev1alpha1.PhaseFailed, infrastructurev1alpha1.PhaseProvisioning
+	for name, test := range map[string]struct {
+		outputs    map[string]any
+		connection map[string]string
+		readyWhen  string
+		phase      infrastructurev1alpha1.InstancePhase
+		mistake    []string
+	}{
+		"all can": {outputs: map[string]any{"size": "${other.main.data.size}"}, connection: map[string]string{"password": "${other.main.data.password}"}, phase: infrastructurev1alpha1.PhaseReady},
+		"an output that waits for a field": {
+			outputs: map[string]any{"host": map[string]any{"name": "${other.main.status.host}"}}, phase: waits,
+			mistake: []string{`spec.backendConfig.outputs[host]: name: CEL expression "other.main.status.host": no such key: status`},
+		},
+		"an output of another type": {
+			outputs: map[string]any{"a": "${other.main.status.host}", "size": "${other.main.data.size + 1}"}, phase: failed,
+			mistake: []string{`spec.backendConfig.outputs[size]: CEL expression "other.main.data.size + 1": no such overload`},
+		},
+		"an output of a value that the instance does not have": {
+			outputs: map[string]any{"tier": "${self.spec.tier}"}, phase: failed, mistake: []string{`spec.backendConfig.outputs[tier]: CEL expression "self.spec.tier": no such key: tier`},
+		},
+		"connections that wait": {
+			connection: map[string]string{"d": "${other.main.data.d}", "c": "x${other.main.data.c}"}, phase: waits,
+			mistake: []string{"spec.backendConfig.connection[c]: x${other.main.data.c} needs a field", "spec.backendConfig.connection[d]: ${other.main.data.d} needs a field"},
+		},
+		"a connection that cannot be made": {
+			connection: map[string]string{"number": "${int(other.main.data.password)}"}, phase: failed,
+			mistake: []string{"spec.backendConfig.connection[number]: ${int(other.main.data.password)} cannot be evaluated"},
+		},
+		"a condition of another type":    {readyWhen: "other.main.data.size + 1 > 2", phase: waits, mistake: []string{`readyWhen[0] of manifest main: CEL expression "other.main.data.size + 1 > 2": no such overload`}},
+		"a condition that does not hold": {readyWhen: "other.main.data.size == 'large'", phase: waits},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := &config{Outputs: test.outputs, Connection: test.connection, Manifests: []manifest{{ID: "main"}}}
+			if test.readyWhen != "" {
+				c.Manifests[0].ReadyWhen = []string{test.readyWhen}
+			}
+			state := c.state(self, c.Manifests, []*unstructured.Unstructured{main})
+			lines := strings.Split(state.Mistake, "\n")
+			if state.Mistake == "" {
+				lines = nil
+			}
+			if state.Phase != test.phase || strings.Contains(state.Mistake, "confidential") ||
+				!slices.EqualFunc(lines, test.mistake, strings.HasPrefix) {
+				t.Errorf("got %+v", state)
+			}
+		})
 	}
 }
 
