@@ -40,8 +40,9 @@ type Cleaner struct {
 	rewritten map[types.UID]sets.Set[types.UID]
 }
 
-// retireTurn is how long one Template is worked on before others have their turn.
-const retireTurn = time.Minute
+// retireTurn is how long the instances of one Template are written before others have their turn. It is long enough to read far more of them
+// than are written in it: each turn begins with reading those that are written already.
+const retireTurn = 10 * time.Minute
 
 // Clean removes schemas that are unused, and tells instances of Templates that are lost. It is to be repeated.
 func (c *Cleaner) Clean(ctx context.Context) error {
@@ -63,11 +64,7 @@ func (c *Cleaner) Retire(ctx context.Context) error {
 	})
 	var errs []error
 	for i := range list.Items {
-		turn, cancel := context.WithTimeout(ctx, retireTurn)
-		err := c.retire(turn, &list.Items[i])
-		isOver := turn.Err() != nil && ctx.Err() == nil
-		cancel()
-		if err != nil && !isOver {
+		if err := c.retire(ctx, &list.Items[i]); err != nil {
 			errs = append(errs, fmt.Errorf("retiring versions of template %s: %w", list.Items[i].Name, err))
 		}
 	}
@@ -106,7 +103,13 @@ func (c *Cleaner) retire(ctx context.Context, t *infrastructurev1alpha1.Template
 	if c.rewritten[t.UID] == nil {
 		c.rewritten[t.UID] = sets.New[types.UID]()
 	}
-	if err := c.Instances.Rewrite(ctx, t, c.rewritten[t.UID]); err != nil {
+	turn, cancel := context.WithTimeout(ctx, retireTurn)
+	defer cancel()
+	if err := c.Instances.Rewrite(turn, t, c.rewritten[t.UID]); err != nil {
+		if turn.Err() != nil && ctx.Err() == nil {
+			c.Log.Info("Instances are being written in another version; the next turn goes on", "template", t.Name, "written", len(c.rewritten[t.UID]))
+			return nil
+		}
 		return fmt.Errorf("writing the instances: %w", err)
 	}
 	definition.Status.StoredVersions = []string{t.Spec.InstanceCRD.Version}
