@@ -17,25 +17,19 @@ import (
 	"github.com/atoll-dev/atoll/cacheserver/client"
 	"github.com/atoll-dev/atoll/cacheserver/options"
 	cachetesting "github.com/atoll-dev/atoll/cacheserver/testing"
-	"github.com/atoll-dev/atoll/internal/embeddedetcd"
 	"github.com/atoll-dev/atoll/internal/etcdowner"
+	"github.com/atoll-dev/atoll/internal/etcdtest"
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
 func TestReplicasShareState(t *testing.T) {
 	t.Parallel()
-	store, err := embeddedetcd.Start(t.Context(), embeddedetcd.Config{Directory: t.TempDir(), WALSizeBytes: 5000, UnsafeNoFsync: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(store.Close)
+	store := etcdtest.Start(t)
 	top := cachetesting.Start(t)
 	configureRegion := withParent(t, top, "region")
 	configure := func(o *options.Options) {
 		configureRegion(o)
-		transport := &o.Etcd.StorageConfig.Transport
-		transport.ServerList = []string{store.Endpoint}
-		transport.TrustedCAFile, transport.CertFile, transport.KeyFile = store.CAFile, store.CertFile, store.KeyFile
+		store.Connect(&o.Etcd.StorageConfig.Transport)
 	}
 	first := cachetesting.Start(t, configure)
 	second := first.Replica(t, configure)
@@ -64,17 +58,11 @@ func TestReplicasShareState(t *testing.T) {
 // TestCacheOfAnotherOwner: a cache server on the keys of another one only answers health checks, and names the owner.
 func TestCacheOfAnotherOwner(t *testing.T) {
 	t.Parallel()
-	store, err := embeddedetcd.Start(t.Context(), embeddedetcd.Config{Directory: t.TempDir(), WALSizeBytes: 5000, UnsafeNoFsync: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(store.Close)
+	store := etcdtest.Start(t)
 	configure := func(owner string) func(*options.Options) {
 		return func(o *options.Options) {
 			o.EtcdOwner.Owner = owner
-			transport := &o.Etcd.StorageConfig.Transport
-			transport.ServerList = []string{store.Endpoint}
-			transport.TrustedCAFile, transport.CertFile, transport.KeyFile = store.CAFile, store.CertFile, store.KeyFile
+			store.Connect(&o.Etcd.StorageConfig.Transport)
 		}
 	}
 	first := cachetesting.Start(t, configure("first"))

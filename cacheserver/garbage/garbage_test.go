@@ -18,7 +18,7 @@ import (
 	"github.com/atoll-dev/atoll/cacheserver/client"
 	"github.com/atoll-dev/atoll/cacheserver/scope"
 	"github.com/atoll-dev/atoll/cacheserver/store"
-	"github.com/atoll-dev/atoll/internal/embeddedetcd"
+	"github.com/atoll-dev/atoll/internal/etcdtest"
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
@@ -91,11 +91,7 @@ func TestExpiredShards(t *testing.T) {
 
 // TestRemoveShard removes a shard whose state changes between the decision and the deletion.
 func TestRemoveShard(t *testing.T) {
-	etcd, err := embeddedetcd.Start(t.Context(), embeddedetcd.Config{Directory: t.TempDir(), WALSizeBytes: 5000, UnsafeNoFsync: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(etcd.Close)
+	etcd := etcdtest.Start(t)
 	backend, err := store.Open(t.Context(), store.Config{Prefix: "cache", Transport: storagebackend.TransportConfig{
 		ServerList: []string{etcd.Endpoint}, TrustedCAFile: etcd.CAFile, CertFile: etcd.CertFile, KeyFile: etcd.KeyFile,
 	}})

@@ -5,32 +5,17 @@ import (
 	"testing"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	"go.etcd.io/etcd/client/pkg/v3/transport"
-	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/goleak"
-	"go.uber.org/zap"
 
-	"github.com/atoll-dev/atoll/internal/embeddedetcd"
 	"github.com/atoll-dev/atoll/internal/etcdowner"
+	"github.com/atoll-dev/atoll/internal/etcdtest"
 )
 
 func TestClaim(t *testing.T) {
 	ignored := goleak.IgnoreCurrent()
 	t.Cleanup(func() { goleak.VerifyNone(t, ignored) })
-	server, err := embeddedetcd.Start(t.Context(), embeddedetcd.Config{Directory: t.TempDir(), WALSizeBytes: 5000, UnsafeNoFsync: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(server.Close)
-	tls, err := transport.TLSInfo{TrustedCAFile: server.CAFile, CertFile: server.CertFile, KeyFile: server.KeyFile}.ClientConfig()
-	if err != nil {
-		t.Fatal(err)
-	}
-	etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{server.Endpoint}, TLS: tls, Logger: zap.NewNop()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = etcd.Close() })
+	server := etcdtest.Start(t)
+	etcd := etcdtest.NewClient(t, server)
 	for _, key := range []string{"/old/core/secrets/root/default/a", "/older"} {
 		if _, err := etcd.Put(t.Context(), key, "x"); err != nil {
 			t.Fatal(err)

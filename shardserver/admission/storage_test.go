@@ -24,7 +24,7 @@ import (
 
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
-	"github.com/atoll-dev/atoll/internal/embeddedetcd"
+	"github.com/atoll-dev/atoll/internal/etcdtest"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/apiindex"
 	kcpcore "github.com/atoll-dev/atoll/shardserver/apis/core"
@@ -43,15 +43,10 @@ type storageEnv struct {
 // startStorageEnv runs etcd and the registries until the test ends.
 func startStorageEnv(t *testing.T, permits ...string) *storageEnv {
 	t.Helper()
-	server, err := embeddedetcd.Start(t.Context(), embeddedetcd.Config{Directory: t.TempDir(), UnsafeNoFsync: true, WALSizeBytes: 5000})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(server.Close)
+	server := etcdtest.Start(t)
 
 	backend := storagebackend.NewDefaultConfig("/registry", nil)
-	backend.Transport.ServerList = []string{server.Endpoint}
-	backend.Transport.TrustedCAFile, backend.Transport.CertFile, backend.Transport.KeyFile = server.CAFile, server.CertFile, server.KeyFile
+	server.Connect(&backend.Transport)
 	options := restOptions{backend}
 	storages := map[string]rest.Storage{}
 	for _, install := range []func(generic.RESTOptionsGetter) (map[string]rest.Storage, error){kcpcore.Storages, tenancyapis.Storages} {

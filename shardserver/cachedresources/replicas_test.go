@@ -9,7 +9,7 @@ import (
 
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	cachev1alpha1 "github.com/atoll-dev/atoll/api/cache/v1alpha1"
-	"github.com/atoll-dev/atoll/internal/embeddedetcd"
+	"github.com/atoll-dev/atoll/internal/etcdtest"
 	"github.com/atoll-dev/atoll/shardserver/options"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
@@ -17,19 +17,13 @@ import (
 // testReplicas: a third shard has two servers on one etcd, one of which writes the replicas. Both serve them in the
 // same versions; when the first server ends, the second takes over.
 func (s *shardedEnv) testReplicas(t *testing.T) {
-	etcd, err := embeddedetcd.Start(t.Context(), embeddedetcd.Config{Directory: t.TempDir(), WALSizeBytes: 5000, UnsafeNoFsync: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(etcd.Close)
+	etcd := etcdtest.Start(t)
 	cached := s.cache.Kubeconfig(t, s.cache.Shard(t, "gamma"))
 	start := func() *shardtesting.Shard {
 		return shardtesting.StartShard(t, s.root, "gamma", cacheAPIs, func(o *options.Options) {
 			o.Shard.CacheKubeconfig = cached
 			o.Controllers.EnableLeaderElection = true
-			transport := &o.Etcd.StorageConfig.Transport
-			transport.ServerList = []string{etcd.Endpoint}
-			transport.CertFile, transport.KeyFile, transport.TrustedCAFile = etcd.CertFile, etcd.KeyFile, etcd.CAFile
+			etcd.Connect(&o.Etcd.StorageConfig.Transport)
 		})
 	}
 	first, second := start(), start()

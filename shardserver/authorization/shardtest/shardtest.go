@@ -28,6 +28,7 @@ import (
 
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	"github.com/atoll-dev/atoll/internal/embeddedetcd"
+	"github.com/atoll-dev/atoll/internal/etcdtest"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	kcpcore "github.com/atoll-dev/atoll/shardserver/apis/core"
 	kcprbac "github.com/atoll-dev/atoll/shardserver/apis/rbac"
@@ -49,12 +50,11 @@ type Shard struct {
 // Start creates the storage and stops it at the end of the test.
 func Start(t testing.TB) *Shard {
 	t.Helper()
-	server, err := embeddedetcd.Start(t.Context(), embeddedetcd.Config{Directory: t.TempDir(), UnsafeNoFsync: true, WALSizeBytes: 5000})
-	must(t, err)
-	t.Cleanup(server.Close)
+	server := etcdtest.Start(t)
 	options := restOptions{server}
 
 	s := &Shard{Registry: storage.NewRegistry(kcpcore.Locality), stores: map[schema.GroupResource]rest.Storage{}}
+	var err error
 	s.Authorizer, err = authorization.New(authorization.Config{Registry: s.Registry, AlwaysAllowPaths: []string{"/livez"}})
 	must(t, err)
 

@@ -8,13 +8,11 @@ import (
 	"slices"
 	"testing"
 
-	"go.etcd.io/etcd/client/pkg/v3/transport"
-	clientv3 "go.etcd.io/etcd/client/v3"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 
-	"github.com/atoll-dev/atoll/internal/embeddedetcd"
+	"github.com/atoll-dev/atoll/internal/etcdtest"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/customresources/crdstorage"
 	"github.com/atoll-dev/atoll/shardserver/sharding/replica"
@@ -23,23 +21,10 @@ import (
 // TestReplicasHaveOneWriter: a server of the shard that lost the lease of controllers does not change what the next one
 // writes, and stops.
 func TestReplicasHaveOneWriter(t *testing.T) {
-	server, err := embeddedetcd.Start(t.Context(), embeddedetcd.Config{Directory: t.TempDir(), UnsafeNoFsync: true, WALSizeBytes: 5000})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(server.Close)
-	tls, err := transport.TLSInfo{CertFile: server.CertFile, KeyFile: server.KeyFile, TrustedCAFile: server.CAFile}.ClientConfig()
-	if err != nil {
-		t.Fatal(err)
-	}
-	etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{server.Endpoint}, TLS: tls})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = etcd.Close() })
+	server := etcdtest.Start(t)
+	etcd := etcdtest.NewClient(t, server)
 	config := *storagebackend.NewDefaultConfig(Prefix("/registry"), nil)
-	config.Transport.ServerList = []string{server.Endpoint}
-	config.Transport.TrustedCAFile, config.Transport.CertFile, config.Transport.KeyFile = server.CAFile, server.CertFile, server.KeyFile
+	server.Connect(&config.Transport)
 	config.CompactionInterval = 0
 	store := NewStore(crdstorage.NewPool(crdstorage.Options{Storage: config}), nil)
 	t.Cleanup(store.Close)

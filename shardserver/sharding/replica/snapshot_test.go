@@ -7,30 +7,15 @@ import (
 	"strings"
 	"testing"
 
-	"go.etcd.io/etcd/client/pkg/v3/transport"
-	clientv3 "go.etcd.io/etcd/client/v3"
-
 	"github.com/atoll-dev/atoll/cacheserver/client"
-	"github.com/atoll-dev/atoll/internal/embeddedetcd"
+	"github.com/atoll-dev/atoll/internal/etcdtest"
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
 func newSnapshotStore(t *testing.T) *SnapshotStore {
 	t.Helper()
-	server, err := embeddedetcd.Start(t.Context(), embeddedetcd.Config{Directory: t.TempDir(), UnsafeNoFsync: true, WALSizeBytes: 5000})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(server.Close)
-	tls, err := transport.TLSInfo{CertFile: server.CertFile, KeyFile: server.KeyFile, TrustedCAFile: server.CAFile}.ClientConfig()
-	if err != nil {
-		t.Fatal(err)
-	}
-	etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{server.Endpoint}, TLS: tls})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = etcd.Close() })
+	server := etcdtest.Start(t)
+	etcd := etcdtest.NewClient(t, server)
 	return &SnapshotStore{Etcd: etcd, Prefix: "/registry"}
 }
 

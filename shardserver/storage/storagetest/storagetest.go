@@ -24,7 +24,7 @@ import (
 	_ "k8s.io/kubernetes/pkg/apis/core/install"
 	configmapstorage "k8s.io/kubernetes/pkg/registry/core/configmap/storage"
 
-	"github.com/atoll-dev/atoll/internal/embeddedetcd"
+	"github.com/atoll-dev/atoll/internal/etcdtest"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
@@ -37,15 +37,10 @@ var ConfigMaps = schema.GroupResource{Resource: "configmaps"}
 // NewRegistry returns a registry with config maps in an embedded etcd, and their storage.
 func NewRegistry(t *testing.T) (*storage.Registry, *configmapstorage.REST) {
 	t.Helper()
-	server, err := embeddedetcd.Start(t.Context(), embeddedetcd.Config{Directory: t.TempDir(), UnsafeNoFsync: true, WALSizeBytes: 5000})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(server.Close)
+	server := etcdtest.Start(t)
 
 	config := storagebackend.NewDefaultConfig("/registry", legacyscheme.Codecs.LegacyCodec(corev1.SchemeGroupVersion))
-	config.Transport.ServerList = []string{server.Endpoint}
-	config.Transport.TrustedCAFile, config.Transport.CertFile, config.Transport.KeyFile = server.CAFile, server.CertFile, server.KeyFile
+	server.Connect(&config.Transport)
 
 	store, err := configmapstorage.NewREST(generic.RESTOptions{
 		StorageConfig:  config.ForResource(ConfigMaps),

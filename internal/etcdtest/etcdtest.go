@@ -1,0 +1,38 @@
+// Package etcdtest runs etcd in tests of what stores data in it.
+package etcdtest
+
+import (
+	"testing"
+
+	"go.etcd.io/etcd/client/pkg/v3/transport"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/atoll-dev/atoll/internal/embeddedetcd"
+)
+
+// Start runs an etcd until the end of the test.
+func Start(t testing.TB) *embeddedetcd.Server {
+	t.Helper()
+	server, err := embeddedetcd.Start(t.Context(), embeddedetcd.Config{Directory: t.TempDir(), UnsafeNoFsync: true, WALSizeBytes: 5000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Close)
+	return server
+}
+
+// NewClient returns a client that is closed at the end of the test.
+func NewClient(t testing.TB, server *embeddedetcd.Server) *clientv3.Client {
+	t.Helper()
+	tls, err := transport.TLSInfo{CertFile: server.CertFile, KeyFile: server.KeyFile, TrustedCAFile: server.CAFile}.ClientConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{server.Endpoint}, TLS: tls, Logger: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
