@@ -142,10 +142,10 @@ func hasSelector(want string) func(*slice) error {
 
 // hasEndpoints is satisfied by a slice with exactly the endpoints that end in these suffixes; "" means none.
 func hasEndpoints(suffixes ...string) func(*slice) error {
+	if suffixes[0] == "" {
+		suffixes = nil
+	}
 	return func(s *slice) error {
-		if suffixes[0] == "" {
-			suffixes = nil
-		}
 		if len(s.Status.APIExportEndpoints) != len(suffixes) {
 			return errors.New("unexpected number of endpoints")
 		}
