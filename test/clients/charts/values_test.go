@@ -75,7 +75,7 @@ podDisruptionBudget: {enabled: true, minAvailable: 1000000}
 	installation := renderedObjects(t, "123", "456", installationChart, `
 externalHostname: kcp.example.com
 rootShard: {name: "yes", spec: null}
-shards: {"no": {}, "1": null}
+shards: {"no": {}, "1": {}}
 cacheServers: {"0x1": {}}
 `)
 	for _, want := range []string{"RootShard yes", "Shard no", "Shard 1", "CacheServer 0x1"} {
