@@ -14,7 +14,6 @@ import (
 
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
-	"github.com/atoll-dev/atoll/infrastructure/backend"
 	"github.com/atoll-dev/atoll/infrastructure/backends/manifest"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
@@ -27,22 +26,13 @@ func TestWorkspaceAtItsLimit(t *testing.T) {
 		e.provision(t, tenant, "mine", "small")
 	}
 	e.limit(t, e.tenant, true)
-	takeOver := func(name string) {
-		e.change(t, "redis", func(t *infrastructurev1alpha1.Template) {
-			metav1.SetMetaDataAnnotation(&t.ObjectMeta, backend.AnnotationMigrate(group), "")
-			t.Spec.Backend = name
-		})
-		if got := e.ready(t, "redis").Status.Backend.Name; got != name {
-			t.Fatalf("the backend is %s, want %s", got, name)
-		}
-	}
-	takeOver("kro")
+	e.takeOver(t, "kro")
 	for _, tenant := range []string{e.tenant, e.second} {
 		e.waitAbsent(t, tenant, "redis-mine")
 	}
 
 	e.limit(t, e.tenant, false)
-	takeOver(manifest.Name)
+	e.takeOver(t, manifest.Name)
 	for _, tenant := range []string{e.tenant, e.second} {
 		e.waitPhase(t, tenant, "mine", infrastructurev1alpha1.PhaseReady)
 	}

@@ -29,7 +29,7 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// A tenant whose webhook for secrets does not answer occupies a few workers, and is told why it has no connection.
+// A tenant whose webhook for secrets times out occupies a few workers, and its instances have a condition that says why there is no connection.
 func TestSlowWebhookOfTenant(t *testing.T) {
 	e := newInstancesEnv(t)
 	for _, tenant := range []string{e.tenant, e.second} {

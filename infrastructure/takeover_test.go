@@ -63,20 +63,23 @@ func (e *env) testTakeOver(t *testing.T) {
 	e.ready(t, "redis")
 }
 
+// takeOver has another backend provide the instances of Template redis.
+func (e *instancesEnv) takeOver(t *testing.T, name string) {
+	t.Helper()
+	e.change(t, "redis", func(t *infrastructurev1alpha1.Template) {
+		metav1.SetMetaDataAnnotation(&t.ObjectMeta, backend.AnnotationMigrate(group), "")
+		t.Spec.Backend = name
+	})
+	if got := e.ready(t, "redis").Status.Backend.Name; got != name {
+		t.Fatalf("the backend is %s, want %s", got, name)
+	}
+}
+
 // testTakeOver has another backend take over, and gives the instances back.
 func (e *instancesEnv) testTakeOver(t *testing.T) {
 	before := e.provision(t, e.tenant, "moved", "small")
 	e.waitData(t, e.tenant, "redis-moved", "small")
-	takeOver := func(name string) {
-		e.change(t, "redis", func(t *infrastructurev1alpha1.Template) {
-			metav1.SetMetaDataAnnotation(&t.ObjectMeta, backend.AnnotationMigrate(group), "")
-			t.Spec.Backend = name
-		})
-		if got := e.ready(t, "redis").Status.Backend.Name; got != name {
-			t.Errorf("the backend is %s, want %s", got, name)
-		}
-	}
-	takeOver("kro")
+	e.takeOver(t, "kro")
 	for tenant, name := range map[string]string{e.tenant: "redis-moved", e.second: "redis-mine"} {
 		if data, err := e.data(t.Context(), tenant, name); !apierrors.IsNotFound(err) {
 			t.Errorf("the former backend has left %s: %v, %v", name, data, err)
@@ -86,7 +89,7 @@ func (e *instancesEnv) testTakeOver(t *testing.T) {
 	if object.GetUID() != before.GetUID() || slices.Contains(object.GetFinalizers(), instances.Finalizer(group)) {
 		t.Errorf("the instance is %v", object.Object["metadata"])
 	}
-	takeOver(manifest.Name)
+	e.takeOver(t, manifest.Name)
 	after := e.waitPhase(t, e.tenant, "moved", infrastructurev1alpha1.PhaseReady)
 	e.waitData(t, e.tenant, "redis-moved", "small")
 	e.waitPhase(t, e.second, "mine", infrastructurev1alpha1.PhaseReady)

@@ -176,7 +176,7 @@ type refusedError struct{ error }
 func (e *refusedError) Unwrap() error { return e.error }
 
 // connectionCondition returns what the tenant is told, or an error to be retried. Errors of the server may quote what was sent, so only
-// their reason is kept. That a write is not answered is told if it is not for the first time: the shard may be slow, too.
+// their reason is kept. A write that times out is a condition only when it is repeated: the shard may be slow, too.
 func connectionCondition(err error, again bool) (*metav1.Condition, error) {
 	condition := &metav1.Condition{Type: conditionConnection, Status: metav1.ConditionFalse}
 	_, isWrite := errors.AsType[*refusedError](err)

@@ -149,7 +149,7 @@ func (r *Reconciler) observe(ctx context.Context, name string) (*scope, error) {
 	return s, err
 }
 
-// observeFormer finds the kinds of a lost Template of the same name: somebody has taken its finalizer away, and it may have instances.
+// observeFormer finds the kinds of a lost Template of the same name: its finalizer was removed by another client, and it may have instances.
 func (r *Reconciler) observeFormer(ctx context.Context, s *scope) error {
 	if len(validation.IsValidLabelValue(s.template.Name)) > 0 {
 		return nil // no definition can have it

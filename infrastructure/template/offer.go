@@ -120,7 +120,7 @@ func (r *Reconciler) listInOffer(ctx context.Context, s *scope, o offer) (listed
 	return false, r.changeExport(ctx, o.export, unlisted(names.Resource, names.Group))
 }
 
-// deletedMessage says what can be done about an export that somebody has deleted, and that is held while there are Templates. An export that is made
+// deletedMessage says what can be done about an export that a user has deleted, and that is held while there are Templates. An export that is made
 // anew has the identity of the Secret of its name, by which instances are stored.
 func (r *Reconciler) deletedMessage(export *apisv1alpha2.APIExport) string {
 	namespace, name := apisv1alpha2.IdentitySecretNamespace, export.Name

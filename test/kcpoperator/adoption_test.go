@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -19,12 +17,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
@@ -119,35 +115,9 @@ func newEnv(t *testing.T) *env {
 	if err != nil {
 		t.Fatal(err)
 	}
-	module, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/cert-manager/cert-manager").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	define(t, c, filepath.Join(root, "config", "crd", "bases"))
-	define(t, c, filepath.Join(strings.TrimSpace(string(module)), "deploy", "crds"))
+	kubeapiserver.Define(t, c, filepath.Join(root, "config", "crd", "bases"))
+	kubeapiserver.DefineCertManager(t, c)
 	return &env{Client: c, cluster: cluster, bin: bin, ca: shardtesting.NewCA(t, "installation")}
-}
-
-// define creates the definitions of a directory.
-func define(t *testing.T, c client.Client, directory string) {
-	t.Helper()
-	files, err := filepath.Glob(filepath.Join(directory, "*.yaml"))
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no definitions in %s: %v", directory, err)
-	}
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		object := &unstructured.Unstructured{}
-		if err := yaml.Unmarshal(text, object); err != nil {
-			t.Fatal(err)
-		}
-		if err := c.Create(t.Context(), object); err != nil {
-			t.Fatal(err)
-		}
-	}
 }
 
 // install creates the custom resources, and what kcp-operator and cert-manager made of them.

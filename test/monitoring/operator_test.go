@@ -2,17 +2,13 @@ package monitoring
 
 import (
 	"context"
-	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 	"github.com/atoll-dev/atoll/test/installation"
@@ -37,8 +33,8 @@ func startOperator(t *testing.T, bin string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	define(t, c, filepath.Join(root, "config", "crd", "bases"))
-	define(t, c, filepath.Join(moduleDirectory(t, "github.com/cert-manager/cert-manager"), "deploy", "crds"))
+	kubeapiserver.Define(t, c, filepath.Join(root, "config", "crd", "bases"))
+	kubeapiserver.DefineCertManager(t, c)
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kcp"}}
 	if err := c.Create(t.Context(), namespace); err != nil {
 		t.Fatal(err)
@@ -60,36 +56,4 @@ func startOperator(t *testing.T, bin string) string {
 	programs.Start(t, t.TempDir(), filepath.Join(bin, "operator"), "--kubeconfig="+kubeconfig, "--default-image=atoll:test", "--health-probe-bind-address=0",
 		"--metrics-secure=false", "--metrics-bind-address="+address)
 	return address
-}
-
-// define creates the definitions of a directory.
-func define(t *testing.T, c client.Client, directory string) {
-	t.Helper()
-	files, err := filepath.Glob(filepath.Join(directory, "*.yaml"))
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no definitions in %s: %v", directory, err)
-	}
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		object := &unstructured.Unstructured{}
-		if err := yaml.Unmarshal(text, object); err != nil {
-			t.Fatal(err)
-		}
-		if err := c.Create(t.Context(), object); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-// moduleDirectory returns the directory of a module's sources.
-func moduleDirectory(t *testing.T, module string) string {
-	t.Helper()
-	out, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", module).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return strings.TrimSpace(string(out))
 }
