@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
@@ -54,7 +55,8 @@ func freeAddress(t *testing.T, c *cluster) string {
 	return ""
 }
 
-// useWorkspaces creates a workspace on each shard, with the kubeconfig of the Secret, and an object in each.
+// useWorkspaces creates a workspace on each shard, with the kubeconfig of the Secret, and an object in each. A front proxy
+// learns of a workspace by a watch, and the node of a front proxy's endpoints by another: both may be a moment behind conditions.
 func (j *journey) useWorkspaces(t *testing.T) {
 	secret := &corev1.Secret{}
 	j.kcp.get(t, secret, "admin-kubeconfig")
@@ -75,12 +77,15 @@ func (j *journey) useWorkspaces(t *testing.T) {
 		return c
 	}
 	j.work = map[string]*traffic{}
+	eventually(t, time.Minute, "a response of the front proxy", func(ctx context.Context) error {
+		return at("root").List(ctx, &tenancyv1alpha1.WorkspaceList{})
+	})
 	for _, shard := range []string{"root", "alpha"} {
 		shardtesting.NewWorkspace(t, at("root"), "root", "on-"+shard, shardtesting.OnShard(shard))
 		j.work[shard] = &traffic{Client: at("root:on-" + shard), object: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "load"}}}
-		if err := j.work[shard].Create(t.Context(), j.work[shard].object); err != nil {
-			t.Fatal(err)
-		}
+		eventually(t, time.Minute, "the front proxy's route to the workspace on "+shard, func(ctx context.Context) error {
+			return j.work[shard].Create(ctx, j.work[shard].object)
+		})
 	}
 }
 
