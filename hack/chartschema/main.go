@@ -133,6 +133,7 @@ func values(definitions schema) schema {
 			"name": schema{"type": "string"}, "kind": schema{"type": "string"}, "group": schema{"type": "string"},
 		}},
 		"labels": strings, "annotations": strings, "global": schema{"type": "object"},
+		"enabled": schema{"type": "boolean", "description": "For charts that have this one as a dependency with a condition."},
 		"rootShard": schema{"type": "object", "additionalProperties": false, "required": []string{"name"}, "properties": schema{
 			"name": schema{"type": "string", "minLength": 1}, "spec": reference("rootshards"),
 		}},

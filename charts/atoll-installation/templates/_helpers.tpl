@@ -6,12 +6,7 @@ metadata:
   name: {{ .name | quote }}
   namespace: {{ .root.Release.Namespace | quote }}
   labels:
-    helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" }}
-    app.kubernetes.io/instance: {{ .root.Release.Name | quote }}
-    app.kubernetes.io/managed-by: {{ .root.Release.Service }}
-    {{- with .root.Values.labels }}
-    {{- toYaml . | nindent 4 }}
-    {{- end }}
+    {{- merge (include "installation.labels" .root | fromYaml) (.root.Values.labels | default dict) | toYaml | nindent 4 }}
   {{- with .root.Values.annotations }}
   annotations:
     {{- toYaml . | nindent 4 }}
@@ -22,6 +17,13 @@ metadata:
 {{- end }}
 spec:
   {{- mergeOverwrite $defaults (deepCopy (.spec | default dict)) | toYaml | nindent 2 }}
+{{- end -}}
+
+{{/* Labels that win over those of the values: Helm needs them. */}}
+{{- define "installation.labels" -}}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
 
 {{/* The name of the cache server that shards use unless they name another; empty for the one that is embedded in the root shard. */}}

@@ -17,15 +17,17 @@ app.kubernetes.io/name: {{ include "atoll.name" . | quote }}
 app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end -}}
 
+{{/* The labels of an object: those of the chart, which selectors and Helm need, win over all from values: (dict "root" . "more" (dict)) */}}
 {{- define "atoll.labels" -}}
+{{- merge (include "atoll.chartLabels" .root | fromYaml) (.more | default dict) (.root.Values.labels | default dict) | toYaml -}}
+{{- end -}}
+
+{{- define "atoll.chartLabels" -}}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{ include "atoll.selectorLabels" . }}
 app.kubernetes.io/component: operator
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
-{{- with .Values.labels }}
-{{ toYaml . }}
-{{- end }}
 {{- end -}}
 
 {{/* metadata of an object of the release: {{ include "atoll.metadata" (dict "root" . "name" "x") }} */}}
@@ -35,11 +37,8 @@ name: {{ .name | quote }}
 namespace: {{ .root.Release.Namespace | quote }}
 {{- end }}
 labels:
-  {{- include "atoll.labels" .root | nindent 2 }}
-  {{- with .labels }}
-  {{- toYaml . | nindent 2 }}
-  {{- end }}
-{{- with merge (dict) (.annotations | default dict) .root.Values.annotations }}
+  {{- include "atoll.labels" (dict "root" .root "more" .labels) | nindent 2 }}
+{{- with merge (dict) (.annotations | default dict) (.root.Values.annotations | default dict) }}
 annotations:
   {{- toYaml . | nindent 2 }}
 {{- end }}

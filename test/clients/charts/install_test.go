@@ -182,6 +182,13 @@ func TestInstall(t *testing.T) {
 		t.Errorf("after the upgrade, the operator has %d replicas", *deployment.Spec.Replicas)
 	}
 
+	for _, elects := range []bool{false, true} {
+		c.upgrade(t, "atoll-operator", operatorChart, map[string]any{"leaderElection": map[string]any{"enabled": elects}})
+		if c.get(t, deployment, "atoll-operator"); (deployment.Spec.Strategy.RollingUpdate.MaxSurge.String() == "0") == elects {
+			t.Errorf("with leaderElection %v, the strategy is %v", elects, deployment.Spec.Strategy.RollingUpdate)
+		}
+	}
+
 	c.uninstall(t, "kcp")
 	c.uninstall(t, "atoll-operator")
 	c.expectOnlyDefinitions(t)

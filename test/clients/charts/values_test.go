@@ -66,6 +66,10 @@ imagePullSecrets: null
 argoCD: {namespace: "1"}
 podDisruptionBudget: {enabled: true, minAvailable: 1000000}
 `)
+	without := renderedObjects(t, "123", "456", operatorChart, "podDisruptionBudget: {enabled: true, minAvailable: null}")
+	if got := field(t, without["PodDisruptionBudget 123-atoll-operator"], "spec", "maxUnavailable"); got == nil {
+		t.Error("without minAvailable, the budget has no maxUnavailable")
+	}
 	if got := field(t, operator["Deployment on"], "spec", "template", "spec", "serviceAccountName"); got != "007" {
 		t.Errorf("the service account is %v", got)
 	}
