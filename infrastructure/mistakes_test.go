@@ -3,12 +3,10 @@ package infrastructure_test
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -76,21 +74,7 @@ func (e *instancesEnv) testExportDeleted(t *testing.T) {
 			t.Errorf("the message does not have %q: %s", next, message)
 		}
 	}
-	shardtesting.Eventually(t, "the export to be gone", func(ctx context.Context) error {
-		current := &apisv1alpha2.APIExport{}
-		err := e.c.Get(ctx, client.ObjectKey{Name: export}, current)
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
-		if err == nil && slices.Contains(current.Finalizers, finalizer) {
-			current.Finalizers = slices.DeleteFunc(current.Finalizers, func(f string) bool { return f == finalizer })
-			err = e.c.Update(ctx, current)
-		}
-		if err == nil {
-			err = fmt.Errorf("finalizers %v", current.Finalizers)
-		}
-		return err
-	})
+	e.letGo(t, export)
 	// As the provider does at intervals.
 	options := catalogue.Options{Group: group, Export: export, Binders: "system:authenticated", Selector: standardSelector(t)}
 	if err := catalogue.Ensure(t.Context(), e.c, options); err != nil {

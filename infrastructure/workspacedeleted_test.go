@@ -7,9 +7,7 @@ import (
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
@@ -17,52 +15,22 @@ import (
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
-	"github.com/atoll-dev/atoll/infrastructure/backends/manifest"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
-
-// premium is the export of a Catalogue.
-const premium = "premium.infrastructure.example.org"
 
 // testProviderDeleted deletes the workspace of the provider with Templates, Catalogues and instances: the provider removes all of them,
 // and the workspace is gone.
 func (e *instancesEnv) testProviderDeleted(t *testing.T) {
-	offered := func(name, kind, tier string) {
-		if err := e.c.Get(t.Context(), client.ObjectKey{Name: name}, &infrastructurev1alpha1.Template{}); err == nil {
-			return // the test runs alone
-		}
-		e.create(t, newTemplate(name, kind, func(t *infrastructurev1alpha1.Template) {
-			t.Labels = map[string]string{"tier": tier}
-			t.Spec.Backend, t.Spec.BackendConfig = manifest.Name, &runtime.RawExtension{Raw: []byte(manifests)}
-		}))
-		e.ready(t, name)
+	e.createCatalogue(t)
+	if err := e.c.Get(t.Context(), client.ObjectKey{Name: "redis"}, &infrastructurev1alpha1.Template{}); err != nil { // the test does not run alone
+		e.offer(t, "redis", "Redis", "basic")
 	}
-	if err := e.c.Create(t.Context(), &infrastructurev1alpha1.Catalogue{ObjectMeta: metav1.ObjectMeta{Name: "premium"}, Spec: infrastructurev1alpha1.CatalogueSpec{
-		Export: premium, TemplateSelector: metav1.LabelSelector{MatchLabels: map[string]string{"tier": "premium"}}, Binders: []string{"system:authenticated"},
-	}}); err != nil {
-		t.Fatal(err)
-	}
-	shardtesting.Eventually(t, "the catalogue to be ready", func(ctx context.Context) error {
-		c := &infrastructurev1alpha1.Catalogue{}
-		err := e.c.Get(ctx, client.ObjectKey{Name: "premium"}, c)
-		if err == nil && !meta.IsStatusConditionTrue(c.Status.Conditions, infrastructurev1alpha1.ConditionReady) {
-			err = fmt.Errorf("conditions %+v", c.Status.Conditions)
-		}
-		return err
-	})
-	offered("redis", "Redis", "basic")
-	offered("vault", "Vault", "premium")
+	e.offer(t, "vault", "Vault", "premium")
 	silver := e.shard.NewWorkspace(t, "root", "silver").Spec.Cluster
 	e.shard.Bind(t, silver, e.provider, premium)
-	vault := newInstance("last", "small")
-	vault.SetKind("Vault")
 	e.provision(t, e.second, "last", "small")
-	shardtesting.Eventually(t, "the kind of the catalogue", func(ctx context.Context) error {
-		_, err := e.of(silver).inTenant(t, "vault").Create(ctx, vault, metav1.CreateOptions{})
-		return client.IgnoreAlreadyExists(err)
-	})
 	e.waitData(t, e.second, "redis-last", "small")
-	e.waitData(t, silver, "redis-last", "small")
+	e.provisionVault(t, silver, "last")
 
 	root := e.shard.Client(t, e.shard.Admin(t))
 	workspace := &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{Name: "provider"}}

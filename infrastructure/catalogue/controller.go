@@ -11,8 +11,12 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
@@ -38,7 +42,32 @@ type Reconciler struct {
 
 // SetupWithManager registers the controller.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
-	return ctrl.NewControllerManagedBy(mgr).Named("catalogue").For(&infrastructurev1alpha1.Catalogue{}).Complete(r)
+	ending := predicate.Funcs{
+		CreateFunc: func(event.CreateEvent) bool { return false }, GenericFunc: func(event.GenericEvent) bool { return false },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			return !e.ObjectOld.GetDeletionTimestamp().Equal(e.ObjectNew.GetDeletionTimestamp())
+		},
+	}
+	return ctrl.NewControllerManagedBy(mgr).Named("catalogue").For(&infrastructurev1alpha1.Catalogue{}).
+		// An export that is deleted by hand is made anew.
+		Watches(&apisv1alpha2.APIExport{}, handler.EnqueueRequestsFromMapFunc(r.ofExport), builder.WithPredicates(ending)).
+		Complete(r)
+}
+
+// ofExport returns the requests of the Catalogues of an export.
+func (r *Reconciler) ofExport(ctx context.Context, export client.Object) []reconcile.Request {
+	var all infrastructurev1alpha1.CatalogueList
+	if err := r.Client.List(ctx, &all); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "listing catalogues")
+		return nil
+	}
+	var requests []reconcile.Request
+	for i := range all.Items {
+		if all.Items[i].Spec.Export == export.GetName() {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&all.Items[i])})
+		}
+	}
+	return requests
 }
 
 // Reconcile brings one Catalogue up, or removes it once its export has no bindings.
@@ -65,6 +94,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Minute) // it waits for servers
 	defer cancel()
+	export := &apisv1alpha2.APIExport{}
+	if err := r.Client.Get(ctx, client.ObjectKey{Name: c.Spec.Export}, export); client.IgnoreNotFound(err) != nil {
+		return ctrl.Result{}, fmt.Errorf("reading APIExport %s: %w", c.Spec.Export, err)
+	}
+	if export.DeletionTimestamp != nil {
+		return ctrl.Result{RequeueAfter: repairInterval}, r.setReady(ctx, c, infrastructurev1alpha1.ReasonAPIExportError, template.DeletedMessage(export, r.Options.Group))
+	}
 	if err := ensureOffer(ctx, r.Client, r.Options.Group, offer{c.Spec.Export, c.Spec.Export, selector, c.Spec.Binders}); err != nil {
 		return ctrl.Result{}, errors.Join(err, r.setReady(ctx, c, infrastructurev1alpha1.ReasonAPIExportError, err.Error()))
 	}

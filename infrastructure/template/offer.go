@@ -22,12 +22,12 @@ import (
 // offer is an export with the Templates that it lists.
 type offer struct {
 	export   string
-	selector labels.Selector
-	isEnding bool // with its Catalogue
+	selector labels.Selector // nil: what is listed stays, and nothing else is
+	isEnding bool            // with its Catalogue
 }
 
-// offers returns the export of the flags and those of Catalogues that are ready, in the order of their names. Those of Catalogues that are
-// being deleted offer nothing any more, and have instances until they are gone.
+// offers returns the export of the flags and those of Catalogues, in the order of their names. Those of Catalogues that are not ready have
+// instances, and offer what they did. Those of Catalogues that are being deleted offer nothing any more, and have instances until they are gone.
 func (r *Reconciler) offers(ctx context.Context) ([]offer, error) {
 	standard := offer{export: r.Export, selector: r.Selector}
 	if standard.selector == nil {
@@ -40,20 +40,25 @@ func (r *Reconciler) offers(ctx context.Context) ([]offer, error) {
 	offers := []offer{standard}
 	for i := range catalogues.Items {
 		c := &catalogues.Items[i]
-		if !c.DeletionTimestamp.IsZero() {
-			if controllerutil.ContainsFinalizer(c, CatalogueFinalizer(r.Group)) {
-				offers = append(offers, offer{c.Spec.Export, labels.Nothing(), true})
-			}
-			continue
+		if !controllerutil.ContainsFinalizer(c, CatalogueFinalizer(r.Group)) || c.Spec.Export == r.Export {
+			continue // it has no export
 		}
-		selector, err := metav1.LabelSelectorAsSelector(&c.Spec.TemplateSelector)
-		if err != nil || !meta.IsStatusConditionTrue(c.Status.Conditions, infrastructurev1alpha1.ConditionReady) {
-			continue
-		}
-		offers = append(offers, offer{export: c.Spec.Export, selector: selector})
+		offers = append(offers, offer{c.Spec.Export, selectorOf(c), !c.DeletionTimestamp.IsZero()})
 	}
 	slices.SortFunc(offers[1:], func(a, b offer) int { return strings.Compare(a.export, b.export) })
 	return offers, nil
+}
+
+// selectorOf returns the selector of an offer.
+func selectorOf(c *infrastructurev1alpha1.Catalogue) labels.Selector {
+	if !c.DeletionTimestamp.IsZero() {
+		return labels.Nothing()
+	}
+	selector, err := metav1.LabelSelectorAsSelector(&c.Spec.TemplateSelector)
+	if err != nil || !meta.IsStatusConditionTrue(c.Status.Conditions, infrastructurev1alpha1.ConditionReady) {
+		return nil
+	}
+	return selector
 }
 
 // listIn lists the kind of a Template in all exports that offer it. In others that still list it, the kind refuses new instances, and is
@@ -82,10 +87,10 @@ func (r *Reconciler) listIn(ctx context.Context, s *scope) error {
 
 // listInOffer is listIn for one export. It reports whether the export lists the kind.
 func (r *Reconciler) listInOffer(ctx context.Context, s *scope, o offer) (listed bool, err error) {
-	names := s.template.Spec.InstanceCRD
+	names, registered := s.template.Spec.InstanceCRD, slices.Contains(s.template.Status.Registered.Exports, o.export)
 	export := &apisv1alpha2.APIExport{}
 	err = r.Client.Get(ctx, client.ObjectKey{Name: o.export}, export)
-	if apierrors.IsNotFound(err) && o.isEnding {
+	if apierrors.IsNotFound(err) && (o.isEnding || o.selector == nil && !registered) {
 		return false, nil
 	}
 	if err != nil {
@@ -93,16 +98,21 @@ func (r *Reconciler) listInOffer(ctx context.Context, s *scope, o offer) (listed
 	}
 	if o.isEnding || !export.DeletionTimestamp.IsZero() {
 		if ending, err := r.isWorkspaceDeleted(ctx); err != nil || ending { // all stays as it is, until the Template is deleted, too
-			return slices.Contains(s.template.Status.Registered.Exports, o.export), err
+			return registered, err
 		}
 	}
-	if o.selector.Matches(labels.Set(s.template.Labels)) && s.template.DeletionTimestamp.IsZero() {
+	isListed := slices.ContainsFunc(export.Spec.Resources, isEntryOf(names.Resource, names.Group))
+	isOffered := registered || isListed
+	if o.selector != nil {
+		isOffered = o.selector.Matches(labels.Set(s.template.Labels))
+	}
+	if isOffered && s.template.DeletionTimestamp.IsZero() {
 		if !export.DeletionTimestamp.IsZero() {
-			return true, errors.New(r.deletedMessage(export))
+			return true, errors.New(DeletedMessage(export, r.Group))
 		}
 		return true, r.list(ctx, export, entryOf(s.template, s.schema))
 	}
-	if !slices.ContainsFunc(export.Spec.Resources, isEntryOf(names.Resource, names.Group)) {
+	if !isListed {
 		return false, nil
 	}
 	refusing, err := r.createSchema(ctx, s, closed(s.wanted))
@@ -120,9 +130,9 @@ func (r *Reconciler) listInOffer(ctx context.Context, s *scope, o offer) (listed
 	return false, r.changeExport(ctx, o.export, unlisted(names.Resource, names.Group))
 }
 
-// deletedMessage says what can be done about an export that a user has deleted, and that is held while there are Templates. An export that is made
+// DeletedMessage says what can be done about an export that a user has deleted, and that is held while there are Templates. An export that is made
 // anew has the identity of the Secret of its name, by which instances are stored.
-func (r *Reconciler) deletedMessage(export *apisv1alpha2.APIExport) string {
+func DeletedMessage(export *apisv1alpha2.APIExport, group string) string {
 	namespace, name := apisv1alpha2.IdentitySecretNamespace, export.Name
 	if identity := export.Spec.Identity; identity != nil && identity.SecretRef != nil {
 		namespace, name = identity.SecretRef.Namespace, identity.SecretRef.Name
@@ -131,7 +141,7 @@ func (r *Reconciler) deletedMessage(export *apisv1alpha2.APIExport) string {
 		return fmt.Sprintf("APIExport %s is being deleted: delete all Templates that it offers, then it is made anew; its identity is another one unless you create it with that of Secret %s/%s before", export.Name, namespace, name)
 	}
 	return fmt.Sprintf("APIExport %s is being deleted; to keep the instances, see that Secret %s/%s exists, which has its identity, and remove the finalizer %s of the APIExport: it is made anew within five minutes; "+
-		"to remove them, delete all Templates that it offers: then it is made anew, too", export.Name, namespace, name, HoldFinalizer(r.Group))
+		"to remove them, delete all Templates that it offers: then it is made anew, too", export.Name, namespace, name, HoldFinalizer(group))
 }
 
 // list sets an entry of an export, unless it is that already. Where the cache does not know yet that somebody else has changed it, the event of

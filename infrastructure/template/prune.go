@@ -7,9 +7,11 @@ import (
 	"slices"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
@@ -61,7 +63,7 @@ func (c *Cleaner) prune(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// exports returns the exports of the provider.
+// exports returns the exports of the provider. That of a Catalogue that has never been ready may not exist.
 func (c *Cleaner) exports(ctx context.Context) ([]string, error) {
 	var catalogues infrastructurev1alpha1.CatalogueList
 	if err := c.Client.List(ctx, &catalogues); err != nil {
@@ -69,9 +71,20 @@ func (c *Cleaner) exports(ctx context.Context) ([]string, error) {
 	}
 	names := []string{c.Export}
 	for i := range catalogues.Items {
-		if meta.IsStatusConditionTrue(catalogues.Items[i].Status.Conditions, infrastructurev1alpha1.ConditionReady) || !catalogues.Items[i].DeletionTimestamp.IsZero() {
-			names = append(names, catalogues.Items[i].Spec.Export)
+		name := catalogues.Items[i].Spec.Export
+		if !controllerutil.ContainsFinalizer(&catalogues.Items[i], CatalogueFinalizer(c.Group)) || name == c.Export {
+			continue
 		}
+		if !meta.IsStatusConditionTrue(catalogues.Items[i].Status.Conditions, infrastructurev1alpha1.ConditionReady) {
+			err := c.Client.Get(ctx, client.ObjectKey{Name: name}, &apisv1alpha2.APIExport{})
+			if apierrors.IsNotFound(err) {
+				continue
+			}
+			if err != nil {
+				return nil, fmt.Errorf("reading APIExport %s: %w", name, err)
+			}
+		}
+		names = append(names, name)
 	}
 	return names, nil
 }
