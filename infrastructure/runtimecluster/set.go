@@ -181,13 +181,35 @@ func (c *Cluster) checkOwned(ctx context.Context, s Set, object *unstructured.Un
 	return nil
 }
 
+// served returns the kind of an object in a version that the cluster serves: the one in which it was applied may have gone.
+func (c *Cluster) served(m member) (schema.GroupVersionKind, error) {
+	kind, mapper := m.gvk(), c.Client.RESTMapper()
+	mapping, err := mapper.RESTMapping(kind.GroupKind(), kind.Version)
+	if meta.IsNoMatchError(err) {
+		mapping, err = mapper.RESTMapping(kind.GroupKind())
+	}
+	if err != nil {
+		return schema.GroupVersionKind{}, err
+	}
+	return mapping.GroupVersionKind, nil
+}
+
 // delete deletes one object of a set, and reports whether it is gone.
 func (c *Cluster) delete(ctx context.Context, s Set, m member) (gone bool, err error) {
+	kind, err := c.served(m)
+	if meta.IsNoMatchError(err) {
+		return true, nil // there are no objects of a kind that does not exist
+	}
+	if err != nil {
+		return false, fmt.Errorf("looking for %s in the runtime cluster: %w", m.gvk(), err)
+	}
 	object := &metav1.PartialObjectMetadata{}
-	object.SetGroupVersionKind(m.gvk())
+	object.SetGroupVersionKind(kind)
 	err = c.Client.Get(ctx, types.NamespacedName{Namespace: Namespace(s.Tenant), Name: m.Name}, object)
 	switch {
-	case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
+	case apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) && apierrors.IsNotFound(err): // which says nothing of the object
+		return false, fmt.Errorf("the runtime cluster does not serve %s any more: %s is looked for in another version once the provider has started again", kind, m.Name)
+	case apierrors.IsNotFound(err):
 		return true, nil
 	case err != nil:
 		return false, fmt.Errorf("reading %s %s: %w", m.Kind, m.Name, err)

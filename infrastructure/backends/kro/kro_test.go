@@ -77,6 +77,7 @@ func TestBackend(t *testing.T) {
 		{"tenants with equal names do not meet", e.testTenants},
 		{"what is used is deleted last", e.testDeletionOrder},
 		{"what is pruned is kept in mind until it is gone", e.testPrune},
+		{"a version that is not served any more", e.testVersions},
 		{"an interrupted instance is completed and leaves nothing", e.testInterruptions},
 		{"an edit that breaks the Template leaves instances as they are", e.testBrokenTemplate},
 		{"values that cannot be applied", e.testValues},
