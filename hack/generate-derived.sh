@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Generates what is derived from generated files: charts, dashboards and the reference but metrics. It runs last; `make verify` checks that it
+# Generates what is derived from generated files: charts, dashboards and the reference. It runs last; `make verify` checks that it
 # changes nothing.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

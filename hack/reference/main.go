@@ -1,5 +1,5 @@
-// Command reference writes docs/reference out of what the code and the definitions say: the kinds with their fields, and the conditions
-// of the operator's kinds with their reasons.
+// Command reference writes docs/reference out of what the code and the definitions say: the kinds with their fields, the conditions
+// of the operator's kinds with their reasons, and the metrics of servers.
 //
 //	reference docs/reference
 package main
@@ -27,6 +27,9 @@ func run(directory string) error {
 		return err
 	}
 	if pages["conditions.md"], err = conditionsPage(); err != nil {
+		return err
+	}
+	if pages["metrics.md"], err = metricsPage(); err != nil {
 		return err
 	}
 	for name, text := range pages {
