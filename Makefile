@@ -83,7 +83,8 @@ build: ## Build every binary into bin/.
 
 .PHONY: image-tar
 image-tar: build ## Build the image of all server binaries as a tar, without a container engine.
-	@go -C hack/devcluster run . build-image --name $(IMAGE) --tar $(BIN)/image.tar $(addprefix $(BIN)/,$(SERVER_BINARIES))
+	@go -C hack/release run . licenses --root $(CURDIR) $(addprefix $(BIN)/,$(SERVER_BINARIES)) >$(BIN)/licenses.txt
+	@go -C hack/devcluster run . build-image --name $(IMAGE) --tar $(BIN)/image.tar --licenses $(BIN)/licenses.txt $(addprefix $(BIN)/,$(SERVER_BINARIES))
 
 .PHONY: tofu-image-tar
 tofu-image-tar: ## Build the image of the infrastructure provider's OpenTofu runs as a tar; the first build takes minutes.

@@ -80,7 +80,7 @@ var dashboards = []dashboard{
 	{"operator", "Atoll / Operator", operator, []row{
 		{"Objects", []panel{
 			{"Not ready", "short", "Objects whose condition Ready is not True.", []query{{of(operator, `count by (resource_type) (kcp_operator_condition_status{@,condition_type="Ready"} != 1) or vector(0)`), "{{resource_type}}"}}},
-			{"Stalled", "short", "Objects that need a change by somebody.", []query{{of(operator, `count by (resource_type) (kcp_operator_condition_status{@,condition_type="Stalled"} == 1) or vector(0)`), "{{resource_type}}"}}},
+			{"Stalled", "short", "Objects that stay as they are until a user changes something.", []query{{of(operator, `count by (resource_type) (kcp_operator_condition_status{@,condition_type="Stalled"} == 1) or vector(0)`), "{{resource_type}}"}}},
 			{"Rollouts", "short", "1 while pods of an object are as its spec wants them, 0 while they are replaced or wait for it.", []query{{of(operator, `min by (resource_type, namespace, resource_name) (kcp_operator_condition_status{@,condition_type="RolledOut"}) or vector(1)`), "{{resource_type}} {{namespace}}/{{resource_name}}"}}},
 			{"Shards", "short", "By phase.", []query{{of(operator, `sum by (phase) (kcp_operator_shard_count{@})`), "{{phase}}"}}},
 		}},

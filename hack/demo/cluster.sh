@@ -108,7 +108,7 @@ load_again() {
 	local route
 	route=$(image_route)
 	[[ $route != registry ]] || return 1
-	go -C hack/devcluster run . build-image --name "$1" --tar "$root/bin/image-next.tar" \
+	go -C hack/devcluster run . build-image --name "$1" --tar "$root/bin/image-next.tar" --licenses "$root/bin/licenses.txt" \
 		"$root"/bin/{operator,kcp,kcp-front-proxy,cache-server,virtual-workspaces,sync-agent,infrastructure-provider,etcd}
 	load_archive "$route" bin/image-next.tar
 }

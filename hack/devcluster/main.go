@@ -167,7 +167,7 @@ the image canonically (docker.io/local/atoll:dev) and with imagePullPolicy IfNot
 
 func newBuildImageCommand() *cobra.Command {
 	o := image.Options{Platform: v1.Platform{OS: "linux", Architecture: runtime.GOARCH}, Created: time.Unix(0, 0).UTC(), OneLayer: true}
-	var name, out string
+	var name, out, licenses string
 	cmd := &cobra.Command{
 		Use:   "build-image --name NAME --tar FILE (BINARY... | --root DIRECTORY)",
 		Short: "Make an image archive of static binaries or of a directory: one layer, FROM scratch, non-root",
@@ -176,6 +176,12 @@ single binary that is the entry point. With --root, the layer is that directory.
 		Example: "  devcluster build-image --name docker.io/local/atoll:dev --tar bin/atoll.tar bin/operator bin/kcp bin/kcp-front-proxy",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.Binaries = args
+			if licenses != "" {
+				var err error
+				if o.Notices, err = os.ReadFile(licenses); err != nil {
+					return err
+				}
+			}
 			built, err := image.Build(o)
 			if err != nil {
 				return err
@@ -190,6 +196,7 @@ single binary that is the entry point. With --root, the layer is that directory.
 	cmd.Flags().StringVar(&name, "name", "", "canonical name of the image, with registry and tag")
 	cmd.Flags().StringVar(&out, "tar", "", "file to write")
 	cmd.Flags().StringVar(&o.Root, "root", "", "directory that becomes the root of the image")
+	cmd.Flags().StringVar(&licenses, "licenses", "", "file with the licenses of what the binaries are made of, which the image has as /licenses.txt")
 	cmd.Flags().IntVar(&o.User, "user", image.User, "user and group of containers")
 	cmd.Flags().StringArrayVar(&o.Env, "env", nil, "NAME=value, an environment variable; may be repeated")
 	cmd.Flags().StringArrayVar(&o.Entrypoint, "entrypoint", nil, "a word of the command of containers; may be repeated")

@@ -30,6 +30,28 @@ image with them.`,
 	return cmd
 }
 
+func newLicensesCommand() *cobra.Command {
+	root := "."
+	cmd := &cobra.Command{
+		Use:   "licenses BINARY...",
+		Short: "Write the licenses of what binaries are made of",
+		Long: `Writes the licenses.txt that the image of a release has, with these binaries, to the standard output. Fails for a module without a
+license that permits redistribution.`,
+		Example: "  release licenses --root . bin/kcp bin/operator >licenses.txt",
+		Args:    cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			r := release{root: root}
+			if err := r.readBinaries(args); err != nil {
+				return err
+			}
+			_, err := cmd.OutOrStdout().Write(notices(r.licenses))
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&root, "root", root, "directory of the sources")
+	return cmd
+}
+
 // writeImageFiles writes the files of an image as a tar.
 func writeImageFiles(out io.Writer, root string, binaries []string) error {
 	r := release{root: root}

@@ -77,6 +77,25 @@ func lastStage(text string) (v1.Config, error) {
 	return config, nil
 }
 
+// The licenses for the tar of an image are those of the files of an image.
+func TestLicenses(t *testing.T) {
+	binaries := buildPrograms(t)
+	written := map[string]string{}
+	for _, command := range []string{"licenses", "files"} {
+		cmd := newCommand()
+		var out bytes.Buffer
+		cmd.SetOut(&out)
+		cmd.SetArgs([]string{command, "--root=../..", filepath.Join(binaries, "linux_amd64", "kcp")})
+		if err := cmd.Execute(); err != nil {
+			t.Fatal(err)
+		}
+		written[command] = out.String()
+	}
+	if !strings.Contains(written["licenses"], "The Go Authors") || !strings.Contains(written["files"], written["licenses"]) {
+		t.Errorf("%d bytes of licenses are not in the files of the image", len(written["licenses"]))
+	}
+}
+
 // The files for the Dockerfile are those of the image of a release.
 func TestFiles(t *testing.T) {
 	binaries := buildPrograms(t)

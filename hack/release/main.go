@@ -41,7 +41,7 @@ func newCommand() *cobra.Command {
 			return r.run()
 		},
 	}
-	cmd.AddCommand(newPushCommand(), newFilesCommand())
+	cmd.AddCommand(newPushCommand(), newFilesCommand(), newLicensesCommand())
 	flags := cmd.Flags()
 	flags.StringVar(&r.version, "version", "", "version, as in v1.0.0 (required)")
 	flags.StringVar(&r.commit, "commit", "", "hash of the commit that the binaries are built from (required)")
