@@ -28,46 +28,59 @@ func TestShippedTemplatesAreValidInEveryGroup(t *testing.T) {
 	}
 }
 
-// The image of an application is any, so that what it can use of a node is bounded.
-func TestApplicationIsBounded(t *testing.T) {
+// What an instance can use of a node is bounded: the image of an application is any, and what the others do is up to their tenant.
+func TestInstancesAreBounded(t *testing.T) {
 	templates, err := Shipped(infrastructurev1alpha1.GroupName)
 	if err != nil {
 		t.Fatal(err)
 	}
-	i := slices.IndexFunc(templates, func(t infrastructurev1alpha1.Template) bool { return t.Name == "application" })
-	var config struct {
-		Resources []struct {
-			ID       string `json:"id"`
-			Template struct {
-				Spec struct {
-					RevisionHistoryLimit int `json:"revisionHistoryLimit"`
-					Template             struct {
-						Spec struct {
-							Containers []struct {
-								Resources struct{ Limits, Requests map[string]string }
-							}
-							Volumes []struct{ EmptyDir map[string]string }
-						}
+	for i := range templates {
+		var config struct{ Resources []resource }
+		if err := json.Unmarshal(templates[i].Spec.BackendConfig.Raw, &config); err != nil {
+			t.Fatal(err)
+		}
+		containers := 0
+		for _, r := range config.Resources {
+			pod := r.Template.Spec.Template.Spec
+			containers += len(pod.Containers)
+			for _, of := range pod.Containers {
+				for _, name := range []string{"cpu", "memory", "ephemeral-storage"} {
+					if of.Resources.Limits[name] == "" || of.Resources.Requests[name] == "" {
+						t.Errorf("%s: a container has the resources %+v", templates[i].Name, of.Resources)
 					}
+				}
+			}
+			for _, volume := range pod.Volumes {
+				if volume.EmptyDir != nil && volume.EmptyDir["sizeLimit"] == "" {
+					t.Errorf("%s: a volume is %v", templates[i].Name, volume.EmptyDir)
+				}
+			}
+			if r.ID == "deployment" && r.Template.Spec.RevisionHistoryLimit != 1 {
+				t.Errorf("%s: %d former ReplicaSets stay", templates[i].Name, r.Template.Spec.RevisionHistoryLimit)
+			}
+		}
+		if containers == 0 {
+			t.Errorf("%s has no containers", templates[i].Name)
+		}
+	}
+}
+
+// resource is a resource of a shipped Template.
+type resource struct {
+	ID       string `json:"id"`
+	Template struct {
+		Spec struct {
+			RevisionHistoryLimit int `json:"revisionHistoryLimit"`
+			Template             struct {
+				Spec struct {
+					Containers []struct {
+						Resources struct{ Limits, Requests map[string]string }
+					}
+					Volumes []struct{ EmptyDir map[string]string }
 				}
 			}
 		}
 	}
-	if err := json.Unmarshal(templates[i].Spec.BackendConfig.Raw, &config); err != nil {
-		t.Fatal(err)
-	}
-	for _, resource := range config.Resources {
-		if resource.ID != "deployment" {
-			continue
-		}
-		pod := resource.Template.Spec.Template.Spec
-		limits := pod.Containers[0].Resources.Limits
-		if limits["cpu"] == "" || limits["memory"] == "" || limits["ephemeral-storage"] == "" || pod.Volumes[0].EmptyDir["sizeLimit"] == "" || resource.Template.Spec.RevisionHistoryLimit != 1 {
-			t.Errorf("the deployment is %+v", resource.Template.Spec)
-		}
-		return
-	}
-	t.Error("there is no deployment")
 }
 
 func TestEnabled(t *testing.T) {
