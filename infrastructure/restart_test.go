@@ -180,6 +180,44 @@ func TestRestarts(t *testing.T) {
 		t.Errorf("the controller was killed %d times", killed)
 	}
 	e.testNewSchema(t, gone)
+	e.testNewEntry(t, gone)
+}
+
+// testNewEntry removes a Template whose controller is killed after it has listed the kind, and before the status says so: there may be
+// instances already.
+func (e *restartEnv) testNewEntry(t *testing.T, gone func(*infrastructurev1alpha1.Template) bool) {
+	for writes := 1; ; writes++ {
+		removed := newTemplate("entry", "Entry")
+		e.create(t, removed)
+		e.reconcile(t, &mortal{left: writes}, removed.Name, func(*infrastructurev1alpha1.Template) bool { return false })
+		if err := e.c.Get(t.Context(), client.ObjectKeyFromObject(removed), removed); err != nil {
+			t.Fatal(err)
+		}
+		if removed.Status.Registered.SchemaInAPIExport {
+			t.Fatal("the status was written before")
+		}
+		before := e.exported(t)["entry"]
+		e.instances.count.Store(1)
+		if err := e.c.Delete(t.Context(), removed); err != nil {
+			t.Fatal(err)
+		}
+		isDraining := func(t *infrastructurev1alpha1.Template) bool {
+			ready := meta.FindStatusCondition(t.Status.Conditions, infrastructurev1alpha1.ConditionReady)
+			return t.Name == "" || ready != nil && ready.Reason == infrastructurev1alpha1.ReasonDraining
+		}
+		if before != "" {
+			e.reconcile(t, &mortal{left: -1}, removed.Name, isDraining)
+			if after := e.exported(t)["entry"]; after == "" || after == before {
+				t.Errorf("while there are instances, the export lists %q, before %q", after, before)
+			}
+		}
+		e.instances.count.Store(0)
+		e.reconcile(t, &mortal{left: -1}, removed.Name, gone)
+		e.gone(t, removed)
+		if before != "" {
+			return
+		}
+	}
 }
 
 // testNewSchema removes a Template whose schema was made a moment ago, by a pass that had not seen what was removed.

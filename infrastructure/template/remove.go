@@ -38,7 +38,7 @@ const closeInterval = time.Second
 // refused, and the definition may be of an edit that its backend has refused. Bindings get no other schema of an export that is being deleted,
 // so what they create from now on is not provided.
 func (r *Reconciler) closeKind(ctx context.Context, s *scope) error {
-	if !r.isOwn(s) || !s.template.Status.Registered.SchemaInAPIExport {
+	if !r.isOwn(s) {
 		return nil
 	}
 	if err := r.findExports(ctx, s); err != nil {
@@ -55,16 +55,17 @@ func (r *Reconciler) closeKind(ctx context.Context, s *scope) error {
 	return r.export(ctx, s)
 }
 
-// findExports finds which exports still list a Template, and which of them bindings follow. A pass that was interrupted may have taken it out.
+// findExports finds which exports still list a Template, and which of them bindings follow. A pass that was interrupted may have taken it out, or
+// have listed it before the status said so.
 func (r *Reconciler) findExports(ctx context.Context, s *scope) error {
 	ending, err := r.isWorkspaceDeleted(ctx)
 	if err != nil {
 		return err
 	}
 	names, registered := s.template.Spec.InstanceCRD, &s.template.Status.Registered
-	exports := registered.Exports
-	if len(exports) == 0 {
-		exports = []string{r.Export}
+	exports, err := r.allExports(ctx, registered.Exports)
+	if err != nil {
+		return err
 	}
 	registered.Exports = nil
 	for _, name := range exports {
@@ -84,6 +85,19 @@ func (r *Reconciler) findExports(ctx context.Context, s *scope) error {
 	}
 	registered.SchemaInAPIExport = len(registered.Exports) > 0
 	return nil
+}
+
+// allExports returns those that list a Template, and all that may.
+func (r *Reconciler) allExports(ctx context.Context, registered []string) ([]string, error) {
+	offers, err := r.offers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	exports := sets.New(registered...)
+	for _, o := range offers {
+		exports.Insert(o.export)
+	}
+	return sets.List(exports), nil
 }
 
 // isWorkspaceDeleted reports whether the workspace of the provider is being deleted, and everything in it, as far as the provider may know.
@@ -209,15 +223,11 @@ func (r *Reconciler) removeExport(ctx context.Context, s *scope) error {
 		}
 		change = unlistedSchemas(schemas.Items)
 	}
-	offers, err := r.offers(ctx)
+	exports, err := r.allExports(ctx, s.template.Status.Registered.Exports)
 	if err != nil {
 		return removing(err)
 	}
-	exports := sets.New(s.template.Status.Registered.Exports...)
-	for _, o := range offers {
-		exports.Insert(o.export)
-	}
-	for _, export := range sets.List(exports) {
+	for _, export := range exports {
 		if err := r.changeExport(ctx, export, change); client.IgnoreNotFound(err) != nil {
 			return removing(err)
 		}
