@@ -30,6 +30,8 @@ const (
 	repairInterval = 5 * time.Minute
 	// inUseInterval is how often it is asked whether a deleted Catalogue is still bound.
 	inUseInterval = 10 * time.Second
+	// offerTimeout is how long servers are waited for that complete what an export has.
+	offerTimeout = time.Minute
 )
 
 // Reconciler keeps the exports of Catalogues.
@@ -92,8 +94,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, reconcile.TerminalError(err) // validate has checked it
 	}
-	ctx, cancel := context.WithTimeout(ctx, time.Minute) // it waits for servers
-	defer cancel()
 	export := &apisv1alpha2.APIExport{}
 	if err := r.Client.Get(ctx, client.ObjectKey{Name: c.Spec.Export}, export); client.IgnoreNotFound(err) != nil {
 		return ctrl.Result{}, fmt.Errorf("reading APIExport %s: %w", c.Spec.Export, err)
@@ -101,7 +101,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if export.DeletionTimestamp != nil {
 		return ctrl.Result{RequeueAfter: repairInterval}, r.setReady(ctx, c, infrastructurev1alpha1.ReasonAPIExportError, template.DeletedMessage(export, r.Options.Group))
 	}
-	if err := ensureOffer(ctx, r.Client, r.Options.Group, offer{c.Spec.Export, c.Spec.Export, selector, c.Spec.Binders}); err != nil {
+	waiting, cancel := context.WithTimeout(ctx, offerTimeout)
+	defer cancel()
+	if err := ensureOffer(waiting, r.Client, r.Options.Group, offer{c.Spec.Export, c.Spec.Export, selector, c.Spec.Binders}); err != nil {
 		return ctrl.Result{}, errors.Join(err, r.setReady(ctx, c, infrastructurev1alpha1.ReasonAPIExportError, err.Error()))
 	}
 	return ctrl.Result{RequeueAfter: repairInterval}, r.setReady(ctx, c, infrastructurev1alpha1.ReasonReady, "")
