@@ -35,6 +35,8 @@ type server struct {
 	replicas  *int32 // nil: left to an autoscaler
 	template  *operatorv1alpha1.DeploymentTemplate
 	extras    operatorv1alpha1.ContainerExtras
+
+	mayRunAsRoot bool // a program of the user
 }
 
 // A terminating pod serves for a while, until every node has removed it from its Service. Then its server drains the
@@ -54,6 +56,10 @@ func defaultProbes() probes {
 // deployment renders the Deployment. Replicas that the spec omits stay unset, so that an autoscaler can own them.
 func (s server) deployment() *appsv1.Deployment {
 	selector := s.Labels()
+	security := ContainerSecurity()
+	if !s.mayRunAsRoot {
+		security.RunAsNonRoot = ptr.To(true) // so that namespaces with the profile restricted accept the pod
+	}
 	pod := corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{Labels: s.Labels()},
 		Spec: corev1.PodSpec{
@@ -75,7 +81,7 @@ func (s server) deployment() *appsv1.Deployment {
 				ReadinessProbe:  s.probes.readiness,
 				LivenessProbe:   s.probes.liveness,
 				VolumeMounts:    append(s.mounts, s.extras.ExtraVolumeMounts...),
-				SecurityContext: ContainerSecurity(),
+				SecurityContext: security,
 				// The condition of the owner quotes the last lines of the log of a container that fails.
 				TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
 				Lifecycle:                &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: preStopSeconds}}},

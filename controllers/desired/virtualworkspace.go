@@ -81,7 +81,7 @@ func VirtualWorkspaceDeployment(v VirtualWorkspace, image Image, cache *operator
 		extras:    spec.ContainerExtras,
 	}
 	if !v.IsStandard() {
-		s.command = spec.Command
+		s.command, s.mayRunAsRoot = spec.Command, true
 	} else {
 		s.probes = defaultProbes()
 	}

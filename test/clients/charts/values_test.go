@@ -76,6 +76,10 @@ podDisruptionBudget: {enabled: true, minAvailable: 1000000}
 	if got := field(t, operator["PodDisruptionBudget on"], "spec", "minAvailable"); got != float64(1000000) && got != int64(1000000) {
 		t.Errorf("minAvailable is %v (%T)", got, got)
 	}
+	anyUser := renderedObjects(t, "123", "456", operatorChart, "{podSecurityContext: {fsGroup: null}, securityContext: {runAsUser: null, runAsGroup: null}}")
+	if text, err := yaml.Marshal(anyUser["Deployment 123-atoll-operator"]); err != nil || strings.Contains(string(text), "65532") || !strings.Contains(string(text), "runAsNonRoot: true") {
+		t.Errorf("without a user, the Deployment is\n%s", text)
+	}
 	installation := renderedObjects(t, "123", "456", installationChart, `
 externalHostname: kcp.example.com
 rootShard: {name: "yes", spec: null}
