@@ -187,6 +187,10 @@ test-gitops: ## Argo CD, Flux and the charts on the development cluster. Not par
 	@hack/gitops.sh
 	@E2E_TESTS=charts hack/e2e.sh
 
+.PHONY: test-prometheus-operator
+test-prometheus-operator: ## What the operator of Prometheus makes of the monitors and rules. Not part of `make test`: `make test-unit` checks its result.
+	go -C test/monitoring/prometheusoperator test ./...
+
 .PHONY: conformance
 conformance: ## Kubernetes' own end-to-end specs, Helm, kubectl and controller-runtime in workspaces, through the front proxy.
 	@hack/conformance.sh

@@ -84,3 +84,34 @@ func TestRunbooks(t *testing.T) {
 		}
 	}
 }
+
+// TestScrapeConfiguration checks what the operator of Prometheus makes of the monitors: the test in prometheusoperator writes it.
+func TestScrapeConfiguration(t *testing.T) {
+	promtool, file := debian.Program(t, "promtool", "prometheus"), filepath.Join(t.TempDir(), "prometheus.yaml")
+	text, err := os.ReadFile("testdata/prometheus-operator.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var configuration map[string]any
+	if err := yaml.Unmarshal(text, &configuration); err != nil {
+		t.Fatal(err)
+	}
+	for _, job := range configuration["scrape_configs"].([]any) {
+		delete(job.(map[string]any), "kubernetes_sd_configs") // Debian's Prometheus has no service discovery
+	}
+	checked, err := yaml.Marshal(configuration)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, checked, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.CommandContext(t.Context(), promtool, "check", "config", "--syntax-only", file).CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	for _, job := range []string{"atoll-operator", "atoll-shard", "atoll-front-proxy", "atoll-cache-server"} { // those that rules and dashboards select
+		if !strings.Contains(string(text), "\n  - target_label: job\n    replacement: "+job+"\n") {
+			t.Errorf("no target has the job %s", job)
+		}
+	}
+}
