@@ -69,6 +69,12 @@ func (m *mortal) wrap(c client.WithWatch) client.Client {
 			}
 			return c.List(ctx, list, o...)
 		},
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, o ...client.GetOption) error {
+			if _, schema := object.(*apisv1alpha1.APIResourceSchema); schema && m.lags {
+				return apierrors.NewNotFound(apisv1alpha1.Resource("apiresourceschemas"), key.Name)
+			}
+			return c.Get(ctx, key, object, o...)
+		},
 		SubResourcePatch: func(ctx context.Context, c client.Client, name string, object client.Object, patch client.Patch, o ...client.SubResourcePatchOption) error {
 			return m.write(func() error { return c.SubResource(name).Patch(ctx, object, patch, o...) })
 		},
@@ -181,6 +187,24 @@ func TestRestarts(t *testing.T) {
 	}
 	e.testNewSchema(t, gone)
 	e.testNewEntry(t, gone)
+	e.testEditAfterEdit(t, ready, gone)
+}
+
+// testEditAfterEdit edits a Template while the cache does not have the schema of the former edit yet: what breaks instances is refused.
+func (e *restartEnv) testEditAfterEdit(t *testing.T, ready, gone func(*infrastructurev1alpha1.Template) bool) {
+	edited := newTemplate("edited", "Edited")
+	e.create(t, edited)
+	e.reconcile(t, &mortal{left: -1}, edited.Name, ready)
+	e.change(t, edited.Name, withSchema(`{"type":"object","properties":{"refused":{"type":"string"}}}`))
+	e.reconcile(t, &mortal{left: -1, lags: true}, edited.Name, func(t *infrastructurev1alpha1.Template) bool {
+		condition := meta.FindStatusCondition(t.Status.Conditions, infrastructurev1alpha1.ConditionReady)
+		return condition.ObservedGeneration == t.Generation
+	})
+	e.unready(t, edited.Name, infrastructurev1alpha1.ReasonInvalidSpec)
+	if err := e.c.Delete(t.Context(), edited); err != nil {
+		t.Fatal(err)
+	}
+	e.reconcile(t, &mortal{left: -1}, edited.Name, gone)
 }
 
 // testNewEntry removes a Template whose controller is killed after it has listed the kind, and before the status says so: there may be

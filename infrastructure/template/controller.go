@@ -167,7 +167,8 @@ func (r *Reconciler) observeFormer(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// observeServed reads what the export has of a Template.
+// observeServed reads what the export has of a Template. A schema that the cache does not have may have been created a moment ago: without
+// it, an edit would not be compared with anything.
 func (r *Reconciler) observeServed(ctx context.Context, s *scope) error {
 	registered := s.template.Status.Registered
 	if !registered.SchemaInAPIExport {
@@ -175,6 +176,9 @@ func (r *Reconciler) observeServed(ctx context.Context, s *scope) error {
 	}
 	served := &apisv1alpha1.APIResourceSchema{}
 	err := r.Client.Get(ctx, types.NamespacedName{Name: registered.SchemaName}, served)
+	if apierrors.IsNotFound(err) {
+		err = r.Live.Get(ctx, types.NamespacedName{Name: registered.SchemaName}, served)
+	}
 	switch {
 	case err == nil:
 		s.served = served
