@@ -2,7 +2,9 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -22,6 +24,8 @@ import (
 type content struct {
 	Spec    map[string]any `json:"spec"`
 	Comment string         `json:"comment,omitempty"`
+	// Key is the credential of the tenant. It is made once: an instance keeps it when it changes.
+	Key string `json:"key"`
 }
 
 // file is where an instance is: the logical cluster is the tenant, and names are unique within tenant and Template.
@@ -45,11 +49,18 @@ func (f *files) Apply(_ context.Context, instance instances.Instance) (instances
 	if err != nil {
 		return instances.State{}, err
 	}
-	wanted, err := json.Marshal(content{spec, parsed.Comment})
+	current, err := os.ReadFile(f.file(instance))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return instances.State{}, fmt.Errorf("reading the file of an instance: %w", err)
+	}
+	var former content
+	_ = json.Unmarshal(current, &former) // a file that is no longer JSON is written anew
+	key := cmp.Or(former.Key, rand.Text())
+	wanted, err := json.Marshal(content{spec, parsed.Comment, key})
 	if err != nil {
 		return instances.State{}, err
 	}
-	if err := write(f.file(instance), wanted); err != nil {
+	if err := write(f.file(instance), current, wanted); err != nil {
 		return instances.State{}, fmt.Errorf("writing the file of an instance: %w", err)
 	}
 	outputs := map[string]any{"endpoint": instance.Object.GetName() + "." + parsed.Domain}
@@ -58,13 +69,15 @@ func (f *files) Apply(_ context.Context, instance instances.Instance) (instances
 			outputs[name] = value
 		}
 	}
-	// There are no events about files, so they are read again.
-	return instances.State{Phase: infrastructurev1alpha1.PhaseReady, Outputs: outputs, RecheckAfter: f.recheck}, nil
+	return instances.State{
+		Phase: infrastructurev1alpha1.PhaseReady, Outputs: outputs, Connection: map[string]string{"key": key},
+		RecheckAfter: f.recheck, // there are no events about files, so they are read again
+	}, nil
 }
 
 // write writes a file that differs. It is complete or not there, also if the process is killed.
-func write(file string, wanted []byte) error {
-	if current, err := os.ReadFile(file); err == nil && bytes.Equal(current, wanted) {
+func write(file string, current, wanted []byte) error {
+	if bytes.Equal(current, wanted) {
 		return nil
 	}
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {

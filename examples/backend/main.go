@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 
@@ -26,7 +27,7 @@ const (
 )
 
 func main() {
-	kubeconfig := pflag.String("kcp-kubeconfig", "", "kubeconfig for the workspace of the provider")
+	kubeconfig := pflag.String("kcp-kubeconfig", "", "kubeconfig for the workspace of the provider (required)")
 	directory := pflag.String("directory", "instances", "directory of the files")
 	pflag.Parse()
 	if err := run(ctrl.SetupSignalHandler(), *kubeconfig, *directory); err != nil {
@@ -37,6 +38,9 @@ func main() {
 
 // run registers the backend, and runs the provider until the context ends.
 func run(ctx context.Context, kubeconfig, directory string) error {
+	if kubeconfig == "" {
+		return errors.New("--kcp-kubeconfig is required: a kubeconfig for the workspace of the provider, as kubectl config view --raw --minify --flatten prints it there")
+	}
 	workspace, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
 		return fmt.Errorf("--kcp-kubeconfig: %w", err)

@@ -73,6 +73,7 @@ func named(config *rest.Config) *rest.Config {
 	config = rest.CopyConfig(config)
 	config.UserAgent = "infrastructure-provider/conformance"
 	config.QPS, config.RateLimiter = -1, nil
+	config.WarningHandler = rest.NoWarnings{} // the suite deprecates versions on purpose
 	return config
 }
 

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
@@ -32,6 +33,8 @@ type tenant struct {
 func (r *run) newTenant(t testing.TB) *tenant {
 	t.Helper()
 	tenant := &tenant{run: r, workspace: r.Environment.NewTenant(t), version: "v1alpha1"}
+	tenant.workspace.Config = rest.CopyConfig(tenant.workspace.Config)
+	tenant.workspace.Config.WarningHandler = rest.NoWarnings{} // the suite deprecates versions on purpose
 	var err error
 	if tenant.dynamic, err = dynamic.NewForConfig(tenant.workspace.Config); err != nil {
 		t.Fatal(err)
