@@ -25,6 +25,7 @@ func newCommand(args []string) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "kcp",
 		Short:         "A kcp-compatible shard: many logical clusters in one API server",
+		Example:       "  kcp start\n  kcp start --help",
 		Version:       buildversion.Long(),
 		SilenceErrors: true,
 		SilenceUsage:  true,

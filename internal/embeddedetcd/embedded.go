@@ -20,6 +20,7 @@ import (
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 )
 
 // startTimeout bounds the wait for the store to serve. Recovering a large data directory takes seconds.
@@ -133,7 +134,8 @@ func start(ctx context.Context, cfg Config) (*Server, error) {
 		}
 		ec.ListenMetricsUrls = append(ec.ListenMetricsUrls, *u)
 	}
-	ec.WarningUnaryRequestDuration = slowRequestThreshold
+	ec.WarningUnaryRequestDuration, ec.WarningApplyDuration = slowRequestThreshold, slowRequestThreshold
+	ec.AuthToken = "" // clients have certificates
 	logLevel := zap.NewAtomicLevelAt(zap.WarnLevel)
 	logger, err := newLogger(logLevel)
 	if err != nil {
@@ -178,7 +180,25 @@ func newLogger(level zap.AtomicLevel) (*zap.Logger, error) {
 	config := zap.NewProductionConfig()
 	config.Level = level
 	config.DisableStacktrace = true
-	return config.Build()
+	return config.Build(zap.WrapCore(func(core zapcore.Core) zapcore.Core { return withoutPortWarning{core} }))
+}
+
+// withoutPortWarning drops a warning that every start with one port has. The members of this etcd have few clients, all of them by gRPC.
+type withoutPortWarning struct{ zapcore.Core }
+
+const portWarning = "Running http and grpc server on single port. This is not recommended for production."
+
+// Check implements zapcore.Core.
+func (c withoutPortWarning) Check(entry zapcore.Entry, checked *zapcore.CheckedEntry) *zapcore.CheckedEntry {
+	if entry.Message == portWarning {
+		return checked
+	}
+	return c.Core.Check(entry, checked)
+}
+
+// With implements zapcore.Core.
+func (c withoutPortWarning) With(fields []zapcore.Field) zapcore.Core {
+	return withoutPortWarning{c.Core.With(fields)}
 }
 
 func wrapStartError(err error, cfg Config) error {

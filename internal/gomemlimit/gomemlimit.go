@@ -3,6 +3,8 @@
 package gomemlimit
 
 import (
+	"math"
+
 	"github.com/KimMachineGun/automemlimit/memlimit"
 	"k8s.io/klog/v2"
 )
@@ -15,5 +17,7 @@ func Set() {
 		klog.V(2).InfoS("Could not read the container's memory limit; GOMEMLIMIT is unchanged", "reason", err)
 		return
 	}
-	klog.V(2).InfoS("Memory limit of the Go runtime", "GOMEMLIMIT", limit)
+	if limit < math.MaxInt64 { // else the control group has none
+		klog.V(2).InfoS("Memory limit of the Go runtime", "GOMEMLIMIT", limit)
+	}
 }

@@ -2,6 +2,9 @@
 package processlog
 
 import (
+	"io"
+	"os"
+
 	"github.com/go-logr/logr"
 	"go.uber.org/zap/zapcore"
 	"k8s.io/klog/v2"
@@ -11,15 +14,23 @@ import (
 
 // Set returns the logger of the process. Lines are JSON, or text for a console; debug adds what is of use to find mistakes.
 func Set(console, debug bool) logr.Logger {
-	level, encoder := zapcore.InfoLevel, zap.JSONEncoder()
-	if debug {
-		level = zapcore.DebugLevel
-	}
-	if console {
-		encoder = zap.ConsoleEncoder()
-	}
-	logger := zap.New(zap.Level(level), encoder)
+	logger := newLogger(os.Stderr, console, debug)
 	ctrl.SetLogger(logger)
 	klog.SetLogger(logger)
 	return logger
+}
+
+// newLogger returns a logger with times that can be read. Errors have a stack only for debug: they are mostly answers of servers, and the stack is
+// that of the libraries that log them.
+func newLogger(to io.Writer, console, debug bool) logr.Logger {
+	level, stacks := zapcore.InfoLevel, zapcore.PanicLevel
+	if debug {
+		level, stacks = zapcore.DebugLevel, zapcore.ErrorLevel
+	}
+	readable := func(c *zapcore.EncoderConfig) { c.EncodeTime = zapcore.RFC3339NanoTimeEncoder }
+	encoder := zap.JSONEncoder(readable)
+	if console {
+		encoder = zap.ConsoleEncoder(readable)
+	}
+	return zap.New(zap.WriteTo(to), zap.Level(level), zap.StacktraceLevel(stacks), encoder)
 }

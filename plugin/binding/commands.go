@@ -87,10 +87,11 @@ of its own APIs.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	get := &cobra.Command{
-		Use:   "get",
-		Short: "Show claims and their answers",
-		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Use:     "get",
+		Short:   "Show claims and their answers",
+		Example: "  kubectl kcp claims get apibinding",
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	get.AddCommand(newListCommand(flags))
 	cmd.AddCommand(get, newUpdateClaimsCommand(flags, "accept", accepted), newUpdateClaimsCommand(flags, "reject", rejected))

@@ -86,7 +86,7 @@ func (i *exportIdentity) wait(ctx context.Context, status *resourceStatus) {
 		status.setFailure(err)
 		if err.Error() != logged {
 			logged = err.Error()
-			klog.FromContext(ctx).Error(err, "Waiting for the root shard")
+			klog.FromContext(ctx).Info("Waiting for the root shard", "reason", logged) // usual while an installation starts
 		}
 		return false, nil
 	})
