@@ -77,8 +77,19 @@ func CatalogueFinalizer(group string) string { return "catalogues." + group + "/
 // LabelReady returns the key of the label of Templates that tenants may see. Its value is "true".
 func LabelReady(group string) string { return group + "/ready" }
 
-// Reconcile publishes one Template, or removes what was published of it.
+// conflictInterval is when a change is tried again that others were faster than: soon the cache has theirs.
+const conflictInterval = 100 * time.Millisecond
+
+// Reconcile publishes one Template, or removes what was published of it. Conflicts are part of that, and no errors to be logged.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	result, err := r.reconcile(ctx, req)
+	if apierrors.IsConflict(err) {
+		return ctrl.Result{RequeueAfter: conflictInterval}, nil
+	}
+	return result, err
+}
+
+func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	s, err := r.observe(ctx, req.Name)
 	if apierrors.IsNotFound(err) {
 		forget(req.Name)

@@ -96,7 +96,18 @@ func (h *Holder) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, er
 		errs = append(errs, h.hold(ctx, &schemas.Items[i], listed[schemas.Items[i].Name]))
 	}
 	errs = append(errs, h.holdLease(ctx, hasTemplates || hasCatalogues))
-	return ctrl.Result{RequeueAfter: holdInterval}, errors.Join(errs...)
+	after := holdInterval
+	errs = slices.DeleteFunc(errs, func(err error) bool {
+		if apierrors.IsConflict(err) {
+			after = conflictInterval
+			return true
+		}
+		return false
+	})
+	if err := errors.Join(errs...); err != nil {
+		return ctrl.Result{}, err
+	}
+	return ctrl.Result{RequeueAfter: after}, nil
 }
 
 func (h *Holder) holdLease(ctx context.Context, inUse bool) error {
