@@ -22,8 +22,11 @@ type failure struct{ what, why, next string }
 
 // Error implements error.
 func (f *failure) Error() string {
-	return fmt.Sprintf("%s: %s\nWhat to do next: %s", f.what, strings.TrimSuffix(f.why, "."), f.next)
+	return fmt.Sprintf("%s: %s\n%s%s", f.what, strings.TrimSuffix(f.why, "."), nextStep, f.next)
 }
+
+// nextStep precedes what to do after an error.
+const nextStep = "What to do next: "
 
 // errBusy is the error of calls above the limit.
 var errBusy = errors.New("this server runs as many calls as it may")

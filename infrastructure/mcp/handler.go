@@ -11,6 +11,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -76,7 +77,7 @@ func NewHandler(cfg Config) (http.Handler, error) {
 		// The list of tools does not change; there is nothing to listen to.
 		&sdk.ServerOptions{Instructions: instructions, Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}}},
 	)
-	protocol.AddReceivingMiddleware(onlyTools)
+	protocol.AddReceivingMiddleware(onlyTools, explainArguments)
 	if err := s.addTools(protocol); err != nil {
 		return nil, err
 	}
@@ -94,6 +95,24 @@ func onlyTools(next sdk.MethodHandler) sdk.MethodHandler {
 			return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: fmt.Sprintf("method %q is not supported: this server has tools only", method)}
 		}
 		return next(ctx, method, req)
+	}
+}
+
+// explainArguments completes the errors of arguments that do not fit the schema of a tool: the SDK refuses them before the tool is called.
+func explainArguments(next sdk.MethodHandler) sdk.MethodHandler {
+	return func(ctx context.Context, method string, req sdk.Request) (sdk.Result, error) {
+		result, err := next(ctx, method, req)
+		call, isCall := req.(*sdk.CallToolRequest)
+		refused, ok := result.(*sdk.CallToolResult)
+		if err != nil || !isCall || !ok || !refused.IsError || len(refused.Content) != 1 {
+			return result, err
+		}
+		text, ok := refused.Content[0].(*sdk.TextContent)
+		if !ok || strings.Contains(text.Text, nextStep) {
+			return result, err
+		}
+		f := &failure{"Could not call " + call.Params.Name, text.Text, "Correct the arguments: the list of tools has their schema. Then call the tool again."}
+		return &sdk.CallToolResult{IsError: true, Content: []sdk.Content{&sdk.TextContent{Text: f.Error()}}}, nil
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -67,7 +68,7 @@ var listInstances = tool[listInstancesArguments, instanceList]{
 			return instanceList{}, "", err
 		}
 		out.Count = len(out.Instances)
-		return out, fmt.Sprintf("%d instances in workspace %s.%s", out.Count, c.workspace, more(out.Continue)), nil
+		return out, fmt.Sprintf("%s in workspace %s.%s", count(out.Count, "instance"), c.workspace, more(out.Continue)), nil
 	},
 }
 
@@ -220,8 +221,9 @@ func asList(value any) []any {
 func (d *instanceDetails) sentence() string {
 	text := fmt.Sprintf("%s %s is %s", d.Kind, d.Name, d.Phase)
 	if d.Message != "" {
-		text += ": " + d.Message
+		text += ": " + strings.TrimSuffix(d.Message, ".")
 	}
+	text += "."
 	if d.ConnectionSecret != nil {
 		text += fmt.Sprintf(" Its credentials are in the Secret %s/%s of the workspace.", d.ConnectionSecret.Namespace, d.ConnectionSecret.Name)
 	}

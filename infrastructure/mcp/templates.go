@@ -55,7 +55,7 @@ var listTemplates = tool[listTemplatesArguments, templateList]{
 			}
 			out.Templates = append(out.Templates, summarizeTemplate(template))
 		}
-		return out, fmt.Sprintf("%d templates in workspace %s.%s", len(out.Templates), c.workspace, more(out.Continue)), nil
+		return out, fmt.Sprintf("%s in workspace %s.%s", count(len(out.Templates), "template"), c.workspace, more(out.Continue)), nil
 	},
 }
 
@@ -152,6 +152,14 @@ func decodeValues(raw *runtime.RawExtension, into *map[string]any) error {
 }
 
 // more is the end of a sentence about a page.
+// count returns a number of things in words.
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
 func more(token string) string {
 	if token == "" {
 		return ""
