@@ -155,3 +155,33 @@ func TestUnmarkedNamespacesAreAdoptedForInstances(t *testing.T) {
 		t.Errorf("the empty namespace: %v", err)
 	}
 }
+
+// An instance that cannot be purged keeps no other from it, and its namespace stays.
+func TestPurgeGoesOnAfterAnError(t *testing.T) {
+	p := newProviders()
+	inventories := &corev1.ConfigMapList{}
+	if err := p.apply(t, "first", "a", "broken"); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.client.List(t.Context(), inventories, client.MatchingLabels{group + "/kind": "inventory"}); err != nil || len(inventories.Items) != 1 {
+		t.Fatalf("%d inventories, %v", len(inventories.Items), err)
+	}
+	inventories.Items[0].Data["objects"] = "edited"
+	if err := p.client.Update(t.Context(), &inventories.Items[0]); err != nil {
+		t.Fatal(err)
+	}
+	for _, instance := range []string{"one", "two", "three"} { // the names of inventories are hashes: some are listed later
+		if err := p.apply(t, "first", "a", instance); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := p.of("first").Purge(t.Context(), logicalcluster.MustParseName("a")); err == nil || !p.exists(t, "a", "broken") {
+		t.Errorf("what cannot be read is purged: %v", err)
+	}
+	for _, instance := range []string{"one", "two", "three"} {
+		if p.exists(t, "a", instance) {
+			t.Errorf("%s is left", instance)
+		}
+	}
+	p.wantTenants(t, "first", "a")
+}

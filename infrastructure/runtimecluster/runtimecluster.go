@@ -7,6 +7,7 @@ package runtimecluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 
@@ -185,7 +186,7 @@ func (c *Cluster) inventories(ctx context.Context, options ...client.ListOption)
 }
 
 // Purge deletes everything that this backend has of a tenant, and the namespace if nothing of others is in it. What is not gone
-// at once is found by the next call.
+// at once is found by the next call. An error of one instance does not stop the others.
 func (c *Cluster) Purge(ctx context.Context, tenant logicalcluster.Name) error {
 	namespace := &corev1.Namespace{}
 	if err := c.Client.Get(ctx, client.ObjectKey{Name: Namespace(tenant)}, namespace); err != nil {
@@ -198,7 +199,7 @@ func (c *Cluster) Purge(ctx context.Context, tenant logicalcluster.Name) error {
 	if err != nil {
 		return err
 	}
-	left := 0
+	left, errs := 0, []error(nil)
 	for i := range inventories {
 		found := &inventories[i]
 		if !c.isOfBackend(found) {
@@ -208,14 +209,14 @@ func (c *Cluster) Purge(ctx context.Context, tenant logicalcluster.Name) error {
 		set := Set{Tenant: tenant, Template: found.Labels[c.label(labelTemplate)], Instance: found.Labels[c.label(labelInstance)]}
 		gone, err := c.deleteSet(ctx, set, found)
 		if err != nil {
-			return err
+			errs = append(errs, err)
 		}
 		if !gone {
 			left++
 		}
 	}
-	if left > 0 {
-		return nil
+	if err := errors.Join(errs...); err != nil || left > 0 {
+		return err
 	}
 	uid := namespace.UID
 	return client.IgnoreNotFound(c.Client.Delete(ctx, namespace, client.Preconditions{UID: &uid}))
