@@ -94,7 +94,7 @@ func Run(ctx context.Context, o Options) error {
 	c, err := controller.NewTypedUnmanaged("instances", controller.TypedOptions[request]{
 		Reconciler: r, MaxConcurrentReconciles: workers, SkipNameValidation: &unique, ReconciliationTimeout: passTimeout,
 		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[request](minRetry, maxRetry),
-		NewQueue:    newQueue, Logger: o.Log.WithValues("backend", o.Backend),
+		NewQueue:    newQueue, LogConstructor: newLogConstructor(o.Log.WithValues("backend", o.Backend)),
 	})
 	if err != nil {
 		return fmt.Errorf("building the controller of instances: %w", err)
@@ -156,6 +156,17 @@ func newClients(workspace *rest.Config, group string) (ctrlcache.Cache, client.C
 		return nil, nil, fmt.Errorf("building the client of the workspace of the provider: %w", err)
 	}
 	return templates, provider, nil
+}
+
+// newLogConstructor returns the loggers of passes. They name the instance, which controller-runtime does only for requests of its own type.
+func newLogConstructor(log logr.Logger) func(*request) logr.Logger {
+	log = log.WithValues("controller", "instances")
+	return func(req *request) logr.Logger {
+		if req == nil {
+			return log
+		}
+		return log.WithValues("resource", req.gvr.Resource, "cluster", req.cluster, "name", req.name)
+	}
 }
 
 // newQueue returns a queue in which tenants have their turns, and each a limited number of workers.

@@ -119,7 +119,11 @@ func (c *Cluster) ensureDefaults(ctx context.Context, namespace *corev1.Namespac
 		}
 		delete(content, "status")
 		applied := client.ApplyConfigurationFromUnstructured(&unstructured.Unstructured{Object: content})
-		if err := c.Client.Apply(ctx, applied, client.FieldOwner(Owner), client.ForceOwnership); err != nil {
+		err = c.Client.Apply(ctx, applied, client.FieldOwner(Owner), client.ForceOwnership)
+		if meta.IsNoMatchError(err) {
+			return fmt.Errorf("applying the defaults of a namespace: the runtime cluster needs this kind, unless flags (--tenant-...) switch it off: %w", err)
+		}
+		if err != nil {
 			return fmt.Errorf("applying the defaults of a namespace: %w", err)
 		}
 	}
