@@ -74,7 +74,7 @@ describe_provider() {
 	in_workspace "$infrastructure_workspace" get templates >&2 || true
 	kubectl -n "$infrastructure_namespace" get pods >&2 || true
 	kubectl -n "$infrastructure_namespace" logs --prefix --tail 20 -l app.kubernetes.io/name=infrastructure-provider >&2 || true
-	kubectl get pods --all-namespaces -l app.kubernetes.io/managed-by=infrastructure-provider >&2 || true
+	kubectl get statefulsets,deployments --all-namespaces -l app.kubernetes.io/managed-by=infrastructure-provider >&2 || true
 }
 
 infrastructure() {
@@ -136,7 +136,7 @@ print_infrastructure_commands() {
 		The other tenant is .demo/green.kubeconfig. As the operator of the platform:
 
 		  kubectl --kubeconfig $state/admin.kubeconfig --server https://$(recall address)/clusters/$infrastructure_workspace get templates
-		  kubectl --kubeconfig $state/kubeconfig get pods,secrets --all-namespaces -l app.kubernetes.io/managed-by=infrastructure-provider
+		  kubectl --kubeconfig $state/kubeconfig get statefulsets,deployments,secrets --all-namespaces -l app.kubernetes.io/managed-by=infrastructure-provider
 		  kubectl --kubeconfig $state/kubeconfig -n $infrastructure_namespace logs -l app.kubernetes.io/name=infrastructure-provider
 
 		For tenants: docs/catalogue.md. For operators: docs/infrastructure.md. To remove this: make demo-infrastructure-down
