@@ -74,9 +74,9 @@ Jobs there.`,
 
 // run registers the backends and runs the provider.
 func run(ctx context.Context, o *options.Completed, logger logr.Logger) error {
-	runtime, err := client.New(o.Runtime, client.Options{})
+	runtime, err := runtimecluster.NewClient(o.Runtime)
 	if err != nil {
-		return fmt.Errorf("connecting to the runtime cluster: %w", err)
+		return err
 	}
 	objects, err := metadata.NewForConfig(o.Runtime)
 	if err != nil {

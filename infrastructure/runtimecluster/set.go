@@ -208,7 +208,10 @@ func (c *Cluster) delete(ctx context.Context, s Set, m member) (gone bool, err e
 	err = c.Client.Get(ctx, types.NamespacedName{Namespace: Namespace(s.Tenant), Name: m.Name}, object)
 	switch {
 	case apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) && apierrors.IsNotFound(err): // which says nothing of the object
-		return false, fmt.Errorf("the runtime cluster does not serve %s any more: %s is looked for in another version once the provider has started again", kind, m.Name)
+		if known, ok := c.Client.RESTMapper().(meta.ResettableRESTMapper); ok {
+			known.Reset()
+		}
+		return false, fmt.Errorf("the runtime cluster does not serve %s any more: %s is looked for in another version next", kind, m.Name)
 	case apierrors.IsNotFound(err):
 		return true, nil
 	case err != nil:

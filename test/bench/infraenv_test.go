@@ -95,7 +95,7 @@ func (e *infraEnv) startProvider(b *testing.B, workspace, runtime *rest.Config) 
 	if err != nil {
 		b.Fatal(err)
 	}
-	runtimeClient, err := client.New(runtime, client.Options{})
+	runtimeClient, err := runtimecluster.NewClient(runtime)
 	if err != nil {
 		b.Fatal(err)
 	}

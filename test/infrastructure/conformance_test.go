@@ -128,7 +128,7 @@ func inRuntime(t testing.TB, cfg conformance.Config) runtimecluster.Config {
 
 func newConfigMaps(t *testing.T) configMaps {
 	t.Helper()
-	made, err := client.New(shared.runtime.Config, client.Options{})
+	made, err := runtimecluster.NewClient(shared.runtime.Config)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/atoll-dev/atoll/infrastructure/backends/opentofu"
 	"github.com/atoll-dev/atoll/infrastructure/backends/opentofu/runner"
 	"github.com/atoll-dev/atoll/infrastructure/conformance"
+	"github.com/atoll-dev/atoll/infrastructure/runtimecluster"
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
@@ -44,7 +45,7 @@ func TestOpenTofu(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	made, err := client.New(shared.runtime.Config, client.Options{})
+	made, err := runtimecluster.NewClient(shared.runtime.Config)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -106,7 +106,7 @@ func (e *env) startProvider(t *testing.T, cluster, runtimeCluster string) {
 	if e.admin, err = client.New(workspace, client.Options{Scheme: infrastructure.NewScheme(group)}); err != nil {
 		t.Fatal(err)
 	}
-	runtimeClient, err := client.New(runtime, client.Options{})
+	runtimeClient, err := runtimecluster.NewClient(runtime)
 	if err != nil {
 		t.Fatal(err)
 	}

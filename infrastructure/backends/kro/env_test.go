@@ -50,7 +50,7 @@ func newEnv(t *testing.T) *env {
 	e := &env{cluster: kubeapiserver.Start(t, bin)}
 	e.cluster.WaitReady(t)
 	var err error
-	if e.c, err = client.New(e.cluster.Config, client.Options{}); err != nil {
+	if e.c, err = runtimecluster.NewClient(e.cluster.Config); err != nil {
 		t.Fatal(err)
 	}
 	e.backend = e.newBackend(t)

@@ -57,7 +57,7 @@ func newEnv(t *testing.T) *env {
 	e.cluster.WaitReady(t)
 	e.cluster.FinalizeNamespaces(t)
 	var err error
-	if e.c, err = client.New(e.cluster.Config, client.Options{}); err != nil {
+	if e.c, err = runtimecluster.NewClient(e.cluster.Config); err != nil {
 		t.Fatal(err)
 	}
 	if e.metadata, err = metadata.NewForConfig(e.cluster.Config); err != nil {

@@ -1,0 +1,79 @@
+package runtimecluster
+
+import (
+	"fmt"
+	"sync/atomic"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+)
+
+// NewClient returns a client of a runtime cluster. Its RESTMapper can be reset: controller-runtime's learns of kinds and versions that are
+// added, and never forgets one that the cluster serves no longer.
+func NewClient(config *rest.Config) (client.Client, error) {
+	httpClient, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the runtime cluster: %w", err)
+	}
+	kinds := &kinds{discover: func() (meta.RESTMapper, error) { return apiutil.NewDynamicRESTMapper(config, httpClient) }}
+	if err := kinds.reset(); err != nil {
+		return nil, fmt.Errorf("connecting to the runtime cluster: %w", err)
+	}
+	c, err := client.New(config, client.Options{HTTPClient: httpClient, Mapper: kinds})
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the runtime cluster: %w", err)
+	}
+	return c, nil
+}
+
+// kinds is a meta.ResettableRESTMapper.
+type kinds struct {
+	discover func() (meta.RESTMapper, error)
+	current  atomic.Pointer[meta.RESTMapper]
+}
+
+var _ meta.ResettableRESTMapper = &kinds{}
+
+func (k *kinds) reset() error {
+	fresh, err := k.discover()
+	if err == nil {
+		k.current.Store(&fresh)
+	}
+	return err
+}
+
+// Reset forgets all kinds. They are discovered again when they are used.
+func (k *kinds) Reset() { _ = k.reset() } // an error says that the configuration has no client, which NewClient has ruled out
+
+func (k *kinds) mapper() meta.RESTMapper { return *k.current.Load() }
+
+func (k *kinds) KindFor(resource schema.GroupVersionResource) (schema.GroupVersionKind, error) {
+	return k.mapper().KindFor(resource)
+}
+
+func (k *kinds) KindsFor(resource schema.GroupVersionResource) ([]schema.GroupVersionKind, error) {
+	return k.mapper().KindsFor(resource)
+}
+
+func (k *kinds) ResourceFor(input schema.GroupVersionResource) (schema.GroupVersionResource, error) {
+	return k.mapper().ResourceFor(input)
+}
+
+func (k *kinds) ResourcesFor(input schema.GroupVersionResource) ([]schema.GroupVersionResource, error) {
+	return k.mapper().ResourcesFor(input)
+}
+
+func (k *kinds) RESTMapping(kind schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
+	return k.mapper().RESTMapping(kind, versions...)
+}
+
+func (k *kinds) RESTMappings(kind schema.GroupKind, versions ...string) ([]*meta.RESTMapping, error) {
+	return k.mapper().RESTMappings(kind, versions...)
+}
+
+func (k *kinds) ResourceSingularizer(resource string) (string, error) {
+	return k.mapper().ResourceSingularizer(resource)
+}
