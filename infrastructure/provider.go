@@ -3,6 +3,7 @@ package infrastructure
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -85,12 +86,18 @@ func Run(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return fmt.Errorf("connecting to the workspace of the provider: %w", err)
 	}
+	holder := &template.Holder{Client: direct, Live: direct, Group: cfg.Catalogue.Group, Export: cfg.Catalogue.Export}
+	if cfg.LeaderElectionNamespace != "" {
+		holder.Lease = client.ObjectKey{Namespace: cfg.LeaderElectionNamespace, Name: leaseName}
+	}
 	cfg.Log.Info("Bringing up the catalogue", "group", cfg.Catalogue.Group, "export", cfg.Catalogue.Export)
 	if err := catalogue.Ensure(ctx, direct, cfg.Catalogue); err != nil {
 		if ctx.Err() != nil {
 			return nil
 		}
-		return fmt.Errorf("bringing up the catalogue: %w", err)
+		// In a workspace that is being deleted, the definitions may be gone, and what their objects needed may be held.
+		_, released := holder.Reconcile(ctx, ctrl.Request{})
+		return fmt.Errorf("bringing up the catalogue: %w", errors.Join(err, released))
 	}
 	skipNames := true // one provider of that name per test
 	mgr, err := ctrl.NewManager(cfg.Workspace, manager.Options{
@@ -119,10 +126,7 @@ func Run(ctx context.Context, cfg Config) error {
 	if err := templates.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("adding the controller of templates: %w", err)
 	}
-	holder := &template.Holder{Client: mgr.GetClient(), Live: direct, Group: cfg.Catalogue.Group, Export: cfg.Catalogue.Export}
-	if cfg.LeaderElectionNamespace != "" {
-		holder.Lease = client.ObjectKey{Namespace: cfg.LeaderElectionNamespace, Name: leaseName}
-	}
+	holder.Client = mgr.GetClient()
 	if err := holder.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("adding the controller of what templates need: %w", err)
 	}

@@ -8,7 +8,9 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,8 +25,12 @@ import (
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
 )
 
-// holdInterval is how often it is looked whether all is held, without an event.
-const holdInterval = 5 * time.Minute
+const (
+	// holdInterval is how often it is looked whether all is held, without an event.
+	holdInterval = 5 * time.Minute
+	// endingInterval is how often it is looked whether what is being deleted can be released.
+	endingInterval = 2 * time.Second
+)
 
 // Holder holds with a finalizer what the provider needs to remove Templates, as long as there are any: the deletion of a workspace deletes
 // everything in it at once. Without export, schemas and endpoint slice no instance can be reached, and without the lease no replica works.
@@ -61,42 +67,44 @@ func (h *Holder) SetupWithManager(mgr ctrl.Manager) error {
 
 // Reconcile holds what is needed, and releases what is not.
 func (h *Holder) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
-	var templates infrastructurev1alpha1.TemplateList
-	var catalogues infrastructurev1alpha1.CatalogueList
 	var exports apisv1alpha2.APIExportList
 	var endpoints apisv1alpha1.APIExportEndpointSliceList
 	var schemas apisv1alpha1.APIResourceSchemaList
-	for _, list := range []client.ObjectList{&templates, &catalogues, &exports, &endpoints, &schemas} {
+	for _, list := range []client.ObjectList{&exports, &endpoints, &schemas} {
 		if err := h.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil { // they are only read
 			return ctrl.Result{}, fmt.Errorf("listing %T: %w", list, err)
 		}
 	}
-	hasTemplates := slices.ContainsFunc(templates.Items, func(t infrastructurev1alpha1.Template) bool {
-		return controllerutil.ContainsFinalizer(&t, Finalizer(h.Group))
-	})
-	inUse, hasCatalogues := map[string]bool{h.Export: hasTemplates}, false
-	for i := range catalogues.Items {
-		if c := &catalogues.Items[i]; controllerutil.ContainsFinalizer(c, CatalogueFinalizer(h.Group)) {
-			inUse[c.Spec.Export], hasCatalogues = hasTemplates, true
-		}
-	}
-	listed := map[string]bool{}
-	var errs []error
+	var held []client.Object
 	for i := range exports.Items {
-		export := &exports.Items[i]
-		for _, entry := range export.Spec.Resources {
-			listed[entry.Schema] = listed[entry.Schema] || inUse[export.Name]
-		}
-		errs = append(errs, h.hold(ctx, export, inUse[export.Name]))
+		held = append(held, &exports.Items[i])
 	}
 	for i := range endpoints.Items {
-		errs = append(errs, h.hold(ctx, &endpoints.Items[i], inUse[endpoints.Items[i].Name]))
+		held = append(held, &endpoints.Items[i])
 	}
 	for i := range schemas.Items {
-		errs = append(errs, h.hold(ctx, &schemas.Items[i], listed[schemas.Items[i].Name]))
+		held = append(held, &schemas.Items[i])
 	}
-	errs = append(errs, h.holdLease(ctx, hasTemplates || hasCatalogues))
-	after := holdInterval
+	lease, err := h.lease(ctx)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if lease != nil {
+		held = append(held, lease)
+	}
+	// The deletion of a workspace can end the watches of the cache before it has seen that the last Template is gone.
+	ending := slices.ContainsFunc(held, func(o client.Object) bool { return o.GetDeletionTimestamp() != nil })
+	used, err := h.use(ctx, exports.Items, ending)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	errs, after := make([]error, 0, len(held)), holdInterval
+	for _, object := range held {
+		errs = append(errs, h.hold(ctx, object, used.has(object)))
+	}
+	if ending && (used.templates || used.catalogues) {
+		after = endingInterval
+	}
 	errs = slices.DeleteFunc(errs, func(err error) bool {
 		if apierrors.IsConflict(err) {
 			after = conflictInterval
@@ -110,15 +118,82 @@ func (h *Holder) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, er
 	return ctrl.Result{RequeueAfter: after}, nil
 }
 
-func (h *Holder) holdLease(ctx context.Context, inUse bool) error {
+// lease returns the lease of the replicas, nil if there is none.
+func (h *Holder) lease(ctx context.Context) (*coordinationv1.Lease, error) {
 	if h.Lease.Name == "" {
-		return nil
+		return nil, nil //nolint:nilnil // there is none
 	}
 	lease := &coordinationv1.Lease{}
 	if err := h.Live.Get(ctx, h.Lease, lease); err != nil {
-		return client.IgnoreNotFound(err)
+		if apierrors.IsNotFound(err) {
+			return nil, nil //nolint:nilnil // there is none
+		}
+		return nil, fmt.Errorf("reading the lease: %w", err)
 	}
-	return h.hold(ctx, lease, inUse)
+	return lease, nil
+}
+
+// use is what Templates and Catalogues need.
+type use struct {
+	templates, catalogues bool
+	exports, schemas      map[string]bool
+}
+
+func (u *use) has(object client.Object) bool {
+	switch object.(type) {
+	case *apisv1alpha1.APIResourceSchema:
+		return u.schemas[object.GetName()]
+	case *coordinationv1.Lease:
+		return u.templates || u.catalogues
+	default: // exports and their endpoint slices
+		return u.exports[object.GetName()]
+	}
+}
+
+// use returns what Templates and Catalogues need, of the cache or as they are.
+func (h *Holder) use(ctx context.Context, exports []apisv1alpha2.APIExport, live bool) (*use, error) {
+	var templates infrastructurev1alpha1.TemplateList
+	var catalogues infrastructurev1alpha1.CatalogueList
+	for resource, list := range map[string]client.ObjectList{"templates": &templates, "catalogues": &catalogues} {
+		if err := h.list(ctx, resource, list, live); err != nil {
+			return nil, err
+		}
+	}
+	u := &use{schemas: map[string]bool{}}
+	u.templates = slices.ContainsFunc(templates.Items, func(t infrastructurev1alpha1.Template) bool {
+		return controllerutil.ContainsFinalizer(&t, Finalizer(h.Group))
+	})
+	u.exports = map[string]bool{h.Export: u.templates}
+	for i := range catalogues.Items {
+		if c := &catalogues.Items[i]; controllerutil.ContainsFinalizer(c, CatalogueFinalizer(h.Group)) {
+			u.exports[c.Spec.Export], u.catalogues = u.templates, true
+		}
+	}
+	for i := range exports {
+		for _, entry := range exports[i].Spec.Resources {
+			u.schemas[entry.Schema] = u.schemas[entry.Schema] || u.exports[exports[i].Name]
+		}
+	}
+	return u, nil
+}
+
+// list lists Templates or Catalogues. There are none without their definition, which is deleted after them.
+func (h *Holder) list(ctx context.Context, resource string, list client.ObjectList, live bool) error {
+	reader := h.Client
+	if live {
+		reader = h.Live
+	}
+	err := reader.List(ctx, list, client.UnsafeDisableDeepCopy)
+	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
+		definition := &apiextensionsv1.CustomResourceDefinition{}
+		if read := h.Live.Get(ctx, client.ObjectKey{Name: resource + "." + h.Group}, definition); apierrors.IsNotFound(read) {
+			return nil
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("listing %s: %w", resource, err)
+	}
+	return nil
 }
 
 // hold adds or removes the finalizer. What is being deleted gets none.
