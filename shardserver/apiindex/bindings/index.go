@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	"github.com/atoll-dev/atoll/logicalcluster"
@@ -130,29 +131,55 @@ func (i *Index) GetLatest(ctx context.Context, gr schema.GroupResource) (BoundRe
 	return bound, ok, nil
 }
 
-// Refresh updates the bindings of the context's logical cluster from a consistent list.
+// Refresh updates the bindings of the context's logical cluster from a consistent list. Those that were deleted leave the index by the
+// watch.
 func (i *Index) Refresh(ctx context.Context) error {
+	_, err := i.refresh(ctx)
+	return err
+}
+
+// refresh is Refresh, and returns the names of the bindings that exist.
+func (i *Index) refresh(ctx context.Context) (existing sets.Set[string], err error) {
 	all, err := i.reader.ListLatest(ctx, "", nil)
 	if err != nil {
-		return fmt.Errorf("listing the bindings of the logical cluster: %w", err)
+		return nil, fmt.Errorf("listing the bindings of the logical cluster: %w", err)
 	}
+	existing = sets.New[string]()
 	for _, object := range all {
 		o, err := parseBinding(object)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		i.update(o, true)
+		existing.Insert(object.Name)
 	}
-	return nil
+	return existing, nil
 }
 
 // List returns the bound resources of the context's logical cluster, ordered by group and resource.
 func (i *Index) List(ctx context.Context) []BoundResource {
+	return i.list(ctx, func(string) bool { return true })
+}
+
+// ListLatest is List after Refresh, without the bindings that were deleted. It is for controllers that an event of a binding
+// brings here before the watch of the index has it.
+func (i *Index) ListLatest(ctx context.Context) ([]BoundResource, error) {
+	existing, err := i.refresh(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return i.list(ctx, func(name string) bool { return existing.Has(name) }), nil
+}
+
+func (i *Index) list(ctx context.Context, included func(name string) bool) []BoundResource {
 	cluster, _ := logicalcluster.From(ctx)
 	i.mu.RLock()
 	defer i.mu.RUnlock()
 	var all []BoundResource
 	for _, b := range i.clusters[cluster] {
+		if !included(b.name) {
+			continue
+		}
 		for _, resource := range b.set.resources {
 			all = append(all, BoundResource{Resource: resource, Binding: b.name, Terminating: b.terminating})
 		}

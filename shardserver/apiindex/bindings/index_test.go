@@ -148,6 +148,32 @@ func TestUpdateAndRemove(t *testing.T) {
 	}
 }
 
+// The watch of the index may not have the deletion of a binding yet, whose resources another binding may have by now.
+func TestDeletedBindingsAreLeftOut(t *testing.T) {
+	i := NewIndex(storage.NewRegistry(storage.Locality{}))
+	i.update(newParsedBinding("a", "deleted", 5, widgets("v1"), gadgets("id1")), false)
+	i.update(newParsedBinding("a", "other", 6, widgets("v2")), false)
+	ctx := logicalcluster.With(t.Context(), logicalcluster.MustParseName("a"))
+	for name, test := range map[string]struct {
+		existing []string
+		want     string
+	}{
+		"both exist":      {[]string{"deleted", "other"}, "deleted gadgets, deleted widgets"},
+		"one was deleted": {[]string{"other"}, "other widgets"},
+		"both were":       {nil, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for _, b := range i.list(ctx, func(name string) bool { return slices.Contains(test.existing, name) }) {
+				got = append(got, b.Binding+" "+b.GroupResource.Resource)
+			}
+			if strings.Join(got, ", ") != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
 func TestEqualResourceSetsAreShared(t *testing.T) {
 	i := NewIndex(storage.NewRegistry(storage.Locality{}))
 	const clusters = 1000

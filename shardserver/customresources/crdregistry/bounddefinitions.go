@@ -57,13 +57,14 @@ func (r *Registry) ListBoundDefinitions(ctx context.Context) ([]BoundDefinition,
 }
 
 // ListBoundNames returns the names of the resources of a group that the context's logical cluster binds, built-in ones
-// included. It reflects every binding whose status was written before the call.
+// included. It reflects every binding whose status was written before the call, and none that was deleted before it.
 func (r *Registry) ListBoundNames(ctx context.Context, group string) ([]apiextensionsinternal.CustomResourceDefinitionNames, error) {
-	if err := r.Bindings.Refresh(ctx); err != nil {
+	bound, err := r.Bindings.ListLatest(ctx)
+	if err != nil {
 		return nil, err
 	}
 	var all []apiextensionsinternal.CustomResourceDefinitionNames
-	for _, b := range r.Bindings.List(ctx) {
+	for _, b := range bound {
 		if b.Group != group {
 			continue
 		}
