@@ -90,10 +90,11 @@ func startInformer(t *testing.T, existing ...string) *env {
 		t.Fatal(err)
 	}
 	e := &env{store: store, countingStore: &storagetest.CountingStore{Store: store}, recorder: &recorder{}}
-	resource.Store = e.countingStore
 	for _, cluster := range existing {
 		storagetest.Create(t, store, cluster, "x")
 	}
+	storagetest.WaitForCache(t, registry, store)
+	resource.Store = e.countingStore
 	before := goleak.IgnoreCurrent()
 	i := informer.New[metav1.Object](storagetest.ConfigMaps, storage.NewReader[*core.ConfigMap](registry, storagetest.ConfigMaps).WatchAll)
 	i.AddEventHandler(informer.EventHandler[metav1.Object]{}) // a handler without functions
@@ -110,7 +111,14 @@ func startInformer(t *testing.T, existing ...string) *env {
 		goleak.VerifyNone(t, before,
 			goleak.IgnoreAnyFunction("k8s.io/apiserver/pkg/storage/cacher.(*watchCache).waitUntilFreshLocked.func2")) // a timer of each list
 	})
-	t.Cleanup(e.stop)
+	t.Cleanup(func() {
+		e.stop()
+		if t.Failed() {
+			e.recorder.mu.Lock()
+			defer e.recorder.mu.Unlock()
+			t.Logf("calls: %q", e.recorder.calls)
+		}
+	})
 	if err := i.WaitForSync(t.Context()); err != nil || !i.HasSynced() {
 		t.Fatal("not synced", err)
 	}

@@ -57,23 +57,40 @@ func NewRegistry(t *testing.T) (*storage.Registry, *configmapstorage.REST) {
 		Kind:       schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"},
 		Namespaced: true, Store: store, Deletable: true,
 	})
-	// Until the storage has detected the features of etcd, watches end with an error. Tests that count watches must not
-	// count these.
-	Eventually(t, "a watch without an error", func() bool {
-		ctx, cancel := context.WithCancel(t.Context())
+	WaitForCache(t, registry, store)
+	return registry, store
+}
+
+// WaitForCache waits until the watch cache has everything that was written, and delivers what is written next. Until the storage has detected the
+// features of etcd, watches end with an error, and the cache lists again: tests that count watches, lists or goroutines must not count these.
+func WaitForCache(t *testing.T, registry *storage.Registry, store *configmapstorage.REST) {
+	t.Helper()
+	resource, err := registry.Get(ConfigMaps)
+	if err != nil {
+		t.Fatal(err)
+	}
+	Eventually(t, "the watch cache to deliver what is written", func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		resource, err := registry.Get(ConfigMaps)
-		if err != nil {
-			t.Fatal(err)
-		}
 		stream, err := storage.WatchAll(ctx, resource)
 		if err != nil {
 			return false
 		}
 		defer stream.Stop()
-		return (<-stream.ResultChan()).Type == watch.Bookmark
+		for event := range stream.ResultChan() {
+			if event.Type == watch.Bookmark {
+				break
+			}
+		}
+		Create(t, store, "probe", "x")
+		Delete(t, store, "probe", "x")
+		for event := range stream.ResultChan() {
+			if event.Type == watch.Deleted {
+				return true
+			}
+		}
+		return false
 	})
-	return registry, store
 }
 
 // Create creates a config map in a logical cluster.
