@@ -1,7 +1,6 @@
 package monitoring
 
 import (
-	"context"
 	"path/filepath"
 	"testing"
 
@@ -10,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 	"github.com/atoll-dev/atoll/test/installation"
 	"github.com/atoll-dev/atoll/test/kubeapiserver"
 	"github.com/atoll-dev/atoll/test/programs"
@@ -49,7 +47,9 @@ func startOperator(t *testing.T, bin string) string {
 		content := &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": "operator.kcp.io/v1alpha1", "kind": object.kind, "metadata": map[string]any{"namespace": "kcp", "name": object.name}, "spec": object.spec,
 		}}
-		shardtesting.Eventually(t, "a "+object.kind+" to be accepted", func(ctx context.Context) error { return c.Create(ctx, content.DeepCopy()) })
+		if err := c.Create(t.Context(), content); err != nil {
+			t.Fatal(err)
+		}
 	}
 	kubeconfig, address := filepath.Join(t.TempDir(), "kubeconfig"), programs.FreeAddress(t)
 	installation.WriteKubeconfig(t, server.Config, kubeconfig)
