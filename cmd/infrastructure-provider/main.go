@@ -76,7 +76,7 @@ Jobs there.`,
 func run(ctx context.Context, o *options.Completed, logger logr.Logger) error {
 	runtime, err := runtimecluster.NewClient(o.Runtime)
 	if err != nil {
-		return err
+		return fmt.Errorf("connecting to the runtime cluster: %w", err)
 	}
 	objects, err := metadata.NewForConfig(o.Runtime)
 	if err != nil {

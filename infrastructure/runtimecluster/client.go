@@ -1,7 +1,6 @@
 package runtimecluster
 
 import (
-	"fmt"
 	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -16,17 +15,13 @@ import (
 func NewClient(config *rest.Config) (client.Client, error) {
 	httpClient, err := rest.HTTPClientFor(config)
 	if err != nil {
-		return nil, fmt.Errorf("connecting to the runtime cluster: %w", err)
+		return nil, err
 	}
-	kinds := &kinds{discover: func() (meta.RESTMapper, error) { return apiutil.NewDynamicRESTMapper(config, httpClient) }}
-	if err := kinds.reset(); err != nil {
-		return nil, fmt.Errorf("connecting to the runtime cluster: %w", err)
+	known := &kinds{discover: func() (meta.RESTMapper, error) { return apiutil.NewDynamicRESTMapper(config, httpClient) }}
+	if err := known.reset(); err != nil {
+		return nil, err
 	}
-	c, err := client.New(config, client.Options{HTTPClient: httpClient, Mapper: kinds})
-	if err != nil {
-		return nil, fmt.Errorf("connecting to the runtime cluster: %w", err)
-	}
-	return c, nil
+	return client.New(config, client.Options{HTTPClient: httpClient, Mapper: known})
 }
 
 // kinds is a meta.ResettableRESTMapper.

@@ -28,8 +28,8 @@ import (
 const (
 	// holdInterval is how often it is looked whether all is held, without an event.
 	holdInterval = 5 * time.Minute
-	// endingInterval is how often it is looked whether what is being deleted can be released.
-	endingInterval = 2 * time.Second
+	// endingInterval is how often it is looked whether what is being deleted can be released. An export that is deleted alone may wait for days.
+	endingInterval = 10 * time.Second
 )
 
 // Holder holds with a finalizer what the provider needs to remove Templates, as long as there are any: the deletion of a workspace deletes
