@@ -1,6 +1,8 @@
 package celcost
 
 import (
+	"strings"
+
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/decls"
 	"github.com/google/cel-go/common/types/ref"
@@ -82,4 +84,15 @@ func (e *estimator) overloads(functions map[string]*decls.FunctionDecl) []interp
 		}
 	}
 	return options
+}
+
+// IsLimitExceeded reports whether the text of an evaluation's error says that the evaluation has ended at its limit, of
+// costs or of time. Kubernetes passes on texts only.
+func IsLimitExceeded(text string) bool {
+	for _, part := range []string{"cost limit exceeded", "out of cost budget", "runtime cost could not be calculated", "operation interrupted"} {
+		if strings.Contains(text, part) {
+			return true
+		}
+	}
+	return false
 }

@@ -102,7 +102,13 @@ const (
 	APIBindingsInitialized conditionsv1alpha1.Type = "APIBindingsInitialized"
 	// APIBindingsReconciled is True if default bindings with lifecycle Maintain match the workspace's types.
 	APIBindingsReconciled conditionsv1alpha1.Type = "APIBindingsReconciled"
+	// ExpressionsWithinCostLimit is False while expressions of admission policies or webhooks are suspended, because they
+	// have exceeded their cost limit repeatedly. Otherwise it does not exist.
+	ExpressionsWithinCostLimit conditionsv1alpha1.Type = "ExpressionsWithinCostLimit"
 )
+
+// ReasonExpressionsSuspended is the reason of ExpressionsWithinCostLimit. The message contains the policies and webhooks.
+const ReasonExpressionsSuspended = "ExpressionsSuspended"
 
 // Reasons of WorkspaceInitialized.
 const (

@@ -58,31 +58,38 @@ func (m mutatingPolicies) Admit(ctx context.Context, a admission.Attributes, o a
 
 // compileMutating compiles the expressions of a policy. An expression that does not compile fails at evaluation,
 // according to the policy's failurePolicy.
-func (c compilers) compileMutating(policy *mutating.Policy) mutating.PolicyEvaluator {
+func (c compilers) compileMutating(policy *mutating.Policy) func(guard) mutating.PolicyEvaluator {
 	available := cel.OptionalVariableDeclarations{HasParams: policy.Spec.ParamKind != nil, HasAuthorizer: true}
 	compiler, composed, err := c.compilerFor(policy.Spec.Variables, available)
 	if err != nil {
-		return mutating.PolicyEvaluator{Error: err}
+		return func(guard) mutating.PolicyEvaluator { return mutating.PolicyEvaluator{Error: err} }
 	}
-	evaluator := mutating.PolicyEvaluator{CompositedCompiler: composed}
+	var matching cel.ConditionEvaluator
 	if conditions := policy.Spec.MatchConditions; len(conditions) > 0 {
-		compiled := compiler.CompileCondition(matchExpressions(conditions), available, environment.StoredExpressions)
-		evaluator.Matcher = matchconditions.NewMatcher(compiled, policy.Spec.FailurePolicy, "policy", "validate", policy.Name)
+		matching = compiler.CompileCondition(matchExpressions(conditions), available, environment.StoredExpressions)
 	}
 	available.HasPatchTypes = true
+	compile := func(expression cel.ExpressionAccessor) cel.MutatingEvaluator {
+		return boundedMutation{compiler.CompileMutatingEvaluator(expression, available, environment.StoredExpressions)}
+	}
+	var patchers []patch.Patcher
 	for _, mutation := range policy.Spec.Mutations {
-		var patcher patch.Patcher
 		switch {
 		case mutation.PatchType == admissionregistrationv1.PatchTypeJSONPatch && mutation.JSONPatch != nil:
-			condition := &patch.JSONPatchCondition{Expression: mutation.JSONPatch.Expression}
-			patcher = patch.NewJSONPatcher(compiler.CompileMutatingEvaluator(condition, available, environment.StoredExpressions))
+			patchers = append(patchers, patch.NewJSONPatcher(compile(&patch.JSONPatchCondition{Expression: mutation.JSONPatch.Expression})))
 		case mutation.PatchType == admissionregistrationv1.PatchTypeApplyConfiguration && mutation.ApplyConfiguration != nil:
-			condition := &patch.ApplyConfigurationCondition{Expression: mutation.ApplyConfiguration.Expression}
-			patcher = patch.NewApplyConfigurationPatcher(compiler.CompileMutatingEvaluator(condition, available, environment.StoredExpressions))
-		default:
-			continue // validation refuses other types; upstream treats them as an error of the policy
+			patchers = append(patchers, patch.NewApplyConfigurationPatcher(compile(&patch.ApplyConfigurationCondition{Expression: mutation.ApplyConfiguration.Expression})))
+			// Validation refuses other types; upstream treats them as an error of the policy.
 		}
-		evaluator.Mutators = append(evaluator.Mutators, patcher)
 	}
-	return evaluator
+	return func(g guard) mutating.PolicyEvaluator {
+		evaluator := mutating.PolicyEvaluator{CompositedCompiler: composed}
+		if matching != nil {
+			evaluator.Matcher = matchconditions.NewMatcher(g.conditions(matching), policy.Spec.FailurePolicy, "policy", "validate", policy.Name)
+		}
+		for _, patcher := range patchers {
+			evaluator.Mutators = append(evaluator.Mutators, guardedPatcher{patcher, g})
+		}
+		return evaluator
+	}
 }

@@ -14,8 +14,10 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/kube-openapi/pkg/common"
 	"k8s.io/kubernetes/pkg/apis/core"
+	"k8s.io/utils/clock"
 
 	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/admission/dynamic/suspension"
 	"github.com/atoll-dev/atoll/shardserver/apiindex/bindings"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
@@ -43,6 +45,8 @@ type Plugins struct {
 	schemas    *Schemas
 	custom     definitions
 	compilers  compilers
+	// Suspensions tracks expressions that exceed their cost limit.
+	Suspensions *suspension.Tracker
 	// mutating and validating call webhooks.
 	mutating, validating generic.Dispatcher
 
@@ -81,6 +85,8 @@ func New(config Config) (*Plugins, error) {
 		schemas:    NewSchemas(config.Registry, config.Scheme, config.OpenAPI),
 		custom:     newDefinitions(config.Registry),
 		compilers:  newCompilers(),
+
+		Suspensions: suspension.NewTracker(clock.RealClock{}),
 	}, nil
 }
 

@@ -18,6 +18,7 @@ import (
 	"k8s.io/kubernetes/pkg/kubeapiserver/admission/exclusion"
 
 	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/admission/dynamic/suspension"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
@@ -38,7 +39,8 @@ type policyKind[IP, IB storedObject, P, B runtime.Object, E any] struct {
 	binding            func(B) generic.BindingAccessor
 	// expressions returns everything that the compiled policy depends on.
 	expressions func(P) any
-	compile     func(P) E
+	// compile returns what evaluates the policy with a guard. It is shared by all logical clusters.
+	compile func(P) func(guard) E
 }
 
 // policies reads the policies that apply to a logical cluster (sourceOf) and prepares them for evaluation.
@@ -51,7 +53,7 @@ type policies[IP, IB storedObject, P, B runtime.Object, E any] struct {
 	existence *existenceIndex
 	prepared  preparedCache[[]boundPolicy[P, B]]
 	// compiled is keyed by content and shared by all logical clusters.
-	compiled *lruCache[contentKey, func() E]
+	compiled *lruCache[contentKey, func() func(guard) E]
 }
 
 // contentKey is a hash of the input of compilation.
@@ -77,7 +79,7 @@ func newPolicies[IP, IB storedObject, P, B runtime.Object, E any](plugins *Plugi
 		bindings:  bindings,
 		existence: plugins.newExistenceIndex(bindings, prepared.remove),
 		prepared:  prepared,
-		compiled:  newLRUCache[contentKey, func() E](maxCompiled),
+		compiled:  newLRUCache[contentKey, func() func(guard) E](maxCompiled),
 	}
 }
 
@@ -98,7 +100,8 @@ func (s *policies[IP, IB, P, B, E]) hooks(ctx context.Context, a admission.Attri
 	}
 	// Policies, bindings and parameters are read in the logical cluster of the policy; namespaces and authorization are
 	// those of the request.
-	policyCtx := logicalcluster.With(ctx, s.plugins.sourceOf(ctx, cluster, a))
+	source := s.plugins.sourceOf(ctx, cluster, a)
+	policyCtx := logicalcluster.With(ctx, source)
 	applicable, err := s.applicable(policyCtx)
 	if err != nil {
 		return nil, toReadError(err)
@@ -112,7 +115,7 @@ func (s *policies[IP, IB, P, B, E]) hooks(ctx context.Context, a admission.Attri
 			}
 			hook.ParamInformer, hook.ParamScope, hook.ConfigurationError = s.plugins.paramInformer(policyCtx, *of.params)
 		}
-		hook.Evaluator = s.evaluator(of)
+		hook.Evaluator = s.evaluator(source, of)
 		hooks = append(hooks, hook)
 	}
 	return hooks, nil
@@ -124,11 +127,13 @@ func (s *policies[IP, IB, P, B, E]) mayMatch(ctx context.Context, a admission.At
 	return matches || err != nil
 }
 
-// evaluator returns the compiled policy, shared with equal policies of all logical clusters.
-func (s *policies[IP, IB, P, B, E]) evaluator(of boundPolicy[P, B]) E {
-	return s.compiled.getOrAdd(of.content, func() func() E {
-		return sync.OnceValue(func() E { return s.kind.compile(of.policy) })
+// evaluator returns what evaluates a policy of a logical cluster. What is compiled is shared with equal policies of all.
+func (s *policies[IP, IB, P, B, E]) evaluator(cluster logicalcluster.Name, of boundPolicy[P, B]) E {
+	compiled := s.compiled.getOrAdd(of.content, func() func() func(guard) E {
+		return sync.OnceValue(func() func(guard) E { return s.kind.compile(of.policy) })
 	})()
+	object := s.kind.policies + "/" + s.kind.policy(of.policy).GetName()
+	return compiled(guard{s.plugins.Suspensions, suspension.Expressions{Cluster: cluster, Object: object, Content: of.content}})
 }
 
 // applicable returns the policies of the context's logical cluster that have bindings.

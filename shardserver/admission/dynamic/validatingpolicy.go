@@ -55,11 +55,12 @@ func (v validatingPolicies) Validate(ctx context.Context, a admission.Attributes
 
 // compileValidating compiles the expressions of a policy. An expression that does not compile fails at evaluation,
 // according to the policy's failurePolicy.
-func (c compilers) compileValidating(policy *validating.Policy) validating.Validator {
+func (c compilers) compileValidating(policy *validating.Policy) func(guard) validating.Validator {
 	full := cel.OptionalVariableDeclarations{HasParams: policy.Spec.ParamKind != nil, HasAuthorizer: true}
 	compiler, _, err := c.compilerFor(policy.Spec.Variables, full)
 	if err != nil {
-		return validating.NewValidator(nil, nil, nil, nil, policy.Spec.FailurePolicy, err)
+		failed := validating.NewValidator(nil, nil, nil, nil, policy.Spec.FailurePolicy, err)
+		return func(guard) validating.Validator { return failed }
 	}
 	// Message expressions have no authorizer: messages are returned to the user and must not disclose the permissions
 	// of others.
@@ -67,9 +68,9 @@ func (c compilers) compileValidating(policy *validating.Policy) validating.Valid
 	compile := func(expressions []cel.ExpressionAccessor, variables cel.OptionalVariableDeclarations) cel.ConditionEvaluator {
 		return compiler.CompileCondition(expressions, variables, environment.StoredExpressions)
 	}
-	var matcher matchconditions.Matcher
+	var matching cel.ConditionEvaluator
 	if conditions := policy.Spec.MatchConditions; len(conditions) > 0 {
-		matcher = matchconditions.NewMatcher(compile(matchExpressions(conditions), full), policy.Spec.FailurePolicy, "policy", "validate", policy.Name)
+		matching = compile(matchExpressions(conditions), full)
 	}
 	// Upstream pairs the results of the three by index: messages have a nil where a validation has no expression.
 	var validations, auditAnnotations, messageExpressions []cel.ExpressionAccessor
@@ -86,5 +87,16 @@ func (c compilers) compileValidating(policy *validating.Policy) validating.Valid
 	for _, annotation := range policy.Spec.AuditAnnotations {
 		auditAnnotations = append(auditAnnotations, &validating.AuditAnnotationCondition{Key: annotation.Key, ValueExpression: annotation.ValueExpression})
 	}
-	return validating.NewValidator(compile(validations, full), matcher, compile(auditAnnotations, full), compile(messageExpressions, messages), policy.Spec.FailurePolicy, nil)
+	validation, audit, message := compile(validations, full), compile(auditAnnotations, full), compile(messageExpressions, messages)
+	return func(g guard) validating.Validator {
+		return validating.NewValidator(g.conditions(validation), g.matcher(matching, policy), g.conditions(audit), g.conditions(message), policy.Spec.FailurePolicy, nil)
+	}
+}
+
+// matcher returns the matcher of a policy's match conditions, nil if it has none.
+func (g guard) matcher(conditions cel.ConditionEvaluator, policy *validating.Policy) matchconditions.Matcher {
+	if conditions == nil {
+		return nil
+	}
+	return matchconditions.NewMatcher(g.conditions(conditions), policy.Spec.FailurePolicy, "policy", "validate", policy.Name)
 }

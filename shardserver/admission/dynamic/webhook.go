@@ -102,7 +102,7 @@ func (w *webhooks[C]) dispatch(ctx context.Context, a admission.Attributes, o ad
 		defer release()
 	}
 	defer addClusterAnnotation(cluster, a)()
-	return sanitizeStatusCode(w.dispatcher.Dispatch(ctx, a, o, w.plugins.newWebhookScope(ctx, a).wrap(prepared.accessors)))
+	return sanitizeStatusCode(w.dispatcher.Dispatch(ctx, a, o, w.plugins.newWebhookScope(ctx, source, a).wrap(prepared.accessors)))
 }
 
 // prepare builds the webhooks of configurations. Configurations are ordered by name, and so are the calls, as upstream.

@@ -12,6 +12,9 @@ import (
 	"k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions"
 	"k8s.io/apiserver/pkg/admission/plugin/webhook/predicates/namespace"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/admission/dynamic/suspension"
 )
 
 // scopedWebhook is a webhook in the scope of one request. The webhook itself is shared; the conditions that depend on
@@ -26,14 +29,19 @@ type webhookScope struct {
 	attributes admission.Attributes
 	namespaces *namespace.Matcher
 	authorizer authorizer.UnconditionalAuthorizer
+	// source is the logical cluster of the webhooks.
+	source  logicalcluster.Name
+	tracker *suspension.Tracker
 }
 
-func (p *Plugins) newWebhookScope(ctx context.Context, a admission.Attributes) *webhookScope {
+func (p *Plugins) newWebhookScope(ctx context.Context, source logicalcluster.Name, a admission.Attributes) *webhookScope {
 	reader := namespaceReader{ctx: ctx, reader: p.namespaces}
 	return &webhookScope{
 		attributes: a,
 		namespaces: &namespace.Matcher{NamespaceLister: reader, Client: reader.client()},
 		authorizer: contextAuthorizer{ctx, p.config.Authorizer},
+		source:     source,
+		tracker:    p.Suspensions,
 	}
 }
 
@@ -72,16 +80,18 @@ func isNamespaceWrite(a admission.Attributes) bool {
 
 // GetCompiledMatcher implements webhook.WebhookAccessor.
 func (w scopedWebhook) GetCompiledMatcher(compiler cel.ConditionCompiler) matchconditions.Matcher {
-	return conditions{w.WebhookAccessor.GetCompiledMatcher(compiler), w.scope.authorizer}
+	g := guard{w.scope.tracker, matchConditionsOf(w.scope.source, w.WebhookAccessor)}
+	return conditions{w.WebhookAccessor.GetCompiledMatcher(guardedCompiler{compiler}), w.scope.authorizer, g}
 }
 
-// conditions are match conditions that authorize in the request's logical cluster.
+// conditions are match conditions that authorize in the request's logical cluster, and have the guard of the webhook's.
 type conditions struct {
 	matchconditions.Matcher
 	authorizer authorizer.UnconditionalAuthorizer
+	guard      guard
 }
 
 // Match implements matchconditions.Matcher.
 func (c conditions) Match(ctx context.Context, a *admission.VersionedAttributes, params runtime.Object, _ authorizer.UnconditionalAuthorizer) matchconditions.MatchResult {
-	return c.Matcher.Match(ctx, a, params, c.authorizer)
+	return c.Matcher.Match(context.WithValue(ctx, guardKey{}, c.guard), a, params, c.authorizer)
 }
