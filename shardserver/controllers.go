@@ -10,6 +10,7 @@ import (
 
 	"github.com/atoll-dev/atoll/internal/sharedindex"
 	"github.com/atoll-dev/atoll/shardserver/admission/dynamic/policystatus"
+	"github.com/atoll-dev/atoll/shardserver/admission/dynamic/suspension"
 	"github.com/atoll-dev/atoll/shardserver/apiexport/binding"
 	"github.com/atoll-dev/atoll/shardserver/apiexport/claims"
 	"github.com/atoll-dev/atoll/shardserver/apiexport/endpointslice"
@@ -54,6 +55,7 @@ func (d *dependencies) controllers() []controller.Controller {
 			claims.Controller(d.claimsConfig()),
 			replicatelabel.Controller(replicatelabel.Config{Registry: d.registry, Objects: d.clients.Metadata}),
 			policystatus.Controller(policystatus.Config{Registry: d.registry, Kubernetes: d.clients.Kubernetes, Schemas: d.dynamicAdmission.Schemas()}),
+			d.suspensionConditions().Controller(),
 			identitystore.Controller(d.identityStoreConfig()),
 			topology.Controller(topology.Config{Registry: d.registry, Clients: d.clients}),
 		},
@@ -70,6 +72,11 @@ func (d *dependencies) controllers() []controller.Controller {
 		all = append(all, d.replication.publisher.Controllers()...)
 	}
 	return all
+}
+
+// suspensionConditions returns what tells tenants of suspended expressions.
+func (d *dependencies) suspensionConditions() *suspension.Conditions {
+	return suspension.NewConditions(d.dynamicAdmission.Suspensions, d.registry, d.clients)
 }
 
 // controllerTasks returns the background work of the leader that is not driven by a queue.

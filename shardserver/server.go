@@ -174,6 +174,7 @@ func (s *Server) backgroundTasks() map[string][]backgroundTask {
 		{"permission claims", s.claims.Run, nil},
 		{"bootstrap policy", s.authorizer.Run, nil},
 		{"admission configurations", s.dynamicAdmission.Run, nil},
+		{"conditions of suspended expressions", s.suspensionConditions().Run, nil},
 		{"logical clusters", func(ctx context.Context) { s.watchTerminator.Run(ctx, s.registry) }, nil},
 		{"object counts", s.objectCounts.Run, nil},
 		{"etcd space", s.space.Run, nil},

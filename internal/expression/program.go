@@ -6,13 +6,14 @@ import (
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types/ref"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
-	"k8s.io/apiserver/pkg/cel/library"
+
+	"github.com/atoll-dev/atoll/internal/celcost"
 )
 
 // limited returns the program of an expression whose costs are limited as in the rules of a CustomResourceDefinition.
 func limited(env *cel.Env, ast *cel.Ast) (cel.Program, error) {
 	return env.Program(ast, cel.EvalOptions(cel.OptOptimize, cel.OptTrackCost), cel.CostLimit(celconfig.PerCallLimit),
-		cel.CostTracking(&library.CostEstimator{}))
+		celcost.ProgramOption(celconfig.PerCallLimit))
 }
 
 // MaxRangeSize bounds the lists that expressions make of a number.

@@ -7,9 +7,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/apis/apiserver"
 	apiservervalidation "k8s.io/apiserver/pkg/apis/apiserver/validation"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	authenticationcel "k8s.io/apiserver/pkg/authentication/cel"
 
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+	"github.com/atoll-dev/atoll/internal/celcost"
 )
 
 // compiler contains the CEL environments, which are expensive to create and shared.
@@ -21,6 +23,33 @@ func Validate(given []tenancyv1alpha1.JWTAuthenticator, path *field.Path) field.
 	errs := apiservervalidation.ValidateAuthenticationConfiguration(compiler(), &apiserver.AuthenticationConfiguration{JWT: convertAll(given)}, nil)
 	for _, err := range errs {
 		err.Field = path.String() + strings.TrimPrefix(err.Field, "jwt") // upstream's paths start with it
+	}
+	return append(errs, checkCosts(given, path)...)
+}
+
+// checkCosts refuses expressions that exceed their cost limit in every evaluation. Front proxies evaluate them before they
+// know the user.
+func checkCosts(given []tenancyv1alpha1.JWTAuthenticator, path *field.Path) (errs field.ErrorList) {
+	check := func(at *field.Path, expression string) {
+		if err := celcost.CheckExpression(expression, celconfig.PerCallLimit, nil); err != nil {
+			errs = append(errs, field.Invalid(at, expression, err.Error()))
+		}
+	}
+	for i := range given {
+		at, issuer := path.Index(i), &given[i]
+		mappings := at.Child("claimMappings")
+		check(mappings.Child("username", "expression"), issuer.ClaimMappings.Username.Expression)
+		check(mappings.Child("groups", "expression"), issuer.ClaimMappings.Groups.Expression)
+		check(mappings.Child("uid", "expression"), issuer.ClaimMappings.UID.Expression)
+		for j, extra := range issuer.ClaimMappings.Extra {
+			check(mappings.Child("extra").Index(j).Child("valueExpression"), extra.ValueExpression)
+		}
+		for j, rule := range issuer.ClaimValidationRules {
+			check(at.Child("claimValidationRules").Index(j).Child("expression"), rule.Expression)
+		}
+		for j, rule := range issuer.UserValidationRules {
+			check(at.Child("userValidationRules").Index(j).Child("expression"), rule.Expression)
+		}
 	}
 	return errs
 }

@@ -96,6 +96,7 @@ var plugins = []plugin{
 	{"apis.kcp.io/ValidatingWebhook", func(c Config) admission.Interface { return c.Dynamic.ValidatingWebhook() }},
 	{"apis.kcp.io/ReservedCRDAnnotations", newReservedCRDAnnotations},
 	{"kcp.io/ReservedCRDGroups", newReservedCRDGroups},
+	{"kcp.io/ExpressionCost", newExpressionCost},
 	{noOverlappingGVRName, newCRDNoOverlapping},
 	{"apis.kcp.io/ReservedNames", forCompiledInKinds(newReservedNames)},
 	{"apis.kcp.io/ReservedMetadata", newReservedMetadata},

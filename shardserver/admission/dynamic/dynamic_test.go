@@ -30,6 +30,7 @@ func TestDynamicAdmission(t *testing.T) {
 		"webhooks and policies of the provider apply to bound resources":  testBoundResources,
 		"equal policies compile once, and caches are bounded":             testBounds,
 		"no state without configurations":                                 testNoStateWithoutConfigurations,
+		"expressions that exceed their cost limit are suspended":          testSuspension,
 		"hanging webhook blocks few of the shard's own requests":          testOwnRequests,
 	} {
 		t.Run(name, func(t *testing.T) {
