@@ -74,7 +74,8 @@ func newSynchronization(d *dependencies, p *publication.Publication, service, wo
 
 // sameAs reports whether a synchronization is one of the same content.
 func (s *synchronization) sameAs(p *publication.Publication, service, workspace endpoints.Resource) bool {
-	return s.serviceResource == service && s.workspaceResource == workspace && reflect.DeepEqual(s.publication.Spec, p.Spec)
+	return s.serviceResource == service && s.workspaceResource == workspace &&
+		reflect.DeepEqual(s.publication.Spec, p.Spec) && reflect.DeepEqual(s.publication.Allowed, p.Allowed)
 }
 
 func (s *synchronization) start() {

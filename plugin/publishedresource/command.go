@@ -95,7 +95,7 @@ func (in *input) validate(ctx context.Context, offline bool) error {
 		for _, err := range errs {
 			fmt.Fprintf(in.flags.Out, "%s: %s\n", describe(p), err)
 		}
-		for _, warning := range warnings(&p.Spec) {
+		for _, warning := range warnings(p) {
 			fmt.Fprintf(in.flags.Out, "Warning: %s: %s\n", describe(p), warning)
 		}
 		if len(errs) == 0 {

@@ -49,7 +49,14 @@ PublishedResource "a": spec.naming.name: Invalid value: "A": a lowercase RFC 112
 PublishedResource "a" is valid
 PublishedResource "b": spec.related[0].reference.name.path: Required value
 `, "standard input has 3 mistakes"},
-		"one mistake":     {offline, newer + "spec: {resource: {apiGroup: '', kind: ConfigMap}}", "PublishedResource \"a\": spec.projection.group: Required value: resources of the core group are published in another group\n", "standard input has a mistake"},
+		"one mistake": {offline, newer + "spec: {resource: {apiGroup: '', kind: ConfigMap}}", "PublishedResource \"a\": spec.projection.group: Required value: resources of the core group are published in another group\n", "standard input has a mistake"},
+		"an annotation that is no list of names": {append(offline, "--service-group=example.corp"),
+			strings.Replace(valid, "{name: a}", "{name: a, annotations: {syncagent.kcp.io/allowed-namespaces: 'shared, a.b'}}", 1) +
+				"---\n" + strings.Replace(older, "{name: b}", "{name: b, annotations: {syncagent.kcp.io/allowed-namespaces: '*'}}", 1) +
+				"spec: {resource: {apiGroup: example.com, kind: Thing, version: v1}}",
+			`PublishedResource "a": metadata.annotations[syncagent.kcp.io/allowed-namespaces]: Invalid value: "a.b": must not contain dots
+PublishedResource "b": metadata.annotations[syncagent.kcp.io/allowed-namespaces]: Invalid value: "*": allows everything; write a prefix before the asterisk
+`, "standard input has 2 mistakes"},
 		"a list":          {offline, `{"apiVersion": "v1", "kind": "List", "items": [{"apiVersion": "syncagent.kcp.io/v1alpha1", "kind": "PublishedResource", "metadata": {"name": "a"}, "spec": {"resource": {"apiGroup": "a.b", "kind": "C"}}}]}`, "PublishedResource \"a\" is valid\n", ""},
 		"unknown fields":  {offline, newer + "spec: {resource: {apiGroup: a, kind: B, group: a}, filters: {}}", "", "reading standard input: document 1: unknown field \"spec.filters\"\nunknown field \"spec.resource.group\""},
 		"another type":    {offline, newer + "spec: {enableWorkspacePaths: maybe}", "", "reading standard input: document 1: json: cannot unmarshal string into Go struct field PublishedResourceSpec.spec.enableWorkspacePaths of type bool"},

@@ -9,10 +9,48 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
+	"github.com/atoll-dev/atoll/syncagent/publication"
+	"github.com/atoll-dev/atoll/syncagent/related"
 )
 
-// warnings returns what is valid and may be more than the owner wants: related objects of the service cluster that consumers name.
-func warnings(spec *syncagentv1alpha1.PublishedResourceSpec) []string {
+// warnings returns what is valid and may be more, or less, than the owner wants.
+func warnings(p *publication.Publication) []string {
+	return slices.Concat(namingWarnings(&p.Spec), writeWarnings(p), readWarnings(&p.Spec))
+}
+
+// ofConsumers matches what a name is made of that consumers write.
+var ofConsumers = regexp.MustCompile(`\.Object|\.ClusterPath|\$remoteName`)
+
+// namingWarnings are about copies in namespaces that consumers name.
+func namingWarnings(spec *syncagentv1alpha1.PublishedResourceSpec) []string {
+	if spec.Naming == nil || spec.Naming.Namespace == "" {
+		return nil
+	}
+	pattern := spec.Naming.Namespace
+	if !ofConsumers.MatchString(pattern) || strings.Contains(pattern, "ClusterName") {
+		return nil
+	}
+	return []string{"spec.naming.namespace: consumers choose the namespace of copies, also one with copies of others. Use the name of the logical cluster, too"}
+}
+
+// writeWarnings are about related objects of workspaces that are not written where the locator leads.
+func writeWarnings(p *publication.Publication) []string {
+	var all []string
+	for i := range p.Spec.Related {
+		namespace := p.Spec.Related[i].Object.Namespace
+		if p.Spec.Related[i].Origin != syncagentv1alpha1.RelatedResourceOriginKcp || namespace == nil || len(p.Allowed.Namespaces) > 0 {
+			continue
+		}
+		if _, constant := related.Constant(namespace, "a"); !constant {
+			all = append(all, fmt.Sprintf("%s: it depends on the object of a consumer, so related objects are written only where it is the namespace of the copy. "+
+				"Use a constant, or allow namespaces with the annotation %s", field.NewPath("spec", "related").Index(i).Child("object", "namespace"), publication.AnnotationAllowedNamespaces))
+		}
+	}
+	return all
+}
+
+// readWarnings are about related objects of the service cluster that consumers name.
+func readWarnings(spec *syncagentv1alpha1.PublishedResourceSpec) []string {
 	var all []string
 	for i := range spec.Related {
 		entry := &spec.Related[i]

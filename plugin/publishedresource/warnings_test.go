@@ -42,3 +42,36 @@ func TestWarnings(t *testing.T) {
 		})
 	}
 }
+
+// TestWarningsOfWrites: owners know before they apply it which writes the agent refuses, and which it does not.
+func TestWarningsOfWrites(t *testing.T) {
+	kcp := func(namespace string) string {
+		return "related: [{identifier: x, kind: Secret, origin: kcp, object: {reference: {path: spec.secretName}, namespace: " + namespace + "}}]"
+	}
+	const refused = "spec.related[0].object.namespace: it depends on the object of a consumer"
+	for name, tc := range map[string]struct{ annotations, spec, want string }{
+		"a namespace of the object":               {"", kcp("{reference: {path: spec.namespace}}"), refused},
+		"a namespace by a pattern":                {"", kcp("{reference: {path: spec.namespace, regex: {pattern: '^', replacement: 'a-'}}}"), refused},
+		"a namespace by a template":               {"", kcp("{template: {template: 'a-{{ .Object.spec.namespace }}'}}"), refused},
+		"a namespace by the name of the original": {"", kcp("{selector: {matchLabels: {a: b}, rewrite: {template: {template: 'a-{{ .Value }}'}}}}"), refused},
+		"a namespace that is allowed":             {"{syncagent.kcp.io/allowed-namespaces: 'a-*'}", kcp("{template: {template: 'a-{{ .Object.spec.namespace }}'}}"), ""},
+		"a constant":                              {"", kcp("{template: {template: shared}}"), ""},
+		"the logical cluster":                     {"", kcp("{template: {template: '{{ .ClusterName }}-data'}}"), ""},
+		"copies in a namespace of the object":     {"", "naming: {namespace: '{{ .Object.metadata.namespace }}'}", "spec.naming.namespace: consumers choose the namespace of copies"},
+		"copies in one by a placeholder":          {"", "naming: {namespace: $remoteNamespace}", "spec.naming.namespace: consumers choose the namespace of copies"},
+		"copies in one of the logical cluster":    {"", "naming: {namespace: '{{ .ClusterName }}-{{ .Object.metadata.namespace }}'}", ""},
+		"copies in one namespace":                 {"", "naming: {namespace: databases}", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			input := newer + "spec:\n  resource: {apiGroup: example.com, kind: Thing}\n  " + tc.spec + "\n"
+			if tc.annotations != "" {
+				input = strings.Replace(input, "metadata: {name: a}", "metadata: {name: a, annotations: "+tc.annotations+"}", 1)
+			}
+			out, failed := run(t, input, "validate", "--offline", "-")
+			warning, found := strings.CutPrefix(out, `Warning: PublishedResource "a": `)
+			if failed != "" || found != (tc.want != "") || !strings.HasPrefix(warning, tc.want) && found {
+				t.Errorf("got %q, %s, want a warning %q", out, failed, tc.want)
+			}
+		})
+	}
+}

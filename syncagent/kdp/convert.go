@@ -27,7 +27,8 @@ const (
 func FromPublishedResource(object *servicesv1alpha1.PublishedResource, group string) *publication.Publication {
 	p := &publication.Publication{Object: object, SchemaName: object.Status.ResourceSchemaName}
 	spec, fldPath := object.Spec.DeepCopy(), field.NewPath("spec")
-	var errs field.ErrorList
+	allowed, errs := publication.ParseAllowed(object)
+	p.Allowed = allowed
 	if group == "" {
 		errs = append(errs, field.Invalid(field.NewPath("apiVersion"), servicesv1alpha1.SchemeGroupVersion.String(),
 			"is published in the API group of a Service, which the agent does not know"))

@@ -9,7 +9,8 @@ import (
 // FromPublishedResource returns what a PublishedResource publishes. The object is kept, its spec is copied.
 func FromPublishedResource(object *syncagentv1alpha1.PublishedResource) *Publication {
 	p := &Publication{Object: object, Spec: *object.Spec.DeepCopy(), SchemaName: object.Status.ResourceSchemaName}
-	p.Invalid = Validate(&p.Spec, field.NewPath("spec"))
+	p.Allowed, p.Invalid = ParseAllowed(object)
+	p.Invalid = append(p.Invalid, Validate(&p.Spec, field.NewPath("spec"))...)
 	return p
 }
 

@@ -42,6 +42,8 @@ type Publication struct {
 	Object client.Object
 	// Spec is what is published.
 	Spec syncagentv1alpha1.PublishedResourceSpec
+	// Allowed is what the annotations of the object allow.
+	Allowed Allowed
 	// Invalid is what is wrong with the object, with the paths of its dialect. Nothing is published or synced while there is
 	// anything.
 	Invalid field.ErrorList

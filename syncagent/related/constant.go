@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 
 	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
 	"github.com/atoll-dev/atoll/internal/expression"
@@ -16,44 +17,74 @@ func OwnerChoosesNamespace(spec syncagentv1alpha1.RelatedResourceSpec, primary *
 	locator := spec.Object.Namespace
 	switch {
 	case locator == nil:
-		return namingLeadsTo(primary, clusterName, namespace)
-	case locator.Reference != nil:
-		return regexLeadsTo(locator.Reference.Regex, namespace)
-	case locator.Template != nil:
-		return templateLeadsTo(locator.Template.Template, clusterName, namespace)
-	case locator.Selector == nil:
-		return false
-	case spec.Origin == syncagentv1alpha1.RelatedResourceOriginService:
+		return namingLeadsTo(primary, clusterName, types.NamespacedName{Namespace: namespace})
+	case locator.Selector != nil && spec.Origin == syncagentv1alpha1.RelatedResourceOriginService:
 		return isConstant(locator.Selector.MatchLabels)
+	}
+	constant, found := Constant(locator, clusterName)
+	return found && constant == namespace
+}
+
+// OwnerChoosesCopyName reports whether the entry leads to a name of a copy on the service cluster whatever consumers write.
+func OwnerChoosesCopyName(spec syncagentv1alpha1.RelatedResourceSpec, clusterName, name string) bool {
+	constant, found := Constant(&spec.Object.RelatedResourceObjectSpec, clusterName)
+	return found && constant == name
+}
+
+// OwnerChoosesPrimary reports the same of the naming of primary objects: of the namespace of their copies, or of the name if they have none.
+func OwnerChoosesPrimary(primary *syncagentv1alpha1.ResourceNaming, clusterName string, key types.NamespacedName) bool {
+	return namingLeadsTo(primary, clusterName, key)
+}
+
+// Constant returns what a locator gives on the service cluster without any data of an object, and false if it gives nothing. A selector is about
+// the names that it gives to copies.
+func Constant(locator *syncagentv1alpha1.RelatedResourceObjectSpec, clusterName string) (name string, found bool) {
+	switch {
+	case locator.Reference != nil:
+		return constantOfRegex(locator.Reference.Regex)
+	case locator.Template != nil:
+		return constantOfTemplate(locator.Template.Template, clusterName)
+	case locator.Selector == nil:
+		return "", false
 	case locator.Selector.Rewrite.Template != nil:
-		return templateLeadsTo(locator.Selector.Rewrite.Template.Template, clusterName, namespace)
+		return constantOfTemplate(locator.Selector.Rewrite.Template.Template, clusterName)
 	}
-	return regexLeadsTo(locator.Selector.Rewrite.Regex, namespace)
+	return constantOfRegex(locator.Selector.Rewrite.Regex)
 }
 
-func namingLeadsTo(primary *syncagentv1alpha1.ResourceNaming, clusterName, namespace string) bool {
+// namingLeadsTo is about the namespace of a key, or about the name of one without.
+func namingLeadsTo(primary *syncagentv1alpha1.ResourceNaming, clusterName string, key types.NamespacedName) bool {
 	if primary == nil {
-		return false // the default is the name of the logical cluster
+		return false // the default depends on the object, or is the name of the logical cluster
 	}
-	key, err := naming.Key(&syncagentv1alpha1.ResourceNaming{Namespace: primary.Namespace}, naming.Input{
+	none := naming.Input{
 		Object: &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{}}}, ClusterName: clusterName,
-	})
-	return err == nil && key.Namespace == namespace
+		ClusterScoped: key.Namespace == "",
+	}
+	if none.ClusterScoped {
+		got, err := naming.Key(primary, none)
+		return err == nil && got == key
+	}
+	got, err := naming.Key(&syncagentv1alpha1.ResourceNaming{Namespace: primary.Namespace}, none)
+	return err == nil && got.Namespace == key.Namespace
 }
 
-// regexLeadsTo is about the form that replaces whatever there is.
-func regexLeadsTo(regex *syncagentv1alpha1.RegularExpression, namespace string) bool {
-	return regex != nil && regex.Pattern == "" && regex.Replacement == namespace
+// constantOfRegex is about the form that replaces whatever there is.
+func constantOfRegex(regex *syncagentv1alpha1.RegularExpression) (name string, found bool) {
+	if regex == nil || regex.Pattern != "" {
+		return "", false
+	}
+	return regex.Replacement, true
 }
 
-// templateLeadsTo renders the template for the service cluster.
-func templateLeadsTo(template, clusterName, namespace string) bool {
+// constantOfTemplate renders the template for the service cluster.
+func constantOfTemplate(template, clusterName string) (name string, found bool) {
 	none := map[string]any{"metadata": map[string]any{}}
 	rendered, err := expression.Render(template, map[string]any{
-		"Side": string(syncagentv1alpha1.RelatedResourceOriginService), "Value": "", "ClusterName": clusterName, "ClusterPath": "",
-		"Object": none, "RelatedObject": nil, "LocalObject": none, "RemoteObject": none,
+		"Side": string(syncagentv1alpha1.RelatedResourceOriginService), "Value": expression.NoValue, "ClusterName": clusterName,
+		"ClusterPath": expression.NoValue, "Object": none, "RelatedObject": nil, "LocalObject": none, "RemoteObject": none,
 	})
-	return err == nil && rendered == namespace
+	return rendered, err == nil && rendered != "" && !strings.Contains(rendered, expression.NoValue)
 }
 
 func isConstant(matchLabels map[string]string) bool {

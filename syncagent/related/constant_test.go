@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
 )
@@ -54,6 +55,63 @@ func TestOwnerChoosesNamespace(t *testing.T) {
 		spec := syncagentv1alpha1.RelatedResourceSpec{Origin: test.origin, Object: syncagentv1alpha1.RelatedResourceObject{Namespace: test.locator}}
 		if got := OwnerChoosesNamespace(spec, test.naming, "2cluster", namespace); got != test.want {
 			t.Errorf("%s: got %v, want %v", name, got, test.want)
+		}
+	}
+}
+
+func TestOwnerChoosesCopyName(t *testing.T) {
+	const name = "creds"
+	object := func(spec syncagentv1alpha1.RelatedResourceObjectSpec) syncagentv1alpha1.RelatedResourceObject {
+		return syncagentv1alpha1.RelatedResourceObject{RelatedResourceObjectSpec: spec}
+	}
+	byTemplate := func(text string) syncagentv1alpha1.RelatedResourceObject {
+		return object(syncagentv1alpha1.RelatedResourceObjectSpec{Template: &syncagentv1alpha1.TemplateExpression{Template: text}})
+	}
+	bySelector := func(template string) syncagentv1alpha1.RelatedResourceObject {
+		return object(syncagentv1alpha1.RelatedResourceObjectSpec{Selector: &syncagentv1alpha1.RelatedResourceObjectSelector{
+			Rewrite: syncagentv1alpha1.RelatedResourceSelectorRewrite{Template: &syncagentv1alpha1.TemplateExpression{Template: template}},
+		}})
+	}
+	for description, test := range map[string]struct {
+		object syncagentv1alpha1.RelatedResourceObject
+		want   bool
+	}{
+		"a text":                                  {byTemplate(name), true},
+		"a field":                                 {byTemplate("{{ .Object.spec.name }}"), false},
+		"a field with a default":                  {byTemplate(`{{ .Object.spec.name | default "creds" }}`), true},
+		"a field after a text":                    {byTemplate("{{ .Object.spec.none }}creds"), false},
+		"the name of the original":                {bySelector("{{ .Value }}"), false},
+		"a text for all originals":                {bySelector(name), true},
+		"the name of the original, if it is that": {bySelector(`{{ if eq .Value "creds" }}creds{{ end }}`), false},
+		"a reference": {object(syncagentv1alpha1.RelatedResourceObjectSpec{
+			Reference: &syncagentv1alpha1.RelatedResourceObjectReference{Path: "spec.name"},
+		}), false},
+		"a reference that is replaced": {object(syncagentv1alpha1.RelatedResourceObjectSpec{
+			Reference: &syncagentv1alpha1.RelatedResourceObjectReference{Path: "spec.name", Regex: &syncagentv1alpha1.RegularExpression{Replacement: name}},
+		}), true},
+	} {
+		spec := syncagentv1alpha1.RelatedResourceSpec{Origin: syncagentv1alpha1.RelatedResourceOriginKcp, Object: test.object}
+		if got := OwnerChoosesCopyName(spec, "2cluster", name); got != test.want {
+			t.Errorf("%s: got %v, want %v", description, got, test.want)
+		}
+	}
+}
+
+func TestOwnerChoosesPrimary(t *testing.T) {
+	for description, test := range map[string]struct {
+		naming *syncagentv1alpha1.ResourceNaming
+		key    types.NamespacedName
+		want   bool
+	}{
+		"the default":                      {nil, types.NamespacedName{Namespace: "2cluster", Name: "a"}, false},
+		"a namespace, whatever the name":   {&syncagentv1alpha1.ResourceNaming{Namespace: "shared", Name: "{{ .Object.metadata.name }}"}, types.NamespacedName{Namespace: "shared", Name: "a"}, true},
+		"a namespace of the object":        {&syncagentv1alpha1.ResourceNaming{Namespace: "{{ .Object.metadata.namespace }}", Name: "a"}, types.NamespacedName{Namespace: "shared", Name: "a"}, false},
+		"a name of a cluster-scoped copy":  {&syncagentv1alpha1.ResourceNaming{Name: "a"}, types.NamespacedName{Name: "a"}, true},
+		"the name of a cluster-scoped one": {&syncagentv1alpha1.ResourceNaming{Name: "$remoteName"}, types.NamespacedName{Name: "a"}, false},
+		"the logical cluster":              {&syncagentv1alpha1.ResourceNaming{Name: "$remoteClusterName"}, types.NamespacedName{Name: "2cluster"}, true},
+	} {
+		if got := OwnerChoosesPrimary(test.naming, "2cluster", test.key); got != test.want {
+			t.Errorf("%s: got %v, want %v", description, got, test.want)
 		}
 	}
 }

@@ -190,7 +190,7 @@ func (p *pass) nameCopy() (types.NamespacedName, error) {
 	if err != nil {
 		return types.NamespacedName{}, fmt.Errorf("naming the copy: %w", err)
 	}
-	return key, p.guardKey(p.config.ServiceResource, key, syncagentv1alpha1.RelatedResourceSpec{})
+	return key, p.guardPrimary(key)
 }
 
 // newObject returns an object that does not exist yet.
@@ -264,6 +264,9 @@ func (p *pass) adopt(ctx context.Context, key types.NamespacedName, identificati
 		return existing, false, nil
 	case claimOther:
 		return nil, false, &OwnedError{service.describeObject(existing), "is the copy of another object, or of another agent"}
+	}
+	if err := p.confineAdoption(existing); err != nil {
+		return nil, false, err
 	}
 	p.state.Forget(p.primaryKey())
 	p.state.SetCopy(key) // without its UID: it is no copy until it has the labels

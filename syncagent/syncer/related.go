@@ -24,6 +24,8 @@ type relation struct {
 	resource *RelatedResource
 	// referenced means that the primary object refers to it.
 	referenced bool
+	// refused means that its copy is where the agent must not write: one that exists stays as it is.
+	refused bool
 	// origin is nil if it does not exist.
 	origin *unstructured.Unstructured
 	// unknown means that the origin could not be read.
@@ -65,6 +67,7 @@ func (p *pass) syncRelated(ctx context.Context, copied *unstructured.Unstructure
 	if len(p.config.Related) == 0 && len(recorded) == 0 {
 		return Result{}, nil
 	}
+	p.home = copied.GetNamespace()
 	r := newRelatedPass(p)
 	relations := r.observe(ctx, r.locate(ctx, copied), recorded)
 	if err := r.recordRelations(ctx, relations); err != nil {
@@ -98,7 +101,7 @@ func (r *relatedPass) locate(ctx context.Context, copied *unstructured.Unstructu
 		}
 		for _, pair := range pairs {
 			entry := newRelated(resource, pair)
-			if err := r.guardNamespace(resource, pair); err != nil {
+			if err := r.guardOrigin(resource, pair); err != nil {
 				r.failed(entry.Identifier, err)
 				continue
 			}
@@ -107,7 +110,12 @@ func (r *relatedPass) locate(ctx context.Context, copied *unstructured.Unstructu
 				continue
 			}
 			taken[entry.Copy] = true
-			located = append(located, relation{Related: entry, resource: resource, referenced: true})
+			found := relation{Related: entry, resource: resource, referenced: true}
+			if err := r.confine(found); err != nil {
+				r.failed(entry.Identifier, err)
+				found.refused = true
+			}
+			located = append(located, found)
 		}
 	}
 	return located
@@ -204,7 +212,7 @@ func (r *relatedPass) recordRelations(ctx context.Context, relations []relation)
 		case at >= 0 && relation.referenced:
 			relation.Related.CopyUID = entries[at].CopyUID
 			entries[at] = relation.Related // the policy may have changed
-		case at < 0 && (relation.presence() == originLive || r.holds(relation)):
+		case at < 0 && (relation.presence() == originLive && !relation.refused || r.holds(relation)):
 			entries = append(entries, relation.Related)
 		}
 	}
@@ -263,7 +271,7 @@ func (p *pass) holds(r relation) bool {
 }
 
 func (r *relatedPass) sync(ctx context.Context, relation relation) {
-	if relation.resource == nil {
+	if relation.resource == nil || relation.refused {
 		return
 	}
 	wait, err := r.syncOne(ctx, relation)

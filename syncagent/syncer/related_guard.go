@@ -28,33 +28,35 @@ func (e *GuardedError) Error() string { return fmt.Sprintf("%s is not synced: %s
 // guardedTypes are the types of Secrets that a cluster itself gives a meaning to: who may read or write them has rights in that cluster.
 var guardedTypes = []string{string(corev1.SecretTypeServiceAccountToken), string(corev1.SecretTypeBootstrapToken)}
 
-// guardNamespace refuses namespaces of the service cluster that no consumer has anything in, unless the owner has chosen them.
-func (p *pass) guardNamespace(resource *RelatedResource, pair related.Pair) error {
-	key := pair.Copy
-	if resource.Spec.Origin == syncagentv1alpha1.RelatedResourceOriginService {
-		key = pair.Origin
-	}
-	return p.guardKey(serviceSide(resource), key, resource.Spec)
-}
-
-// guardKey refuses the key of an object on the service cluster; entry says what leads there, the naming of primary objects if it is empty.
-func (p *pass) guardKey(resource endpoints.Resource, key types.NamespacedName, entry syncagentv1alpha1.RelatedResourceSpec) error {
-	guarded := key.Namespace != "" && key.Namespace == p.config.Namespace || strings.HasPrefix(key.Namespace, "kube-")
-	if !guarded || related.OwnerChoosesNamespace(entry, p.spec().Naming, p.request.Cluster.String(), key.Namespace) {
+// guardOrigin refuses originals in namespaces of the service cluster that no consumer has anything in, unless the owner has chosen them.
+func (p *pass) guardOrigin(resource *RelatedResource, pair related.Pair) error {
+	if resource.Spec.Origin != syncagentv1alpha1.RelatedResourceOriginService || !p.isReserved(pair.Origin.Namespace) ||
+		related.OwnerChoosesNamespace(resource.Spec, p.spec().Naming, p.request.Cluster.String(), pair.Origin.Namespace) {
 		return nil
 	}
-	return &GuardedError{p.service().describe(resource, key), "the namespace belongs to the cluster or to the agent"}
+	return &GuardedError{p.service().describe(resource.Origin, pair.Origin), reservedReason}
 }
 
-func serviceSide(resource *RelatedResource) endpoints.Resource {
-	if resource.Spec.Origin == syncagentv1alpha1.RelatedResourceOriginService {
-		return resource.Origin
+// guardPrimary refuses the same namespaces for copies of primary objects.
+func (p *pass) guardPrimary(key types.NamespacedName) error {
+	if !p.isReserved(key.Namespace) || related.OwnerChoosesPrimary(p.spec().Naming, p.request.Cluster.String(), key) {
+		return nil
 	}
-	return resource.Copy
+	return &GuardedError{p.service().describe(p.config.ServiceResource, key), reservedReason}
 }
 
-// guard refuses related objects by what they are. copied is the existing copy, or nil.
+const reservedReason = "the namespace belongs to the cluster or to the agent"
+
+// isReserved reports whether a namespace belongs to the service cluster or to the agent.
+func (p *pass) isReserved(namespace string) bool {
+	return namespace != "" && namespace == p.config.Namespace || strings.HasPrefix(namespace, "kube-")
+}
+
+// guard refuses related objects by where they are written, and by what they are. copied is the existing copy, or nil.
 func (p *pass) guard(r relation, copied *unstructured.Unstructured, content map[string]any) error {
+	if err := p.confine(r); err != nil {
+		return err
+	}
 	from, to := p.sides(r.Side)
 	onService := r.origin
 	if r.Side == syncagentv1alpha1.RelatedResourceOriginKcp {

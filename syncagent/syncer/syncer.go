@@ -115,6 +115,8 @@ type pass struct {
 	// path is the path of the workspace, empty unless the publication asks for it.
 	path  string
 	state *state.State
+	// home is the namespace of the copy while its related objects are synced, empty if it has none.
+	home string
 }
 
 func (p *pass) run(ctx context.Context) (Result, error) {

@@ -1,0 +1,64 @@
+package syncer
+
+import (
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
+	"github.com/atoll-dev/atoll/syncagent/publication"
+	"github.com/atoll-dev/atoll/syncagent/related"
+)
+
+// confine refuses to write a related object of a workspace on the service cluster in a namespace that is not the one of the copy of the primary object,
+// unless the owner has chosen or allowed it: the agent may write more than any consumer. Of objects without a namespace, the name counts. It is
+// about the result of the locator, however that has come about.
+func (p *pass) confine(r relation) error {
+	if r.Side != syncagentv1alpha1.RelatedResourceOriginKcp {
+		return nil
+	}
+	key, cluster, to := keyOf(r.Copy), p.request.Cluster.String(), p.service()
+	if !r.resource.Copy.Namespaced {
+		if related.OwnerChoosesCopyName(r.resource.Spec, cluster, key.Name) || p.allowsKey(key) {
+			return nil
+		}
+		return &GuardedError{to.describe(r.resource.Copy, key), notAllowed(publication.AnnotationAllowedClusterScopedNames, key.Name)}
+	}
+	if key.Namespace == p.home || related.OwnerChoosesNamespace(r.resource.Spec, p.spec().Naming, cluster, key.Namespace) || p.allowsKey(key) {
+		return nil
+	}
+	return &GuardedError{to.describe(r.resource.Copy, key), notAllowed(publication.AnnotationAllowedNamespaces, key.Namespace)}
+}
+
+// confineAdoption refuses to adopt an object that says nothing about whose copy it is, if the consumer has chosen where it is: all of it would be
+// overwritten, and deleted later. An object that an earlier pass has recorded is known.
+func (p *pass) confineAdoption(existing *unstructured.Unstructured) error {
+	key, cluster := client.ObjectKeyFromObject(existing), p.request.Cluster.String()
+	recorded, found := p.state.Copy()
+	known := found && recorded == key && (p.state.CopyUID() == existing.GetUID() || p.state.CopyUID() == "")
+	if known || key.Namespace == cluster || related.OwnerChoosesPrimary(p.spec().Naming, cluster, key) || p.allowsKey(key) {
+		return nil
+	}
+	annotation, name := publication.AnnotationAllowedNamespaces, key.Namespace
+	if key.Namespace == "" {
+		annotation, name = publication.AnnotationAllowedClusterScopedNames, key.Name
+	}
+	return &GuardedError{p.service().describeObject(existing), "it exists and is no copy yet; " + notAllowed(annotation, name)}
+}
+
+// allowsKey reports whether the annotations of the PublishedResource allow a namespace, or the name of an object that has none. Namespaces of the cluster
+// and of the agent have to be listed by their names.
+func (p *pass) allowsKey(key types.NamespacedName) bool {
+	allowed, cluster := p.config.Publication.Allowed, p.request.Cluster.String()
+	switch {
+	case key.Namespace == "":
+		return allowed.ClusterScopedNames.Match(cluster, key.Name)
+	case p.isReserved(key.Namespace):
+		return allowed.Namespaces.Contains(key.Namespace)
+	}
+	return allowed.Namespaces.Match(cluster, key.Namespace)
+}
+
+func notAllowed(annotation, name string) string {
+	return "the object of the consumer leads there; if it should, add " + name + " to the annotation " + annotation + " of the PublishedResource"
+}
