@@ -1,6 +1,7 @@
 package runtimecluster_test
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -184,4 +185,38 @@ func TestPurgeGoesOnAfterAnError(t *testing.T) {
 		}
 	}
 	p.wantTenants(t, "first", "a")
+}
+
+// What the values of an instance make of a manifest is applied in the namespace of the tenant, whatever namespace it says.
+func TestObjectsAreAppliedInTheNamespaceOfTheTenant(t *testing.T) {
+	p := newProviders()
+	for _, namespace := range []string{"b", "kube-system"} {
+		theirs := &corev1.ConfigMap{}
+		theirs.Namespace, theirs.Name = namespace, "one"
+		theirs.Data = map[string]string{"of": "others"}
+		if err := p.client.Create(t.Context(), theirs); err != nil {
+			t.Fatal(err)
+		}
+		object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "data": map[string]any{"of": "a"}}}
+		object.SetNamespace(namespace)
+		object.SetName("one")
+		if _, err := p.of("first").Apply(t.Context(), setOf("a", "one"), []*unstructured.Unstructured{object}); err != nil {
+			t.Fatal(err)
+		}
+		if !p.exists(t, "a", "one") {
+			t.Errorf("with %s, the object is not in the namespace of the tenant", namespace)
+		}
+		if gone, err := p.of("first").Delete(t.Context(), setOf("a", "one")); err != nil || !gone {
+			t.Errorf("the instance is not deleted: %v, %v", gone, err)
+		}
+		if err := p.client.Get(t.Context(), client.ObjectKeyFromObject(theirs), theirs); err != nil || theirs.Data["of"] != "others" || len(theirs.Labels) > 0 {
+			t.Errorf("the object in %s is %v, %v", namespace, theirs, err)
+		}
+	}
+	cluster := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace"}}
+	cluster.SetName("kube-public")
+	_, err := p.of("first").Apply(t.Context(), setOf("a", "two"), []*unstructured.Unstructured{cluster})
+	if _, ok := errors.AsType[*runtimecluster.KindError](err); !ok {
+		t.Errorf("a cluster-scoped object: got error %v", err)
+	}
 }
