@@ -25,6 +25,7 @@ import (
 	"github.com/atoll-dev/atoll/cacheserver/metrics"
 	"github.com/atoll-dev/atoll/cacheserver/scope"
 	"github.com/atoll-dev/atoll/cacheserver/store"
+	"github.com/atoll-dev/atoll/internal/nesting"
 )
 
 // HandlerConfig configures a cache, wherever it is served.
@@ -39,6 +40,8 @@ type HandlerConfig struct {
 	// MinWatch is the shortest timeout of a watch, MaxBody the size limit of an object in bytes.
 	MinWatch time.Duration
 	MaxBody  int64
+	// MaxLevels bounds how deep an object may nest; 0: the default.
+	MaxLevels int
 	// Quota are the limits of each shard.
 	Quota store.Quota
 	// AlwaysAllow are the paths without authorization.
@@ -62,7 +65,9 @@ type Handler struct {
 	collector  *garbage.Collector
 	parent     *client.Client // nil without a parent
 	authorizer Authorizer
-	chain      http.Handler
+	// limited is api for requests whose bodies have been checked.
+	limited http.Handler
+	chain   http.Handler
 }
 
 // NewHandler opens the store and returns the cache. Callers must call Run for background work, and Close afterwards.
@@ -74,18 +79,24 @@ func NewHandler(ctx context.Context, config HandlerConfig) (*Handler, error) {
 			return nil, fmt.Errorf("the parent cache: %w", err)
 		}
 	}
+	if config.MaxLevels == 0 {
+		config.MaxLevels = nesting.Default().Request
+	}
 	config.Store.Quota, config.Store.OnQuotaExceeded = config.Quota, func(shard string) { metrics.RefusedWrites.WithLabelValues(shard).Inc() }
 	backend, err := store.Open(ctx, config.Store)
 	if err != nil {
 		return nil, err
 	}
-	apiHandler, err := api.New(backend, api.Config{MinWatch: config.MinWatch, MaxBody: config.MaxBody, IsMember: isMember})
+	apiHandler, err := api.New(backend, api.Config{MinWatch: config.MinWatch, MaxBody: config.MaxBody, MaxLevels: config.MaxLevels, IsMember: isMember})
 	if err != nil {
 		backend.Close()
 		return nil, err
 	}
 	h := &Handler{config: config, backend: backend, api: apiHandler, parent: parent, authorizer: Authorizer{AlwaysAllow: config.AlwaysAllow}}
 	h.collector = garbage.New(backend, apiHandler.Store(client.Shards), apiHandler.Store(client.Reports), config.ShardTimeout)
+	h.limited = nesting.WithBodyLimits(apiHandler, nesting.BodyConfig{
+		Levels: config.MaxLevels, MaxBytes: config.MaxBody, WriteError: apiHandler.WriteError,
+	})
 	metrics.Register()
 	h.chain = scope.WithScope(filters.WithRequestInfo(http.HandlerFunc(h.serve), requestInfoResolver), h.writeScopeError)
 	return h, nil
@@ -164,7 +175,7 @@ func (h *Handler) serve(w http.ResponseWriter, req *http.Request) {
 	case decision != authorizer.DecisionAllow:
 		h.api.WriteError(newForbiddenError(attributes, reason), w, req)
 	default:
-		h.api.ServeHTTP(w, req)
+		h.limited.ServeHTTP(w, req)
 	}
 }
 

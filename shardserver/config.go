@@ -29,6 +29,7 @@ import (
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	"github.com/atoll-dev/atoll/internal/issuers"
 	"github.com/atoll-dev/atoll/internal/kubeversion"
+	"github.com/atoll-dev/atoll/internal/nesting"
 	"github.com/atoll-dev/atoll/shardserver/admission"
 	dynamicadmission "github.com/atoll-dev/atoll/shardserver/admission/dynamic"
 	"github.com/atoll-dev/atoll/shardserver/apiexport/claims"
@@ -91,13 +92,16 @@ type dependencies struct {
 	quotaInFlight   *quota.InFlight
 
 	// Parts of the request path above storage.
-	clients          *loopback.Clients
-	restOptions      *restOptions
-	admin            *adminauth.Admin
-	tokenKeys        serviceaccount.PublicKeysGetter
-	tokenIssuer      serviceaccount.TokenGenerator
-	authorizer       *authorization.Authorizer
-	virtual          *virtual.Registry
+	clients     *loopback.Clients
+	restOptions *restOptions
+	admin       *adminauth.Admin
+	tokenKeys   serviceaccount.PublicKeysGetter
+	tokenIssuer serviceaccount.TokenGenerator
+	authorizer  *authorization.Authorizer
+	virtual     *virtual.Registry
+	// checker refuses objects that nest deeper than limits, wherever they are decoded.
+	checker          *nesting.Checker
+	limits           nesting.Limits
 	dynamicAdmission *dynamicadmission.Plugins
 	watchTerminator  *watchterminator.Terminator
 
@@ -131,7 +135,12 @@ type dependencies struct {
 }
 
 func newDependencies(opts options.Completed, registry *storage.Registry) *dependencies {
-	return &dependencies{options: opts, registry: registry, generic: genericapiserver.NewConfig(legacyscheme.Codecs), virtual: virtual.NewRegistry()}
+	d := &dependencies{
+		options: opts, registry: registry, generic: genericapiserver.NewConfig(legacyscheme.Codecs), virtual: virtual.NewRegistry(),
+		limits: nesting.Default(), checker: nesting.NewChecker(legacyscheme.Scheme),
+	}
+	d.generic.Serializer = d.checker.Serializer(d.generic.Serializer, d.limits.Request)
+	return d
 }
 
 // build fills the dependencies. etcd must be reachable.
@@ -208,7 +217,7 @@ func (d *dependencies) applyStorage(context.Context) error {
 	resources := builtin.NewResourceConfig()
 	d.generic.MergedResourceConfig = resources
 	d.options.Etcd.StorageConfig.StorageObjectCountTracker = d.generic.StorageObjectCountTracker
-	rest, err := newRESTOptions(d.options.Etcd, resources)
+	rest, err := newRESTOptions(d.options.Etcd, resources, d.checker.StorageSerializer(legacyscheme.Codecs, d.limits.Stored))
 	if err != nil {
 		return err
 	}

@@ -22,6 +22,7 @@ import (
 
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	"github.com/atoll-dev/atoll/internal/nesting"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/authentication"
 	"github.com/atoll-dev/atoll/shardserver/authorization"
@@ -63,6 +64,7 @@ func (d *dependencies) handlerChain(apiHandler http.Handler, generic *genericapi
 	handler = authorization.WithImpersonationScope(handler)
 	handler = d.withHome(handler, generic.Serializer)
 	handler = d.virtual.WithServing(handler, generic.Serializer)
+	handler = nesting.WithBodyLimits(handler, d.bodyLimits(generic))
 	handler = mount.WithProxy(handler)
 	handler = d.watchTerminator.WithTermination(handler, d.registry)
 	handler = genericapiserver.DefaultBuildHandlerChain(handler, generic)

@@ -174,6 +174,7 @@ func (d *dependencies) createCustomResources(context.Context) error {
 		RequestTimeout:      d.generic.RequestTimeout,
 		MinRequestTimeout:   time.Duration(d.generic.MinRequestTimeout) * time.Second,
 		MaxRequestBodyBytes: d.generic.MaxRequestBodyBytes,
+		MaxLevels:           d.limits.Request,
 		OpenAPI:             func() map[string]*spec.Schema { return d.groups.definitions.StaticOpenAPISpec },
 	}
 	d.definitions = crdregistry.New(crdregistry.Config{

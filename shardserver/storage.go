@@ -85,15 +85,16 @@ type restOptions struct {
 	meter storage.Meter
 }
 
-func newRESTOptions(options *genericoptions.EtcdOptions, resources *serverstorage.ResourceConfig) (*restOptions, error) {
+func newRESTOptions(options *genericoptions.EtcdOptions, resources *serverstorage.ResourceConfig, stored runtime.StorageSerializer) (*restOptions, error) {
 	factoryConfig := kubeapiserver.NewStorageFactoryConfig()
+	factoryConfig.Serializer = stored
 	factoryConfig.APIResourceConfig = resources
 	factory, err := factoryConfig.Complete(options).New()
 	if err != nil {
 		return nil, fmt.Errorf("creating the storage factory: %w", err)
 	}
 	for _, resource := range kcpResources {
-		factory.SetSerializer(resource, runtime.ContentTypeJSON, legacyscheme.Codecs)
+		factory.SetSerializer(resource, runtime.ContentTypeJSON, stored)
 	}
 	return &restOptions{options: options, factory: factory, identities: map[schema.GroupResource]string{}, interner: storage.NewInterner()}, nil
 }
@@ -109,6 +110,9 @@ func (r *restOptions) GetRESTOptions(resource schema.GroupResource, example runt
 	}
 	config.Transformer = storage.WithMeter(config.Transformer, r.meter)
 	config.Codec = r.interner.Codec(config.Codec, internableStrings)
+	if slices.Contains(definitionResources, resource) {
+		config.Codec = storage.WithMaxSize(config.Codec, resource, maxStoredDefinitionBytes)
+	}
 	prefix, err := r.prefix(resource)
 	if err != nil {
 		return generic.RESTOptions{}, err
@@ -277,6 +281,9 @@ func (d *dependencies) newGroups(ctx context.Context, cfg builtin.Config) (*apiG
 		info.PrioritizedVersions = slices.DeleteFunc(info.PrioritizedVersions, func(version schema.GroupVersion) bool {
 			return len(info.VersionedResourcesStorageMap[version.Version]) == 0 // the API server would warn of each
 		})
+	}
+	for _, info := range groups.all() {
+		info.NegotiatedSerializer = d.checker.Serializer(info.NegotiatedSerializer, d.limits.Request)
 	}
 	return groups, groups.register(d.registry, options)
 }

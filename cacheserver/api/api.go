@@ -51,6 +51,8 @@ type Config struct {
 	MinWatch time.Duration
 	// MaxBody is the maximum size of an object, in bytes.
 	MaxBody int64
+	// MaxLevels bounds how deep the result of a patch nests. The caller must bound the bodies of requests.
+	MaxLevels int
 	// IsMember returns whether a user, which may be nil, is a shard or cache.
 	IsMember func(user.Info) bool
 }

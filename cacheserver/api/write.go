@@ -7,11 +7,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
-	"strings"
 
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	"google.golang.org/grpc/codes"
-	grpcstatus "google.golang.org/grpc/status"
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,6 +20,9 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"sigs.k8s.io/yaml"
+
+	"github.com/atoll-dev/atoll/internal/etcdrequest"
+	"github.com/atoll-dev/atoll/internal/nesting"
 )
 
 // maxPatchOperations bounds a JSON patch, as in stock.
@@ -50,7 +49,7 @@ func (h *Handler) handleWrite(resource *servedResource, handle func(resource *se
 			return handle(resource, r)
 		}()
 		if err != nil {
-			h.writeError(withTooLarge(err), resource.GroupVersion(), w, req)
+			h.writeError(etcdrequest.WithTooLarge(err), resource.GroupVersion(), w, req)
 			return
 		}
 		if req.Method == http.MethodPost {
@@ -58,19 +57,6 @@ func (h *Handler) handleWrite(resource *servedResource, handle func(resource *se
 		}
 		responsewriters.WriteObjectNegotiated(h.serializer, negotiation.DefaultEndpointRestrictions, resource.GroupVersion(), w, req, code, obj, false)
 	}
-}
-
-// withTooLarge returns the status of an object that etcd refuses because of its size, as the stock handlers do, and other
-// errors unchanged.
-func withTooLarge(err error) error {
-	refused := errors.Is(err, rpctypes.ErrRequestTooLarge)
-	if s, ok := grpcstatus.FromError(err); ok && s.Code() == codes.ResourceExhausted {
-		refused = strings.Contains(s.Message(), "trying to send message larger than max")
-	}
-	if !refused {
-		return err
-	}
-	return apierrors.NewRequestEntityTooLargeError(err.Error())
 }
 
 func (h *Handler) parseWriteRequest(req *http.Request) (writeRequest, error) {
@@ -135,6 +121,9 @@ func (h *Handler) patch(resource *servedResource, r writeRequest) (*unstructured
 			return nil, apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "", schema.GroupResource{}, "", err.Error(), 0, false)
 		}
 		if err != nil {
+			return nil, apierrors.NewBadRequest(fmt.Sprintf("applying the patch: %v", err))
+		}
+		if err := nesting.CheckJSON(after, h.config.MaxLevels); err != nil {
 			return nil, apierrors.NewBadRequest(fmt.Sprintf("applying the patch: %v", err))
 		}
 		return decode(resource, after)

@@ -32,7 +32,7 @@ func newResourceClient(config *rest.Config, cluster string, gv schema.GroupVersi
 	config = rest.CopyConfig(config)
 	config.APIPath = "/clusters/" + cluster + "/apis"
 	config.GroupVersion = &gv
-	config.NegotiatedSerializer = newCodecs().WithoutConversion()
+	config.NegotiatedSerializer = newSerializer()
 	config.ContentType = runtime.ContentTypeJSON
 	config.AcceptContentTypes = runtime.ContentTypeJSON
 	config.QPS = -1 // watches need no rate limit

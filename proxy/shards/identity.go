@@ -36,7 +36,7 @@ func newExportIdentity(root *rest.Config) (*exportIdentity, error) {
 	config := rest.CopyConfig(root)
 	config.APIPath = logicalcluster.Root.Path().URLPath() + "/apis"
 	config.GroupVersion = &apisv1alpha2.SchemeGroupVersion
-	config.NegotiatedSerializer = newCodecs().WithoutConversion()
+	config.NegotiatedSerializer = newSerializer()
 	config.ContentType = runtime.ContentTypeJSON
 	config.AcceptContentTypes = runtime.ContentTypeJSON
 	client, err := rest.RESTClientFor(config)

@@ -9,6 +9,7 @@ import (
 
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+	"github.com/atoll-dev/atoll/internal/nesting"
 )
 
 // The types below are those of the API packages, reduced to the fields that routing needs: decoding skips all others.
@@ -113,8 +114,8 @@ func (l *clusterObjectList) DeepCopyObject() runtime.Object {
 	return &out
 }
 
-// newCodecs returns the codecs of a scheme with the partial types.
-func newCodecs() serializer.CodecFactory {
+// newSerializer returns the serializer of a scheme with the partial types.
+func newSerializer() runtime.NegotiatedSerializer {
 	scheme := runtime.NewScheme()
 	for kind, obj := range map[string]runtime.Object{
 		"Shard": &shardObject{}, "ShardList": &shardObjectList{},
@@ -132,5 +133,5 @@ func newCodecs() serializer.CodecFactory {
 	metav1.AddToGroupVersion(scheme, coreVersion)
 	metav1.AddToGroupVersion(scheme, tenancyVersion)
 	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
-	return serializer.NewCodecFactory(scheme)
+	return nesting.NewChecker(scheme).Serializer(serializer.NewCodecFactory(scheme).WithoutConversion(), nesting.Default().Stored)
 }

@@ -23,7 +23,7 @@ func TestPartialTypesDecodeAPITypes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		out, err := runtime.Decode(newCodecs().UniversalDeserializer(), data)
+		out, err := runtime.Decode(newSerializer().SupportedMediaTypes()[0].Serializer, data)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -22,6 +22,7 @@ import (
 	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/atoll-dev/atoll/internal/etcdrequest"
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
@@ -204,7 +205,7 @@ func (s *clusterStorage) Create(ctx context.Context, key string, obj, out runtim
 	if err := setClusterAnnotation(ctx, obj); err != nil {
 		return err
 	}
-	return s.Interface.Create(ctx, key, obj, out, ttl)
+	return etcdrequest.WithTooLarge(s.Interface.Create(ctx, key, obj, out, ttl))
 }
 
 func (s *clusterStorage) Delete(ctx context.Context, key string, out runtime.Object, preconditions *storage.Preconditions,
@@ -237,7 +238,7 @@ func (s *clusterStorage) GuaranteedUpdate(ctx context.Context, key string, desti
 		}
 		return output, ttl, setClusterAnnotation(ctx, output)
 	}
-	return s.Interface.GuaranteedUpdate(ctx, key, destination, ignoreNotFound, preconditions, annotatedUpdate, cached)
+	return etcdrequest.WithTooLarge(s.Interface.GuaranteedUpdate(ctx, key, destination, ignoreNotFound, preconditions, annotatedUpdate, cached))
 }
 
 func (s *clusterStorage) GetList(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {

@@ -1,6 +1,6 @@
 // Package webhookclient configures the clients of tenants' webhooks, for admission and conversion. A tenant chooses the
 // address, so clients have no credentials of the shard, follow no redirects, return only successful responses, and bound
-// the size of responses.
+// the size and the depth of responses.
 package webhookclient
 
 import (
@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/atoll-dev/atoll/internal/dialguard"
+	"github.com/atoll-dev/atoll/internal/nesting"
 )
 
 const (
@@ -38,10 +39,12 @@ func WrapResolver(webhook.AuthenticationInfoResolver) webhook.AuthenticationInfo
 // ClientConfigFor implements webhook.AuthenticationInfoResolver.
 func (AnonymousResolver) ClientConfigFor(string) (*rest.Config, error) {
 	return &rest.Config{
-		UserAgent:     "kube-apiserver-admission", // as upstream
-		Timeout:       callTimeout,
-		Dial:          (&net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second, Control: dialguard.Control}).DialContext,
-		WrapTransport: func(next http.RoundTripper) http.RoundTripper { return guardedTransport{next} },
+		UserAgent: "kube-apiserver-admission", // as upstream
+		Timeout:   callTimeout,
+		Dial:      (&net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second, Control: dialguard.Control}).DialContext,
+		WrapTransport: func(next http.RoundTripper) http.RoundTripper {
+			return guardedTransport{next, nesting.Default().Request}
+		},
 	}, nil
 }
 
@@ -51,8 +54,12 @@ func (AnonymousResolver) ClientConfigForService(name, namespace string, _ int) (
 }
 
 // guardedTransport rejects redirects, drops the bodies of failed responses, which could disclose to a tenant what else the
-// shard can reach, and bounds the size of other responses.
-type guardedTransport struct{ next http.RoundTripper }
+// shard can reach, and bounds the size and the depth of other responses.
+type guardedTransport struct {
+	next http.RoundTripper
+	// maxLevels bounds how deep the objects in a response nest.
+	maxLevels int
+}
 
 // RoundTrip implements http.RoundTripper.
 func (g guardedTransport) RoundTrip(request *http.Request) (*http.Response, error) {
@@ -70,7 +77,7 @@ func (g guardedTransport) RoundTrip(request *http.Request) (*http.Response, erro
 		_ = response.Body.Close()
 		response.Body, response.ContentLength = http.NoBody, 0
 	default:
-		response.Body = &limitedBody{response.Body, maxResponseBytes}
+		response.Body = &checkedBody{ReadCloser: &limitedBody{response.Body, maxResponseBytes}, maxLevels: g.maxLevels}
 	}
 	return response, nil
 }

@@ -3,11 +3,10 @@ package replica
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"sync"
 
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/klog/v2"
@@ -125,7 +124,7 @@ func (f *eventHandler) write(object *client.Object) {
 	if err == nil {
 		f.retry("Writing a replica", func() error {
 			err := f.storage.put(f.ctx, f.source.Cluster, replica)
-			if errors.Is(err, rpctypes.ErrRequestTooLarge) || errors.Is(err, rpctypes.ErrGRPCRequestTooLarge) {
+			if apierrors.IsRequestEntityTooLargeError(err) {
 				klog.FromContext(f.ctx).Error(err, "A cached resource of another shard is too large to be replicated", "object", object.Key)
 				return nil
 			}

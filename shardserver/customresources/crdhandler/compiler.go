@@ -28,6 +28,8 @@ type Config struct {
 	// RequestTimeout and MinRequestTimeout are those of the API server.
 	RequestTimeout, MinRequestTimeout time.Duration
 	MaxRequestBodyBytes               int64
+	// MaxLevels bounds how deep an object in protobuf may nest. The caller must bound other encodings.
+	MaxLevels int
 	// OpenAPI returns the schemas of the built-in types, by name. It is called when the server runs.
 	OpenAPI func() map[string]*spec.Schema
 }

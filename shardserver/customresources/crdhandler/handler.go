@@ -26,6 +26,7 @@ type Handler struct {
 	registry   *crdregistry.Registry
 	metadata   *crdstorage.MetadataHandler
 	serializer runtime.NegotiatedSerializer
+	protobuf   runtime.Decoder
 	maxBody    int64
 	virtual    atomic.Pointer[http.Handler]
 }
@@ -35,7 +36,10 @@ var writeVerbs = []string{"create", "update", "patch"}
 
 // NewHandler returns a handler over a registry, whose Compiler was created with the same config.
 func NewHandler(registry *crdregistry.Registry, cfg Config, serializer runtime.NegotiatedSerializer) *Handler {
-	return &Handler{registry: registry, metadata: crdstorage.NewMetadataHandler(cfg.MinRequestTimeout), serializer: serializer, maxBody: cfg.MaxRequestBodyBytes}
+	return &Handler{
+		registry: registry, metadata: crdstorage.NewMetadataHandler(cfg.MinRequestTimeout), serializer: serializer,
+		protobuf: newProtobufDecoder(cfg.MaxLevels), maxBody: cfg.MaxRequestBodyBytes,
+	}
 }
 
 // SetVirtual sets the handler of bound resources whose objects are not stored on this shard. It gets the bound resource

@@ -16,11 +16,14 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/kubernetes/scheme"
 
+	"github.com/atoll-dev/atoll/internal/nesting"
 	"github.com/atoll-dev/atoll/shardserver/customresources/crdregistry"
 )
 
-// protobufSerializer decodes the kinds of Kubernetes.
-var protobufSerializer = protobuf.NewSerializer(scheme.Scheme, scheme.Scheme)
+// newProtobufDecoder returns a decoder for the kinds of Kubernetes.
+func newProtobufDecoder(maxLevels int) runtime.Decoder {
+	return nesting.NewChecker(scheme.Scheme).Decoder(protobuf.NewSerializer(scheme.Scheme, scheme.Scheme), maxLevels)
+}
 
 // hasProtobufBody returns whether the body of a request is an object in protobuf, on which the upstream handler of custom
 // resources panics. It decodes protobuf of its own kinds, such as DeleteOptions and Scale.
@@ -43,7 +46,7 @@ func (h *Handler) protobufToJSON(w http.ResponseWriter, req *http.Request, info 
 	if err != nil {
 		return nil, newBodyError(err)
 	}
-	object, actual, err := protobufSerializer.Decode(message, &kind, nil)
+	object, actual, err := h.protobuf.Decode(message, &kind, nil)
 	if err != nil {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("the object provided is unrecognized (must be of type %s): %v", kind.Kind, err))
 	}

@@ -14,10 +14,15 @@ import (
 
 	shardingv1alpha1 "github.com/atoll-dev/atoll/api/sharding/v1alpha1"
 	"github.com/atoll-dev/atoll/cacheserver/client"
+	"github.com/atoll-dev/atoll/internal/nesting"
 )
 
 // shardingScheme has the kinds that shards exchange only through the cache; shards do not serve them.
 var shardingScheme = runtime.NewScheme()
+
+// servedDecoder decodes what other shards publish of the resources that shards serve.
+var servedDecoder = legacyscheme.Codecs.DecoderToVersion(
+	nesting.NewChecker(legacyscheme.Scheme).Decoder(legacyscheme.Codecs.UniversalDeserializer(), nesting.Default().Stored), runtime.InternalGroupVersioner)
 
 func init() {
 	utilruntime.Must(shardingv1alpha1.AddToScheme(shardingScheme))
@@ -64,7 +69,7 @@ func decodeAny(resource client.Resource, raw []byte) (runtime.Object, error) {
 // decodeServed returns an object of a resource that shards serve. Its kind must be that of the resource: readers cannot
 // handle another type.
 func decodeServed(resource client.Resource, raw []byte) (runtime.Object, error) {
-	obj, gvk, err := legacyscheme.Codecs.UniversalDecoder().Decode(raw, nil, nil)
+	obj, gvk, err := servedDecoder.Decode(raw, nil, nil)
 	if err != nil {
 		return nil, err
 	}

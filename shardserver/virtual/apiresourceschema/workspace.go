@@ -82,7 +82,7 @@ func New(cfg Config) (*virtual.Workspace, error) {
 	}
 	group := genericapiserver.NewDefaultAPIGroupInfo(apisv1alpha1.SchemeGroupVersion.Group, legacyscheme.Scheme, legacyscheme.ParameterCodec, legacyscheme.Codecs)
 	group.PrioritizedVersions = []schema.GroupVersion{apisv1alpha1.SchemeGroupVersion}
-	group.NegotiatedSerializer = registry.WithoutProtobuf(group.NegotiatedSerializer)
+	group.NegotiatedSerializer = registry.WithoutProtobuf(cfg.Base.Serializer)
 	group.VersionedResourcesStorageMap[apisv1alpha1.SchemeGroupVersion.Version] = map[string]rest.Storage{schemas.Resource: store}
 	api, err := virtual.NewAPI(cfg.Base, name, &group)
 	if err != nil {

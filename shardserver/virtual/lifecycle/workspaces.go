@@ -60,7 +60,7 @@ func newWorkspace(cfg Config, k *ownerKind) (*virtual.Workspace, error) {
 	}
 	clusters := &clusterStorage{Description: description, kind: k, store: store}
 	group := genericapiserver.NewDefaultAPIGroupInfo(corev1alpha1.SchemeGroupVersion.Group, legacyscheme.Scheme, legacyscheme.ParameterCodec, legacyscheme.Codecs)
-	group.NegotiatedSerializer = registry.WithoutProtobuf(group.NegotiatedSerializer)
+	group.NegotiatedSerializer = registry.WithoutProtobuf(cfg.Base.Serializer)
 	group.VersionedResourcesStorageMap[corev1alpha1.SchemeGroupVersion.Version] = map[string]rest.Storage{
 		logicalClusters.Resource:             clusters,
 		logicalClusters.Resource + "/status": &statusStorage{clusters: clusters, status: status},
