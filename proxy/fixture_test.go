@@ -307,6 +307,10 @@ func (f *fakeServer) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		}
 	case strings.HasSuffix(path, "/redirect"):
 		http.Redirect(w, req, "https://redirect.example/", http.StatusFound)
+	case strings.HasSuffix(path, "/read"):
+		if _, err := io.Copy(io.Discard, req.Body); err != nil {
+			panic(http.ErrAbortHandler)
+		}
 	case strings.HasSuffix(path, "/busy"):
 		w.Header().Set("Retry-After", "1")
 		http.Error(w, "Not found on this shard", http.StatusTooManyRequests)

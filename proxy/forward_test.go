@@ -77,6 +77,41 @@ func TestEarlyResponseEndsRequest(t *testing.T) {
 	}
 }
 
+// TestMalformedBodies: a body that cannot be read is an error of the client, not of the shard.
+func TestMalformedBodies(t *testing.T) {
+	i := newEnv(t)
+	alice := i.clientCA.pair(t, "alice")
+	for name, tc := range map[string]struct {
+		chunks string
+		status int
+	}{
+		"valid chunks":                         {"5\r\nhello\r\n0\r\n\r\n", http.StatusOK},
+		"a valid extension":                    {"5;name=value\r\nhello\r\n0\r\n\r\n", http.StatusOK},
+		"a size that is no number":             {"zz\r\nhello\r\n0\r\n\r\n", http.StatusBadRequest},
+		"a size that is out of range":          {"11111111111111111\r\nhello\r\n0\r\n\r\n", http.StatusBadRequest},
+		"a chunk that is longer than its size": {"5\r\nhello, world\r\n0\r\n\r\n", http.StatusBadRequest},
+		"an extension with a line feed":        {"5;a\nb\r\nhello\r\n0\r\n\r\n", http.StatusBadRequest},
+		"an extension that is too long":        {"5;" + strings.Repeat("a", 5000) + "\r\nhello\r\n0\r\n\r\n", http.StatusBadRequest},
+		"a second chunk with a malformed size": {"5\r\nhello\r\n-1\r\nhello\r\n0\r\n\r\n", http.StatusBadRequest},
+		"a trailer that is no header":          {"5\r\nhello\r\n0\r\nno header\r\n\r\n", http.StatusBadRequest},
+	} {
+		t.Run(name, func(t *testing.T) {
+			conn := i.dial(&alice)
+			defer conn.Close()
+			_, err := io.WriteString(conn, "POST /clusters/root/read HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n"+tc.chunks)
+			must(t, err)
+			res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			must(t, err)
+			defer res.Body.Close()
+			body, err := io.ReadAll(res.Body)
+			must(t, err)
+			if res.StatusCode != tc.status || tc.status == http.StatusBadRequest && !strings.Contains(string(body), "reading the body of the request") {
+				t.Errorf("%s: %s", res.Status, body)
+			}
+		})
+	}
+}
+
 func TestResponsesOfShardsAreUnchanged(t *testing.T) {
 	i := newEnv(t)
 	res, _, err := i.do(i.clientFor("alice"), http.MethodGet, "/clusters/root/redirect", nil)

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 
 	"github.com/atoll-dev/atoll/internal/serviceaccounttokens"
+	"github.com/atoll-dev/atoll/proxy/backend"
 	"github.com/atoll-dev/atoll/proxy/inflight"
 )
 
@@ -80,13 +81,18 @@ func (r responder) internal(w http.ResponseWriter, req *http.Request, message st
 func internalError(message string) error { return apierrors.NewInternalError(errors.New(message)) }
 
 // shardUnavailable is the response when a shard does not answer. It has Retry-After only for requests that did not
-// reach the shard or change nothing: clients repeat these. Any other request may have been executed.
-func (r responder) shardUnavailable(w http.ResponseWriter, req *http.Request, unsent bool) {
+// reach the shard or change nothing: clients repeat these. Any other request may have been executed. A body that cannot be
+// read is an error of the client.
+func (r responder) shardUnavailable(w http.ResponseWriter, req *http.Request, failure backend.Failure) {
 	if req.Context().Err() != nil {
 		return // the client has disconnected
 	}
+	if failure.Body != nil {
+		r.error(w, req, apierrors.NewBadRequest("reading the body of the request: "+failure.Body.Error()))
+		return
+	}
 	status := apierrors.NewServiceUnavailable("the shard of this workspace does not answer")
-	if unsent || req.Method == http.MethodGet || req.Method == http.MethodHead {
+	if failure.Unsent || req.Method == http.MethodGet || req.Method == http.MethodHead {
 		status.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: 1}
 	}
 	r.error(w, req, status)

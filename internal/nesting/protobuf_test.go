@@ -216,6 +216,7 @@ func TestSelfRecursiveMessages(t *testing.T) {
 	slices.Sort(recursive)
 	want := []string{
 		"v1.JSONSchemaProps", "v1.JSONSchemaPropsOrArray", "v1.JSONSchemaPropsOrBool", "v1.JSONSchemaPropsOrStringArray",
+		"v1alpha3.CompositePodGroupTemplate", "v1beta1.CompositePodGroupTemplate",
 		"v1beta1.JSONSchemaProps", "v1beta1.JSONSchemaPropsOrArray", "v1beta1.JSONSchemaPropsOrBool", "v1beta1.JSONSchemaPropsOrStringArray",
 	}
 	if !slices.Equal(recursive, want) {

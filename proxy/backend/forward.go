@@ -30,17 +30,30 @@ type Forwarder struct {
 	handleError           ErrorHandler
 }
 
-// ErrorHandler writes the response if a backend does not answer. unsent reports that the backend cannot have received
-// the request, so that the client may repeat it whatever its method.
-type ErrorHandler func(w http.ResponseWriter, req *http.Request, unsent bool)
+// ErrorHandler writes the response if there is none of a backend.
+type ErrorHandler func(w http.ResponseWriter, req *http.Request, failure Failure)
+
+// Failure is why there is no response.
+type Failure struct {
+	// Unsent reports that the backend cannot have received the request, so that the client may repeat it whatever its method.
+	Unsent bool
+	// Body is the error of reading the request body from the client, which is no failure of the backend; nil if there was none.
+	Body error
+}
 
 // NewForwarder returns a forwarder that writes users into the given headers. If a backend does not answer, the
-// response is status 502 without a body.
+// response is status 502 without a body, and 400 if the body of the request cannot be read.
 func NewForwarder(transport http.RoundTripper, headers identity.HeaderNames, metrics *Metrics) *Forwarder {
 	return &Forwarder{
 		transport: transport, headers: headers, metrics: metrics,
 		buffers: newBufferPool(32 << 10), watchBuffers: newBufferPool(4 << 10),
-		handleError: func(w http.ResponseWriter, _ *http.Request, _ bool) { w.WriteHeader(http.StatusBadGateway) },
+		handleError: func(w http.ResponseWriter, _ *http.Request, failure Failure) {
+			if failure.Body != nil {
+				w.WriteHeader(http.StatusBadRequest)
+				return
+			}
+			w.WriteHeader(http.StatusBadGateway)
+		},
 	}
 }
 
@@ -54,6 +67,12 @@ func (f *Forwarder) WithErrorHandler(handle ErrorHandler) *Forwarder {
 // Forward sends the request to target, which replaces its URL except for the query, on behalf of the user; without a
 // user it has no identity headers. Upgrades and streams are supported. backend is the label in metrics.
 func (f *Forwarder) Forward(w http.ResponseWriter, req *http.Request, backend string, target *url.URL, u user.Info) {
+	body := &clientBody{ReadCloser: req.Body}
+	if req.Body != nil && req.Body != http.NoBody {
+		observed := *req
+		observed.Body = body
+		req = &observed
+	}
 	proxy := httputil.ReverseProxy{
 		Transport: f.transport,
 		// Rewrite runs after the removal of the headers that the client lists in "Connection", which therefore cannot
@@ -68,12 +87,16 @@ func (f *Forwarder) Forward(w http.ResponseWriter, req *http.Request, backend st
 		BufferPool: f.bufferPool(req),
 		ErrorLog:   errorLog,
 		ErrorHandler: func(w http.ResponseWriter, req *http.Request, err error) {
+			if failed := body.err(); failed != nil {
+				f.handleError(w, req, Failure{Body: failed})
+				return
+			}
 			f.metrics.recordError(backend, err)
 			// The watches of package shards log an outage once; here it would be logged for each request.
 			if !errors.Is(err, context.Canceled) && req.Context().Err() == nil {
 				klog.V(4).InfoS("Backend does not answer", "backend", backend, "host", target.Host, "err", err)
 			}
-			f.handleError(w, req, isUnsent(err))
+			f.handleError(w, req, Failure{Unsent: isUnsent(err)})
 		},
 	}
 	proxy.ServeHTTP(w, req)
