@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer/cbor/direct"
 	kubeprotobuf "k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
@@ -221,12 +222,62 @@ func TestBodies(t *testing.T) {
 			c.expect(t, http.StatusBadRequest, http.MethodPatch, path, "application/json-patch+json", operations)
 		}
 	})
+	t.Run("every resource", func(t *testing.T) {
+		testEveryResource(t, c, config, encodings[runtime.ContentTypeJSON](t, map[string]any{"extra": deepLists(limit)}), toProtobuf(t, tooDeep))
+	})
 	t.Run("sizes", func(t *testing.T) {
 		testSizes(t, c, definition)
 	})
 	t.Run("malformed chunks", func(t *testing.T) {
 		testMalformedChunks(t, config)
 	})
+}
+
+// testEveryResource sends bodies that are too deep to every resource that is in discovery, for each verb with a body.
+func testEveryResource(t *testing.T, c *bodyClient, config *rest.Config, inJSON, inProtobuf []byte) {
+	client, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, lists, err := client.ServerGroupsAndResources()
+	if err != nil {
+		t.Fatal(err)
+	}
+	requests := 0
+	for _, list := range lists {
+		prefix := "/apis/" + list.GroupVersion
+		if list.GroupVersion == "v1" {
+			prefix = "/api/v1"
+		}
+		for _, resource := range list.APIResources {
+			collection := prefix
+			if resource.Namespaced {
+				collection += "/namespaces/default"
+			}
+			name, subresource, _ := strings.Cut(resource.Name, "/")
+			collection += "/" + name
+			object := strings.TrimSuffix(collection+"/one/"+subresource, "/")
+			for _, verb := range resource.Verbs {
+				method, path := map[string]string{"create": "POST", "update": "PUT", "patch": "PATCH", "delete": "DELETE", "deletecollection": "DELETE"}[verb], object
+				if (verb == "create" || verb == "deletecollection") && subresource == "" {
+					path = collection
+				}
+				switch method {
+				case "":
+					continue
+				case http.MethodPatch:
+					c.expect(t, http.StatusBadRequest, method, path, "application/merge-patch+json", inJSON)
+				default:
+					c.expect(t, http.StatusBadRequest, method, path, runtime.ContentTypeJSON, inJSON)
+					c.expect(t, http.StatusBadRequest, method, path, runtime.ContentTypeProtobuf, inProtobuf)
+				}
+				requests++
+			}
+		}
+	}
+	if requests < 100 {
+		t.Errorf("only %d kinds of requests", requests)
+	}
 }
 
 // testSizes sends definitions above their limit, and objects above what etcd stores.

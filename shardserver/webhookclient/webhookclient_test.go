@@ -43,15 +43,15 @@ func TestMetadataServicesAreRefused(t *testing.T) {
 }
 
 func TestGuardedTransport(t *testing.T) {
-	long := strings.Repeat("x", maxResponseBytes)
+	review := func(size int) string { return `{"a":"` + strings.Repeat("x", size-len(`{"a":""}`)) + `"}` }
 	for name, tc := range map[string]struct {
 		serve http.HandlerFunc
 		error string // the error of the request or of reading
 		body  int    // the length of the body that was read
 	}{
-		"a response":                 {func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "fine") }, "", 4},
-		"a response of the maximum":  {func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, long) }, "", maxResponseBytes},
-		"a response too large":       {func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, long+"x") }, "too large", maxResponseBytes},
+		"a response":                 {func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, review(40)) }, "", 40},
+		"a response of the maximum":  {func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, review(maxResponseBytes)) }, "", maxResponseBytes},
+		"a response too large":       {func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, review(maxResponseBytes+1)) }, "too large", 0},
 		"an error, without its body": {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "secret", http.StatusForbidden) }, "", 0},
 		"a redirect":                 {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/", http.StatusFound) }, "not followed", 0},
 	} {
