@@ -15,7 +15,7 @@ import (
 func New(ctx context.Context, config cache.Config) (cache.Server, error) {
 	quota := cacheserver.DefaultQuota
 	quota.Objects = config.MaxObjects
-	return cacheserver.NewHandler(ctx, cacheserver.HandlerConfig{
+	handler, err := cacheserver.NewHandler(ctx, cacheserver.HandlerConfig{
 		Store:        store.Config{Transport: config.Transport, Prefix: config.Prefix, Transformer: config.Transformer},
 		ShardTimeout: cacheserver.DefaultShardTimeout,
 		MinWatch:     config.MinWatch,
@@ -23,4 +23,8 @@ func New(ctx context.Context, config cache.Config) (cache.Server, error) {
 		AlwaysAllow:  config.AlwaysAllow,
 		Quota:        quota,
 	})
+	if err != nil {
+		return nil, err // not the handler: an interface with a nil handler is not nil
+	}
+	return handler, nil
 }

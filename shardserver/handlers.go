@@ -263,10 +263,11 @@ func (d *dependencies) createCache(ctx context.Context, create cache.NewServerFu
 	if d.generic.ResourceTransformers != nil {
 		config.Transformer = d.generic.ResourceTransformers.TransformerForResource
 	}
-	var err error
-	if d.cache, err = create(ctx, config); err != nil {
+	server, err := create(ctx, config)
+	if err != nil {
 		return fmt.Errorf("creating the embedded cache server: %w", err)
 	}
+	d.cache = server
 	return d.virtual.Register(cache.NewWorkspace(d.cache))
 }
 

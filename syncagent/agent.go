@@ -189,9 +189,11 @@ func newDependencies(mgr manager.Manager, config Config, reader *dialects.Reader
 	if d.service, err = client.New(d.serviceConfig, client.Options{HTTPClient: d.serviceHTTP, Scheme: scheme, Mapper: mgr.GetRESTMapper()}); err != nil {
 		return nil, err
 	}
-	if d.serviceDynamic, err = dynamic.NewForConfigAndClient(d.serviceConfig, d.serviceHTTP); err != nil {
+	dynamicClient, err := dynamic.NewForConfigAndClient(d.serviceConfig, d.serviceHTTP)
+	if err != nil {
 		return nil, err
 	}
+	d.serviceDynamic = dynamicClient
 	if d.serviceDiscovery, err = discovery.NewDiscoveryClientForConfigAndClient(d.serviceConfig, d.serviceHTTP); err != nil {
 		return nil, err
 	}

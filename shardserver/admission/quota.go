@@ -146,7 +146,11 @@ func (q *resourceQuota) charge(ctx context.Context, known *core.ResourceQuota, a
 		if err != nil {
 			return nil, err
 		}
-		return addUsage(current, a, limit)
+		charged, err := addUsage(current, a, limit)
+		if err != nil {
+			return nil, err
+		}
+		return charged, nil
 	})
 	if apierrors.IsNotFound(err) {
 		return nil

@@ -190,10 +190,11 @@ func (e *env) newConsumer(t *testing.T, shard string) *consumer {
 func (e *env) newUnbound(t *testing.T, shard string) *consumer {
 	t.Helper()
 	of := &consumer{Workspace: shared.installation.NewTenantOn(t, shard), group: e.group}
-	var err error
-	if of.objects, err = dynamic.NewForConfig(of.Config); err != nil {
+	objects, err := dynamic.NewForConfig(of.Config)
+	if err != nil {
 		t.Fatal(err)
 	}
+	of.objects = objects
 	of.instances = of.resource("v1alpha1", "samples")
 	return of
 }

@@ -177,10 +177,11 @@ func (e *env) serve(t *testing.T) {
 func (e *env) prepareTenant(t *testing.T) {
 	e.cluster = e.shard.NewWorkspace(t, "root", "tenant").Spec.Cluster
 	child := e.shard.NewWorkspace(t, e.cluster, "unbound").Spec.Cluster
-	var err error
-	if e.tenant, err = dynamic.NewForConfig(shardtesting.At(e.shard.Admin(t), e.cluster)); err != nil {
+	tenant, err := dynamic.NewForConfig(shardtesting.At(e.shard.Admin(t), e.cluster))
+	if err != nil {
 		t.Fatal(err)
 	}
+	e.tenant = tenant
 	for user, role := range map[string]string{"ada": "cluster-admin", "oidc:grace": "cluster-admin", "victor": "look"} {
 		for _, cluster := range []string{e.cluster, child} {
 			e.grant(t, cluster, user, role)

@@ -122,7 +122,11 @@ func (c customParams) ByNamespace(namespace string) cache.GenericNamespaceLister
 }
 
 func (c customParams) Get(name string) (runtime.Object, error) {
-	return c.client.Get(c.ctx, name, metav1.GetOptions{ResourceVersion: "0"})
+	found, err := c.client.Get(c.ctx, name, metav1.GetOptions{ResourceVersion: "0"})
+	if err != nil {
+		return nil, err
+	}
+	return found, nil
 }
 
 func (c customParams) List(selector labels.Selector) ([]runtime.Object, error) {
