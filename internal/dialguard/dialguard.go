@@ -3,8 +3,10 @@
 package dialguard
 
 import (
+	"encoding/binary"
 	"errors"
 	"net/netip"
+	"slices"
 	"syscall"
 )
 
@@ -22,8 +24,30 @@ var metadataServices = []netip.Prefix{
 	netip.MustParsePrefix("fd20:ce::254/128"),   // Google Cloud
 }
 
-// nat64 is the prefix of IPv6 addresses that gateways translate to the IPv4 address in their last four bytes.
-var nat64 = netip.MustParsePrefix("64:ff9b::/96")
+// embedding is a range of IPv6 addresses that contain an IPv4 address, to which a gateway, a tunnel or a host sends.
+type embedding struct {
+	prefix netip.Prefix
+	// offset is where the four bytes of the IPv4 address begin, invert true where its bits are inverted.
+	offset int
+	invert bool
+}
+
+var embeddings = []embedding{
+	{netip.MustParsePrefix("::/96"), 12, false},           // IPv4-compatible, RFC 4291
+	{netip.MustParsePrefix("::ffff:0:0:0/96"), 12, false}, // IPv4-translated, RFC 2765
+	{netip.MustParsePrefix("64:ff9b::/96"), 12, false},    // NAT64, RFC 6052
+	{netip.MustParsePrefix("2002::/16"), 2, false},        // 6to4, RFC 3056
+	{netip.MustParsePrefix("2001::/32"), 4, false},        // Teredo, RFC 4380: the server,
+	{netip.MustParsePrefix("2001::/32"), 12, true},        // and the client
+}
+
+// localNAT64 is the range of prefixes that networks choose for their NAT64, RFC 8215. Where the IPv4 address is depends on
+// the length of the prefix.
+var localNAT64 = netip.MustParsePrefix("64:ff9b:1::/48")
+
+// isatap is the first half of the interface identifiers of ISATAP, RFC 5214, in any prefix; the second is an IPv4 address. The
+// bit that says whether that address is unique is ignored.
+const isatap, isatapUnique = 0x00005efe, 0x02000000
 
 // Control is a net.Dialer.Control that refuses such addresses. It runs after name resolution, so that host names cannot
 // bypass it.
@@ -40,17 +64,52 @@ func Control(_, address string, _ syscall.RawConn) error {
 
 func isRefused(ip netip.Addr) bool {
 	ip = ip.Unmap().WithZone("") // no prefix contains an address with a zone
-	if nat64.Contains(ip) {
-		bytes := ip.As16()
-		ip = netip.AddrFrom4([4]byte(bytes[12:]))
-	}
-	if ip.IsLinkLocalUnicast() || ip.IsMulticast() || ip.IsUnspecified() {
+	if isInternal(ip) {
 		return true
 	}
-	for _, prefix := range metadataServices {
-		if prefix.Contains(ip) {
-			return true
+	return ip.Is6() && slices.ContainsFunc(embedded(ip), isInternal)
+}
+
+// isInternal reports whether only machines and their cloud have an address.
+func isInternal(ip netip.Addr) bool {
+	return ip.IsLinkLocalUnicast() || ip.IsMulticast() || ip.IsUnspecified() ||
+		slices.ContainsFunc(metadataServices, func(prefix netip.Prefix) bool { return prefix.Contains(ip) })
+}
+
+// embedded returns the IPv4 addresses that an IPv6 address may stand for.
+func embedded(ip netip.Addr) (found []netip.Addr) {
+	bytes := ip.As16()
+	if ip == netip.IPv6Loopback() {
+		return nil // in ::/96, but no IPv4 address
+	}
+	for _, e := range embeddings {
+		if !e.prefix.Contains(ip) {
+			continue
+		}
+		four := [4]byte(bytes[e.offset:])
+		if e.invert {
+			for i := range four {
+				four[i] = ^four[i]
+			}
+		}
+		found = append(found, netip.AddrFrom4(four))
+	}
+	if binary.BigEndian.Uint32(bytes[8:])&^isatapUnique == isatap {
+		found = append(found, netip.AddrFrom4([4]byte(bytes[12:])))
+	}
+	if localNAT64.Contains(ip) {
+		// RFC 6052, section 2.2, for prefixes of 48, 56, 64 and 96 bits: byte 8 is not part of the address. Only one of
+		// them is what a gateway reads. The others may be zero, or look like multicast.
+		for _, four := range [][4]byte{
+			{bytes[6], bytes[7], bytes[9], bytes[10]},
+			{bytes[7], bytes[9], bytes[10], bytes[11]},
+			[4]byte(bytes[9:]),
+			[4]byte(bytes[12:]),
+		} {
+			if ip := netip.AddrFrom4(four); !ip.IsUnspecified() && !ip.IsMulticast() {
+				found = append(found, ip)
+			}
 		}
 	}
-	return false
+	return found
 }
