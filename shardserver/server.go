@@ -32,6 +32,7 @@ import (
 
 	"github.com/atoll-dev/atoll/internal/background"
 	"github.com/atoll-dev/atoll/internal/embeddedetcd"
+	"github.com/atoll-dev/atoll/internal/etcddial"
 	kcpcore "github.com/atoll-dev/atoll/shardserver/apis/core"
 	"github.com/atoll-dev/atoll/shardserver/bootstrap"
 	"github.com/atoll-dev/atoll/shardserver/metrics"
@@ -64,7 +65,8 @@ type Server struct {
 	Registry *storage.Registry
 
 	*dependencies
-	etcd       *embeddedetcd.Server
+	etcd       *embeddedetcd.Server // nil with an etcd outside of this process
+	etcdDialer *etcddial.Dialer     // nil with etcd
 	background background.Group
 	profiler   *http.Server
 	// bootstrapped is closed after the bootstrap, stopping when the shutdown begins, and controllersStopped after the
@@ -266,6 +268,8 @@ func (s *Server) StorageTransport() storagebackend.TransportConfig {
 
 func (s *Server) startEtcd(ctx context.Context) error {
 	if !s.options.Embedded {
+		s.etcdDialer = etcddial.New()
+		s.options.Etcd.StorageConfig.Transport.EgressLookup = s.etcdDialer.Lookup
 		return nil
 	}
 	started := time.Now()
@@ -325,6 +329,9 @@ func (s *Server) stop() {
 	}
 	if s.cache != nil {
 		s.cache.Close()
+	}
+	if s.etcdDialer != nil {
+		s.etcdDialer.Close()
 	}
 	if s.etcd != nil {
 		s.etcd.Close()

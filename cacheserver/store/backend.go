@@ -17,6 +17,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/kubernetes"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -29,6 +30,7 @@ import (
 	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
 
 	cacheclient "github.com/atoll-dev/atoll/cacheserver/client"
+	"github.com/atoll-dev/atoll/internal/etcddial"
 )
 
 const (
@@ -100,6 +102,7 @@ func connect(config storagebackend.TransportConfig) (*kubernetes.Client, error) 
 		DialTimeout:          dialTimeout,
 		DialKeepAliveTime:    keepAliveTime,
 		DialKeepAliveTimeout: keepAliveTimeout,
+		DialOptions:          []grpc.DialOption{etcddial.ConnectParams()},
 		Logger:               zap.NewNop(), // failures are returned as errors
 	}
 	if config.CertFile != "" || config.KeyFile != "" || config.TrustedCAFile != "" {
@@ -192,10 +195,14 @@ func (b *Backend) newStorage(gr schema.GroupResource, kind schema.GroupVersionKi
 	if served := kind.GroupVersion(); served != stored {
 		codec = versionCodec{codec, stored, served}
 	}
-	return etcd3.New(b.client, b.compactor, codec,
+	created, err := etcd3.New(b.client, b.compactor, codec,
 		func() runtime.Object { return newObject(kind) }, // also for bookmarks
 		func() runtime.Object { return &unstructured.UnstructuredList{} },
 		b.config.Prefix, prefix, cacheclient.MetricsGroupResource(gr), transformer, etcd3.NewDefaultLeaseManagerConfig(), etcd3.NewDefaultDecoder(codec, versioner), versioner)
+	if err != nil {
+		return nil, err
+	}
+	return created, nil
 }
 
 func newObject(kind schema.GroupVersionKind) *unstructured.Unstructured {

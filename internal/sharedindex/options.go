@@ -12,7 +12,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/backoff"
+
+	"github.com/atoll-dev/atoll/internal/etcddial"
 )
 
 // DefaultPrefix is the default prefix of all keys.
@@ -80,11 +81,7 @@ func (o *Options) Connect() (*clientv3.Client, error) {
 	config := clientv3.Config{
 		Endpoints: o.Servers, Logger: zap.NewNop(),
 		DialTimeout: 10 * time.Second, DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 5 * time.Second,
-		// The default backoff delays reconnection by up to two minutes.
-		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
-			Backoff:           backoff.Config{BaseDelay: 200 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 5 * time.Second},
-			MinConnectTimeout: 5 * time.Second,
-		})},
+		DialOptions: []grpc.DialOption{etcddial.ConnectParams()},
 	}
 	if o.CAFile != "" || o.CertFile != "" {
 		tls, err := transport.TLSInfo{TrustedCAFile: o.CAFile, CertFile: o.CertFile, KeyFile: o.KeyFile}.ClientConfig()

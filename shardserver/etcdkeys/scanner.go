@@ -13,8 +13,10 @@ import (
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 
+	"github.com/atoll-dev/atoll/internal/etcddial"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
@@ -78,7 +80,10 @@ func (s *Scanner) connect() (*clientv3.Client, error) {
 
 // Connect returns an etcd client, which dials in the background. It must be closed.
 func Connect(config storagebackend.TransportConfig) (*clientv3.Client, error) {
-	clientConfig := clientv3.Config{Endpoints: config.ServerList, DialTimeout: dialTimeout, Logger: zap.NewNop()}
+	clientConfig := clientv3.Config{
+		Endpoints: config.ServerList, DialTimeout: dialTimeout, Logger: zap.NewNop(),
+		DialOptions: []grpc.DialOption{etcddial.ConnectParams()},
+	}
 	if config.CertFile != "" || config.KeyFile != "" || config.TrustedCAFile != "" {
 		tls, err := transport.TLSInfo{CertFile: config.CertFile, KeyFile: config.KeyFile, TrustedCAFile: config.TrustedCAFile}.ClientConfig()
 		if err != nil {

@@ -7,8 +7,17 @@ import (
 	"net/http"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 	"github.com/atoll-dev/atoll/test/programs"
@@ -42,9 +51,16 @@ func startEtcdCluster(t *testing.T) ([]*etcdMember, string) {
 		m.args = append(m.args, "--initial-cluster="+strings.Join(peers, ","))
 		m.run(t, directory)
 	}
-	for _, client := range clients { // a busy machine may take longer than a shard waits for its etcd
-		shardtesting.Eventually(t, "the member at "+client+" is healthy", func(ctx context.Context) error {
-			request, err := http.NewRequestWithContext(ctx, http.MethodGet, client+"/health", nil)
+	waitForHealth(t, clients) // a busy machine may take longer than a shard waits for its etcd
+	return members, strings.Join(clients, ",")
+}
+
+// waitForHealth waits until etcd serves writes at each of the URLs.
+func waitForHealth(t *testing.T, urls []string) {
+	t.Helper()
+	for _, url := range urls {
+		shardtesting.Eventually(t, "the member at "+url+" is healthy", func(ctx context.Context) error {
+			request, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/health", nil)
 			if err != nil {
 				return err
 			}
@@ -59,7 +75,6 @@ func startEtcdCluster(t *testing.T) ([]*etcdMember, string) {
 			return nil
 		})
 	}
-	return members, strings.Join(clients, ",")
 }
 
 func (m *etcdMember) run(t *testing.T, directory string) {
@@ -80,5 +95,57 @@ func TestEtcdMemberKilled(t *testing.T) {
 		m.run(t, m.Directory())
 		s.waitForRecovery(alpha)
 	}
+	s.step(t, "all members", func(s *env) { s.testEtcdAway(members, strings.Split(urls, ",")) })
 	s.finish()
+}
+
+const (
+	// etcdAway is so long that a client with gRPC's own backoff pauses for more than maxReconnect.
+	etcdAway = 30 * time.Second
+	// maxReconnect is the time from when etcd works until the shard writes each resource.
+	maxReconnect = 5 * time.Second
+)
+
+// testEtcdAway checks that all clients of a shard reconnect to an etcd that was away: storage has one for each resource.
+func (s *env) testEtcdAway(members []*etcdMember, urls []string) {
+	for _, m := range members {
+		m.Signal(s.T, syscall.SIGKILL)
+		m.Exit(s.T)
+	}
+	before := s.countFailures()
+	<-time.After(etcdAway) // the fault itself
+	s.expectServing(before, root, beta)
+	for _, m := range members {
+		m.run(s.parentT, m.Directory())
+	}
+	waitForHealth(s.T, urls)
+	healthy := time.Now()
+	ctx := shardtesting.In(s.Context(), s.consumers[alpha])
+	meta := metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "after-etcd"}
+	var written sync.WaitGroup
+	for name, object := range map[string]client.Object{
+		"configmaps":      &corev1.ConfigMap{ObjectMeta: meta},
+		"secrets":         &corev1.Secret{ObjectMeta: meta},
+		"serviceaccounts": &corev1.ServiceAccount{ObjectMeta: meta},
+		"roles":           &rbacv1.Role{ObjectMeta: meta},
+		"namespaces":      &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: meta.Name}},
+		"leases":          &coordinationv1.Lease{ObjectMeta: meta},
+	} {
+		written.Go(func() {
+			attempt, cancel := context.WithTimeout(ctx, time.Minute)
+			defer cancel()
+			last := s.admin.Create(attempt, object)
+			for last != nil && !apierrors.IsAlreadyExists(last) && attempt.Err() == nil {
+				time.Sleep(writeInterval)
+				last = s.admin.Create(attempt, object)
+			}
+			took := time.Since(healthy)
+			s.Logf("%s: the first write %s after etcd was back", name, took.Round(time.Millisecond))
+			if took > maxReconnect {
+				s.Errorf("%s: the first write %s after etcd was back, want at most %s: %v", name, took, maxReconnect, last)
+			}
+		})
+	}
+	written.Wait()
+	s.waitForRecovery(alpha)
 }
