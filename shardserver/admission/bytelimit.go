@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -37,6 +38,7 @@ var leases = schema.GroupResource{Group: coordinationv1.GroupName, Resource: "le
 // byteLimit enforces the byte limit of logical clusters, and keeps tenants from filling the etcd of the shard. It refuses
 // creations and updates that make objects larger, events and status included. The system itself may always write: etcd
 // accepts deletions whatever its size, but the removal of a finalizer before the deletion is a write.
+// It notes what is deleted or becomes smaller, which makes room.
 type byteLimit struct {
 	*admission.Handler
 	counts *objectcount.Tracker
@@ -45,7 +47,7 @@ type byteLimit struct {
 
 func newByteLimit(config Config) admission.Interface {
 	return &byteLimit{
-		Handler: admission.NewHandler(admission.Create, admission.Update),
+		Handler: admission.NewHandler(admission.Create, admission.Update, admission.Delete),
 		counts:  config.Counts,
 		space:   config.Space,
 	}
@@ -53,15 +55,22 @@ func newByteLimit(config Config) admission.Interface {
 
 // Validate implements admission.ValidationInterface. The sizes of objects are compared only if something is short.
 func (l *byteLimit) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
-	if l.counts == nil || inAnyGroup(a.GetUserInfo(), user.SystemPrivilegedGroup, authorization.GroupShard) || storesNothing(a) {
+	if l.counts == nil {
 		return nil
 	}
 	name, ok := logicalcluster.From(ctx)
 	if !ok {
 		return apierrors.NewInternalError(errNoCluster)
 	}
+	if a.GetOperation() == admission.Delete {
+		l.counts.NoteShrinking(name, time.Now())
+		return nil
+	}
+	if inAnyGroup(a.GetUserInfo(), user.SystemPrivilegedGroup, authorization.GroupShard) || storesNothing(a) {
+		return nil
+	}
 	if level := l.space().Level(); level != etcdkeys.SpaceOK {
-		growth, err := growthOf(a)
+		growth, _, err := growthOf(a)
 		if err != nil {
 			return err
 		}
@@ -76,10 +85,20 @@ func (l *byteLimit) Validate(ctx context.Context, a admission.Attributes, _ admi
 	if usage.State == objectcount.BytesFit {
 		return nil
 	}
-	if growth, err := growthOf(a); err != nil || growth != grows {
+	growth, added, err := growthOf(a)
+	if err != nil {
 		return err
 	}
+	if growth == shrinks {
+		l.counts.NoteShrinking(name, time.Now())
+	}
+	if growth != grows {
+		return nil
+	}
 	if usage.State == objectcount.BytesUncertain {
+		if a.IsDryRun() || l.counts.Grant(name, int64(added)) {
+			return nil
+		}
 		return apierrors.NewTooManyRequests(fmt.Sprintf("logical cluster %q may have reached its byte limit of %d bytes, its objects are being counted; retry in a moment", name, usage.Limit), countSeconds)
 	}
 	return forbid(a, "logical cluster %q has reached its byte limit (%d/%d bytes), delete objects to store others; this is noticed within seconds", name, usage.Counted, usage.Limit)
@@ -108,28 +127,29 @@ const (
 	grows
 )
 
-// growthOf compares the sizes of the old and the new object in JSON, which is what users see, whatever the encoding in etcd.
-func growthOf(a admission.Attributes) (growth, error) {
+// growthOf compares the sizes of the old and the new object in JSON, which is what users see, whatever the encoding in etcd,
+// and returns the bytes that an object that grows adds.
+func growthOf(a admission.Attributes) (how growth, added int, err error) {
+	after, err := jsonSize(a.GetObject())
+	if err != nil {
+		return grows, 0, err
+	}
 	if a.GetOperation() == admission.Create {
-		return grows, nil
+		return grows, after, nil
 	}
 	before, err := jsonSize(a.GetOldObject())
 	if err != nil {
-		return grows, err
-	}
-	after, err := jsonSize(a.GetObject())
-	if err != nil {
-		return grows, err
+		return grows, 0, err
 	}
 	switch {
 	case after < before,
 		after <= smallObject && a.GetResource().GroupResource() == leases,
 		after-before <= smallObject && finishesDeletion(a):
-		return shrinks, nil
+		return shrinks, 0, nil
 	case after == before:
-		return rewrites, nil
+		return rewrites, 0, nil
 	}
-	return grows, nil
+	return grows, after - before, nil
 }
 
 func jsonSize(obj runtime.Object) (int, error) {

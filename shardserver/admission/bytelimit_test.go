@@ -52,8 +52,12 @@ func TestGrowthOf(t *testing.T) {
 				resource.Group = leases.Group
 			}
 			a := admission.NewAttributesRecord(tc.obj, tc.old, schema.GroupVersionKind{}, "default", "x", resource, "", operation, nil, false, nil)
-			if got, err := growthOf(a); err != nil || got != tc.want {
+			got, added, err := growthOf(a)
+			if err != nil || got != tc.want {
 				t.Errorf("got %d, %v, want %d", got, err, tc.want)
+			}
+			if (added > 0) != (tc.want == grows) {
+				t.Errorf("adds %d bytes", added)
 			}
 		})
 	}

@@ -148,6 +148,36 @@ func testByteLimit(t *testing.T, w *env) {
 	w.deleteWorkspace(t, "bounded", cluster)
 }
 
+// testByteLimitUnderRewrites checks that a tenant far below its limit adds objects while it updates others so often that the
+// limit would be reached if each update was an addition.
+func testByteLimitUnderRewrites(t *testing.T, w *env) {
+	const limit = 2 << 20
+	cluster := w.NewWorkspace(t, "root", "rewriting").Spec.Cluster
+	w.annotate(t, cluster, corev1alpha1.MaxTotalBytesAnnotationKey, fmt.Sprint(limit))
+	tenant, ctx := w.Client(t, w.Admin(t)), shardtesting.In(t.Context(), cluster)
+	var stored []*corev1.ConfigMap
+	for i := range 5 {
+		object := newConfigMap(fmt.Sprint("large-", i), eventBytes)
+		if err := tenant.Create(ctx, object); err != nil {
+			t.Fatal(err)
+		}
+		stored = append(stored, object)
+	}
+	for i := range 40 {
+		object := stored[i%len(stored)]
+		object.Data["x"] = strings.Repeat(string(rune('a'+i%26)), eventBytes)
+		if err := tenant.Update(ctx, object); err != nil {
+			t.Fatal(err)
+		}
+		// Without the retries of a client, which hide refusals.
+		body := fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"small-%d"}}`, i)
+		if response, answer := shardtesting.Send(t, shardtesting.At(w.Admin(t), cluster), http.MethodPost, "/api/v1/namespaces/default/configmaps", body); response.StatusCode != http.StatusCreated {
+			t.Fatalf("object %d: %s: %s", i, response.Status, answer)
+		}
+	}
+	w.deleteWorkspace(t, "rewriting", cluster)
+}
+
 // testByteLimitOfCustomResources has objects that nothing serves after their definition was deleted.
 func testByteLimitOfCustomResources(t *testing.T, w *env) {
 	const limit = 1 << 20

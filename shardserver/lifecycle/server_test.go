@@ -50,6 +50,7 @@ func TestLifecycle(t *testing.T) {
 		"orphaned objects are deleted with the logical cluster":        testOrphans,
 		"object limit of a logical cluster":                            testObjectLimit,
 		"byte limit of a logical cluster":                              testByteLimit,
+		"byte limit while objects are rewritten":                       testByteLimitUnderRewrites,
 		"byte limit with custom resources":                             testByteLimitOfCustomResources,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, w) })

@@ -17,9 +17,14 @@ const (
 	// recountFraction is the fraction of the byte limit that may be written before the bytes are counted again: what
 	// replicas of the shard have written since is known only from a count.
 	recountFraction = 8
-	// A logical cluster is counted for at most one pauseFactor-th of the time, and not again within minPause.
-	pauseFactor = 10
-	minPause    = time.Second
+	// marginFraction is the fraction of the byte limit that may be added, by requests whose growth is measured, while a
+	// count decides.
+	marginFraction = 8
+	// A logical cluster is counted for at most one pauseFactor-th of the time, and not again within minPause. Where requests
+	// may be refused for no reason until the next count, it is counted for up to half of the time: urgentFactor.
+	pauseFactor  = 10
+	urgentFactor = 1
+	minPause     = time.Second
 	// maxDue bounds the logical clusters that wait for being counted. Others are counted after a later write.
 	maxDue = 100
 )
@@ -47,8 +52,8 @@ const (
 	BytesFit ByteState = iota
 	// BytesFull means that the last count reached the limit.
 	BytesFull
-	// BytesUncertain means that the limit is reached if everything that was written since the last count was added. The
-	// next count decides.
+	// BytesUncertain means that the limit is reached if everything that was written since the last count was added, or that
+	// there was no count yet. Until the next one, which decides, Grant says what may be added.
 	BytesUncertain
 )
 
@@ -58,22 +63,46 @@ type byteCount struct {
 	// process has written since: the whole object for an update, while deletions do not count, so that counted+written is
 	// too high, until the next count, but for what other replicas write.
 	counted, written int64
+	// granted is what requests have added since the last count whose growth was measured because the state was uncertain.
+	granted int64
 	// limit is the last limit, checkAt the value of written from which the limit is read and checked.
 	limit, checkAt int64
-	// due is true while a count is due, nextCount the time before which there is none.
-	due       bool
-	nextCount time.Time
+	// due is true while a count is due, nextCount the time before which there is none, nextUrgent that before which there is
+	// none although it decides about requests.
+	due                   bool
+	nextCount, nextUrgent time.Time
+	// counting is when the last count that succeeded began, shrunk when something was last deleted or became smaller.
+	counting, shrunk time.Time
 }
 
 // state returns whether a logical cluster may store more, and whether it should be counted.
 func (b *byteCount) state(limit int64) (state ByteState, count bool) {
+	recount := b.written >= limit/recountFraction
 	switch {
 	case b.counted >= limit:
 		return BytesFull, true
-	case b.counted+b.written >= limit:
+	case b.counted+b.written >= limit, recount && b.counting.IsZero(): // what it had before this process started is not known
 		return BytesUncertain, true
 	}
-	return BytesFit, b.written >= limit/recountFraction
+	return BytesFit, recount
+}
+
+// isUrgent reports whether the next count may decide otherwise than the last one about requests that are refused now. What
+// is deleted is noted before etcd deletes it, which takes less than minPause, so that a count may miss it.
+func (b *byteCount) isUrgent(state ByteState) bool {
+	return state == BytesUncertain || state == BytesFull && b.shrunk.Add(minPause).After(b.counting)
+}
+
+// grant adds the measured growth of a request in an uncertain state, if that fits.
+//
+// When the state becomes uncertain, the logical cluster has at most its limit, as everything that was written since the
+// last count is added in full. From then on it has at most what is granted more, which a margin bounds.
+func (b *byteCount) grant(limit, growth int64) bool {
+	if b.granted+growth > limit/marginFraction || b.counted+b.granted+growth > limit {
+		return false
+	}
+	b.granted += growth
+	return true
 }
 
 // nextCheck returns the value of written at which the state changes.
@@ -136,6 +165,25 @@ func (c *Tracker) CheckBytes(ctx context.Context, cluster logicalcluster.Name) (
 	return c.checkBytes(cluster, c.ByteLimit(own), time.Now()), nil
 }
 
+// Grant reports whether the context's logical cluster, whose state was uncertain, may become larger by a number of bytes
+// before the next count, and counts them as added.
+func (c *Tracker) Grant(cluster logicalcluster.Name, growth int64) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	entry := c.bytes[cluster]
+	return entry != nil && entry.grant(entry.limit, growth)
+}
+
+// NoteShrinking notes that a deletion, or an update that makes an object smaller, is accepted: a logical cluster that has
+// reached its limit is then counted soon.
+func (c *Tracker) NoteShrinking(cluster logicalcluster.Name, now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if entry := c.bytes[cluster]; entry != nil {
+		entry.shrunk = now
+	}
+}
+
 // isCheckDue reports whether the limit of a logical cluster must be read.
 func (c *Tracker) isCheckDue(cluster logicalcluster.Name) bool {
 	c.mu.Lock()
@@ -158,7 +206,7 @@ func (c *Tracker) checkBytes(cluster logicalcluster.Name, limit int64, now time.
 	}
 	state, count := entry.state(limit)
 	if count {
-		c.requestCount(cluster, entry, now)
+		c.requestCount(cluster, entry, entry.isUrgent(state), now)
 	} else {
 		entry.checkAt = entry.nextCheck(limit)
 	}
@@ -166,8 +214,12 @@ func (c *Tracker) checkBytes(cluster logicalcluster.Name, limit int64, now time.
 }
 
 // requestCount makes Run count a logical cluster, unless it was counted recently. Callers must hold mu.
-func (c *Tracker) requestCount(cluster logicalcluster.Name, entry *byteCount, now time.Time) {
-	if entry.due || now.Before(entry.nextCount) {
+func (c *Tracker) requestCount(cluster logicalcluster.Name, entry *byteCount, urgent bool, now time.Time) {
+	next := entry.nextCount
+	if urgent {
+		next = entry.nextUrgent
+	}
+	if entry.due || now.Before(next) {
 		return
 	}
 	select {
@@ -193,7 +245,8 @@ func (c *Tracker) runByteCounts(ctx context.Context) {
 
 // countBytes counts one logical cluster. What is written during the count may count twice until the next.
 func (c *Tracker) countBytes(ctx context.Context, cluster logicalcluster.Name) error {
-	before, started := c.writtenTo(cluster), time.Now()
+	written, granted := c.beginCount(cluster)
+	started := time.Now()
 	bytes, err := c.cfg.Keys.CountBytes(ctx, cluster)
 	now := time.Now()
 	c.mu.Lock()
@@ -203,21 +256,25 @@ func (c *Tracker) countBytes(ctx context.Context, cluster logicalcluster.Name) e
 		return err
 	}
 	entry.due = false
-	entry.nextCount = now.Add(max(pauseFactor*now.Sub(started), minPause))
+	took := now.Sub(started)
+	entry.nextCount = now.Add(max(pauseFactor*took, minPause))
+	entry.nextUrgent = now.Add(max(urgentFactor*took, minPause))
 	if err != nil {
 		return err
 	}
-	entry.counted, entry.written, entry.checkAt = bytes, max(entry.written-before, 0), 0
+	entry.counted, entry.written, entry.checkAt = bytes, max(entry.written-written, 0), 0
+	entry.granted, entry.counting = max(entry.granted-granted, 0), started
 	return nil
 }
 
-func (c *Tracker) writtenTo(cluster logicalcluster.Name) int64 {
+// beginCount returns what was written and granted before a count: the count sees it.
+func (c *Tracker) beginCount(cluster logicalcluster.Name) (written, granted int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if entry := c.bytes[cluster]; entry != nil {
-		return entry.written
+		return entry.written, entry.granted
 	}
-	return 0
+	return 0, 0
 }
 
 // pruneBytes removes the entries of logical clusters that are gone. The limits of the others, which may have changed, are

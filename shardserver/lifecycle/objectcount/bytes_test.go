@@ -42,15 +42,24 @@ func newReplica(stored etcd, limit int64) *replica {
 // write creates or updates an object, unless it is refused, and counts what is due.
 func (r *replica) write(t *testing.T, name string, bytes int64) ByteState {
 	t.Helper()
+	state := r.writeUncounted(name, bytes)
+	r.countDue(t)
+	return state
+}
+
+// writeUncounted is write while a count lasts.
+func (r *replica) writeUncounted(name string, bytes int64) ByteState {
 	var state ByteState
 	if r.isCheckDue(clusterA) {
 		state = r.checkBytes(clusterA, r.limit, r.now).State
+	}
+	if added := bytes - r.etcd[name]; state == BytesUncertain && (added <= 0 || r.Grant(clusterA, added)) {
+		state = BytesFit
 	}
 	if state == BytesFit {
 		r.AddWritten(clusterA, int(bytes))
 		r.etcd[name] = bytes
 	}
-	r.countDue(t)
 	return state
 }
 
@@ -74,7 +83,7 @@ func TestByteState(t *testing.T) {
 	}{
 		"nothing written":                             {0, 0, BytesFit, false},
 		"little written, never counted":               {0, 9, BytesFit, false},
-		"an eighth written":                           {0, 10, BytesFit, true},
+		"an eighth written before the first count":    {0, 10, BytesUncertain, true},
 		"an eighth written since the last count":      {60, 10, BytesFit, true},
 		"the limit was counted":                       {80, 0, BytesFull, true},
 		"more than the limit was counted":             {90, 3, BytesFull, true},
@@ -84,6 +93,9 @@ func TestByteState(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			entry := &byteCount{counted: tc.counted, written: tc.written}
+			if tc.counted > 0 {
+				entry.counting = time.Unix(1, 0)
+			}
 			if state, count := entry.state(80); state != tc.want || count != tc.count {
 				t.Errorf("got %d, count %t", state, count)
 			}
@@ -134,7 +146,7 @@ func TestByteAccounting(t *testing.T) {
 	r.checkBytes(clusterA, limit, r.now)
 	r.countDue(t)
 	accepted("an object after a deletion", "sixth", 100)
-	if size := r.etcd.size(); size > limit+limit/recountFraction {
+	if size := r.etcd.size(); size > limit+limit/marginFraction {
 		t.Errorf("%d bytes, the limit is %d", size, limit)
 	}
 
@@ -145,7 +157,7 @@ func TestByteAccounting(t *testing.T) {
 			break
 		}
 	}
-	if size := r.etcd.size(); size > full+full/recountFraction+20 { // the object that makes the count due, and the next
+	if size := r.etcd.size(); size > full+full/recountFraction+full/marginFraction {
 		t.Errorf("after a restart %d bytes are accepted, the limit is %d", size, full)
 	}
 	r.pruneBytes([]*corev1alpha1.LogicalCluster{newCluster("a")})
@@ -162,6 +174,105 @@ func newCluster(name string) *corev1alpha1.LogicalCluster {
 	return &corev1alpha1.LogicalCluster{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{logicalcluster.AnnotationKey: name}}}
 }
 
+// TestSlowCounts has counts that take long: nothing ends them but countDue.
+func TestSlowCounts(t *testing.T) {
+	const limit = 1000
+	r := newReplica(etcd{"first": 630}, limit)
+	write := func(name string, bytes int64) ByteState { return r.writeUncounted(name, bytes) }
+	r.write(t, "first", 630) // and a count
+	for range 10 {
+		if state := write("first", 630); state != BytesFit {
+			t.Fatalf("an update of the same size: %d", state)
+		}
+	}
+	if usage := r.checkBytes(clusterA, limit, r.now); usage.State != BytesUncertain || len(r.due) != 1 {
+		t.Fatalf("after updates: %+v, %d counts are due", usage, len(r.due))
+	}
+	var added int64
+	for ; write(fmt.Sprint("added", added), 10) == BytesFit; added += 10 {
+	}
+	if want := int64(limit/marginFraction) / 10 * 10; added != want {
+		t.Errorf("%d bytes were added while a count is due, want %d", added, want)
+	}
+	if state := write("first", 620); state != BytesFit {
+		t.Errorf("an update that shrinks: %d", state)
+	}
+	r.countDue(t)
+	if state := write("more", 200); state != BytesFit {
+		t.Errorf("after the count: %d", state)
+	}
+	for i := range limit {
+		write(fmt.Sprint("rest", i), 7)
+	}
+	if size := r.etcd.size(); size < limit || size > limit+limit/marginFraction {
+		t.Errorf("%d bytes without a count, the limit is %d", size, limit)
+	}
+	for range 10 {
+		r.checkBytes(clusterA, limit, r.now)
+		r.countDue(t)
+		for i := range limit {
+			write(fmt.Sprint("end", i), 7)
+		}
+	}
+	if size := r.etcd.size(); size > limit+limit/marginFraction {
+		t.Errorf("%d bytes after counts, the limit is %d", size, limit)
+	}
+}
+
+// TestGrantsDuringCounts has a count that ends after grants that it does not see.
+func TestGrantsDuringCounts(t *testing.T) {
+	const limit = 1000
+	r := newReplica(etcd{"first": 630}, limit)
+	r.write(t, "first", 630)
+	r.writeUncounted("first", 630)
+	r.writeUncounted("before", 100)
+	seen := r.etcd.size()
+	r.keys.bytes = func() int64 {
+		if state := r.writeUncounted("during", 20); state != BytesFit {
+			t.Errorf("an object during the count: %d", state)
+		}
+		return seen
+	}
+	r.countDue(t)
+	if entry := r.bytes[clusterA]; entry.counted != seen || entry.written != 20 || entry.granted != 20 {
+		t.Errorf("after the count: %+v", entry)
+	}
+}
+
+func TestUrgentCounts(t *testing.T) {
+	began := time.Unix(1000, 0)
+	for name, tc := range map[string]struct {
+		state  ByteState
+		shrunk time.Time
+		want   bool
+	}{
+		"everything fits":                 {BytesFit, began.Add(time.Minute), false},
+		"requests may be refused":         {BytesUncertain, time.Time{}, true},
+		"full, nothing changed":           {BytesFull, began.Add(-time.Minute), false},
+		"full, deleted since the count":   {BytesFull, began.Add(time.Minute), true},
+		"full, deleted as it was counted": {BytesFull, began.Add(-minPause / 2), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			entry := &byteCount{counting: began, shrunk: tc.shrunk}
+			if got := entry.isUrgent(tc.state); got != tc.want {
+				t.Errorf("got %t", got)
+			}
+		})
+	}
+	now := time.Now()
+	r := newReplica(etcd{"x": 100}, 100)
+	r.AddWritten(clusterA, 100)
+	entry := r.bytes[clusterA]
+	entry.counted, entry.counting, entry.nextCount, entry.nextUrgent = 100, now.Add(-time.Minute), now.Add(time.Hour), now
+	if r.checkBytes(clusterA, 100, now); len(r.due) != 0 {
+		t.Error("a full logical cluster is counted again although nothing was deleted")
+	}
+	r.NoteShrinking(clusterA, now)
+	if r.checkBytes(clusterA, 100, now); len(r.due) != 1 {
+		t.Error("a deletion is not counted at once")
+	}
+}
+
 // TestByteLimitOfReplicas has two replicas that each see only their own writes between counts.
 func TestByteLimitOfReplicas(t *testing.T) {
 	const limit = 8000
@@ -172,7 +283,7 @@ func TestByteLimitOfReplicas(t *testing.T) {
 			r.write(t, string(rune(len(stored))), 10+int64(i%7))
 		}
 	}
-	if size := stored.size(); size < limit || size > limit+len64(replicas)*limit/recountFraction {
+	if size := stored.size(); size < limit || size > limit+len64(replicas)*(limit/recountFraction+limit/marginFraction) {
 		t.Errorf("%d bytes with a limit of %d", size, limit)
 	}
 	for n, r := range replicas {
