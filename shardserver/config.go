@@ -41,6 +41,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/authentication"
 	"github.com/atoll-dev/atoll/shardserver/authentication/adminauth"
 	"github.com/atoll-dev/atoll/shardserver/authorization"
+	"github.com/atoll-dev/atoll/shardserver/authorization/requester"
 	cachedreplica "github.com/atoll-dev/atoll/shardserver/cachedresources/replica"
 	"github.com/atoll-dev/atoll/shardserver/controller"
 	"github.com/atoll-dev/atoll/shardserver/customresources/crdhandler"
@@ -318,7 +319,7 @@ func (d *dependencies) applyAuthorization(context.Context) error {
 		return fmt.Errorf("creating the authorizer: %w", err)
 	}
 	d.authorizer = authorizer
-	d.generic.Authorization.Authorizer = d.virtual.Authorizer(mount.Authorizer(d.homeAuthorizer(authorizer)))
+	d.generic.Authorization.Authorizer = requester.Unmark(d.virtual.Authorizer(mount.Authorizer(d.homeAuthorizer(authorizer))))
 	d.generic.RuleResolver = authorizer
 	return nil
 }

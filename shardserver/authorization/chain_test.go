@@ -96,6 +96,9 @@ func TestAuthorizationChain(t *testing.T) {
 	t.Run("origins and scopes of impersonated users grant nothing in other logical clusters", func(t *testing.T) {
 		testImpersonatedOrigins(t, s)
 	})
+	t.Run("constrained impersonation is restricted to its logical cluster and its requests", func(t *testing.T) {
+		testConstrainedImpersonation(t, s)
+	})
 	t.Run("token in a secret works", func(t *testing.T) {
 		clients := s.Kubernetes(t, admin)
 		secret := &corev1.Secret{

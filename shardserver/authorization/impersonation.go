@@ -16,6 +16,17 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/authorization/requester"
 )
 
+// Verbs of the stock impersonation filter: of plain impersonation, and those of its constrained modes, which are followed by
+// the mode, and by the mode and the verb of the request.
+const (
+	verbImpersonate     = "impersonate"
+	verbImpersonateMode = "impersonate:"
+	verbImpersonateOn   = "impersonate-on:"
+
+	verbImpersonateAssociatedNode   = verbImpersonateMode + "associated-node"
+	verbImpersonateOnAssociatedNode = verbImpersonateOn + "associated-node:"
+)
+
 // protectedGroups may be impersonated only by their own members: a tenant's RBAC can grant `impersonate` on any name,
 // but these groups have permissions outside of the tenant's logical cluster.
 var protectedGroups = []string{
@@ -38,16 +49,21 @@ func isProtectedGroup(group string) bool {
 // It refuses
 //
 //   - groups with permissions beyond the logical cluster, directly or inside a warrant, to users who are not members;
-//   - the "constrained" modes altogether: their filter caches decisions by user, without the logical cluster, and would
-//     apply a decision of one tenant's workspace to every other. When refused, the filter falls back to plain
-//     impersonation, which authorizes each request.
+//   - all groups, or all extra values, at once: the filter asks for that first if there are many, and then for each;
+//   - the constrained mode of associated nodes: logical clusters have no nodes that a service account could be associated
+//     with, and the filter hides from authorization who asks.
+//
+// The other constrained modes are authorized like plain impersonation, to which the filter falls back.
 func deniesImpersonation(ctx context.Context, attributes authorizer.Attributes) (reason string, denied bool) {
 	verb := attributes.GetVerb()
-	if strings.HasPrefix(verb, "impersonate:") || strings.HasPrefix(verb, "impersonate-on:") {
-		return "", true // checked in addition to plain impersonation, so no audit annotation is needed
+	if verb == verbImpersonateAssociatedNode || strings.HasPrefix(verb, verbImpersonateOnAssociatedNode) {
+		return "", true // checked in addition to other modes, so no audit annotation is needed
 	}
-	if verb != "impersonate" || !attributes.IsResourceRequest() {
+	if verb != verbImpersonate && !strings.HasPrefix(verb, verbImpersonateMode) || !attributes.IsResourceRequest() {
 		return "", false
+	}
+	if verb != verbImpersonate && isForAll(attributes) {
+		return "", true
 	}
 	cluster, _ := logicalcluster.From(ctx)
 	ownGroups := EffectiveGroups(EffectiveUsers(cluster, attributes.GetUser()))
@@ -57,6 +73,24 @@ func deniesImpersonation(ctx context.Context, attributes authorizer.Attributes) 
 		}
 	}
 	return "", false
+}
+
+// isImpersonation reports whether a request is one of those that the stock impersonation filter makes. What the impersonated
+// user requests is authorized on its own.
+func isImpersonation(attributes authorizer.Attributes) bool {
+	verb := attributes.GetVerb()
+	return verb == verbImpersonate || strings.HasPrefix(verb, verbImpersonateMode) || strings.HasPrefix(verb, verbImpersonateOn)
+}
+
+// isForAll reports whether an authorization request covers all groups, or all extra values.
+func isForAll(attributes authorizer.Attributes) bool {
+	switch attributes.GetResource() {
+	case "groups":
+		return attributes.GetName() == "*"
+	case "userextras":
+		return attributes.GetSubresource() == "*"
+	}
+	return false
 }
 
 // impersonatedGroups returns the groups that one authorization request covers.

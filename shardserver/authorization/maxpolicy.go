@@ -44,7 +44,7 @@ func (p exportPolicy) check(s *accessRequest) stepResult {
 		return delegate("a deep access review")
 	case !a.IsResourceRequest():
 		return delegate("not a resource")
-	case a.GetVerb() == "impersonate" || reviewGroups.Has(a.GetAPIGroup()):
+	case isImpersonation(a) || reviewGroups.Has(a.GetAPIGroup()):
 		return delegate("not a resource that can be bound")
 	}
 	bound, ok, err := p.findBoundResource(s.ctx, schema.GroupResource{Group: a.GetAPIGroup(), Resource: a.GetResource()})

@@ -1,11 +1,15 @@
 // Package requester keeps the authenticated user of a request after impersonation has replaced the user. The stock
 // handler chain does not retain it, and authorization needs both.
+//
+// It also keeps the stock impersonation filter from applying a decision to another request (uncached.go).
 package requester
 
 import (
 	"context"
 	"net/http"
+	"sync/atomic"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/user"
 )
@@ -28,13 +32,18 @@ func Without(ctx context.Context) context.Context {
 	return context.WithValue(ctx, contextKey{}, (*holder)(nil))
 }
 
-// NewAuthenticator returns an authenticator that records the user it authenticates.
+// NewAuthenticator returns an authenticator that records the user it authenticates. The user that it returns for a request
+// that impersonates another is marked: see Unmark.
 func NewAuthenticator(delegate authenticator.Request) authenticator.Request {
+	var impersonations atomic.Uint64
 	return authenticator.RequestFunc(func(req *http.Request) (*authenticator.Response, bool, error) {
 		response, ok, err := delegate.AuthenticateRequest(req)
 		// Only the first user counts: a token review calls the same authenticator for another user later on.
 		if h, has := req.Context().Value(contextKey{}).(*holder); has && h != nil && ok && err == nil && h.user == nil {
 			h.user = response.User
+			if req.Header.Get(authenticationv1.ImpersonateUserHeader) != "" {
+				response = &authenticator.Response{Audiences: response.Audiences, User: mark(response.User, impersonations.Add(1))}
+			}
 		}
 		return response, ok, err
 	})
