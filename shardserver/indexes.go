@@ -14,6 +14,7 @@ import (
 
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	"github.com/atoll-dev/atoll/internal/crdpaths"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/apiexport/binding"
 	"github.com/atoll-dev/atoll/shardserver/apiexport/claims"
@@ -175,6 +176,7 @@ func (d *dependencies) createCustomResources(context.Context) error {
 		MinRequestTimeout:   time.Duration(d.generic.MinRequestTimeout) * time.Second,
 		MaxRequestBodyBytes: d.generic.MaxRequestBodyBytes,
 		MaxLevels:           d.limits.Request,
+		Paths:               crdpaths.Default,
 		OpenAPI:             func() map[string]*spec.Schema { return d.groups.definitions.StaticOpenAPISpec },
 	}
 	d.definitions = crdregistry.New(crdregistry.Config{

@@ -49,6 +49,24 @@ func (s *Shard) DeleteKey(t testing.TB, key string) {
 	}
 }
 
+// ReplaceInKey replaces a text in the value of a key of the shard's etcd, as an older version of the server may have written it.
+func (s *Shard) ReplaceInKey(t testing.TB, key, old, text string) {
+	t.Helper()
+	etcd := s.etcd(t)
+	defer etcd.Close()
+	response, err := etcd.Get(context.Background(), key)
+	if err != nil || len(response.Kvs) != 1 {
+		t.Fatalf("reading %s: %v, %v", key, response, err)
+	}
+	value := string(response.Kvs[0].Value)
+	if !strings.Contains(value, old) {
+		t.Fatalf("%s does not contain %s", key, old)
+	}
+	if _, err := etcd.Put(context.Background(), key, strings.ReplaceAll(value, old, text)); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // Write is one change of one key in the shard's etcd.
 type Write struct {
 	Key string

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/version"
 
 	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
+	"github.com/atoll-dev/atoll/internal/crdpaths"
 	"github.com/atoll-dev/atoll/syncagent/source"
 )
 
@@ -29,7 +30,7 @@ var (
 )
 
 // Project returns the definition that workspaces see. The given one is not changed. Errors name the field of the published resource
-// that is to be changed.
+// that is to be changed. Printer columns and selectable fields whose paths shards refuse are left out.
 func Project(definition *apiextensionsv1.CustomResourceDefinition, spec *syncagentv1alpha1.PublishedResourceSpec) (*apiextensionsv1.CustomResourceDefinition, error) {
 	result := definition.DeepCopy()
 	result.Status = apiextensionsv1.CustomResourceDefinitionStatus{}
@@ -44,6 +45,7 @@ func Project(definition *apiextensionsv1.CustomResourceDefinition, spec *syncage
 	if err := renameVersions(&result.Spec, projection); err != nil {
 		return nil, err
 	}
+	crdpaths.Default.Accepted(result.Spec.Versions)
 	projectNames(&result.Spec, projection)
 	if err := projectGroup(result, projection.Group); err != nil {
 		return nil, err

@@ -292,3 +292,17 @@ func describe(resource endpoints.Resource) string {
 	}
 	return text
 }
+
+func TestRefusedPathsAreLeftOut(t *testing.T) {
+	definition := crontabs(t)
+	for i := range definition.Spec.Versions {
+		definition.Spec.Versions[i].AdditionalPrinterColumns = []apiextensionsv1.CustomResourceColumnDefinition{
+			{Name: "Any", Type: "string", JSONPath: ".spec..image"}, {Name: "Image", Type: "string", JSONPath: ".spec.image"},
+		}
+	}
+	for _, version := range schemaOf(t, definition, "{}").Spec.Versions {
+		if columns := version.AdditionalPrinterColumns; len(columns) != 1 || columns[0].Name != "Image" {
+			t.Errorf("%s has the columns %v", version.Name, columns)
+		}
+	}
+}

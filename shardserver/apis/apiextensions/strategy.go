@@ -22,7 +22,8 @@ var groupsWithoutDot = sets.New("apps", "autoscaling", "batch", "extensions", "p
 // IsGroupWithoutDot returns whether a group may be that of a definition or a schema although it is no domain.
 func IsGroupWithoutDot(group string) bool { return groupsWithoutDot.Has(group) }
 
-// createStrategy and updateStrategy are the upstream strategies with a different validation of names and groups.
+// createStrategy and updateStrategy are the upstream strategies with a different validation of names and groups, and limits of
+// JSON paths.
 type (
 	createStrategy struct{ rest.RESTCreateStrategy }
 	updateStrategy struct{ rest.RESTUpdateStrategy }
@@ -30,12 +31,14 @@ type (
 
 // Validate implements rest.RESTCreateStrategy.
 func (s createStrategy) Validate(ctx context.Context, obj runtime.Object) field.ErrorList {
-	return withGivenNames(s.RESTCreateStrategy.Validate(ctx, toValidate(ctx, obj)))
+	errs := validatePaths(ctx, obj, nil)
+	return append(errs, withGivenNames(s.RESTCreateStrategy.Validate(ctx, toValidate(ctx, obj)))...)
 }
 
 // ValidateUpdate implements rest.RESTUpdateStrategy.
 func (s updateStrategy) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
-	return withGivenNames(s.RESTUpdateStrategy.ValidateUpdate(ctx, toValidate(ctx, obj), toValidate(ctx, old)))
+	errs := validatePaths(ctx, obj, old)
+	return append(errs, withGivenNames(s.RESTUpdateStrategy.ValidateUpdate(ctx, toValidate(ctx, obj), toValidate(ctx, old)))...)
 }
 
 // toValidate returns the definition to validate. Definitions in system:bound-crds are created from the schemas of

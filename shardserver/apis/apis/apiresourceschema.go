@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
+	"github.com/atoll-dev/atoll/internal/crdpaths"
 	"github.com/atoll-dev/atoll/shardserver/apis/install"
 	"github.com/atoll-dev/atoll/shardserver/apis/registry"
 )
@@ -124,9 +125,7 @@ func validateSchemaVersions(versions []apisv1alpha1.APIResourceVersion, path *fi
 			errs = append(errs, field.TypeInvalid(at.Child("schema"), string(version.Schema.Raw), "must be of type object"))
 		}
 		errs = append(errs, validateColumns(version.AdditionalPrinterColumns, at.Child("additionalPrinterColumns"))...)
-		for j, selectable := range version.SelectableFields {
-			errs = append(errs, registry.ValidateRequired(selectable.JSONPath, at.Child("selectableFields").Index(j).Child("jsonPath"))...)
-		}
+		errs = append(errs, validateSelectableFields(version.SelectableFields, at.Child("selectableFields"))...)
 		if scale := version.Subresources.Scale; scale != nil {
 			errs = append(errs, registry.ValidateRequired(scale.SpecReplicasPath, at.Child("subresources", "scale", "specReplicasPath"))...)
 			errs = append(errs, registry.ValidateRequired(scale.StatusReplicasPath, at.Child("subresources", "scale", "statusReplicasPath"))...)
@@ -137,13 +136,26 @@ func validateSchemaVersions(versions []apisv1alpha1.APIResourceVersion, path *fi
 
 func validateColumns(columns []apiextensionsv1.CustomResourceColumnDefinition, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
+	paths := make([]string, len(columns))
 	for i, column := range columns {
 		at := path.Index(i)
+		paths[i] = column.JSONPath
 		errs = append(errs, registry.ValidateRequired(column.Name, at.Child("name"))...)
 		errs = append(errs, registry.ValidateRequired(column.Type, at.Child("type"))...)
 		errs = append(errs, registry.ValidateRequired(column.JSONPath, at.Child("jsonPath"))...)
 	}
+	errs = append(errs, crdpaths.Default.ValidateColumns(paths, crdpaths.Stored{}, path)...)
 	return append(errs, validateUnique(columns, func(column apiextensionsv1.CustomResourceColumnDefinition) string { return column.Name }, path)...)
+}
+
+func validateSelectableFields(fields []apiextensionsv1.SelectableField, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	paths := make([]string, len(fields))
+	for i, selectable := range fields {
+		paths[i] = selectable.JSONPath
+		errs = append(errs, registry.ValidateRequired(selectable.JSONPath, path.Index(i).Child("jsonPath"))...)
+	}
+	return append(errs, crdpaths.Default.ValidateFields(paths, crdpaths.Stored{}, path)...)
 }
 
 func validateSchemaConversion(conversion apisv1alpha1.CustomResourceConversion, path *field.Path) field.ErrorList {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 
-	apiextensionsinternal "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -19,14 +18,9 @@ import (
 
 // adaptStores changes the upstream stores of a compiled CRD where an APIResourceSchema allows what a definition does not: a
 // resource without a group, and object names that are any path segment (contract 4.1). Kinds of Kubernetes are printed
-// with Kubernetes' own columns (contract 8.8). It must be called before the handler serves requests.
-func adaptStores(crd *crdregistry.CompiledCRD, handler any, uid types.UID) error {
-	hasPrinter := slices.ContainsFunc(crd.Spec.Versions, func(version apiextensionsinternal.CustomResourceDefinitionVersion) bool {
-		return hasBuiltInPrinter(newKind(crd, version.Name))
-	})
-	if crd.Spec.Group != "" && !crd.PathSegmentNames && !hasPrinter {
-		return nil
-	}
+// with Kubernetes' own columns (contract 8.8), and tables of all kinds end with their request. It must be called before the handler
+// serves requests. rowBytes bounds the texts of a row.
+func adaptStores(crd *crdregistry.CompiledCRD, handler any, uid types.UID, rowBytes int) error {
 	all, err := stores.Get(handler, uid)
 	if err != nil {
 		return err
@@ -37,6 +31,7 @@ func adaptStores(crd *crdregistry.CompiledCRD, handler any, uid types.UID) error
 				return err
 			}
 		}
+		store.Objects.TableConvertor = boundedTableConvertor{store.Objects.TableConvertor, rowBytes}
 		if kind := newKind(crd, version); hasBuiltInPrinter(kind) {
 			store.Objects.TableConvertor = builtInTableConvertor{store.Objects.TableConvertor, kind}
 		}

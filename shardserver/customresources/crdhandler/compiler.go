@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 
+	"github.com/atoll-dev/atoll/internal/crdpaths"
 	"github.com/atoll-dev/atoll/shardserver/customresources/crdregistry"
 	"github.com/atoll-dev/atoll/shardserver/customresources/crdstorage"
 )
@@ -30,6 +31,8 @@ type Config struct {
 	MaxRequestBodyBytes               int64
 	// MaxLevels bounds how deep an object in protobuf may nest. The caller must bound other encodings.
 	MaxLevels int
+	// Paths bounds the work of tables and selectable fields.
+	Paths crdpaths.Limits
 	// OpenAPI returns the schemas of the built-in types, by name. It is called when the server runs.
 	OpenAPI func() map[string]*spec.Schema
 }
@@ -55,6 +58,7 @@ func NewCompiler(cfg Config) crdregistry.Compiler {
 		if err != nil {
 			return nil, err
 		}
+		definition = cfg.Paths.Evaluated(definition)
 		views := crd.Storage.ViewsOf(crd.Publication)
 		// Webhook clients have no credentials and follow no redirects: tenants write the webhook configurations.
 		handler, err := stock.NewCustomResourceDefinitionHandler(nil, nil, staticInformer{definition: definition}, http.NotFoundHandler(),
@@ -70,7 +74,7 @@ func NewCompiler(cfg Config) crdregistry.Compiler {
 			views.Close()
 			return nil, err
 		}
-		if err := adaptStores(crd, handler, definition.UID); err != nil {
+		if err := adaptStores(crd, handler, definition.UID, cfg.Paths.RowBytes); err != nil {
 			views.Close()
 			return nil, err
 		}

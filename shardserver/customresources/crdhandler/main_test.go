@@ -28,6 +28,8 @@ func TestCustomResources(t *testing.T) {
 		"status and scale":                  testSubresources,
 		"several versions":                  testVersions,
 		"columns of tables":                 testPrinterColumns,
+		"JSON paths without a bound":        testRefusedPaths,
+		"JSON paths that are stored":        testStoredPaths,
 		"validation rules and ratcheting":   testValidationRulesAndRatcheting,
 		"field selectors":                   testFieldSelectors,
 		"field validation":                  testFieldValidation,

@@ -68,7 +68,7 @@ func (c builtInTableConvertor) printTable(ctx context.Context, obj, options runt
 		for i := range obj.Items {
 			items = append(items, &obj.Items[i])
 		}
-		printed, err = c.toInternalList(obj)
+		printed, err = c.toInternalList(ctx, obj)
 	default:
 		err = fmt.Errorf("a %T is not of the kind", obj)
 	}
@@ -100,9 +100,12 @@ func (c builtInTableConvertor) toInternal(obj *unstructured.Unstructured) (runti
 }
 
 // toInternalList returns a list in the internal version of its kind.
-func (c builtInTableConvertor) toInternalList(list *unstructured.UnstructuredList) (runtime.Object, error) {
+func (c builtInTableConvertor) toInternalList(ctx context.Context, list *unstructured.UnstructuredList) (runtime.Object, error) {
 	items := make([]runtime.Object, 0, len(list.Items))
 	for i := range list.Items {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
 		item, err := c.toInternal(&list.Items[i])
 		if err != nil {
 			return nil, err
