@@ -187,7 +187,7 @@ func (a *Authorizer) privileged(u user.Info) bool {
 func (a *Authorizer) RulesFor(ctx context.Context, u user.Info, namespace string) ([]authorizer.ResourceRuleInfo, []authorizer.NonResourceRuleInfo, bool, error) {
 	policyRules, err := a.rules.RulesFor(ctx, u, namespace)
 	resources, urls := toRuleInfos(policyRules)
-	return resources, urls, false, err
+	return resources, urls, errors.Is(err, errTooManyRules), err
 }
 
 // RuleResolver returns the resolver for the escalation checks of RBAC writes: the union of the local and the bootstrap

@@ -208,7 +208,7 @@ func checkPolicy(name string, p policy) func(*accessRequest) stepResult {
 	return func(s *accessRequest) stepResult {
 		ctx, failed := withFailures(s.ctx)
 		decision, reason, err := forEachUser(s.users, s.attributes, func(attributes authorizer.Attributes) (authorizer.Decision, string, error) {
-			return p.authorizer.Authorize(ctx, attributes)
+			return p.authorize(ctx, attributes)
 		})
 		if decision == authorizer.DecisionAllow {
 			return decide(decision, "%s: %s", name, reason)

@@ -25,7 +25,7 @@ type Warrant struct {
 //     cluster it comes from;
 //   - a service account also under its global name;
 //   - every warrant, by the same rules. A warrant for a service account must name the account's logical cluster, and a
-//     warrant never yields system:masters.
+//     warrant never yields system:masters. Users beyond maxEffectiveUsers do not count.
 //
 // Values that cannot be decoded grant nothing. Scopes only take permissions away: they yield no group, and beyond them
 // an origin counts only if they contain it. An administrator who impersonates a user from elsewhere, whose scope is the
@@ -33,6 +33,10 @@ type Warrant struct {
 func EffectiveUsers(cluster logicalcluster.Name, u user.Info) []user.Info {
 	return effectiveUsers(cluster, cluster, u)
 }
+
+// maxEffectiveUsers bounds the evaluations of a policy for one request. Virtual workspaces add one warrant; whoever impersonates may add
+// as many as fit into the headers.
+const maxEffectiveUsers = 64
 
 // effectiveUsers is EffectiveUsers for permissions that the policy of another logical cluster grants.
 func effectiveUsers(cluster, policy logicalcluster.Name, u user.Info) []user.Info {
@@ -50,11 +54,14 @@ func effectiveUsers(cluster, policy logicalcluster.Name, u user.Info) []user.Inf
 		})
 	}
 	for _, encoded := range u.GetExtra()[WarrantExtraKey] {
+		if len(users) >= maxEffectiveUsers {
+			break
+		}
 		if bearer, ok := decodeWarrant(encoded); ok {
 			users = append(users, effectiveUsers(cluster, policy, bearer)...)
 		}
 	}
-	return users
+	return users[:min(len(users), maxEffectiveUsers)]
 }
 
 // provenOrigin returns the logical cluster that u comes from, as far as a policy may rely on it; "" if it may not. The

@@ -1,6 +1,7 @@
 package authorization
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,11 +37,16 @@ type source interface {
 }
 
 func newPolicy(src source) policy {
-	s := recordingSource{src}
+	s := recordingSource{visitingSource{src}}
 	return policy{
 		resolver:   validation.NewDefaultRuleResolver(s, s, s, s),
 		authorizer: rbacauthorizer.New(s, s, s, s),
 	}
+}
+
+// authorize evaluates the policy for the user of the request.
+func (p policy) authorize(ctx context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
+	return p.authorizer.Authorize(withVisitedRoles(ctx), attributes)
 }
 
 var rbacResources = []string{"roles", "rolebindings", "clusterroles", "clusterrolebindings"}
@@ -159,7 +165,14 @@ func (s localSource) GetClusterRole(ctx context.Context, name string) (*rbacv1.C
 // over the effective users. It is the resolver of the stock escalation checks.
 type rules struct {
 	bootstrap, local policy
+	// maxValues bounds the verbs, groups, resources, names and URLs of the rules that RulesFor returns; 0 is defaultMaxValues.
+	maxValues int
 }
+
+// defaultMaxValues is many times what users have. Escalation checks compare each with each permission of a new role.
+const defaultMaxValues = 20_000
+
+var errTooManyRules = errors.New("the user has more rules than can be evaluated, not all of them are considered")
 
 var _ validation.AuthorizationRuleResolver = rules{}
 
@@ -168,12 +181,19 @@ func (r rules) GetRoleReferenceRules(ctx context.Context, roleRef rbacv1.RoleRef
 	return r.local.resolver.GetRoleReferenceRules(ctx, roleRef, namespace)
 }
 
-// RulesFor returns all rules of a user. The rules are valid even if the error reports that some could not be resolved.
+// RulesFor returns all rules of a user. The rules are valid even if the error reports that some could not be resolved, or, as
+// errTooManyRules, that there are more than the limit.
 func (r rules) RulesFor(ctx context.Context, u user.Info, namespace string) ([]rbacv1.PolicyRule, error) {
 	var policyRules []rbacv1.PolicyRule
 	var errs []error
+	remaining := cmp.Or(r.maxValues, defaultMaxValues)
 	r.VisitRulesFor(ctx, u, namespace, func(_ fmt.Stringer, rule *rbacv1.PolicyRule, err error) bool {
 		if rule != nil {
+			remaining -= len(rule.Verbs) + len(rule.APIGroups) + len(rule.Resources) + len(rule.ResourceNames) + len(rule.NonResourceURLs)
+			if remaining < 0 {
+				errs = append(errs, errTooManyRules)
+				return false
+			}
 			policyRules = append(policyRules, *rule)
 		}
 		if err != nil {
@@ -198,7 +218,7 @@ func (r rules) VisitRulesFor(ctx context.Context, u user.Info, namespace string,
 	}
 	for _, effective := range EffectiveUsers(cluster, u) {
 		for _, p := range []policy{r.bootstrap, r.local} {
-			if p.resolver.VisitRulesFor(ctx, effective, namespace, visit); !proceed {
+			if p.resolver.VisitRulesFor(withVisitedRoles(ctx), effective, namespace, visit); !proceed {
 				return
 			}
 		}

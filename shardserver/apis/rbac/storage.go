@@ -28,7 +28,7 @@ import (
 // NewStorage returns the group. The authorizer authorizes the verbs `escalate` and `bind`; the resolver returns the
 // rules of a user, and of the role of a binding, in the logical cluster of the request.
 func NewStorage(getter generic.RESTOptionsGetter, authorizer authorizer.UnconditionalAuthorizer, resolver validation.AuthorizationRuleResolver) (genericapiserver.APIGroupInfo, error) {
-	roles, err := rolestorage.NewREST(getter)
+	roleStore, err := rolestorage.NewREST(getter)
 	if err != nil {
 		return genericapiserver.APIGroupInfo{}, fmt.Errorf("creating storage of roles: %w", err)
 	}
@@ -36,7 +36,7 @@ func NewStorage(getter generic.RESTOptionsGetter, authorizer authorizer.Uncondit
 	if err != nil {
 		return genericapiserver.APIGroupInfo{}, fmt.Errorf("creating storage of rolebindings: %w", err)
 	}
-	clusterRoles, err := clusterrolestorage.NewREST(getter)
+	clusterRoleStore, err := clusterrolestorage.NewREST(getter)
 	if err != nil {
 		return genericapiserver.APIGroupInfo{}, fmt.Errorf("creating storage of clusterroles: %w", err)
 	}
@@ -44,12 +44,13 @@ func NewStorage(getter generic.RESTOptionsGetter, authorizer authorizer.Uncondit
 	if err != nil {
 		return genericapiserver.APIGroupInfo{}, fmt.Errorf("creating storage of clusterrolebindings: %w", err)
 	}
+	bounded := boundedResolver{resolver, MaxCombinations}
 	info := genericapiserver.NewDefaultAPIGroupInfo(rbac.GroupName, legacyscheme.Scheme, legacyscheme.ParameterCodec, legacyscheme.Codecs)
 	info.VersionedResourcesStorageMap[rbacv1.SchemeGroupVersion.Version] = map[string]rest.Storage{
-		"roles":               rolepolicy.NewStorage(roles, authorizer, resolver),
-		"rolebindings":        rolebindingpolicy.NewStorage(roleBindings, authorizer, resolver),
-		"clusterroles":        clusterrolepolicy.NewStorage(clusterRoles, authorizer, resolver),
-		"clusterrolebindings": clusterrolebindingpolicy.NewStorage(clusterRoleBindings, authorizer, resolver),
+		"roles":               roles{rolepolicy.NewStorage(roleStore, authorizer, resolver), MaxCombinations},
+		"rolebindings":        rolebindingpolicy.NewStorage(roleBindings, authorizer, bounded),
+		"clusterroles":        clusterRoles{clusterrolepolicy.NewStorage(clusterRoleStore, authorizer, resolver), MaxCombinations},
+		"clusterrolebindings": clusterrolebindingpolicy.NewStorage(clusterRoleBindings, authorizer, bounded),
 	}
 	return info, nil
 }
