@@ -65,6 +65,7 @@ func (d *dependencies) handlerChain(apiHandler http.Handler, generic *genericapi
 	handler = d.withHome(handler, generic.Serializer)
 	handler = d.virtual.WithServing(handler, generic.Serializer)
 	handler = nesting.WithBodyLimits(handler, d.bodyLimits(generic))
+	handler = filters.WithSelectorLimit(handler, filters.MaxSelectorBytes, generic.Serializer)
 	handler = mount.WithProxy(handler)
 	handler = d.watchTerminator.WithTermination(handler, d.registry)
 	handler = genericapiserver.DefaultBuildHandlerChain(handler, generic)

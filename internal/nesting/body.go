@@ -105,6 +105,8 @@ func (c BodyConfig) checkBody(req *http.Request, body []byte) error {
 		err = c.checkProtobuf(req, body)
 	case media == string(types.JSONPatchType):
 		err = CheckJSONPatch(body, c.Levels)
+	case media == string(types.StrategicMergePatchType):
+		err = checkStrategicMergePatch(body, c.Levels)
 	case strings.HasSuffix(media, "yaml"):
 		err = CheckYAML(body, c.Levels)
 	case strings.HasSuffix(media, "cbor"):

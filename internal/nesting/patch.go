@@ -1,6 +1,7 @@
 package nesting
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -9,9 +10,14 @@ import (
 // maxCopiedDepth is how many times the limit the paths of all copies and moves of a JSON patch have in levels together.
 const maxCopiedDepth = 4
 
+// maxPatchOperations is the number of operations that a JSON patch may have. The library that applies them copies a list for each
+// operation on it. Known clients and webhooks send some dozens.
+const maxPatchOperations = 1000
+
 // CheckJSONPatch returns an error for a JSON patch (RFC 6902) whose result can nest deeper than limit: by its values, at the paths
 // that it gives them, or by copies. A copy into a copy adds levels that no value has, so the sum of the paths of all copies is
-// bounded instead. Clients must check the result, too: the object that is patched has levels of its own.
+// bounded instead. Clients must check the result, too: the object that is patched has levels of its own. The number of operations is
+// limited, too.
 func CheckJSONPatch(patch []byte, limit int) error {
 	// A value is two levels below the patch, which is a list of objects.
 	if err := CheckJSON(patch, limit+2); err != nil {
@@ -21,6 +27,9 @@ func CheckJSONPatch(patch []byte, limit int) error {
 	var operations []map[string]json.RawMessage
 	if json.Unmarshal(patch, &operations) != nil {
 		return nil // whoever applies it refuses it with a better message
+	}
+	if len(operations) > maxPatchOperations {
+		return fmt.Errorf("a JSON patch may have at most %d operations, this has %d", maxPatchOperations, len(operations))
 	}
 	copied := 0
 	for i, operation := range operations {
@@ -48,4 +57,39 @@ func levelsOfPath(pointer json.RawMessage) int {
 		return 0
 	}
 	return strings.Count(path, "/")
+}
+
+// maxPatchElements is the number of elements of each list in a strategic merge patch. The stock code searches each in the stored list.
+const maxPatchElements = 1000
+
+// checkStrategicMergePatch is CheckJSON for strategic merge patches, and checks the length of their lists.
+func checkStrategicMergePatch(patch []byte, limit int) error {
+	if err := CheckJSON(patch, limit); err != nil {
+		return err
+	}
+	return checkElements(patch, maxPatchElements)
+}
+
+// checkElements returns an error if a list has more elements than the limit. What is no JSON is left to the stock handler.
+func checkElements(text []byte, limit int) error {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	counts := []int{0} // of the values in each open list or object, of which objects do not count
+	isList := []bool{false}
+	for {
+		token, err := decoder.Token()
+		if err != nil {
+			return nil //nolint:nilerr // the handler refuses it with a better message
+		}
+		last := len(counts) - 1
+		if token == json.Delim(']') || token == json.Delim('}') {
+			counts, isList = counts[:last], isList[:last]
+			continue
+		}
+		if counts[last]++; isList[last] && counts[last] > limit {
+			return fmt.Errorf("a list in a strategic merge patch may have at most %d elements", limit)
+		}
+		if token == json.Delim('[') || token == json.Delim('{') {
+			counts, isList = append(counts, 0), append(isList, token == json.Delim('['))
+		}
+	}
 }

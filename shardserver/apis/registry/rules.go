@@ -81,11 +81,21 @@ func ValidateImmutable[V comparable](value, old V, path *field.Path) field.Error
 	return nil
 }
 
-// ValidateSelector checks that each requirement of a label selector is complete. A condition of the object reports
-// whether the selector is valid.
+// MaxSelectorTerms bounds the labels, expressions and values of a label selector: controllers compare each with the labels of each object.
+const MaxSelectorTerms = 1000
+
+// ValidateSelector checks that each requirement of a label selector is complete, and that there are not too many. A
+// condition of the object reports whether the selector is valid.
 func ValidateSelector(selector *metav1.LabelSelector, path *field.Path) field.ErrorList {
 	if selector == nil {
 		return nil
+	}
+	terms := len(selector.MatchLabels) + len(selector.MatchExpressions)
+	for i := range selector.MatchExpressions {
+		terms += len(selector.MatchExpressions[i].Values)
+	}
+	if terms > MaxSelectorTerms {
+		return field.ErrorList{field.Invalid(path, terms, fmt.Sprintf("must have at most %d labels, expressions and values", MaxSelectorTerms))}
 	}
 	var errs field.ErrorList
 	for i, expression := range selector.MatchExpressions {
