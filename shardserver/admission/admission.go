@@ -102,6 +102,8 @@ var plugins = []plugin{
 	{"apis.kcp.io/ReservedMetadata", newReservedMetadata},
 	{"apis.kcp.io/PermissionClaims", newPermissionClaims},
 	{"kcp.io/PathAnnotation", newPathAnnotation},
+	{"kcp.io/MetadataLimits", newMetadataLimits},
+	{"kcp.io/WebhookLimit", newWebhookLimit},
 	{"sharding.kcp.io/PublishedSize", forCompiledInKinds(newPublishedSize)},
 	{"core.kcp.io/LogicalClusterObjectCountLimit", newObjectLimit},
 	{"core.kcp.io/LogicalClusterByteLimit", newByteLimit},

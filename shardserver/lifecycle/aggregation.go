@@ -3,6 +3,7 @@ package lifecycle
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -12,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/watch"
 	rbacapply "k8s.io/client-go/applyconfigurations/rbac/v1"
 	"k8s.io/kubernetes/pkg/apis/rbac"
@@ -62,6 +64,9 @@ func (c *aggregationController) reconcile(ctx context.Context, key controller.Re
 		if role.AggregationRule == nil || role.DeletionTimestamp != nil {
 			continue
 		}
+		if err := ctx.Err(); err != nil {
+			return controller.Result{}, err
+		}
 		rules, err := aggregate(role, all)
 		if err != nil {
 			return controller.Result{}, fmt.Errorf("aggregating ClusterRole %q: %w", role.Name, err)
@@ -79,6 +84,7 @@ func (c *aggregationController) reconcile(ctx context.Context, key controller.Re
 // aggregate returns the rules of the roles that a role selects without duplicates, ordered by selector and role name.
 func aggregate(role *rbac.ClusterRole, all []*rbac.ClusterRole) ([]rbac.PolicyRule, error) {
 	rules := []rbac.PolicyRule{}
+	seen := sets.New[string]() // a role may have very many rules
 	byName := slices.SortedFunc(slices.Values(all), func(a, b *rbac.ClusterRole) int { return cmp.Compare(a.Name, b.Name) })
 	for i := range role.AggregationRule.ClusterRoleSelectors {
 		selector, err := metav1.LabelSelectorAsSelector(&role.AggregationRule.ClusterRoleSelectors[i])
@@ -90,13 +96,28 @@ func aggregate(role *rbac.ClusterRole, all []*rbac.ClusterRole) ([]rbac.PolicyRu
 				continue
 			}
 			for _, rule := range part.Rules {
-				if !slices.ContainsFunc(rules, func(existing rbac.PolicyRule) bool { return equality.Semantic.DeepEqual(existing, rule) }) {
+				key, err := ruleKey(rule)
+				if err != nil {
+					return nil, err
+				}
+				if !seen.Has(key) {
+					seen.Insert(key)
 					rules = append(rules, rule)
 				}
 			}
 		}
 	}
 	return rules, nil
+}
+
+// ruleKey returns a text that is the same for equal rules; absent and empty lists are equal.
+func ruleKey(rule rbac.PolicyRule) (string, error) {
+	lists := [][]string{rule.Verbs, rule.APIGroups, rule.Resources, rule.ResourceNames, rule.NonResourceURLs}
+	for i := range lists {
+		lists[i] = append([]string{}, lists[i]...)
+	}
+	key, err := json.Marshal(lists)
+	return string(key), err
 }
 
 // write applies the rules. The UID prevents that a role which was deleted concurrently is created again.

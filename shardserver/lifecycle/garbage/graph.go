@@ -184,9 +184,10 @@ func (g *graph) setOwners(n *node, owners []metav1.OwnerReference) {
 	old := n.owners
 	n.owners = owners
 	changed := false
+	before, after := newOwnerSet(old), newOwnerSet(owners)
 	for _, owner := range owners {
 		ownerKey := key{n.cluster, owner.UID}
-		if !slices.ContainsFunc(old, func(known metav1.OwnerReference) bool { return sameReference(known, owner) }) {
+		if !before.has(owner) {
 			changed = true
 		}
 		if g.dependents[ownerKey] == nil {
@@ -196,10 +197,10 @@ func (g *graph) setOwners(n *node, owners []metav1.OwnerReference) {
 	}
 	for _, owner := range old {
 		ownerKey := key{n.cluster, owner.UID}
-		if waiter := g.nodes[ownerKey]; waiter != nil && waiter.waitReason == waitDependents && blocksOwner(old, owner.UID) && !blocksOwner(owners, owner.UID) {
+		if waiter := g.nodes[ownerKey]; waiter != nil && waiter.waitReason == waitDependents && before.blocking[owner.UID] && !after.blocking[owner.UID] {
 			g.enqueue(ownerKey)
 		}
-		if hasOwner(owners, owner.UID) {
+		if _, stays := after.blocking[owner.UID]; stays {
 			continue
 		}
 		delete(g.dependents[ownerKey], n)
@@ -284,14 +285,30 @@ func waitReasonOf(object metav1.Object) waitReason {
 	return waitNone
 }
 
-// sameReference reports whether two references identify the same owner. They may differ in blockOwnerDeletion and
-// controller.
-func sameReference(a, b metav1.OwnerReference) bool {
-	return a.UID == b.UID && a.Name == b.Name && a.Kind == b.Kind && a.APIVersion == b.APIVersion
+// ownerSet are the owners of one object. An object may have very many, and all objects share the lock of the graph.
+type ownerSet struct {
+	references map[metav1.OwnerReference]struct{}
+	// blocking has every owner, and whether the object blocks its deletion.
+	blocking map[types.UID]bool
 }
 
-func hasOwner(owners []metav1.OwnerReference, uid types.UID) bool {
-	return slices.ContainsFunc(owners, func(owner metav1.OwnerReference) bool { return owner.UID == uid })
+func newOwnerSet(owners []metav1.OwnerReference) ownerSet {
+	set := ownerSet{make(map[metav1.OwnerReference]struct{}, len(owners)), make(map[types.UID]bool, len(owners))}
+	for _, owner := range owners {
+		set.references[identity(owner)] = struct{}{}
+		set.blocking[owner.UID] = set.blocking[owner.UID] || owner.BlockOwnerDeletion != nil && *owner.BlockOwnerDeletion
+	}
+	return set
+}
+
+// identity returns what identifies an owner in a reference: references may differ in blockOwnerDeletion and controller.
+func identity(owner metav1.OwnerReference) metav1.OwnerReference {
+	return metav1.OwnerReference{APIVersion: owner.APIVersion, Kind: owner.Kind, Name: owner.Name, UID: owner.UID}
+}
+
+func (s ownerSet) has(owner metav1.OwnerReference) bool {
+	_, ok := s.references[identity(owner)]
+	return ok
 }
 
 func blocksOwner(owners []metav1.OwnerReference, uid types.UID) bool {
