@@ -13,6 +13,7 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
+	"github.com/atoll-dev/atoll/internal/crdschema"
 	"github.com/atoll-dev/atoll/shardserver/apiindex"
 	ownapiextensions "github.com/atoll-dev/atoll/shardserver/apis/apiextensions"
 	"github.com/atoll-dev/atoll/shardserver/apis/apis"
@@ -64,6 +65,7 @@ func validateSchema(ctx context.Context, schema *apisv1alpha1.APIResourceSchema)
 	if err != nil {
 		return append(errs, field.Invalid(field.NewPath("spec"), schema.Name, err.Error()))
 	}
+	errs = append(errs, crdschema.Validate(definition, nil, crdschema.MaxWork)...)
 	return append(errs, apiextensionsvalidation.ValidateCustomResourceDefinition(ctx, definition)...)
 }
 

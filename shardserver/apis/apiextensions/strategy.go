@@ -23,7 +23,7 @@ var groupsWithoutDot = sets.New("apps", "autoscaling", "batch", "extensions", "p
 func IsGroupWithoutDot(group string) bool { return groupsWithoutDot.Has(group) }
 
 // createStrategy and updateStrategy are the upstream strategies with a different validation of names and groups, and limits of
-// JSON paths.
+// the work that definitions cause.
 type (
 	createStrategy struct{ rest.RESTCreateStrategy }
 	updateStrategy struct{ rest.RESTUpdateStrategy }
@@ -31,13 +31,13 @@ type (
 
 // Validate implements rest.RESTCreateStrategy.
 func (s createStrategy) Validate(ctx context.Context, obj runtime.Object) field.ErrorList {
-	errs := validatePaths(ctx, obj, nil)
+	errs := validateWork(ctx, obj, nil)
 	return append(errs, withGivenNames(s.RESTCreateStrategy.Validate(ctx, toValidate(ctx, obj)))...)
 }
 
 // ValidateUpdate implements rest.RESTUpdateStrategy.
 func (s updateStrategy) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
-	errs := validatePaths(ctx, obj, old)
+	errs := validateWork(ctx, obj, old)
 	return append(errs, withGivenNames(s.RESTUpdateStrategy.ValidateUpdate(ctx, toValidate(ctx, obj), toValidate(ctx, old)))...)
 }
 

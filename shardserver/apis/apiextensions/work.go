@@ -8,25 +8,27 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/atoll-dev/atoll/internal/crdpaths"
+	"github.com/atoll-dev/atoll/internal/crdschema"
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// validatePaths refuses JSON paths that would not be evaluated, unless the stored definition has them; old is nil when a definition is
+// validateWork refuses JSON paths that would not be evaluated, and schemas whose evaluation has no small bound, unless the stored definition has them; old is nil when a definition is
 // created. Definitions in system:bound-crds are not checked: a schema that was stored before stays bindable, and its refused paths
 // are not evaluated.
-func validatePaths(ctx context.Context, obj, old runtime.Object) field.ErrorList {
+func validateWork(ctx context.Context, obj, old runtime.Object) field.ErrorList {
 	definition, ok := obj.(*apiextensions.CustomResourceDefinition)
 	if cluster, _ := logicalcluster.From(ctx); !ok || cluster == logicalcluster.BoundCRDs {
 		return nil
 	}
 	var columns, fields crdpaths.Stored
-	if old, ok := old.(*apiextensions.CustomResourceDefinition); ok {
-		for i := range old.Spec.Versions {
-			columns.Add(columnPaths(old, i))
-			fields.Add(fieldPaths(old, i))
+	before, _ := old.(*apiextensions.CustomResourceDefinition)
+	if before != nil {
+		for i := range before.Spec.Versions {
+			columns.Add(columnPaths(before, i))
+			fields.Add(fieldPaths(before, i))
 		}
 	}
-	var errs field.ErrorList
+	errs := crdschema.Validate(definition, before, crdschema.MaxWork)
 	versions := field.NewPath("spec", "versions")
 	for i := range definition.Spec.Versions {
 		at := versions.Index(i)
