@@ -30,6 +30,7 @@ func TestCustomResources(t *testing.T) {
 		"columns of tables":                 testPrinterColumns,
 		"JSON paths without a bound":        testRefusedPaths,
 		"JSON paths that are stored":        testStoredPaths,
+		"patches and selectors":             testPatchLimits,
 		"validation rules and ratcheting":   testValidationRulesAndRatcheting,
 		"field selectors":                   testFieldSelectors,
 		"field validation":                  testFieldValidation,
