@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/user"
+	stockdiscovery "k8s.io/apiserver/pkg/endpoints/discovery"
 	openapinamer "k8s.io/apiserver/pkg/endpoints/openapi"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	genericapiserver "k8s.io/apiserver/pkg/server"
@@ -188,6 +189,8 @@ func (d *dependencies) applyServing(context.Context) error {
 	metrics.RestrictLabels(legacyscheme.Scheme)
 	d.builtInGroups = discovery.NewRecorder()
 	d.generic.AggregatedDiscoveryGroupManager = d.builtInGroups
+	// Clients in any network use the address for users: that of this process is the stock default.
+	d.generic.DiscoveryAddresses = stockdiscovery.DefaultAddresses{DefaultAddress: d.options.Shard.ExternalAddress()}
 	d.generic.EnableMetrics = false // package metrics serves them, with the shard's own
 	d.generic.LoopbackClientConfig.DisableCompression = true
 	d.generic.LongRunningFunc = genericfilters.BasicLongRunningRequestCheck(sets.NewString("watch"), sets.NewString())

@@ -3,6 +3,7 @@ package shardserver_test
 import (
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -19,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
 
+	"github.com/atoll-dev/atoll/shardserver/options"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
@@ -26,7 +28,7 @@ const protobuf = "application/vnd.kubernetes.protobuf"
 
 // TestDiscoveryAndOpenAPI covers the documents that clients read before they send requests for resources.
 func TestDiscoveryAndOpenAPI(t *testing.T) {
-	shard := shardtesting.Start(t)
+	shard := shardtesting.Start(t, func(o *options.Options) { o.Shard.ExternalURL = "https://workspaces.example.com" })
 	shard.NewWorkspace(t, "root", "docs")
 	admin := shardtesting.At(shard.Admin(t), "root:docs")
 	root := shardtesting.At(shard.Admin(t), "root")
@@ -43,6 +45,7 @@ func TestDiscoveryAndOpenAPI(t *testing.T) {
 		}
 	})
 	t.Run("OpenAPI v2 is one document", func(t *testing.T) { testOpenAPIv2(t, admin) })
+	t.Run("documents have the address for users only", func(t *testing.T) { testAddresses(t, shard, admin) })
 	t.Run("explain finds fields", func(t *testing.T) { testExplain(t, admin) })
 	t.Run("the version is that of Kubernetes", func(t *testing.T) {
 		var info version.Info
@@ -53,6 +56,35 @@ func TestDiscoveryAndOpenAPI(t *testing.T) {
 		}
 	})
 	t.Run("clients that prefer protobuf get it for the kinds that have it", func(t *testing.T) { testProtobufPreference(t, admin) })
+}
+
+// testAddresses checks that no document has the address of the shard, which users do not use.
+func testAddresses(t *testing.T, shard *shardtesting.Shard, admin *rest.Config) {
+	var versions metav1.APIVersions
+	getJSON(t, admin, "/api", &versions)
+	want := []metav1.ServerAddressByClientCIDR{{ClientCIDR: "0.0.0.0/0", ServerAddress: "workspaces.example.com:443"}}
+	if !slices.Equal(versions.ServerAddressByClientCIDRs, want) {
+		t.Errorf("/api has the addresses %v", versions.ServerAddressByClientCIDRs)
+	}
+	_, port, err := net.SplitHostPort(shard.Server.Host())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{
+		"/api", "/apis", "/api/v1", "/apis/tenancy.kcp.io", "/version", "/openapi/v2", "/openapi/v3", "/openapi/v3/api/v1", "/.well-known/openid-configuration",
+		"/apis/core.kcp.io/v1alpha1/logicalclusters/cluster", "/api/v1/namespaces/default/configmaps/missing", "/apis/missing.example.com/v1", "/missing",
+		"/services/missing/", "/clusters/root:missing/api",
+	} {
+		response, body := shardtesting.Send(t, admin, http.MethodGet, path, "")
+		if strings.Contains(body, ":"+port) || strings.Contains(body, shard.Server.Host()) {
+			t.Errorf("%s (%s) has the address of the shard", path, response.Status)
+		}
+		for _, values := range response.Header {
+			if strings.Contains(strings.Join(values, " "), ":"+port) {
+				t.Errorf("%s: a header has the address of the shard: %v", path, values)
+			}
+		}
+	}
 }
 
 // listDiscovery returns a line for every resource in discovery. Legacy is the unaggregated form.

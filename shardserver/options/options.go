@@ -3,6 +3,7 @@
 package options
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"net/url"
@@ -110,6 +111,15 @@ type ShardOptions struct {
 	LogicalClusterAdminKubeconfig string
 	// ExternalLogicalClusterAdminKubeconfig has the address and the CA of the front proxy. Its credentials are not used.
 	ExternalLogicalClusterAdminKubeconfig string
+}
+
+// ExternalAddress returns the "host:port" of the external URL.
+func (o *ShardOptions) ExternalAddress() string {
+	u, err := url.Parse(o.ExternalURL)
+	if err != nil || u.Host == "" { // complete options have a URL
+		return ""
+	}
+	return net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "443"))
 }
 
 // ControllerOptions configure the controllers of the shard.
