@@ -68,14 +68,15 @@ func TestRelatedObjectsAreWrittenInTheNamespaceOfTheCopyOnly(t *testing.T) {
 	kind := theirs.GroupVersionKind()
 	platform := newNamespace(e.Name + "-platform")
 	create(t, e.Service, platform)
-	c.New(t, newNamespace("default-2")) // that the workspace serves namespaces
 	c.New(t, newSecret("default", e.Name, "one"))
-	for name, target := range map[string]string{
+	targets := map[string]string{
 		"tenant": theirs.GetNamespace(), "platform": platform.Name, "system": metav1.NamespaceSystem, "agent": e.Namespace, "new": e.Name + "-new",
-	} {
-		object := newObject(kind, "default", name, map[string]any{"secret": e.Name, "target": target})
-		c.New(t, object)
-		expectRefused(t, c, object, target)
+	}
+	for name, target := range targets {
+		c.New(t, newObject(kind, "default", name, map[string]any{"secret": e.Name, "target": target}))
+	}
+	for name, target := range targets {
+		expectRefused(t, c, newObject(kind, "default", name, nil), target)
 		expectMissing(t, e.Service, newSecret(target, e.Name, ""))
 	}
 	expectMissing(t, e.Service, newNamespace(e.Name+"-new"))
@@ -220,15 +221,12 @@ func TestExistingObjectsAreAdoptedWhereTheOwnerAllowsIt(t *testing.T) {
 	e.Publish(t, "widgets", spec)
 	e.Agent(t)
 	c := e.Consumer(t, installation.Root)
-	namespace := e.Name + "-platform"
-	create(t, e.Service, newNamespace(namespace))
-	existing := newObject(kind, namespace, "one", map[string]any{"of": "the platform"})
+	existing := newObject(kind, metav1.NamespaceDefault, "one", map[string]any{"of": "the platform"})
 	create(t, e.Service, existing.DeepCopy())
-	c.New(t, newNamespace(namespace))
-	object := newObject(kind, namespace, "one", map[string]any{"of": "the consumer"})
+	object := newObject(kind, metav1.NamespaceDefault, "one", map[string]any{"of": "the consumer"})
 	c.New(t, object)
 	expectRefused(t, c, object, "exists")
 	expectSpec(t, e.Service, existing, map[string]any{"of": "the platform"})
-	e.allow(t, publication.AnnotationAllowedNamespaces, namespace)
+	e.allow(t, publication.AnnotationAllowedNamespaces, metav1.NamespaceDefault)
 	expectSpec(t, e.Service, existing, map[string]any{"of": "the consumer"})
 }
