@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-var namedTest = regexp.MustCompile("`([a-z][^`#]*_test\\.go)?#(Test[A-Za-z0-9]+)`")
+var namedTest = regexp.MustCompile("`([a-z][^`#]*_test\\.go)?#((?:Test|Fuzz)[A-Za-z0-9]+)`")
 
 // TestThreatModelNamesTests checks that the tests exist that prove the bounds of the threat model.
 func TestThreatModelNamesTests(t *testing.T) {
