@@ -114,7 +114,11 @@ func (c BodyConfig) checkBody(req *http.Request, body []byte) error {
 	default:
 		err = CheckJSON(body, c.Levels)
 	}
-	if err != nil {
+	var tooMany *TooManyError
+	switch {
+	case errors.As(err, &tooMany):
+		return apierrors.NewRequestEntityTooLargeError(tooMany.Error()) // as stock answers to patches beyond its own limit
+	case err != nil:
 		return apierrors.NewBadRequest(fmt.Sprintf("the body of the request cannot be accepted: %v", err))
 	}
 	return nil

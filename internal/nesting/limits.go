@@ -26,3 +26,13 @@ type TooDeepError struct{ Limit int }
 func (e *TooDeepError) Error() string {
 	return fmt.Sprintf("objects and lists are nested deeper than the limit of %d levels", e.Limit)
 }
+
+// TooManyError is the error for a patch with more parts than a limit.
+type TooManyError struct {
+	// Parts is what is counted.
+	Parts string
+	Limit int
+}
+
+// Error implements error.
+func (e *TooManyError) Error() string { return fmt.Sprintf("there may be at most %d %s", e.Limit, e.Parts) }

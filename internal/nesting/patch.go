@@ -29,7 +29,7 @@ func CheckJSONPatch(patch []byte, limit int) error {
 		return nil // whoever applies it refuses it with a better message
 	}
 	if len(operations) > maxPatchOperations {
-		return fmt.Errorf("a JSON patch may have at most %d operations, this has %d", maxPatchOperations, len(operations))
+		return &TooManyError{"operations of a JSON patch", maxPatchOperations}
 	}
 	copied := 0
 	for i, operation := range operations {
@@ -86,7 +86,7 @@ func checkElements(text []byte, limit int) error {
 			continue
 		}
 		if counts[last]++; isList[last] && counts[last] > limit {
-			return fmt.Errorf("a list in a strategic merge patch may have at most %d elements", limit)
+			return &TooManyError{"elements of a list in a strategic merge patch", limit}
 		}
 		if token == json.Delim('[') || token == json.Delim('{') {
 			counts, isList = append(counts, 0), append(isList, token == json.Delim('['))
