@@ -22,6 +22,7 @@ import (
 	"github.com/atoll-dev/atoll/cacheserver/scope"
 	"github.com/atoll-dev/atoll/cacheserver/store"
 	"github.com/atoll-dev/atoll/internal/background"
+	"github.com/atoll-dev/atoll/internal/certexpiry"
 	"github.com/atoll-dev/atoll/internal/embeddedetcd"
 	"github.com/atoll-dev/atoll/internal/etcdowner"
 	"github.com/atoll-dev/atoll/internal/writetimeout"
@@ -41,6 +42,9 @@ type Config struct {
 	Embedded *embeddedetcd.Config
 
 	AlwaysAllowPaths []string
+	// Certificates is the metric of the certificates that the server presents to clients, to etcd and to its parent. The process
+	// that runs the server registers it.
+	Certificates *certexpiry.Collector
 	// Delay is added to every request.
 	Delay time.Duration
 	// Name, Parent and ShardTimeout are those of HandlerConfig.

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	kubeauthenticator "k8s.io/kubernetes/pkg/kubeapiserver/authenticator"
 
+	"github.com/atoll-dev/atoll/internal/certexpiry"
 	"github.com/atoll-dev/atoll/internal/serviceaccounttokens"
 	"github.com/atoll-dev/atoll/internal/servingcert"
 	"github.com/atoll-dev/atoll/internal/sharedindex"
@@ -56,6 +57,8 @@ type Config struct {
 	// WriteTimeouts end responses that clients do not read.
 	WriteTimeouts writetimeout.Timeouts
 
+	// Certificates is the metric of the certificates that the proxy presents to clients and to other servers.
+	Certificates *certexpiry.Collector
 	// MetricsAuthorizer authorizes requests for /metrics; Complete sets it.
 	MetricsAuthorizer authorizer.UnconditionalAuthorizer
 }
@@ -117,7 +120,19 @@ func NewConfig(o options.CompletedOptions) (*Config, error) {
 		return nil, fmt.Errorf("serving: %w", err)
 	}
 	c.Serving.Listener = c.WriteTimeouts.NewListener(c.Serving.Listener)
+	c.addCertificates(o)
 	return c, nil
+}
+
+func (c *Config) addCertificates(o options.CompletedOptions) {
+	c.Certificates = certexpiry.New()
+	c.Certificates.AddFile("tls-cert-file", o.SecureServing.ServerCert.CertKey.CertFile)
+	c.Certificates.AddFile("shared-index-etcd-certfile", o.SharedIndex.CertFile)
+	c.Certificates.AddClient("root-kubeconfig", c.Root)
+	c.Certificates.AddClient("shards-kubeconfig", c.Shards)
+	for _, entry := range c.Mappings {
+		c.Certificates.AddFile("mapping-file", entry.ProxyClientCert)
+	}
 }
 
 // loadKubeconfig reads the current context of the file. Client-side rate limits are off, because the proxy itself

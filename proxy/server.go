@@ -98,7 +98,7 @@ func (s *Server) build() error {
 		return err
 	}
 	s.metrics = metrics.New()
-	s.metrics.Registry.CustomMustRegister(newIndexCollector(s.index))
+	s.metrics.Registry.CustomMustRegister(newIndexCollector(s.index), s.config.Certificates)
 	s.metricsHandler = s.metrics.Handler()
 
 	r := &router{

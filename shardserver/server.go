@@ -109,7 +109,11 @@ func New(ctx context.Context, opts options.Completed, newCache cache.NewServerFu
 		return nil, err
 	}
 	s.installTokenIssuer(s.Generic)
-	metrics.Install(s.Generic.Handler.NonGoRestfulMux, registry, opts.Shard.Name, s.collectors()...)
+	certificates, err := opts.Certificates()
+	if err != nil {
+		return nil, err
+	}
+	metrics.Install(s.Generic.Handler.NonGoRestfulMux, registry, opts.Shard.Name, append(s.collectors(), certificates)...)
 	s.Generic.RegisterDestroyFunc(s.definitions.Close)
 	for _, store := range s.cachedStores() {
 		s.Generic.RegisterDestroyFunc(store.Close)

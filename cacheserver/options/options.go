@@ -20,6 +20,7 @@ import (
 
 	"github.com/atoll-dev/atoll/cacheserver"
 	"github.com/atoll-dev/atoll/cacheserver/store"
+	"github.com/atoll-dev/atoll/internal/certexpiry"
 	"github.com/atoll-dev/atoll/internal/embeddedetcd"
 	"github.com/atoll-dev/atoll/internal/etcdowner"
 	"github.com/atoll-dev/atoll/internal/servingcert"
@@ -128,6 +129,10 @@ func (o *Options) Complete() (cacheserver.Config, error) {
 			return cacheserver.Config{}, fmt.Errorf("--parent-kubeconfig: %w", err)
 		}
 	}
+	config.Certificates = certexpiry.New()
+	config.Certificates.AddFile("tls-cert-file", o.SecureServing.ServerCert.CertKey.CertFile)
+	config.Certificates.AddFile("etcd-certfile", o.Etcd.StorageConfig.Transport.CertFile)
+	config.Certificates.AddClient("parent-kubeconfig", config.Parent)
 	return config, nil
 }
 

@@ -5,6 +5,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 	cliflag "k8s.io/component-base/cli/flag"
+	"k8s.io/component-base/metrics/legacyregistry"
 
 	"github.com/atoll-dev/atoll/cacheserver"
 	"github.com/atoll-dev/atoll/cacheserver/options"
@@ -54,6 +55,7 @@ organization system:kcp:cache with common name system:kcp:cache:<name> is a chil
 			if err != nil {
 				return err
 			}
+			legacyregistry.CustomMustRegister(config.Certificates)
 			server, err := cacheserver.New(cmd.Context(), config)
 			if err != nil {
 				return err

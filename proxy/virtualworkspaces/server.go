@@ -24,6 +24,7 @@ import (
 	"k8s.io/klog/v2"
 	kubeauthenticator "k8s.io/kubernetes/pkg/kubeapiserver/authenticator"
 
+	"github.com/atoll-dev/atoll/internal/certexpiry"
 	"github.com/atoll-dev/atoll/internal/servingcert"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/proxy/backend"
@@ -52,6 +53,7 @@ type Server struct {
 	metrics           *metrics.Metrics
 	metricsHandler    http.Handler
 	metricsAuthorizer authorizer.UnconditionalAuthorizer
+	certificates      *certexpiry.Collector
 	tokenReviews      authenticationclient.TokenReviewInterface
 
 	inFlight   *inflight.Limiter
@@ -70,7 +72,7 @@ func New(o *Options) (*Server, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	s := &Server{options: o, codecs: newCodecs(), metrics: metrics.New(), inFlight: inflight.NewLimiter(o.InFlight)}
+	s := &Server{options: o, codecs: newCodecs(), metrics: metrics.New(), certificates: certexpiry.New(), inFlight: inflight.NewLimiter(o.InFlight)}
 	s.metricsHandler = s.metrics.Handler()
 	background, stopBackground := context.WithCancel(context.Background())
 	s.stopBackground = stopBackground
@@ -81,6 +83,7 @@ func New(o *Options) (*Server, error) {
 			return nil, err
 		}
 	}
+	s.metrics.Registry.CustomMustRegister(s.certificates)
 	return s, nil
 }
 
@@ -109,6 +112,7 @@ func (s *Server) newClients(context.Context) error {
 		return err
 	}
 	s.client = &http.Client{Transport: credentials}
+	s.certificates.AddClient("kubeconfig", config)
 	counters := backend.NewMetrics(s.metrics.Registry.MustRegister)
 	s.impersonating = backend.NewForwarder(credentials, impersonationHeaders(), counters)
 	s.anonymous = backend.NewForwarder(withoutCredentials, identity.DefaultHeaderNames(), counters)
@@ -157,6 +161,7 @@ func (s *Server) newAuthenticator(ctx context.Context) error {
 	if err := servingcert.Default(s.options.SecureServing, "localhost", nil, nil); err != nil {
 		return fmt.Errorf("generating a serving certificate: %w", err)
 	}
+	s.certificates.AddFile("tls-cert-file", s.options.SecureServing.ServerCert.CertKey.CertFile)
 	if err := s.options.SecureServing.ApplyTo(&s.serving); err != nil {
 		return fmt.Errorf("serving: %w", err)
 	}
