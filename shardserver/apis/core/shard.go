@@ -39,7 +39,7 @@ var shards = &registry.Kind[*corev1alpha1.Shard]{
 }
 
 // NoReportAdvice is the end of the messages about a shard that does not report.
-const NoReportAdvice = "see whether it runs, and whether it and the root shard reach the cache server"
+const NoReportAdvice = "see whether it runs, whether its etcd answers, and whether it and the root shard reach the cache server"
 
 // MarkNeverReported sets the Ready condition of a shard that has never reported. Every Shard is created with it, so that
 // its creator can update it before the shard reports: a controller that wrote the condition afterwards would cause a
