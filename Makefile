@@ -205,6 +205,10 @@ FUZZ_TIME ?= 5s
 fuzz: ## Every fuzz target for FUZZ_TIME.
 	@hack/fuzz.sh $(FUZZ_TIME)
 
+.PHONY: faults
+faults: ## Every fault of test/faults in its full form, with the figures of docs/operator.md in the log: half an hour on an idle machine, as root for the full disk. `make test-unit` runs the short one.
+	ATOLL_FAULTS=full go test -count=1 -v -timeout 120m ./test/faults
+
 .PHONY: bench
 bench: ## Figures of one run as a table, in bench.json and in docs/performance.md: about three quarters of an hour on an idle machine. BENCH_SCALE=0.1 takes a quarter of an hour and leaves docs/performance.md as it is.
 	go test -run '^$$' -bench . -benchtime 1x -timeout 120m ./test/bench/...

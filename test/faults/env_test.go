@@ -1,14 +1,22 @@
 package faults
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
 	"testing"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -60,7 +68,7 @@ func newEnv(t *testing.T, options sharded.Options) *env {
 		cluster := s.createWorkspace("consumer-"+shard, shard)
 		s.bind(cluster)
 		s.consumers[shard] = cluster
-		s.writers[shard] = s.startWriter(cluster)
+		s.writers[shard] = s.startWriter(cluster, "write")
 	}
 	return s
 }
@@ -148,4 +156,74 @@ func (s *env) checkStatus(path string) error {
 		return fmt.Errorf("%d: %w", status.Status().Code, err)
 	}
 	return err
+}
+
+// eventuallyWithin is shardtesting.Eventually with a timeout.
+func eventuallyWithin(t *testing.T, timeout time.Duration, what string, condition func(context.Context) error) {
+	t.Helper()
+	last := context.DeadlineExceeded
+	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, timeout, true, func(ctx context.Context) (bool, error) {
+		last = condition(ctx)
+		return last == nil, nil
+	})
+	if err != nil {
+		t.Fatalf("%s within %s: %v", what, timeout, last)
+	}
+}
+
+// scaled returns how much a test does: the full amount where ATOLL_FAULTS is "full", as it is for `make faults`. CI has time
+// for the short one.
+func scaled[T any](short, full T) T {
+	if isFull() {
+		return full
+	}
+	return short
+}
+
+func isFull() bool { return os.Getenv("ATOLL_FAULTS") == "full" }
+
+// metric returns the value of the series of a server whose text begins with a name and labels, as "name{label=", and the
+// highest if there are several. Without a series it returns an error.
+func (s *env) metric(ctx context.Context, server, series string) (float64, error) {
+	config := s.metrics(server)
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return 0, err
+	}
+	defer client.CloseIdleConnections()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, config.Host+"/metrics", nil)
+	if err != nil {
+		return 0, err
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return 0, err
+	}
+	defer response.Body.Close()
+	out, found := math.Inf(-1), false
+	lines := bufio.NewScanner(response.Body)
+	for lines.Scan() {
+		if !strings.HasPrefix(lines.Text(), series) {
+			continue
+		}
+		value, err := strconv.ParseFloat(lines.Text()[strings.LastIndex(lines.Text(), " ")+1:], 64)
+		if err != nil {
+			return 0, fmt.Errorf("%q: %w", lines.Text(), err)
+		}
+		out, found = max(out, value), true
+	}
+	if !found {
+		return 0, fmt.Errorf("%s of %s has no %s: %s", config.Host, server, series, response.Status)
+	}
+	return out, lines.Err()
+}
+
+// metrics returns a client configuration that may read the metrics of a server.
+func (s *env) metrics(server string) *rest.Config {
+	if server != sharded.FrontProxy {
+		return s.Masters(s.T, server)
+	}
+	config := s.Admin(s.T, "root")
+	config.Host = s.URL
+	return config
 }

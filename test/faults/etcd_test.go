@@ -3,7 +3,6 @@ package faults
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"path/filepath"
 	"strings"
@@ -31,22 +30,24 @@ type etcdMember struct {
 	args []string
 }
 
-// startEtcdCluster runs an etcd of three members in a directory of the test, and returns their client URLs.
-func startEtcdCluster(t *testing.T) ([]*etcdMember, string) {
+// memberNames are those of an etcd that tolerates the loss of one.
+var memberNames = []string{"member-0", "member-1", "member-2"}
+
+// startEtcd runs an etcd of the named members in a directory, and returns their client URLs.
+func startEtcd(t *testing.T, directory string, names ...string) ([]*etcdMember, string) {
 	t.Helper()
 	if err := programs.Build(t.Context(), "../..", binaries, "./cmd/etcd"); err != nil {
 		t.Fatal(err)
 	}
 	var members []*etcdMember
 	var peers, clients []string
-	for n := range 3 {
-		m := &etcdMember{name: fmt.Sprint("member-", n)}
+	for _, name := range names {
+		m := &etcdMember{name: name}
 		client, peer := "http://"+programs.FreeAddress(t), "http://"+programs.FreeAddress(t)
 		m.args = []string{"--name=" + m.name, "--data-dir=" + m.name, "--unsafe-no-fsync", "--log-level=error",
 			"--listen-client-urls=" + client, "--advertise-client-urls=" + client, "--listen-peer-urls=" + peer, "--initial-advertise-peer-urls=" + peer}
 		members, clients, peers = append(members, m), append(clients, client), append(peers, m.name+"="+peer)
 	}
-	directory := t.TempDir()
 	for _, m := range members {
 		m.args = append(m.args, "--initial-cluster="+strings.Join(peers, ","))
 		m.run(t, directory)
@@ -59,22 +60,25 @@ func startEtcdCluster(t *testing.T) ([]*etcdMember, string) {
 func waitForHealth(t *testing.T, urls []string) {
 	t.Helper()
 	for _, url := range urls {
-		shardtesting.Eventually(t, "the member at "+url+" is healthy", func(ctx context.Context) error {
-			request, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/health", nil)
-			if err != nil {
-				return err
-			}
-			response, err := http.DefaultClient.Do(request)
-			if err != nil {
-				return err
-			}
-			defer response.Body.Close()
-			if response.StatusCode != http.StatusOK {
-				return errors.New(response.Status)
-			}
-			return nil
-		})
+		shardtesting.Eventually(t, "the member at "+url+" is healthy", func(ctx context.Context) error { return checkMember(ctx, url) })
 	}
+}
+
+// checkMember returns an error unless the member at a URL is healthy.
+func checkMember(ctx context.Context, url string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/health", nil)
+	if err != nil {
+		return err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return errors.New(response.Status)
+	}
+	return nil
 }
 
 func (m *etcdMember) run(t *testing.T, directory string) {
@@ -84,7 +88,7 @@ func (m *etcdMember) run(t *testing.T, directory string) {
 // TestEtcdMemberKilled checks that the shard works with two of three members. A request in flight at that moment may
 // fail; acknowledged writes persist, and other shards are unaffected.
 func TestEtcdMemberKilled(t *testing.T) {
-	members, urls := startEtcdCluster(t)
+	members, urls := startEtcd(t, t.TempDir(), memberNames...)
 	s := newEnv(t, sharded.Options{Flags: map[string][]string{alpha: {"--etcd-servers=" + urls}}})
 	for _, m := range members {
 		before := s.countFailures()

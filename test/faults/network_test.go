@@ -22,9 +22,12 @@ const (
 )
 
 // runIP runs the ip command.
-func runIP(arguments string) error {
-	if output, err := exec.Command("ip", strings.Fields(arguments)...).CombinedOutput(); err != nil {
-		return fmt.Errorf("ip %s: %w: %s", arguments, err, output)
+func runIP(arguments string) error { return run("ip", strings.Fields(arguments)...) }
+
+// run runs a command that changes this machine.
+func run(name string, arguments ...string) error {
+	if output, err := exec.Command(name, arguments...).CombinedOutput(); err != nil {
+		return fmt.Errorf("%s %s: %w: %s", name, strings.Join(arguments, " "), err, output)
 	}
 	return nil
 }

@@ -48,10 +48,10 @@ func TestShardsKilledDuringPlacement(t *testing.T) {
 		{"both", []string{beta, alpha}, []string{alpha, beta}},
 	} {
 		s.step(t, round.name, func(s *env) {
-			p := s.newPlacements(fmt.Sprint("parent-", n))
-			s.killDuring(p.create, round.creating...)
+			p := s.newPlacements(fmt.Sprint("parent-", n), workspacesPerRound)
+			p.killDuring(p.create, round.creating...)
 			p.waitUntilReady()
-			s.killDuring(p.delete, round.deleting...)
+			p.killDuring(p.delete, round.deleting...)
 			p.waitUntilDeleted()
 		})
 	}
@@ -61,9 +61,10 @@ func TestShardsKilledDuringPlacement(t *testing.T) {
 
 // killDuring runs work, kills shards at some moment of it, and starts them again. work calls done for each completed
 // part.
-func (s *env) killDuring(work func(done func()), shards ...string) {
+func (p *placements) killDuring(work func(done func()), shards ...string) {
+	s := p.env
 	s.Helper()
-	moment, wait := rand.Int64N(workspacesPerRound), time.Duration(rand.Int64N(int64(200*time.Millisecond)))
+	moment, wait := rand.Int64N(int64(p.count)), time.Duration(rand.Int64N(int64(200*time.Millisecond)))
 	reached, ended := make(chan struct{}), make(chan struct{})
 	var count atomic.Int64
 	go func() {
@@ -78,7 +79,7 @@ func (s *env) killDuring(work func(done func()), shards ...string) {
 	time.Sleep(wait) // not a wait for a state: any moment serves
 	for _, shard := range shards {
 		s.Kill(s.T, shard)
-		s.Logf("killed %s after %d of %d were acknowledged", shard, count.Load(), workspacesPerRound)
+		s.Logf("killed %s after %d of %d were acknowledged", shard, count.Load(), p.count)
 	}
 	for _, shard := range shards {
 		s.restart(shard)
@@ -93,13 +94,26 @@ func (s *env) killDuring(work func(done func()), shards ...string) {
 type placements struct {
 	*env
 	parent string
+	// count is their number.
+	count int
+	// shard is that of all of them, if it is set.
+	shard string
 	// shards are clients of each shard.
 	shards map[string]client.Client
 }
 
-func (s *env) newPlacements(parent string) *placements {
+// timeout bounds each part of a round.
+func (p *placements) timeout() time.Duration { return time.Minute + time.Duration(p.count)*time.Second }
+
+// eventually is shardtesting.Eventually with the timeout of a part.
+func (p *placements) eventually(what string, condition func(context.Context) error) {
+	p.Helper()
+	eventuallyWithin(p.T, p.timeout(), what, condition)
+}
+
+func (s *env) newPlacements(parent string, count int) *placements {
 	s.Helper()
-	p := &placements{env: s, parent: s.createWorkspace(parent, alpha), shards: map[string]client.Client{}}
+	p := &placements{env: s, parent: s.createWorkspace(parent, alpha), count: count, shards: map[string]client.Client{}}
 	for _, shard := range s.Shards() {
 		direct, err := loopback.NewClient(s.Masters(s.T, shard))
 		if err != nil {
@@ -112,10 +126,10 @@ func (s *env) newPlacements(parent string) *placements {
 
 // forEach calls do for every workspace, a few concurrently, and retries until it succeeds.
 func (p *placements) forEach(done func(), do func(ctx context.Context, workspace *tenancyv1alpha1.Workspace) error) {
-	ctx, cancel := context.WithTimeout(shardtesting.In(p.Context(), p.parent), time.Minute)
+	ctx, cancel := context.WithTimeout(shardtesting.In(p.Context(), p.parent), p.timeout())
 	defer cancel()
-	names := make(chan string, workspacesPerRound)
-	for n := range workspacesPerRound {
+	names := make(chan string, p.count)
+	for n := range p.count {
 		names <- fmt.Sprint("w", n)
 	}
 	close(names)
@@ -125,7 +139,11 @@ func (p *placements) forEach(done func(), do func(ctx context.Context, workspace
 			for name := range names {
 				for {
 					request, cancel := context.WithTimeout(ctx, 5*time.Second)
-					err := do(request, &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{Name: name}})
+					workspace := &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+					if p.shard != "" {
+						shardtesting.OnShard(p.shard)(workspace)
+					}
+					err := do(request, workspace)
 					cancel()
 					if err == nil {
 						break
@@ -162,12 +180,12 @@ func (p *placements) delete(done func()) {
 func (p *placements) waitUntilReady() {
 	p.Helper()
 	var workspaces tenancyv1alpha1.WorkspaceList
-	shardtesting.Eventually(p.T, "all workspaces become ready", func(ctx context.Context) error {
+	p.eventually("all workspaces become ready", func(ctx context.Context) error {
 		if err := p.admin.List(shardtesting.In(ctx, p.parent), &workspaces); err != nil {
 			return err
 		}
-		if len(workspaces.Items) != workspacesPerRound {
-			return fmt.Errorf("there are %d of %d", len(workspaces.Items), workspacesPerRound)
+		if len(workspaces.Items) != p.count {
+			return fmt.Errorf("there are %d of %d", len(workspaces.Items), p.count)
 		}
 		for i := range workspaces.Items {
 			if workspace := &workspaces.Items[i]; workspace.Status.Phase != corev1alpha1.LogicalClusterPhaseReady {
@@ -177,7 +195,7 @@ func (p *placements) waitUntilReady() {
 		return nil
 	})
 	on := map[string]int{}
-	shardtesting.Eventually(p.T, "every workspace has one logical cluster", func(ctx context.Context) error {
+	p.eventually("every workspace has one logical cluster", func(ctx context.Context) error {
 		found, err := p.clusters(ctx)
 		if err != nil {
 			return err
@@ -192,13 +210,13 @@ func (p *placements) waitUntilReady() {
 			}
 			on[shard]++
 		}
-		if len(found) != workspacesPerRound {
+		if len(found) != p.count {
 			return fmt.Errorf("%d workspaces have logical clusters: %q", len(found), found)
 		}
 		return nil
 	})
 	p.waitForEmptyCache()
-	p.Logf("%d workspaces are ready: %v", workspacesPerRound, on)
+	p.Logf("%d workspaces are ready: %v", p.count, on)
 	for i := range workspaces.Items { // through the front proxy
 		if err := p.checkStatus(workspaces.Items[i].Spec.Cluster); err != nil {
 			p.Errorf("request to workspace %s: %v", workspaces.Items[i].Name, err)
@@ -236,7 +254,7 @@ func (p *placements) waitForEmptyCache() {
 	defer cache.CloseIdleConnections()
 	for _, resource := range []string{"logicalclusterrequests", "logicalclusterreports"} {
 		url := config.Host + "/services/cache/shards/*/clusters/*/apis/sharding.kcp.io/v1alpha1/" + resource
-		shardtesting.Eventually(p.T, "the cache has no "+resource, func(context.Context) error {
+		p.eventually("the cache has no "+resource, func(context.Context) error {
 			response, err := cache.Get(url)
 			if err != nil {
 				return err
@@ -265,7 +283,7 @@ func (p *placements) waitForEmptyCache() {
 // waitUntilDeleted waits until the workspaces and all their content are deleted.
 func (p *placements) waitUntilDeleted() {
 	p.Helper()
-	shardtesting.Eventually(p.T, "all workspaces are deleted", func(ctx context.Context) error {
+	p.eventually("all workspaces are deleted", func(ctx context.Context) error {
 		var workspaces tenancyv1alpha1.WorkspaceList
 		if err := p.admin.List(shardtesting.In(ctx, p.parent), &workspaces); err != nil {
 			return err
@@ -275,7 +293,7 @@ func (p *placements) waitUntilDeleted() {
 		}
 		return nil
 	})
-	shardtesting.Eventually(p.T, "all logical clusters are deleted", func(ctx context.Context) error {
+	p.eventually("all logical clusters are deleted", func(ctx context.Context) error {
 		found, err := p.clusters(ctx)
 		if err == nil && len(found) > 0 {
 			return fmt.Errorf("some remain: %q", found)
@@ -284,7 +302,7 @@ func (p *placements) waitUntilDeleted() {
 	})
 	p.waitForEmptyCache()
 	for shard, direct := range p.shards {
-		shardtesting.Eventually(p.T, "no orphans on "+shard, func(ctx context.Context) error { return checkOrphans(ctx, direct) })
+		p.eventually("no orphans on "+shard, func(ctx context.Context) error { return checkOrphans(ctx, direct) })
 	}
 }
 

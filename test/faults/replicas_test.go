@@ -30,7 +30,7 @@ const (
 // end of one. Controllers of one process handle objects that the other wrote with timestamps in the future.
 func TestReplicaClockSkew(t *testing.T) {
 	future := shiftedClock(t, ahead)
-	_, urls := startEtcdCluster(t)
+	_, urls := startEtcd(t, t.TempDir(), memberNames...)
 	s := newEnv(t, sharded.Options{Flags: map[string][]string{alpha: {"--etcd-servers=" + urls, "--enable-leader-election"}}})
 	other := s.startReplica(alpha, future)
 	s.testControllers(other, "led-from-the-present")

@@ -3,6 +3,7 @@ package faults
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,7 +21,9 @@ const writeInterval = 20 * time.Millisecond
 // writer writes into one logical cluster until it is stopped, and records which writes were acknowledged.
 type writer struct {
 	cluster string
-	stop    func()
+	// prefix is that of the names of its objects.
+	prefix string
+	stop   func()
 
 	mu                sync.Mutex
 	acknowledgedNames []string
@@ -40,9 +43,9 @@ func (s *env) countFailures() failureCounts {
 }
 
 // startWriter starts a writer, which ends with the test.
-func (s *env) startWriter(cluster string) *writer {
+func (s *env) startWriter(cluster, prefix string) *writer {
 	s.Helper()
-	w := &writer{cluster: cluster}
+	w := &writer{cluster: cluster, prefix: prefix}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {
@@ -59,7 +62,7 @@ func (s *env) startWriter(cluster string) *writer {
 
 func (w *writer) run(ctx context.Context, c client.Client) {
 	for n := 0; ctx.Err() == nil; n++ {
-		object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: fmt.Sprint("write-", n)}}
+		object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: fmt.Sprint(w.prefix, "-", n)}}
 		request, cancel := context.WithTimeout(ctx, 10*time.Second)
 		err := c.Create(request, object)
 		cancel()
@@ -88,6 +91,12 @@ func (w *writer) acknowledgedCount() int {
 	return len(w.acknowledgedNames)
 }
 
+func (w *writer) acknowledged() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.acknowledgedNames)
+}
+
 func (w *writer) failureCount() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -105,22 +114,32 @@ func (s *env) finish() {
 	s.Helper()
 	for shard, w := range s.writers {
 		w.stop()
-		var stored corev1.ConfigMapList
-		if err := s.admin.List(shardtesting.In(context.Background(), w.cluster), &stored, client.InNamespace(metav1.NamespaceDefault)); err != nil {
-			s.Errorf("listing the written objects on %s: %v", shard, err)
-			continue
-		}
-		exists := map[string]bool{}
-		for i := range stored.Items {
-			exists[stored.Items[i].Name] = true
-		}
-		w.mu.Lock()
-		for _, name := range w.acknowledgedNames {
-			if !exists[name] {
-				s.Errorf("acknowledged write %s on %s is lost", name, shard)
-			}
-		}
-		s.Logf("%s: %d writes acknowledged, %d failed", shard, len(w.acknowledgedNames), w.failed)
-		w.mu.Unlock()
+		acknowledged := s.checkAcknowledged(w)
+		s.Logf("%s: %d writes acknowledged, %d failed", shard, acknowledged, w.failureCount())
 	}
+}
+
+// checkAcknowledged checks that every write of writers in one logical cluster that was acknowledged so far is stored, and
+// returns their number.
+func (s *env) checkAcknowledged(writers ...*writer) int {
+	s.Helper()
+	var names []string
+	for _, w := range writers {
+		names = append(names, w.acknowledged()...)
+	}
+	var stored corev1.ConfigMapList
+	if err := s.admin.List(shardtesting.In(context.Background(), writers[0].cluster), &stored, client.InNamespace(metav1.NamespaceDefault)); err != nil {
+		s.Errorf("listing the written objects: %v", err)
+		return 0
+	}
+	exists := map[string]bool{}
+	for i := range stored.Items {
+		exists[stored.Items[i].Name] = true
+	}
+	for _, name := range names {
+		if !exists[name] {
+			s.Errorf("acknowledged write %s in %s is lost", name, writers[0].cluster)
+		}
+	}
+	return len(names)
 }

@@ -5,6 +5,7 @@
 package installation
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"sync"
@@ -62,10 +63,11 @@ func Start(t testing.TB, bin string, shardFlags ...string) *Installation {
 	return StartWith(t, bin, sharded.Options{Shards: []string{Root, Alpha, Beta}, ShardFlags: shardFlags})
 }
 
-// StartWith runs an installation with the given options, in a directory and on ports of the test.
+// StartWith runs an installation with the given options, in a directory and on ports of the test. Certificates are valid for
+// an hour unless the options say otherwise.
 func StartWith(t testing.TB, bin string, options sharded.Options) *Installation {
 	t.Helper()
-	options.Directory, options.FreePorts, options.Validity = t.TempDir(), true, time.Hour
+	options.Directory, options.FreePorts, options.Validity = t.TempDir(), true, cmp.Or(options.Validity, time.Hour)
 	layout, err := sharded.New(options)
 	if err != nil {
 		t.Fatal(err)

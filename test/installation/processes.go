@@ -55,6 +55,14 @@ func (i *Installation) Restart(t testing.TB, name string, more ...string) {
 	i.run(t, server)
 }
 
+// RestartOn is Restart on another host.
+func (i *Installation) RestartOn(t testing.TB, name string, host sharded.Host) {
+	t.Helper()
+	server := i.server(t, name)
+	server.Command = host.Command
+	i.run(t, server)
+}
+
 // WaitReady waits until a server is ready.
 func (i *Installation) WaitReady(t testing.TB, name string) {
 	t.Helper()

@@ -11,14 +11,15 @@ import (
 // shardBase is the context that shards use in kubeconfigs of the root shard.
 const shardBase = "shard-base"
 
-// writeServerKubeconfig writes a kubeconfig for one server of the installation to connect to another as a user, and returns its
-// file name.
+// writeServerKubeconfig writes a kubeconfig for one server of the installation, in whose directory the file is, to connect to
+// another as a user, and returns its file name.
 func (l *Layout) writeServerKubeconfig(file, server, name string, groups ...string) (string, error) {
-	config, err := l.Client("", name, groups...)
+	pair, err := l.clients.Issue(name, groups...)
 	if err != nil {
 		return "", err
 	}
-	return l.writeKubeconfig(file, server, name, authInfo(config))
+	l.clientPairs[connection(filepath.Base(filepath.Dir(file)), server)] = clientPair{pair, l.clients, name, groups}
+	return l.writeKubeconfig(file, server, name, &clientcmdapi.AuthInfo{ClientCertificate: pair.CertFile, ClientKey: pair.KeyFile})
 }
 
 // writeKubeconfig is writeServerKubeconfig with given credentials.

@@ -105,6 +105,15 @@ type Layout struct {
 	servers, clients, proxies *testpki.Authority
 	urls                      map[string]string
 	serverPairs               map[string]testpki.Pair
+	clientPairs               map[string]clientPair
+}
+
+// clientPair is the certificate with which a server connects to another one.
+type clientPair struct {
+	testpki.Pair
+	authority *testpki.Authority
+	name      string
+	groups    []string
 }
 
 // New writes the files of an installation.
@@ -115,7 +124,7 @@ func New(options Options) (*Layout, error) {
 	if options.Validity == 0 {
 		options.Validity = 365 * 24 * time.Hour
 	}
-	l := &Layout{options: options, urls: map[string]string{}, serverPairs: map[string]testpki.Pair{}}
+	l := &Layout{options: options, urls: map[string]string{}, serverPairs: map[string]testpki.Pair{}, clientPairs: map[string]clientPair{}}
 	for _, step := range []func() error{l.createCertificates, l.assignAddresses, l.buildServers, l.writeAdminKubeconfig} {
 		if err := step(); err != nil {
 			return nil, fmt.Errorf("laying out an installation in %s: %w", options.Directory, err)
@@ -142,6 +151,12 @@ func (l *Layout) Client(url, name string, groups ...string) (*rest.Config, error
 // NewClient is Client with a certificate whose validity starts now.
 func (l *Layout) NewClient(url, name string, groups ...string) (*rest.Config, error) {
 	pair, err := l.clients.IssueNow(name, groups...)
+	return l.client(url, pair), err
+}
+
+// ClientFor is Client with a certificate of another validity.
+func (l *Layout) ClientFor(validity time.Duration, url, name string, groups ...string) (*rest.Config, error) {
+	pair, err := l.clients.IssueFor(validity, name, groups...)
 	return l.client(url, pair), err
 }
 
@@ -284,7 +299,28 @@ func (l *Layout) Reissue(name string, validity time.Duration) error {
 	if err != nil {
 		return err
 	}
-	current := l.serverPairs[name]
+	return replace(l.serverPairs[name], issued)
+}
+
+// ReissueClient is Reissue for the certificate with which a server connects to another one: of a shard to RootShard or to
+// CacheServer, and of FrontProxy to "shards", for requests of users.
+func (l *Layout) ReissueClient(name, to string, validity time.Duration) error {
+	current, ok := l.clientPairs[connection(name, to)]
+	if !ok {
+		return fmt.Errorf("%s has no certificate for %s", name, to)
+	}
+	issued, err := current.authority.IssueFor(validity, current.name, current.groups...)
+	if err != nil {
+		return err
+	}
+	return replace(current.Pair, issued)
+}
+
+func connection(name, to string) string { return name + " to " + to }
+
+// replace replaces the files of a certificate, the key first: servers read both when one changes, and keep the former
+// certificate until both belong together.
+func replace(current, issued testpki.Pair) error {
 	return errors.Join(os.Rename(issued.KeyFile, current.KeyFile), os.Rename(issued.CertFile, current.CertFile))
 }
 

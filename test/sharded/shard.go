@@ -75,6 +75,7 @@ func (l *Layout) proxy() (Server, error) {
 	if err != nil {
 		return Server{}, err
 	}
+	l.clientPairs[connection(FrontProxy, "shards")] = clientPair{pair, l.proxies, proxyName, nil}
 	mapping := filepath.Join(directory, "mapping.yaml")
 	entry := fmt.Sprintf("backend: %s, backend_server_ca: %s, proxy_client_cert: %s, proxy_client_key: %s", l.urls[RootShard], l.servers.CertFile, pair.CertFile, pair.KeyFile)
 	if err := os.WriteFile(mapping, fmt.Appendf(nil, "- {path: /clusters/, %s}\n- {path: /services/, %s}\n", entry, entry), 0o600); err != nil {

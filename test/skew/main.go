@@ -3,7 +3,8 @@
 //	skew SHIFT PROGRAM [ARGUMENT...]
 //
 // SHIFT is a duration in whole seconds, as 10m or -10m. The program is killed when skew is, receives the signals TERM
-// and INT that skew receives, and skew exits with its code. The signal USR1 removes the shift while the program runs.
+// and INT that skew receives, and skew exits with its code. While the program runs, the signal USR1 removes the shift, and
+// USR2 restores it.
 //
 // Kernels have no wall clock per process; time namespaces shift only the other clocks. Programs read it with a few
 // instructions that the kernel maps into every process, its vDSO, which a tracer may overwrite. So skew traces the
@@ -42,8 +43,8 @@ func run(args []string) (int, error) {
 	if err != nil || shift%time.Second != 0 {
 		return exitCodeFailed, fmt.Errorf("%q is no duration in whole seconds", args[0])
 	}
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGUSR1)
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGUSR1, syscall.SIGUSR2)
 	// The thread that starts the program traces it, and the program ends with that thread.
 	runtime.LockOSThread()
 	program, clock, err := start(args[1], args[2:], shift)
@@ -57,9 +58,12 @@ func run(args []string) (int, error) {
 		case err := <-ended:
 			return program.ProcessState.ExitCode(), ignoreExit(err)
 		case signal := <-signals:
-			if signal == syscall.SIGUSR1 {
+			switch signal {
+			case syscall.SIGUSR1:
 				err = clock.set(0)
-			} else {
+			case syscall.SIGUSR2:
+				err = clock.set(shift)
+			default:
 				err = program.Process.Signal(signal)
 			}
 			if err != nil && !errors.Is(err, os.ErrProcessDone) {
