@@ -20,7 +20,7 @@ const publishInterval = 500 * time.Millisecond
 // testCacheOutage kills the cache server under load. No request of a tenant fails meanwhile, the lag is told, and after its
 // return every export that was created or deleted during the outage is so in the cache.
 func (*processFaults) testCacheOutage(f *processFaults) {
-	outage := scaled(10*time.Second, 10*time.Minute)
+	outage := scaled(6*time.Second, 10*time.Minute)
 	before, acknowledged := f.countFailures(), f.acknowledgedCounts()
 	f.createExport("published-before")
 	f.waitForPublished(map[string]bool{"published-before": true})
