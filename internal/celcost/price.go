@@ -33,7 +33,7 @@ type pricer func(args []ref.Val, limit uint64) uint64
 var unpriced = map[string]bool{
 	operators.LogicalAnd: true, operators.LogicalOr: true, operators.LogicalNot: true, operators.Conditional: true,
 	operators.Index: true, operators.OptIndex: true, operators.OptSelect: true,
-	operators.NotStrictlyFalse: true, operators.OldNotStrictlyFalse: true,
+	operators.NotStrictlyFalse: true, "__not_strictly_false__": true,
 	operators.Less: true, operators.LessEquals: true, operators.Greater: true, operators.GreaterEquals: true,
 	operators.Subtract: true, operators.Multiply: true, operators.Divide: true, operators.Modulo: true, operators.Negate: true,
 	overloads.Size: true, "dyn": true, "type": true, "first": true, "last": true,
@@ -45,7 +45,7 @@ var pricers = map[string]pricer{
 	operators.Equals:          comparison,
 	operators.NotEquals:       comparison,
 	operators.In:              membership,
-	operators.OldIn:           membership,
+	"_in_":                    membership,
 	"in":                      membership,
 	operators.Add:             addition,
 	"format":                  formatting,

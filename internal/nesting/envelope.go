@@ -22,7 +22,7 @@ func (c *Checker) CheckProtobuf(data []byte, limit int, defaults *schema.GroupVe
 	if !ok {
 		return nil
 	}
-	if _, raw := into.(*runtime.Unknown); raw && into != nil {
+	if _, raw := into.(*runtime.Unknown); raw {
 		return nil // it is not decoded
 	}
 	return c.check(envelope.raw, limit, withDefaults(envelope.kind(), defaults), into)

@@ -35,4 +35,6 @@ type TooManyError struct {
 }
 
 // Error implements error.
-func (e *TooManyError) Error() string { return fmt.Sprintf("there may be at most %d %s", e.Limit, e.Parts) }
+func (e *TooManyError) Error() string {
+	return fmt.Sprintf("there may be at most %d %s", e.Limit, e.Parts)
+}

@@ -45,12 +45,12 @@ func (r *reference) message(described *message, start, end, level int) error {
 }
 
 func (r *reference) value(known *field, end, level int) error {
-	switch {
-	case known.kind == mapField:
+	switch known.kind {
+	case mapField:
 		return r.entry(known, end, level)
-	case known.kind == messageField:
+	case messageField:
 		return r.message(known.message, r.pos, end, level)
-	case known.kind == jsonField:
+	case jsonField:
 		if CheckJSON(r.data[r.pos:end], r.limit-level) != nil {
 			return &TooDeepError{r.limit}
 		}
