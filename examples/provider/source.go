@@ -100,7 +100,11 @@ func (listThenWatch) IsWatchListSemanticsUnSupported() bool { return true }
 func newListWatch(resource dynamic.ResourceInterface) cache.ListerWatcher {
 	return listThenWatch{&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			return resource.List(ctx, options)
+			list, err := resource.List(ctx, options)
+			if err != nil {
+				return nil, err
+			}
+			return list, nil
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 			return resource.Watch(ctx, options)

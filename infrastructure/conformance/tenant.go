@@ -35,10 +35,11 @@ func (r *run) newTenant(t testing.TB) *tenant {
 	tenant := &tenant{run: r, workspace: r.Environment.NewTenant(t), version: "v1alpha1"}
 	tenant.workspace.Config = rest.CopyConfig(tenant.workspace.Config)
 	tenant.workspace.Config.WarningHandler = rest.NoWarnings{} // the suite deprecates versions on purpose
-	var err error
-	if tenant.dynamic, err = dynamic.NewForConfig(tenant.workspace.Config); err != nil {
+	dynamicClient, err := dynamic.NewForConfig(tenant.workspace.Config)
+	if err != nil {
 		t.Fatal(err)
 	}
+	tenant.dynamic = dynamicClient
 	c, err := client.New(tenant.workspace.Config, client.Options{Scheme: newScheme(r.group)})
 	if err != nil {
 		t.Fatal(err)

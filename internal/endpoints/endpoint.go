@@ -59,7 +59,11 @@ func (e *Endpoint) WithTimeout(timeout time.Duration) *Endpoint {
 
 // Dynamic lists and watches the objects of all workspaces.
 func (e *Endpoint) Dynamic() (dynamic.Interface, error) {
-	return dynamic.NewForConfigAndClient(e.config, e.http)
+	client, err := dynamic.NewForConfigAndClient(e.config, e.http)
+	if err != nil {
+		return nil, err
+	}
+	return client, nil
 }
 
 // Metadata lists and watches the metadata of the objects of all workspaces.
@@ -69,7 +73,11 @@ func (e *Endpoint) Metadata() (metadata.Interface, error) {
 
 // Discovery tells which resources the export and its claims have in workspaces.
 func (e *Endpoint) Discovery() (discovery.DiscoveryInterface, error) {
-	return discovery.NewDiscoveryClientForConfigAndClient(e.config, e.http)
+	client, err := discovery.NewDiscoveryClientForConfigAndClient(e.config, e.http)
+	if err != nil {
+		return nil, err
+	}
+	return client, nil
 }
 
 // Workspaces returns a client for all logical clusters. It discovers only what is not among the given resources.

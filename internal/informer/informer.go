@@ -60,7 +60,11 @@ func New(resource dynamic.ResourceInterface, selector string, index Index, handl
 	source := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			options.LabelSelector = selector
-			return resource.List(ctx, options)
+			list, err := resource.List(ctx, options)
+			if err != nil {
+				return nil, err
+			}
+			return list, nil
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 			options.LabelSelector = selector
