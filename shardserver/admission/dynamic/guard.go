@@ -7,12 +7,14 @@ import (
 	"fmt"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/admission/plugin/cel"
 	"k8s.io/apiserver/pkg/admission/plugin/policy/mutating/patch"
 	"k8s.io/apiserver/pkg/admission/plugin/webhook"
+	"k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions"
 	"k8s.io/apiserver/pkg/cel/environment"
 
 	"github.com/atoll-dev/atoll/internal/celcost"
@@ -45,6 +47,14 @@ func (g guard) record(err error) {
 // conditions returns an evaluator with the guard.
 func (g guard) conditions(evaluator cel.ConditionEvaluator) cel.ConditionEvaluator {
 	return guardedConditions{evaluator, g}
+}
+
+// matcher returns the matcher of a policy's match conditions, nil if it has none.
+func (g guard) matcher(conditions cel.ConditionEvaluator, failurePolicy *admissionregistrationv1.FailurePolicyType, policy string) matchconditions.Matcher {
+	if conditions == nil {
+		return nil
+	}
+	return matchconditions.NewMatcher(g.conditions(conditions), failurePolicy, "policy", "validate", policy)
 }
 
 // guardedConditions evaluates expressions of a policy, or the match conditions of a webhook.

@@ -8,7 +8,6 @@ import (
 	"k8s.io/apiserver/pkg/admission/plugin/cel"
 	"k8s.io/apiserver/pkg/admission/plugin/policy/mutating"
 	"k8s.io/apiserver/pkg/admission/plugin/policy/mutating/patch"
-	"k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions"
 	"k8s.io/apiserver/pkg/cel/environment"
 	"k8s.io/kubernetes/pkg/apis/admissionregistration"
 	conversion "k8s.io/kubernetes/pkg/apis/admissionregistration/v1"
@@ -83,10 +82,7 @@ func (c compilers) compileMutating(policy *mutating.Policy) func(guard) mutating
 		}
 	}
 	return func(g guard) mutating.PolicyEvaluator {
-		evaluator := mutating.PolicyEvaluator{CompositedCompiler: composed}
-		if matching != nil {
-			evaluator.Matcher = matchconditions.NewMatcher(g.conditions(matching), policy.Spec.FailurePolicy, "policy", "validate", policy.Name)
-		}
+		evaluator := mutating.PolicyEvaluator{CompositedCompiler: composed, Matcher: g.matcher(matching, policy.Spec.FailurePolicy, policy.Name)}
 		for _, patcher := range patchers {
 			evaluator.Mutators = append(evaluator.Mutators, guardedPatcher{patcher, g})
 		}

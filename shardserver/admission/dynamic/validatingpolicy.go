@@ -7,7 +7,6 @@ import (
 	"k8s.io/apiserver/pkg/admission/plugin/cel"
 	"k8s.io/apiserver/pkg/admission/plugin/policy/generic"
 	"k8s.io/apiserver/pkg/admission/plugin/policy/validating"
-	"k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions"
 	"k8s.io/apiserver/pkg/cel/environment"
 	"k8s.io/kubernetes/pkg/apis/admissionregistration"
 	conversion "k8s.io/kubernetes/pkg/apis/admissionregistration/v1"
@@ -89,14 +88,6 @@ func (c compilers) compileValidating(policy *validating.Policy) func(guard) vali
 	}
 	validation, audit, message := compile(validations, full), compile(auditAnnotations, full), compile(messageExpressions, messages)
 	return func(g guard) validating.Validator {
-		return validating.NewValidator(g.conditions(validation), g.matcher(matching, policy), g.conditions(audit), g.conditions(message), policy.Spec.FailurePolicy, nil)
+		return validating.NewValidator(g.conditions(validation), g.matcher(matching, policy.Spec.FailurePolicy, policy.Name), g.conditions(audit), g.conditions(message), policy.Spec.FailurePolicy, nil)
 	}
-}
-
-// matcher returns the matcher of a policy's match conditions, nil if it has none.
-func (g guard) matcher(conditions cel.ConditionEvaluator, policy *validating.Policy) matchconditions.Matcher {
-	if conditions == nil {
-		return nil
-	}
-	return matchconditions.NewMatcher(g.conditions(conditions), policy.Spec.FailurePolicy, "policy", "validate", policy.Name)
 }
