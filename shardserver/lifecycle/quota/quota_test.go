@@ -90,6 +90,14 @@ func (w *env) createQuota(t *testing.T, cluster, namespace, name string, hard ma
 		return nil
 	})
 	t.Cleanup(func() { _ = w.client.Delete(shardtesting.In(context.Background(), cluster), object) })
+	// Admission reads an informer, which can lag behind what the client has read.
+	shardtesting.Eventually(t, "the status of the quota in admission", func(ctx context.Context) error {
+		err := w.client.Create(shardtesting.In(ctx, cluster), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "probe"}}, client.DryRunAll)
+		if err != nil && strings.Contains(err.Error(), "status unknown") {
+			return err
+		}
+		return nil
+	})
 	return object
 }
 
