@@ -77,7 +77,7 @@ func (in *installation) testAccess(t *testing.T) {
 func (in *installation) createJane(t *testing.T) {
 	t.Helper()
 	kubeconfig := &operatorv1alpha1.Kubeconfig{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "jane"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: in.namespace, Name: "jane"},
 		Spec: operatorv1alpha1.KubeconfigSpec{
 			Username:  "jane",
 			Groups:    []string{janesGroup},

@@ -79,9 +79,9 @@ func (in *installation) testWorkspaceDeletion(t *testing.T) {
 // etcdClient connects to the etcd that the operator runs, with the credentials of the shard.
 func (in *installation) etcdClient(t *testing.T) *clientv3.Client {
 	t.Helper()
-	member := onePod(t, in.host, component("etcd"))
+	member := in.onePod(t, component("etcd"))
 	credentials := &corev1.Secret{}
-	if err := in.host.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: etcdClientSecret(t, in.host)}, credentials); err != nil {
+	if err := in.host.Get(t.Context(), client.ObjectKey{Namespace: in.namespace, Name: in.etcdClientSecret(t)}, credentials); err != nil {
 		t.Fatalf("etcd's client certificate: %v", err)
 	}
 	pair, err := tls.X509KeyPair(credentials.Data["tls.crt"], credentials.Data["tls.key"])
@@ -117,9 +117,9 @@ func (in *installation) etcdClient(t *testing.T) *clientv3.Client {
 }
 
 // etcdClientSecret returns the Secret that the shard's pods mount for etcd: the contract fixes the mount path.
-func etcdClientSecret(t *testing.T, host client.Client) string {
+func (in *installation) etcdClientSecret(t *testing.T) string {
 	t.Helper()
-	pod := onePod(t, host, component("rootshard"))
+	pod := in.onePod(t, component("rootshard"))
 	for _, mount := range pod.Spec.Containers[0].VolumeMounts {
 		if mount.MountPath != "/etc/etcd/tls" {
 			continue
@@ -160,7 +160,7 @@ func (in *installation) testInstallationDeletion(t *testing.T) {
 		&operatorv1alpha1.RootShard{}, &operatorv1alpha1.CacheServer{}, &operatorv1alpha1.Shard{}, &operatorv1alpha1.VirtualWorkspace{},
 		&operatorv1alpha1.FrontProxy{}, &operatorv1alpha1.Kubeconfig{},
 	} {
-		if err := in.host.DeleteAllOf(t.Context(), kind, client.InNamespace(namespace)); err != nil {
+		if err := in.host.DeleteAllOf(t.Context(), kind, client.InNamespace(in.namespace)); err != nil {
 			t.Fatalf("delete all %T: %v", kind, err)
 		}
 	}
@@ -172,7 +172,7 @@ func (in *installation) testInstallationDeletion(t *testing.T) {
 		for _, kind := range childKinds {
 			list := &unstructured.UnstructuredList{}
 			list.SetGroupVersionKind(kind)
-			if err := in.host.List(ctx, list, client.InNamespace(namespace)); err != nil {
+			if err := in.host.List(ctx, list, client.InNamespace(in.namespace)); err != nil {
 				return fmt.Errorf("list %s: %w", kind.Kind, err)
 			}
 			for _, u := range list.Items {

@@ -71,7 +71,7 @@ func (in *installation) testInfrastructure(t *testing.T) {
 	// The workspace of the provider goes with Templates in it.
 	in.deleteWorkspace(t, provider)
 	// A Kubeconfig is not Ready without its workspace.
-	if err := in.host.Delete(t.Context(), &operatorv1alpha1.Kubeconfig{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "infrastructure-provider"}}); err != nil {
+	if err := in.host.Delete(t.Context(), &operatorv1alpha1.Kubeconfig{ObjectMeta: metav1.ObjectMeta{Namespace: in.namespace, Name: "infrastructure-provider"}}); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -33,9 +33,10 @@ const (
 
 // installation is shared by the steps of TestInstallation.
 type installation struct {
-	config *rest.Config     // of the host cluster
-	host   client.WithWatch // of the host cluster
-	route  route
+	namespace string           // of the installation alone, which creates and removes it
+	config    *rest.Config     // of the host cluster
+	host      client.WithWatch // of the host cluster
+	route     route
 	// closers end the port-forwards, which outlive the steps that open them.
 	closers []func()
 	folder  string                                       // of the manifests
@@ -47,10 +48,11 @@ type installation struct {
 	consumers map[string]workspace
 }
 
-// newInstallation removes the remains of an interrupted run, and registers the cleanup of this one.
-func newInstallation(t *testing.T, folder string) *installation {
+// newInstallation removes the remains of an interrupted run, and registers the cleanup of this one. Tests that run side by side use
+// different namespaces.
+func newInstallation(t *testing.T, namespace, folder string) *installation {
 	t.Helper()
-	in := &installation{config: hostConfig(t), folder: folder}
+	in := &installation{namespace: namespace, config: hostConfig(t), folder: folder}
 	in.host = newClient(t, in.config)
 	in.remove(t)
 	in.route = findRoute(t, in.config, in.host)
@@ -59,7 +61,7 @@ func newInstallation(t *testing.T, folder string) *installation {
 			in.dump(t)
 		}
 		if t.Failed() && os.Getenv("E2E_KEEP") != "" {
-			t.Logf("E2E_KEEP is set: namespace %s is kept", namespace)
+			t.Logf("E2E_KEEP is set: namespace %s is kept", in.namespace)
 			return
 		}
 		in.remove(t)
@@ -82,22 +84,22 @@ func (in *installation) remove(t *testing.T) {
 	for _, kind := range []client.Object{
 		&operatorv1alpha1.Kubeconfig{}, &operatorv1alpha1.FrontProxy{}, &operatorv1alpha1.VirtualWorkspace{}, &operatorv1alpha1.Shard{}, &operatorv1alpha1.RootShard{}, &operatorv1alpha1.CacheServer{},
 	} {
-		if err := in.host.DeleteAllOf(ctx, kind, client.InNamespace(namespace)); client.IgnoreNotFound(err) != nil {
+		if err := in.host.DeleteAllOf(ctx, kind, client.InNamespace(in.namespace)); client.IgnoreNotFound(err) != nil {
 			t.Errorf("delete all %T: %v", kind, err)
 		}
 	}
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: in.namespace}}
 	err := in.host.Delete(ctx, ns)
 	for ticker := time.NewTicker(250 * time.Millisecond); err == nil; err = in.host.Get(ctx, client.ObjectKeyFromObject(ns), ns) {
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
-			t.Errorf("namespace %s is not deleted after 3 minutes: %v", namespace, ns.Status.Conditions)
+			t.Errorf("namespace %s is not deleted after 3 minutes: %v", in.namespace, ns.Status.Conditions)
 			return
 		}
 	}
 	if !apierrors.IsNotFound(err) {
-		t.Errorf("delete namespace %s: %v", namespace, err)
+		t.Errorf("delete namespace %s: %v", in.namespace, err)
 	}
 }
 
@@ -117,11 +119,11 @@ func (in *installation) manifests(t *testing.T) []*unstructured.Unstructured {
 		}
 		switch u.GetKind() {
 		case "Namespace":
-			u.SetName(namespace)
+			u.SetName(in.namespace)
 		case "RootShard":
 			external := map[string]any{"hostname": in.route.host, "port": int64(in.route.port)}
 			if in.route.clusterIP == "" {
-				external["privateHostname"] = "frontproxy-front-proxy." + namespace + ".svc.cluster.local"
+				external["privateHostname"] = "frontproxy-front-proxy." + in.namespace + ".svc.cluster.local"
 			}
 			set(t, u, external, "spec", "external")
 		case "FrontProxy":
@@ -133,7 +135,7 @@ func (in *installation) manifests(t *testing.T) []*unstructured.Unstructured {
 			set(t, u, addresses, "spec", "certificateTemplates", "server", "spec", "ipAddresses")
 		}
 		if u.GetKind() != "Namespace" {
-			u.SetNamespace(namespace)
+			u.SetNamespace(in.namespace)
 		}
 		if in.mutate != nil {
 			in.mutate(t, u)
@@ -185,7 +187,7 @@ func (in *installation) allReady(ctx context.Context) error {
 	for _, kind := range []string{"RootShard", "CacheServer", "Shard", "VirtualWorkspace", "FrontProxy", "Kubeconfig"} {
 		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(operatorv1alpha1.SchemeGroupVersion.WithKind(kind + "List"))
-		if err := in.host.List(ctx, list, client.InNamespace(namespace)); err != nil {
+		if err := in.host.List(ctx, list, client.InNamespace(in.namespace)); err != nil {
 			return err
 		}
 		if len(list.Items) == 0 && (kind == "RootShard" || kind == "FrontProxy" || kind == "Kubeconfig") {
@@ -244,7 +246,7 @@ func (in *installation) kubeconfig(t *testing.T, secretName string) *rest.Config
 func (in *installation) kubeconfigFile(t *testing.T, secretName string) []byte {
 	t.Helper()
 	secret := &corev1.Secret{}
-	if err := in.host.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: secretName}, secret); err != nil {
+	if err := in.host.Get(t.Context(), client.ObjectKey{Namespace: in.namespace, Name: secretName}, secret); err != nil {
 		t.Fatalf("kubeconfig of Secret %s: %v", secretName, err)
 	}
 	return secret.Data["kubeconfig"]

@@ -40,9 +40,6 @@ const (
 // envTofu is set if the nodes have the image of the component config/infrastructure-provider/opentofu.
 const envTofu = "E2E_TOFU"
 
-// namespace is the namespace of the installation. It is created and removed here.
-const namespace = "kcp-e2e"
-
 var scheme = func() *runtime.Scheme {
 	s := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
@@ -67,7 +64,8 @@ func TestMain(m *testing.M) {
 // TestInstallation covers one installation from its manifests to its deletion. The steps share it and run in the order
 // of a user's tasks; the last one deletes it.
 func TestInstallation(t *testing.T) {
-	in := newInstallation(t, "development")
+	t.Parallel()
+	in := newInstallation(t, "kcp-e2e", "development")
 	if !t.Run("install", in.testInstall) {
 		t.FailNow()
 	}

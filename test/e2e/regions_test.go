@@ -20,8 +20,9 @@ import (
 // TestRegions covers an installation whose shard alpha uses a cache downstream of that of the root shard, and a
 // separate virtual workspace server; proxies read a shared index.
 func TestRegions(t *testing.T) {
-	in := newInstallation(t, "development/regions")
-	in.mutate = withSharedIndex
+	t.Parallel()
+	in := newInstallation(t, "kcp-e2e-regions", "development/regions")
+	in.mutate = in.withSharedIndex
 	if !t.Run("install", in.testInstall) {
 		t.FailNow()
 	}
@@ -35,15 +36,15 @@ func TestRegions(t *testing.T) {
 
 // withSharedIndex has shards write into the etcd of the root shard, under a prefix of its own, and proxies read from
 // there.
-func withSharedIndex(t *testing.T, u *unstructured.Unstructured) {
+func (in *installation) withSharedIndex(t *testing.T, u *unstructured.Unstructured) {
 	switch u.GetKind() {
 	case "RootShard":
 		set(t, u, map[string]any{
-			"endpoints": []any{"https://root-etcd-0.root-etcd." + namespace + ".svc.cluster.local:2379"},
+			"endpoints": []any{"https://root-etcd-0.root-etcd." + in.namespace + ".svc.cluster.local:2379"},
 			"tlsConfig": map[string]any{"secretRef": map[string]any{"name": "root-etcd-client"}},
 		}, "spec", "sharedIndex")
 	case "VirtualWorkspace":
-		set(t, u, "alpha-views-virtual-workspace."+namespace+".svc.cluster.local", "spec", "external", "hostname")
+		set(t, u, "alpha-views-virtual-workspace."+in.namespace+".svc.cluster.local", "spec", "external", "hostname")
 	}
 }
 
@@ -82,7 +83,7 @@ func (in *installation) testFrontProxyRollout(t *testing.T) {
 			return err
 		}
 		front := &operatorv1alpha1.FrontProxy{}
-		if err := in.host.Get(ctx, client.ObjectKey{Namespace: namespace, Name: "frontproxy"}, front); err != nil {
+		if err := in.host.Get(ctx, client.ObjectKey{Namespace: in.namespace, Name: "frontproxy"}, front); err != nil {
 			return err
 		}
 		if front.Status.ObservedGeneration != front.Generation {

@@ -45,7 +45,7 @@ func (in *installation) generations(t *testing.T) map[string]int64 {
 	for _, kind := range childKinds {
 		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(kind)
-		if err := in.host.List(t.Context(), list, client.InNamespace(namespace)); err != nil {
+		if err := in.host.List(t.Context(), list, client.InNamespace(in.namespace)); err != nil {
 			t.Fatalf("list %s: %v", kind.Kind, err)
 		}
 		for _, u := range list.Items {
@@ -64,14 +64,14 @@ func (in *installation) generations(t *testing.T) map[string]int64 {
 func (in *installation) testShardKill(t *testing.T) {
 	a, b := in.data.a, in.data.b
 	before := map[string][]string{a.path: a.inventory(t), b.path: b.inventory(t)}
-	shard := onePod(t, in.host, component("rootshard"))
+	shard := in.onePod(t, component("rootshard"))
 	if err := in.host.Delete(t.Context(), shard, client.GracePeriodSeconds(0)); err != nil {
 		t.Fatalf("kill pod %s: %v", shard.Name, err)
 	}
 	killed := time.Now()
 	eventually(t, 2*time.Minute, "a new shard pod", func(ctx context.Context) error {
 		pods := &corev1.PodList{}
-		if err := in.host.List(ctx, pods, client.InNamespace(namespace), component("rootshard")); err != nil {
+		if err := in.host.List(ctx, pods, client.InNamespace(in.namespace), component("rootshard")); err != nil {
 			return err
 		}
 		for i := range pods.Items {
@@ -121,7 +121,8 @@ func (w workspace) inventory(t *testing.T) []string {
 // TestEtcdMemberLoss deletes the volume of one of three etcd members with its pod, under load: the operator replaces the
 // member, and all acknowledged writes are there.
 func TestEtcdMemberLoss(t *testing.T) {
-	in := newInstallation(t, "development")
+	t.Parallel()
+	in := newInstallation(t, "kcp-e2e-members", "development")
 	in.mutate = func(t *testing.T, u *unstructured.Unstructured) {
 		if u.GetKind() == "RootShard" {
 			set(t, u, map[string]any{"managed": map[string]any{"replicas": int64(3), "storage": map[string]any{"size": "1Gi"}}}, "spec", "etcd")
@@ -137,7 +138,7 @@ func TestEtcdMemberLoss(t *testing.T) {
 	root := &unstructured.Unstructured{}
 	root.SetGroupVersionKind(operatorv1alpha1.SchemeGroupVersion.WithKind("RootShard"))
 	checkHealthy := func(ctx context.Context) error {
-		if err := in.host.Get(ctx, client.ObjectKey{Namespace: namespace, Name: "root"}, root); err != nil {
+		if err := in.host.Get(ctx, client.ObjectKey{Namespace: in.namespace, Name: "root"}, root); err != nil {
 			return err
 		}
 		if c := condition(root, operatorv1alpha1.ConditionEtcdHealthy); c == nil || c.Status != metav1.ConditionTrue {
@@ -161,12 +162,12 @@ func TestEtcdMemberLoss(t *testing.T) {
 	}()
 	defer stop()
 	claim := &corev1.PersistentVolumeClaim{}
-	key := client.ObjectKey{Namespace: namespace, Name: "data-root-etcd-1"}
+	key := client.ObjectKey{Namespace: in.namespace, Name: "data-root-etcd-1"}
 	if err := in.host.Get(t.Context(), key, claim); err != nil {
 		t.Fatal(err)
 	}
 	lost := claim.UID
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "root-etcd-1"}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: in.namespace, Name: "root-etcd-1"}}
 	for _, object := range []client.Object{claim, pod} { // the claim stays until its pod is deleted
 		if err := in.host.Delete(t.Context(), object, client.GracePeriodSeconds(0)); err != nil {
 			t.Fatal(err)

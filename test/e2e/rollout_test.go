@@ -97,7 +97,7 @@ func (in *installation) testRolloutUnderLoad(t *testing.T) {
 // it.
 func (in *installation) trackRollout(ctx context.Context, next string, order *[]string) (rolling []string, err error) {
 	deployments := &appsv1.DeploymentList{}
-	if err := in.host.List(ctx, deployments, client.InNamespace(namespace)); err != nil {
+	if err := in.host.List(ctx, deployments, client.InNamespace(in.namespace)); err != nil {
 		return nil, err
 	}
 	for i := range deployments.Items {
@@ -130,7 +130,7 @@ func (in *installation) checkAvailable(t *testing.T) {
 func (in *installation) deploymentImage(t *testing.T, deployment string) string {
 	t.Helper()
 	d := &appsv1.Deployment{}
-	if err := in.host.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: deployment}, d); err != nil {
+	if err := in.host.Get(t.Context(), client.ObjectKey{Namespace: in.namespace, Name: deployment}, d); err != nil {
 		t.Fatal(err)
 	}
 	return d.Spec.Template.Spec.Containers[0].Image

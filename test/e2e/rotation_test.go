@@ -19,7 +19,7 @@ import (
 // testCertificateRenewal has cert-manager renew certificates of a shard, as it does in the last third of
 // their validity. The shard serves the new one, and no pod is replaced.
 func (in *installation) testCertificateRenewal(t *testing.T) {
-	pod := onePod(t, in.host, client.MatchingLabels{"app.kubernetes.io/component": "shard", "app.kubernetes.io/instance": "alpha"})
+	pod := in.onePod(t, client.MatchingLabels{"app.kubernetes.io/component": "shard", "app.kubernetes.io/instance": "alpha"})
 	address := in.podAddress(t, pod, 6443)
 	before, err := servedCertificateSerial(t.Context(), address)
 	if err != nil {
@@ -27,7 +27,7 @@ func (in *installation) testCertificateRenewal(t *testing.T) {
 	}
 	pods := in.podUIDs(t)
 	for _, certificate := range []string{"alpha-server", "alpha-client", "root-proxy-requestheader"} {
-		in.renew(t, client.ObjectKey{Namespace: namespace, Name: certificate})
+		in.renew(t, client.ObjectKey{Namespace: in.namespace, Name: certificate})
 	}
 	// The kubelet writes the new files within a minute or two, and the server reloads them every minute.
 	eventually(t, 5*time.Minute, "the renewed certificate to be served", func(ctx context.Context) error {
@@ -88,7 +88,7 @@ func servedCertificateSerial(ctx context.Context, address string) (string, error
 func (in *installation) podUIDs(t *testing.T) map[types.UID]string {
 	t.Helper()
 	pods := &corev1.PodList{}
-	if err := in.host.List(t.Context(), pods, client.InNamespace(namespace)); err != nil {
+	if err := in.host.List(t.Context(), pods, client.InNamespace(in.namespace)); err != nil {
 		t.Fatal(err)
 	}
 	out := map[types.UID]string{}

@@ -61,7 +61,7 @@ func findRoute(t *testing.T, config *rest.Config, host client.Client) route {
 func (in *installation) openFrontProxy(t *testing.T) {
 	t.Helper()
 	if in.route.clusterIP == "" {
-		in.forward(t, onePod(t, in.host, component("front-proxy")), in.route.port, 6443)
+		in.forward(t, in.onePod(t, component("front-proxy")), in.route.port, 6443)
 	}
 }
 
@@ -78,13 +78,13 @@ func component(name string) client.MatchingLabels {
 	return client.MatchingLabels{"app.kubernetes.io/name": "kcp", "app.kubernetes.io/component": name}
 }
 
-// onePod returns a ready pod of the namespace.
-func onePod(t *testing.T, host client.Client, labels client.MatchingLabels) *corev1.Pod {
+// onePod returns a ready pod of the installation.
+func (in *installation) onePod(t *testing.T, labels client.MatchingLabels) *corev1.Pod {
 	t.Helper()
 	var found *corev1.Pod
 	eventually(t, time.Minute, fmt.Sprintf("a ready pod with %v", labels), func(ctx context.Context) error {
 		pods := &corev1.PodList{}
-		if err := host.List(ctx, pods, client.InNamespace(namespace), labels); err != nil {
+		if err := in.host.List(ctx, pods, client.InNamespace(in.namespace), labels); err != nil {
 			return err
 		}
 		for i := range pods.Items {

@@ -23,7 +23,8 @@ import (
 // TestShardedInstallation covers an installation of three shards with a cache server from its manifests to its
 // deletion.
 func TestShardedInstallation(t *testing.T) {
-	in := newInstallation(t, "development/sharded")
+	t.Parallel()
+	in := newInstallation(t, "kcp-e2e-sharded", "development/sharded")
 	in.mutate = setTwoReplicas
 	if !t.Run("install", in.testInstall) {
 		t.FailNow()
@@ -61,7 +62,7 @@ func (in *installation) confirmDeletion(ctx context.Context, t *testing.T) {
 	for _, kind := range []string{"RootShard", "Shard"} {
 		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(operatorv1alpha1.SchemeGroupVersion.WithKind(kind + "List"))
-		if err := in.host.List(ctx, list, client.InNamespace(namespace)); err != nil {
+		if err := in.host.List(ctx, list, client.InNamespace(in.namespace)); err != nil {
 			t.Errorf("list %s: %v", kind, err)
 		}
 		for i := range list.Items {
@@ -162,7 +163,7 @@ func (in *installation) testBrokenRollout(t *testing.T) {
 // testShardDeletionProtection deletes beta, which reports how many workspaces block its deletion, and is deleted after
 // them.
 func (in *installation) testShardDeletionProtection(t *testing.T) {
-	beta := &operatorv1alpha1.Shard{ObjectMeta: metav1.ObjectMeta{Name: "beta", Namespace: namespace}}
+	beta := &operatorv1alpha1.Shard{ObjectMeta: metav1.ObjectMeta{Name: "beta", Namespace: in.namespace}}
 	if err := in.host.Delete(t.Context(), beta); err != nil {
 		t.Fatal(err)
 	}
@@ -192,7 +193,7 @@ func (in *installation) testShardDeletionProtection(t *testing.T) {
 // testRootShardDeletionProtection deletes the RootShard, which waits for the workspaces of the installation and serves
 // them.
 func (in *installation) testRootShardDeletionProtection(t *testing.T) {
-	root := &operatorv1alpha1.RootShard{ObjectMeta: metav1.ObjectMeta{Name: "root", Namespace: namespace}}
+	root := &operatorv1alpha1.RootShard{ObjectMeta: metav1.ObjectMeta{Name: "root", Namespace: in.namespace}}
 	if err := in.host.Delete(t.Context(), root); err != nil {
 		t.Fatal(err)
 	}
@@ -227,7 +228,7 @@ func (in *installation) patch(t *testing.T, kind, name, patch string) {
 	t.Helper()
 	u := &unstructured.Unstructured{}
 	u.SetGroupVersionKind(operatorv1alpha1.SchemeGroupVersion.WithKind(kind))
-	u.SetNamespace(namespace)
+	u.SetNamespace(in.namespace)
 	u.SetName(name)
 	if err := in.host.Patch(t.Context(), u, client.RawPatch("application/merge-patch+json", []byte(patch))); err != nil {
 		t.Fatalf("patch %s %s: %v", kind, name, err)
@@ -238,7 +239,7 @@ func (in *installation) patch(t *testing.T, kind, name, patch string) {
 func (in *installation) hasCondition(ctx context.Context, kind, name, conditionType string, status metav1.ConditionStatus, reason string) error {
 	u := &unstructured.Unstructured{}
 	u.SetGroupVersionKind(operatorv1alpha1.SchemeGroupVersion.WithKind(kind))
-	if err := in.host.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, u); err != nil {
+	if err := in.host.Get(ctx, client.ObjectKey{Namespace: in.namespace, Name: name}, u); err != nil {
 		return err
 	}
 	c := condition(u, conditionType)
@@ -258,7 +259,7 @@ func (in *installation) hasMessage(ctx context.Context, kind, name, conditionTyp
 	}
 	u := &unstructured.Unstructured{}
 	u.SetGroupVersionKind(operatorv1alpha1.SchemeGroupVersion.WithKind(kind))
-	if err := in.host.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, u); err != nil {
+	if err := in.host.Get(ctx, client.ObjectKey{Namespace: in.namespace, Name: name}, u); err != nil {
 		return err
 	}
 	if c := condition(u, conditionType); c == nil || !strings.Contains(c.Message, text) {

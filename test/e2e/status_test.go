@@ -57,7 +57,7 @@ func (in *installation) listCustomResources(t *testing.T) []*unstructured.Unstru
 	for _, kind := range []string{"RootShard", "CacheServer", "Shard", "VirtualWorkspace", "FrontProxy", "Kubeconfig"} {
 		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(operatorv1alpha1.SchemeGroupVersion.WithKind(kind + "List"))
-		if err := in.host.List(t.Context(), list, client.InNamespace(namespace)); err != nil {
+		if err := in.host.List(t.Context(), list, client.InNamespace(in.namespace)); err != nil {
 			t.Fatalf("list %s: %v", kind, err)
 		}
 		for i := range list.Items {
@@ -78,7 +78,7 @@ func (in *installation) dump(t *testing.T) {
 	for _, kind := range []string{"RootShard", "FrontProxy", "Kubeconfig"} {
 		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(operatorv1alpha1.SchemeGroupVersion.WithKind(kind + "List"))
-		if err := in.host.List(ctx, list, client.InNamespace(namespace)); err != nil {
+		if err := in.host.List(ctx, list, client.InNamespace(in.namespace)); err != nil {
 			fmt.Fprintf(&out, "list %s: %v\n", kind, err)
 		}
 		for _, u := range list.Items {
@@ -87,7 +87,7 @@ func (in *installation) dump(t *testing.T) {
 		}
 	}
 	events := &corev1.EventList{}
-	if err := in.host.List(ctx, events, client.InNamespace(namespace)); err == nil {
+	if err := in.host.List(ctx, events, client.InNamespace(in.namespace)); err == nil {
 		fmt.Fprintln(&out, "--- warnings")
 		for _, e := range events.Items {
 			if e.Type != corev1.EventTypeNormal {
@@ -95,7 +95,7 @@ func (in *installation) dump(t *testing.T) {
 			}
 		}
 	}
-	in.dumpPods(ctx, &out, namespace)
+	in.dumpPods(ctx, &out, in.namespace)
 	in.dumpPods(ctx, &out, "atoll-system")
 }
 

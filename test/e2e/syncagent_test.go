@@ -71,7 +71,7 @@ func (in *installation) testSyncAgent(t *testing.T) {
 	}
 	in.expectNoCopies(t)
 	// A Kubeconfig is not Ready without its workspace.
-	if err := in.host.Delete(t.Context(), &operatorv1alpha1.Kubeconfig{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: agentSecret}}); err != nil {
+	if err := in.host.Delete(t.Context(), &operatorv1alpha1.Kubeconfig{ObjectMeta: metav1.ObjectMeta{Namespace: in.namespace, Name: agentSecret}}); err != nil {
 		t.Fatal(err)
 	}
 	for _, w := range []workspace{consumers["root"], consumers["beta"], provider} {
@@ -146,13 +146,13 @@ func (in *installation) deployAgent(t *testing.T) {
 func (in *installation) podKubeconfig(t *testing.T, manifest, into string) {
 	t.Helper()
 	kubeconfig := parseObjects(t, manifest)[0]
-	kubeconfig.SetNamespace(namespace)
+	kubeconfig.SetNamespace(in.namespace)
 	in.apply(t, kubeconfig)
 	eventually(t, time.Minute, "the kubeconfig "+kubeconfig.GetName(), in.allReady)
 	content := in.kubeconfigFile(t, kubeconfig.GetName())
 	if in.route.clusterIP == "" { // pods do not reach a port-forward of this host
 		outside := fmt.Sprintf("https://%s:%d/", in.route.host, in.route.port)
-		content = bytes.ReplaceAll(content, []byte(outside), []byte("https://frontproxy-front-proxy."+namespace+".svc.cluster.local:6443/"))
+		content = bytes.ReplaceAll(content, []byte(outside), []byte("https://frontproxy-front-proxy."+in.namespace+".svc.cluster.local:6443/"))
 	}
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: into, Name: "kcp-kubeconfig"}, Data: map[string][]byte{"kubeconfig": content}}
 	if err := in.host.Create(t.Context(), secret); err != nil {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -56,8 +57,11 @@ func logNewLines(t *testing.T, after time.Duration, what, before, now string) {
 	}
 }
 
+// givenServiceIPs has the addresses that FreeServiceIP has returned: their Services may not exist yet.
+var givenServiceIPs sync.Map
+
 // FreeServiceIP returns an address near kube, that of the API server's own Service. The first sixteen addresses of any range are
-// reserved for static assignment: no other Service gets one of these by chance.
+// reserved for static assignment: no other Service gets one of these by chance. Tests that run side by side get different addresses.
 func FreeServiceIP(t *testing.T, host client.Client, kube string) string {
 	t.Helper()
 	services := &corev1.ServiceList{}
@@ -70,7 +74,11 @@ func FreeServiceIP(t *testing.T, host client.Client, kube string) string {
 	}
 	prefix := kube[:strings.LastIndex(kube, ".")+1]
 	for last := 11; last < 16; last++ {
-		if ip := prefix + strconv.Itoa(last); !used[ip] {
+		ip := prefix + strconv.Itoa(last)
+		if used[ip] {
+			continue
+		}
+		if _, given := givenServiceIPs.LoadOrStore(ip, true); !given {
 			return ip
 		}
 	}
