@@ -1,0 +1,155 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"time"
+)
+
+// runTests runs a command line of go test with -json, so that it tells what each test takes, and prints what it prints without. The
+// working directory is the one that packages are named relative to.
+func runTests(notes notes, args []string) error {
+	at := slices.Index(args, "test")
+	if at < 0 {
+		return fmt.Errorf("got %q, want a command line of go test", args)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	root, err := os.Getwd()
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command(args[0], slices.Insert(slices.Clone(args[1:]), at, "-json", "-exec", self+" exec")...)
+	cmd.Env = append(os.Environ(), rootVariable+"="+root)
+	cmd.Stderr = os.Stderr
+	output, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	reader := reader{out: os.Stdout, verbose: slices.Contains(args, "-v"), packages: map[string]*results{}}
+	readErr := reader.read(output, notes.add)
+	return errors.Join(cmd.Wait(), readErr)
+}
+
+// event is what go test -json writes (go doc test2json), as far as it is used here.
+type event struct {
+	Action, Package, Test, Output string
+	ImportPath                    string  // of output of a build
+	Elapsed                       float64 // seconds
+}
+
+// reader prints what go test prints: each package's closing line, and the output of tests that failed; with -v all output.
+type reader struct {
+	out      io.Writer
+	verbose  bool
+	packages map[string]*results // that have begun and not ended
+}
+
+// results are those of a package. A test that has passed is not in them.
+type results struct {
+	order  []string            // of tests, "" for the package's own output
+	output map[string][]string // lines by test
+	failed bool                // a test has
+}
+
+func (r *reader) read(from io.Reader, add func(note) error) error {
+	lines := bufio.NewReader(from)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if len(line) > 0 {
+			var e event
+			if json.Unmarshal(line, &e) != nil {
+				_, _ = r.out.Write(line) // not of go test
+			} else if err := r.handle(e, add); err != nil {
+				return err
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (r *reader) handle(e event, add func(note) error) error {
+	if e.Package == "" {
+		fmt.Fprint(r.out, e.Output) // of a build
+		return nil
+	}
+	p := r.packages[e.Package]
+	if p == nil {
+		p = &results{output: map[string][]string{}}
+		r.packages[e.Package] = p
+	}
+	switch e.Action {
+	case "output":
+		if r.verbose {
+			fmt.Fprint(r.out, e.Output)
+		} else {
+			p.add(e.Test, e.Output)
+		}
+	case "pass", "skip", "fail":
+		if e.Test == "" {
+			delete(r.packages, e.Package)
+			if !r.verbose {
+				p.print(r.out, e.Action == "fail")
+			}
+			if e.Action == "fail" && !p.failed { // it did not compile, exceeded its time, or ended
+				return add(note{kind: kindFailure, name: e.Package})
+			}
+			return nil
+		}
+		ended := note{kind: kindTest, name: e.Test + " in " + e.Package, wall: time.Duration(e.Elapsed * float64(time.Second))}
+		if e.Action == "fail" {
+			p.failed = true
+			if err := add(note{kind: kindFailure, name: ended.name, wall: ended.wall}); err != nil {
+				return err
+			}
+		} else {
+			delete(p.output, e.Test)
+		}
+		if !strings.Contains(e.Test, "/") {
+			return add(ended)
+		}
+	}
+	return nil
+}
+
+func (p *results) add(test, line string) {
+	if strings.HasPrefix(line, "=== ") { // how far a test is
+		return
+	}
+	if _, found := p.output[test]; !found {
+		p.order = append(p.order, test)
+	}
+	p.output[test] = append(p.output[test], line)
+}
+
+// print prints the closing line of a package, and before it, if the package failed, all that tests printed that have not passed.
+func (p *results) print(out io.Writer, failed bool) {
+	own := p.output[""]
+	if !failed {
+		own = slices.DeleteFunc(slices.Clone(own), func(line string) bool { return !strings.HasPrefix(line, "ok ") && !strings.HasPrefix(line, "? ") })
+	} else {
+		for _, test := range p.order {
+			if test != "" {
+				fmt.Fprint(out, strings.Join(p.output[test], ""))
+			}
+		}
+	}
+	fmt.Fprint(out, strings.Join(own, ""))
+}
