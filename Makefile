@@ -66,7 +66,7 @@ demo-infrastructure-down: ## Remove what `make demo-infrastructure` created.
 .PHONY: sharded
 sharded: ## Three shards, a cache server and a front proxy as processes on this machine; returns when all are ready.
 	@mkdir -p $(BIN)
-	@for name in kcp kcp-front-proxy cache-server kubectl-ws kubectl-create-workspace kubectl-kcp; do echo "building bin/$$name"; go build -ldflags '$(LDFLAGS)' -o $(BIN)/$$name ./cmd/$$name; done
+	$(call build_programs,kcp kcp-front-proxy cache-server kubectl-ws kubectl-create-workspace kubectl-kcp)
 	@go run ./hack/sharded up --binaries $(BIN)
 
 .PHONY: sharded-down
@@ -75,10 +75,16 @@ sharded-down: ## Stop what `make sharded` started. Its data stays in .sharded/.
 
 ##@ Build
 
+# One command builds all programs of a list, so that it links some while it compiles others. It tells how far it is.
+define build_programs
+@echo "building $(1) into bin/: seconds, or minutes if Go's cache is empty"
+@go -C hack/release run ./gobuild/cmd $(CURDIR) $(BIN) "$(LDFLAGS)" $(addprefix ./cmd/,$(1))
+endef
+
 .PHONY: build
 build: ## Build every binary into bin/.
 	@mkdir -p $(BIN)
-	@for name in $(BINARIES); do echo "building bin/$$name"; go build -ldflags '$(LDFLAGS)' -o $(BIN)/$$name ./cmd/$$name; done
+	$(call build_programs,$(BINARIES))
 	@echo "binaries are in bin/"
 
 .PHONY: image-tar
@@ -89,8 +95,9 @@ image-tar: build ## Build the image of all server binaries as a tar, without a c
 .PHONY: tofu-image-tar
 tofu-image-tar: ## Build the image of the infrastructure provider's OpenTofu runs as a tar; the first build takes minutes.
 	@mkdir -p $(BIN)
-	@echo "building bin/tofu-runner"; go build -ldflags '$(LDFLAGS)' -o $(BIN)/tofu-runner ./cmd/tofu-runner
-	@echo "building bin/tofu"; go -C hack/devcluster/opentofu build -ldflags '-s -w -X github.com/opentofu/opentofu/version.dev=no' -o $(BIN)/tofu github.com/opentofu/opentofu/cmd/tofu
+	$(call build_programs,tofu-runner)
+	@echo "building OpenTofu into bin/"
+	@go -C hack/release run ./gobuild/cmd $(CURDIR)/hack/devcluster/opentofu $(BIN) '-s -w -X github.com/opentofu/opentofu/version.dev=no' github.com/opentofu/opentofu/cmd/tofu
 	@go -C hack/devcluster run . build-image --name $(TOFU_IMAGE) --tar $(BIN)/tofu-image.tar $(BIN)/tofu-runner $(BIN)/tofu
 
 .PHONY: image-files
@@ -162,15 +169,23 @@ verify: ## Regenerate, format, lint, check import rules and vulnerabilities; fai
 	@hack/verify.sh
 
 .PHONY: test
-test: test-unit fuzz conformance test-e2e ## All tests: unit, in-process servers, Kubernetes' own, and end to end on a real cluster.
+test: test-plan test-unit fuzz conformance test-e2e ## All tests: unit, in-process servers, Kubernetes' own, and end to end on a real cluster.
+
+.PHONY: test-plan
+test-plan:
+	@hack/test-plan.sh
+
+# Most tests wait more than they compute, so that more packages run at once than there are processors.
+TEST_PACKAGES_AT_ONCE ?= $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN))))
 
 .PHONY: test-unit
 test-unit: ## Unit tests and tests against in-process servers. Needs nothing but Go.
-	go test -timeout 30m ./...
-	go -C api test ./...
-	go -C hack/devcluster test ./...
-	go -C hack/release test ./...
-	go -C hack/site test ./...
+	@# `make verify` vets: here vet would analyze all dependencies once more.
+	$(TIMED) go test -vet=off -timeout 30m -p $(TEST_PACKAGES_AT_ONCE) ./...
+	$(TIMED) go -C api test -vet=off ./...
+	$(TIMED) go -C hack/devcluster test -vet=off ./...
+	$(TIMED) go -C hack/release test -vet=off ./...
+	$(TIMED) go -C hack/site test -vet=off ./...
 
 RACE ?= ./shardserver/... ./cacheserver/... ./proxy/... ./internal/sharedindex/... ./internal/embeddedetcd/... ./internal/issuers/... ./controllers/... ./test/isolation/...
 

@@ -14,7 +14,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export CGO_ENABLED=0 GOFLAGS="${GOFLAGS:--buildvcs=false -trimpath}"
 
 printf 'clients: controller-runtime, Helm and kubectl\n'
-go -C test/clients test -count 1 -timeout 10m ./...
+${TIMED:-} go -C test/clients test -vet=off -count 1 -timeout 10m ./...
 
 printf '\nspecs of Kubernetes in workspaces\n'
-go -C test/conformance test -count 1 -timeout 30m -v -run TestConformance . -args "$@"
+${TIMED:-} go -C test/conformance test -vet=off -count 1 -timeout 30m -v -run TestConformance . -args "$@"

@@ -42,7 +42,7 @@ fi
 export E2E_KUBECONFIG=$PWD/.demo/kubeconfig E2E_BIN=$PWD/bin E2E_NEXT_IMAGE=${E2E_NEXT_IMAGE:-} E2E_IMAGE=${IMAGE:-docker.io/local/atoll:dev}
 if [[ $tests == *operator* ]]; then
 	printf '\nend-to-end tests\n'
-	go test -tags e2e -count 1 -timeout 45m -v ./test/e2e/... "$@"
+	${TIMED:-} go test -tags e2e -vet=off -count 1 -timeout 45m -v ./test/e2e/... "$@"
 fi
 
 [[ $tests == *charts* ]] || exit 0
@@ -53,5 +53,5 @@ elif [[ $(cat .demo/made-operator 2>/dev/null) != yes ]]; then
 	echo "skipped: they need a cluster without the operator, and it was in this one before"
 else
 	hack/demo.sh operator-down
-	go -C test/clients test -tags e2e -count 1 -timeout 20m -v -run TestOnCluster ./charts
+	${TIMED:-} go -C test/clients test -tags e2e -vet=off -count 1 -timeout 20m -v -run TestOnCluster ./charts
 fi

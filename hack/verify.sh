@@ -10,6 +10,8 @@ export CGO_ENABLED=0 GOFLAGS="${GOFLAGS:--buildvcs=false -trimpath}"
 
 # shellcheck source=hack/tool.sh
 source hack/tool.sh
+# shellcheck source=hack/step.sh
+source hack/step.sh
 failed=()
 started=$SECONDS
 
@@ -22,7 +24,7 @@ step() {
 	local title=$1 hint=$2 from=$SECONDS
 	shift 2
 	printf '== %s\n' "$title"
-	if "$@"; then
+	if timed "verify: $title" "$@"; then
 		printf '   ok, %ss\n' "$((SECONDS - from))"
 	else
 		printf '   FAILED, %ss: %s\n' "$((SECONDS - from))" "$hint"

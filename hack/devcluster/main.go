@@ -49,7 +49,7 @@ from source once and cached outside the checkout. If you have a cluster, you do 
 	var state string
 	root.PersistentFlags().StringVar(&state, "state", "", "folder of the cluster's files (default: .devcluster in the checkout)")
 	open := func() (*cluster.Cluster, error) { return openCluster(state) }
-	root.AddCommand(newUpCommand(open), newDownCommand(open), newStatusCommand(open), newKubeconfigCommand(open), newLoadImageCommand(open), newBuildImageCommand())
+	root.AddCommand(newUpCommand(open), newBuildCommand(open), newDownCommand(open), newStatusCommand(open), newKubeconfigCommand(open), newLoadImageCommand(open), newBuildImageCommand())
 	return root
 }
 
@@ -73,6 +73,24 @@ and cert-manager runs. The first build takes minutes, a later start about twenty
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "\nNext:\n  export KUBECONFIG=%s\n  export PATH=%s:$PATH\n  kubectl get nodes\n", c.Kubeconfig(), c.Tools.BinDir())
 			return nil
+		},
+	}
+}
+
+func newBuildCommand(open openFunc) *cobra.Command {
+	return &cobra.Command{
+		Use:   "build",
+		Short: "Build the programs of the cluster that are not cached, and start nothing",
+		Long: `Builds what up would build first. Commands that need a program of the cluster, or compile the same packages, are faster after it. It
+needs neither root nor Debian's packages.`,
+		Example: "  devcluster build",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := open()
+			if err != nil {
+				return err
+			}
+			return c.Tools.Build(cmd.Context(), c.Progress)
 		},
 	}
 }

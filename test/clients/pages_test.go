@@ -18,6 +18,8 @@ import (
 	"k8s.io/component-base/cli"
 	kubectlcmd "k8s.io/kubectl/pkg/cmd"
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
+
+	"github.com/atoll-dev/atoll/test/programs"
 )
 
 // Pages of the documentation are executed unchanged, so that they stay correct: every "sh" block runs in one shell,
@@ -155,16 +157,13 @@ func newCheckout(t *testing.T) string {
 		t.Fatal(err)
 	}
 	directory := t.TempDir()
-	programs := filepath.Join(directory, "bin")
-	if err := os.Mkdir(programs, 0o755); err != nil {
+	commands := filepath.Join(directory, "bin")
+	if err := os.Mkdir(commands, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", programs+string(filepath.Separator),
-		"./cmd/kubectl-kcp", "./cmd/kubectl-ws", "./cmd/kubectl-create-workspace", "./cmd/sync-agent", "./cmd/infrastructure-provider",
-		"./hack/sharded")
-	build.Dir = root
-	if output, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("building the plug-ins: %v\n%s", err, output)
+	if err := programs.Build(t.Context(), root, commands, "./cmd/kubectl-kcp", "./cmd/kubectl-ws", "./cmd/kubectl-create-workspace", "./cmd/sync-agent",
+		"./cmd/infrastructure-provider", "./hack/sharded"); err != nil {
+		t.Fatal(err)
 	}
 	self, err := os.Executable()
 	if err != nil {
@@ -186,12 +185,12 @@ esac
 		"kcp": "#!/bin/sh\nexec " + filepath.Join(bin, "kcp") + ` "$@" --bind-address=127.0.0.1 --secure-port=0 --experimental-bind-free-port` +
 			" --embedded-etcd-client-port=0 --embedded-etcd-peer-port=0 --embedded-etcd-wal-size-bytes=1000000\n",
 	} {
-		if err := os.WriteFile(filepath.Join(programs, name), []byte(content), 0o755); err != nil {
+		if err := os.WriteFile(filepath.Join(commands, name), []byte(content), 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
 	t.Cleanup(func() { // of a page that ends before it ends them
-		down := exec.Command(filepath.Join(programs, "sharded"), "down")
+		down := exec.Command(filepath.Join(commands, "sharded"), "down")
 		down.Dir = directory
 		if output, err := down.CombinedOutput(); err != nil {
 			t.Errorf("ending the servers: %v\n%s", err, output)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/atoll-dev/atoll/test/installation"
+	"github.com/atoll-dev/atoll/test/programs"
 )
 
 var (
@@ -61,9 +62,12 @@ func build(t *testing.T, bin string) {
 	if err := installation.Build(t.Context(), "../..", bin); err != nil {
 		t.Fatal(err)
 	}
+	if err := programs.Build(t.Context(), ".", bin, "github.com/onsi/ginkgo/v2/ginkgo"); err != nil {
+		t.Fatal(err)
+	}
 	for _, args := range [][]string{
-		{"build", "-ldflags", "-X k8s.io/component-base/version.gitVersion=v1.37.2", "-o", bin + string(filepath.Separator), "github.com/onsi/ginkgo/v2/ginkgo", "k8s.io/kubernetes/cmd/kubectl"},
-		{"test", "-c", "-o", filepath.Join(bin, "specs.test"), "./specs"},
+		{"build", "-ldflags", "-s -w -X k8s.io/component-base/version.gitVersion=v1.37.2", "-o", bin + string(filepath.Separator), "k8s.io/kubernetes/cmd/kubectl"},
+		{"test", "-c", "-vet=off", "-ldflags", "-s -w", "-o", filepath.Join(bin, "specs.test"), "./specs"},
 	} {
 		cmd := exec.CommandContext(t.Context(), "go", args...)
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")

@@ -12,7 +12,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -26,12 +25,28 @@ import (
 // ExitTimeout bounds how long a program may take to end after a signal or on an error.
 const ExitTimeout = 40 * time.Second
 
-// Build compiles packages of the module in a directory, relative to the working directory, into another one.
+// Build builds packages of the module in a directory, relative to the working directory, into another one. Programs of different tests
+// are linked once: `go run` keeps what it links in Go's build cache, and `go build` does not. One process at a time builds, because
+// processes that build at once compile the same packages.
 func Build(ctx context.Context, module, into string, packages ...string) error {
-	build := exec.CommandContext(ctx, "go", append([]string{"-C", module, "build", "-o", into + string(filepath.Separator)}, packages...)...)
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if output, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("building %s: %w\n%s", strings.Join(packages, " "), err, output)
+	into, err := filepath.Abs(into)
+	if err != nil {
+		return err
+	}
+	lock, err := os.Create(filepath.Join(os.TempDir(), "atoll-programs.lock"))
+	if err != nil {
+		return fmt.Errorf("waiting for other builds: %w", err)
+	}
+	defer lock.Close()
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		return fmt.Errorf("waiting for other builds: %w", err)
+	}
+	for _, pkg := range packages {
+		build := exec.CommandContext(ctx, "go", "-C", module, "run", "-exec", `sh -c 'cp "$0" "$INTO"'`, pkg)
+		build.Env = append(os.Environ(), "CGO_ENABLED=0", "INTO="+into)
+		if output, err := build.CombinedOutput(); err != nil {
+			return fmt.Errorf("building %s: %w\n%s", pkg, err, output)
+		}
 	}
 	return nil
 }

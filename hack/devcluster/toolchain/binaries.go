@@ -9,32 +9,36 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
+
+	"github.com/atoll-dev/atoll/hack/release/gobuild"
 )
 
 // KubernetesVersion is the version that the built programs report; go.mod pins the sources to the same one.
 const KubernetesVersion = "v1.37.2"
 
 // program is one executable: a package, built inside a directory (relative to hack/devcluster) that contains its
-// go.mod.
-type program struct{ name, dir, pkg string }
+// go.mod. built is the name that go build gives it.
+type program struct{ name, dir, pkg, built string }
 
 var programs = []program{
-	{"etcd", ".", "go.etcd.io/etcd/server/v3"},
-	{"kube-apiserver", ".", "k8s.io/kubernetes/cmd/kube-apiserver"},
-	{"kube-controller-manager", ".", "k8s.io/kubernetes/cmd/kube-controller-manager"},
-	{"kube-scheduler", ".", "k8s.io/kubernetes/cmd/kube-scheduler"},
-	{"kubelet", ".", "k8s.io/kubernetes/cmd/kubelet"},
-	{"kube-proxy", ".", "k8s.io/kubernetes/cmd/kube-proxy"},
-	{"kubectl", ".", "k8s.io/kubernetes/cmd/kubectl"},
-	{"certmanager", ".", "./certmanager"},
-	{"hostpath", ".", "./hostpath"},
-	{"pause", ".", "./pause"},
-	{"coredns", "coredns", "."},
+	{"etcd", ".", "go.etcd.io/etcd/server/v3", "server"},
+	{"kube-apiserver", ".", "k8s.io/kubernetes/cmd/kube-apiserver", "kube-apiserver"},
+	{"kube-controller-manager", ".", "k8s.io/kubernetes/cmd/kube-controller-manager", "kube-controller-manager"},
+	{"kube-scheduler", ".", "k8s.io/kubernetes/cmd/kube-scheduler", "kube-scheduler"},
+	{"kubelet", ".", "k8s.io/kubernetes/cmd/kubelet", "kubelet"},
+	{"kube-proxy", ".", "k8s.io/kubernetes/cmd/kube-proxy", "kube-proxy"},
+	{"kubectl", ".", "k8s.io/kubernetes/cmd/kubectl", "kubectl"},
+	{"certmanager", ".", "./certmanager", "certmanager"},
+	{"hostpath", ".", "./hostpath", "hostpath"},
+	{"pause", ".", "./pause", "pause"},
+	{"coredns", "coredns", ".", "coredns"},
 }
 
 // sources are the files, as globs below hack/devcluster, that determine the content of the programs.
@@ -116,28 +120,51 @@ func (t *Toolchain) Build(ctx context.Context, progress func(format string, args
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
 		return fmt.Errorf("locking the cache folder: %w", err)
 	}
-	for i, p := range programs {
+	missing := map[string][]program{} // by directory
+	var names []string
+	for _, p := range programs {
 		if _, err := os.Stat(t.Binary(p.name)); err == nil {
 			continue
 		}
-		progress("building %s (%d of %d; the first build of all takes minutes)", p.name, i+1, len(programs))
-		if err := t.build(ctx, p); err != nil {
-			return fmt.Errorf("building %s: %w", p.name, err)
+		missing[p.dir] = append(missing[p.dir], p)
+		names = append(names, p.name)
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	progress("building %s from source, once for this version; minutes if Go's cache is empty", strings.Join(names, ", "))
+	for _, dir := range slices.Sorted(maps.Keys(missing)) {
+		if err := t.build(ctx, dir, missing[dir], progress); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// build links to a temporary name first, so that the cache contains only complete programs.
-func (t *Toolchain) build(ctx context.Context, p program) error {
-	out := t.Binary("." + p.name + ".new")
-	cmd := exec.CommandContext(ctx, "go", "build", "-p", "2", "-ldflags", ldflags(), "-o", out, p.pkg)
-	cmd.Dir = filepath.Join(t.moduleDir, p.dir)
-	cmd.Env = buildEnv(os.Environ())
-	if output, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("go build %s in %s: %w\n%s", p.pkg, cmd.Dir, err, tail(output, 4000))
+// build builds programs of one directory by one command, which links some while it compiles others. It builds into a scratch directory
+// first, so that the cache contains only complete programs.
+func (t *Toolchain) build(ctx context.Context, dir string, missing []program, progress func(format string, args ...any)) error {
+	scratch, err := os.MkdirTemp(t.binDir, ".new-")
+	if err != nil {
+		return err
 	}
-	return os.Rename(out, t.Binary(p.name))
+	defer os.RemoveAll(scratch)
+	build := gobuild.Build{
+		Directory: filepath.Join(t.moduleDir, dir), Output: scratch + string(filepath.Separator),
+		Flags: []string{"-ldflags", ldflags()}, Environment: buildFlags,
+	}
+	for _, p := range missing {
+		build.Packages = append(build.Packages, p.pkg)
+	}
+	if err := build.Run(ctx, func(line string) { progress("%s", line) }); err != nil {
+		return err
+	}
+	for _, p := range missing {
+		if err := os.Rename(filepath.Join(scratch, p.built), t.Binary(p.name)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // ldflags strips the programs and sets their version, which clients and the kubelet's version checks read.
@@ -150,16 +177,14 @@ func ldflags() string {
 	}, " ")
 }
 
-// buildEnv sets the flags that the whole project uses for builds, so that all share one build cache.
-func buildEnv(env []string) []string {
-	return append(env, "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false -trimpath", "GOWORK=off")
-}
+// buildFlags are those that the whole project uses for builds, so that all share one build cache.
+var buildFlags = []string{"CGO_ENABLED=0", "GOFLAGS=-buildvcs=false -trimpath", "GOWORK=off"}
 
 // ModuleDir returns the directory of a dependency's sources, as hack/devcluster pins it, and downloads them if they
 // are missing.
 func (t *Toolchain) ModuleDir(ctx context.Context, path string) (string, error) {
 	cmd := exec.CommandContext(ctx, "go", "mod", "download", "-json", path)
-	cmd.Dir, cmd.Env = t.moduleDir, buildEnv(os.Environ())
+	cmd.Dir, cmd.Env = t.moduleDir, append(os.Environ(), buildFlags...)
 	out, err := cmd.Output()
 	if err != nil {
 		return "", fmt.Errorf("finding the sources of module %s: %w\n%s", path, err, tail(out, 1000))

@@ -1,0 +1,142 @@
+// Package gobuild runs go build and tells how far it is: a first build compiles all of Kubernetes, which takes minutes in which go build
+// prints nothing.
+package gobuild
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Interval is the time between two lines of progress.
+const Interval = 8 * time.Second
+
+// Build is a run of go build for packages of one module.
+type Build struct {
+	// Directory contains the go.mod.
+	Directory string
+	// Output is the -o of go build: a directory that exists, for several programs.
+	Output   string
+	Packages []string
+	// Flags are other flags of go build.
+	Flags []string
+	// Environment is added to that of this process.
+	Environment []string
+}
+
+// Run builds. It calls progress with a line of text in every Interval; never if the build takes less than one. The error has the output of
+// go build.
+func (b Build) Run(ctx context.Context, progress func(line string)) error {
+	state := &state{started: time.Now()}
+	done := make(chan struct{})
+	var reporting sync.WaitGroup
+	reporting.Go(func() {
+		ticker := time.NewTicker(Interval)
+		defer ticker.Stop()
+		for {
+			select {
+			case now := <-ticker.C:
+				progress(state.line(now))
+			case <-done:
+				return
+			}
+		}
+	})
+	err := b.run(ctx, state)
+	close(done)
+	reporting.Wait()
+	return err
+}
+
+func (b Build) run(ctx context.Context, state *state) error {
+	listed, err := b.command(ctx, append([]string{"list", "-deps"}, b.Packages...)).Output()
+	if err != nil {
+		if exit, ok := err.(*exec.ExitError); ok { //nolint:errorlint // Output returns it unwrapped
+			return fmt.Errorf("go list in %s: %w\n%s", b.Directory, err, exit.Stderr)
+		}
+		return fmt.Errorf("go list in %s: %w", b.Directory, err)
+	}
+	state.begin(bytes.Count(listed, []byte("\n")), time.Now())
+	build := b.command(ctx, append(append([]string{"build", "-v", "-o", b.Output}, b.Flags...), b.Packages...))
+	output, err := build.StderrPipe()
+	if err != nil {
+		return err
+	}
+	if err := build.Start(); err != nil {
+		return err
+	}
+	var text strings.Builder
+	lines := bufio.NewScanner(output)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		if line := lines.Text(); isPackage(line) {
+			state.compiling(line)
+		} else {
+			fmt.Fprintln(&text, line)
+		}
+	}
+	if err := build.Wait(); err != nil {
+		return fmt.Errorf("go build %s in %s: %w\n%s", strings.Join(b.Packages, " "), b.Directory, err, text.String())
+	}
+	return nil
+}
+
+func (b Build) command(ctx context.Context, args []string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir, cmd.Env = b.Directory, append(os.Environ(), b.Environment...)
+	return cmd
+}
+
+// isPackage tells the lines of -v from those of errors and downloads.
+func isPackage(line string) bool {
+	return line != "" && !strings.ContainsAny(line, " \t:#")
+}
+
+// state is how far a build is.
+type state struct {
+	mu      sync.Mutex
+	started time.Time
+	// all is the number of packages, cached ones included; 0 until go list has ended.
+	all      int
+	began    time.Time // when go build began
+	compiled int
+	current  string
+}
+
+func (s *state) begin(all int, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all, s.began = all, now
+}
+
+func (s *state) compiling(pkg string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.compiled++
+	s.current = pkg
+}
+
+// line describes the state. go build does not tell which packages it has in its cache, so that the rest is a bound.
+func (s *state) line(now time.Time) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	elapsed := now.Sub(s.started).Round(time.Second)
+	if s.all == 0 {
+		return fmt.Sprintf("%s: finding the sources of all packages, and downloading what is missing", elapsed)
+	}
+	if s.compiled == 0 {
+		return fmt.Sprintf("%s: linking; all %d packages are in the cache", elapsed, s.all)
+	}
+	if s.compiled >= s.all {
+		return fmt.Sprintf("%s: linking; all %d packages are compiled", elapsed, s.all)
+	}
+	left := time.Duration(float64(now.Sub(s.began)) / float64(s.compiled) * float64(s.all-s.compiled)).Round(time.Second)
+	return fmt.Sprintf("%s: %d of at most %d packages compiled, at most %s left on %d processors; now %s", elapsed, s.compiled, s.all, left, runtime.NumCPU(), s.current)
+}
