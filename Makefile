@@ -87,18 +87,24 @@ build: ## Build every binary into bin/.
 	$(call build_programs,$(BINARIES))
 	@echo "binaries are in bin/"
 
+# What makes images, and the development cluster, are modules of their own.
+.PHONY: tools
+tools:
+	@mkdir -p $(BIN)/tools
+	@for tool in release devcluster; do go -C hack/release run ./gobuild/cmd $(CURDIR)/hack/$$tool $(BIN)/tools "" .; done
+
 .PHONY: image-tar
-image-tar: build ## Build the image of all server binaries as a tar, without a container engine.
-	@go -C hack/release run . licenses --root $(CURDIR) $(addprefix $(BIN)/,$(SERVER_BINARIES)) >$(BIN)/licenses.txt
-	@go -C hack/devcluster run . build-image --name $(IMAGE) --tar $(BIN)/image.tar --licenses $(BIN)/licenses.txt $(addprefix $(BIN)/,$(SERVER_BINARIES))
+image-tar: build tools ## Build the image of all server binaries as a tar, without a container engine.
+	@$(BIN)/tools/release licenses --root $(CURDIR) $(addprefix $(BIN)/,$(SERVER_BINARIES)) >$(BIN)/licenses.txt
+	@$(BIN)/tools/devcluster build-image --name $(IMAGE) --tar $(BIN)/image.tar --licenses $(BIN)/licenses.txt $(addprefix $(BIN)/,$(SERVER_BINARIES))
 
 .PHONY: tofu-image-tar
-tofu-image-tar: ## Build the image of the infrastructure provider's OpenTofu runs as a tar; the first build takes minutes.
+tofu-image-tar: tools ## Build the image of the infrastructure provider's OpenTofu runs as a tar; the first build takes minutes.
 	@mkdir -p $(BIN)
 	$(call build_programs,tofu-runner)
 	@echo "building OpenTofu into bin/"
 	@go -C hack/release run ./gobuild/cmd $(CURDIR)/hack/devcluster/opentofu $(BIN) '-s -w -X github.com/opentofu/opentofu/version.dev=no' github.com/opentofu/opentofu/cmd/tofu
-	@go -C hack/devcluster run . build-image --name $(TOFU_IMAGE) --tar $(BIN)/tofu-image.tar $(BIN)/tofu-runner $(BIN)/tofu
+	@$(BIN)/tools/devcluster build-image --name $(TOFU_IMAGE) --tar $(BIN)/tofu-image.tar $(BIN)/tofu-runner $(BIN)/tofu
 
 .PHONY: image-files
 image-files: build ## The files of the image in bin/image-files, for the Dockerfile.

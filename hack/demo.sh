@@ -41,7 +41,15 @@ say() { printf '%s\n' "$*"; }
 step() { printf '\n[%3ss] %s\n' "$SECONDS" "$*"; }
 fail() { printf '\nerror: %s\n' "$*" >&2; exit 1; }
 kubectl() { command "$kubectl" --kubeconfig "$state/kubeconfig" "$@"; }
-devcluster() { go -C hack/devcluster run . "$@"; }
+# devcluster runs the tool of the development cluster.
+devcluster() {
+	build_devcluster
+	bin/tools/devcluster "$@"
+}
+build_devcluster() {
+	[[ -n ${devcluster_built:-} ]] || make --no-print-directory tools >&2
+	devcluster_built=yes
+}
 remember() { mkdir -p "$state" && printf '%s\n' "$2" >"$state/$1"; }
 recall() { cat "$state/$1" 2>/dev/null || true; }
 

@@ -41,8 +41,9 @@ cluster_up() {
 		find_kubectl
 		;;
 	devcluster)
+		build_devcluster # in this shell, once
 		if ! devcluster status >/dev/null 2>&1; then
-			step "starting the development cluster (the first time builds Kubernetes from source, which takes minutes)"
+			step "starting the development cluster"
 			remember made-cluster yes
 		fi
 		devcluster up | tee "$state/up.log"
@@ -53,6 +54,30 @@ cluster_up() {
 	chmod 600 "$state/kubeconfig"
 	kubectl version >/dev/null 2>&1 || fail "the cluster of $state/kubeconfig does not respond"
 }
+
+# announce says what prepare_cluster will do, and how long that takes on this machine.
+announce() {
+	local processors seconds=40
+	choose_cluster
+	processors=$(getconf _NPROCESSORS_ONLN)
+	say "What follows, on $(recall cluster | sed 's/existing/the cluster of KUBECONFIG/; s/kind/a cluster of kind/; s/devcluster/a development cluster that this makes on this machine/'):"
+	if [[ $(recall cluster) == devcluster ]]; then
+		if compgen -G "${ATOLL_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}}/atoll/devcluster/v*/coredns" >/dev/null; then
+			say "  - a Kubernetes, built before, is started"
+			((seconds += 20))
+		else
+			say "  - Kubernetes is built from source, once; missing packages of Debian are installed: containerd, runc and what they need"
+			((seconds += 20 + build_seconds_kubernetes / processors))
+		fi
+	fi
+	say "  - Atoll's programs are built, and an image of them is loaded into the cluster"
+	if [[ ! -x bin/kcp ]]; then ((seconds += build_seconds_atoll / processors)); fi
+	say "  - the operator is installed, and what you have asked for"
+	say "About $(((seconds + 59) / 60)) minutes with $processors processors; less if Go's cache has parts. Builds tell how far they are."
+}
+
+# Processor seconds of the builds with an empty cache.
+build_seconds_kubernetes=900 build_seconds_atoll=600
 
 # find_kubectl sets kubectl: the one in PATH, else the one that the development cluster was built with, whose folder
 # devcluster prints at its end. That one is linked into bin/ so that the commands printed at the end work too.
@@ -108,7 +133,7 @@ load_again() {
 	local route
 	route=$(image_route)
 	[[ $route != registry ]] || return 1
-	go -C hack/devcluster run . build-image --name "$1" --tar "$root/bin/image-next.tar" --licenses "$root/bin/licenses.txt" \
+	devcluster build-image --name "$1" --tar "$root/bin/image-next.tar" --licenses "$root/bin/licenses.txt" \
 		"$root"/bin/{operator,kcp,kcp-front-proxy,cache-server,virtual-workspaces,sync-agent,infrastructure-provider,etcd}
 	load_archive "$route" bin/image-next.tar
 }
@@ -186,6 +211,7 @@ rolled_out() {
 
 # prepare_cluster makes a cluster with all that the operator needs.
 prepare_cluster() {
+	announce
 	cluster_up
 	cert_manager
 	load_image

@@ -4,6 +4,7 @@ package testing
 
 import (
 	"context"
+	"math"
 	"net"
 	"os"
 	"path/filepath"
@@ -198,11 +199,15 @@ func In(ctx context.Context, cluster string) context.Context {
 	return logicalcluster.With(ctx, logicalcluster.MustParseName(cluster))
 }
 
-// Eventually polls until the condition returns nil, and fails the test with its last error at the timeout.
+// Eventually polls until the condition returns nil, and fails the test with its last error at the timeout. It polls less often with time:
+// conditions are requests, which would compete with what they wait for.
 func Eventually(t testing.TB, what string, condition func(context.Context) error) {
 	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
 	last := context.DeadlineExceeded
-	err := wait.PollUntilContextTimeout(context.Background(), 20*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+	backoff := wait.Backoff{Duration: 10 * time.Millisecond, Factor: 1.3, Steps: math.MaxInt32, Cap: 150 * time.Millisecond}
+	err := backoff.DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
 		last = condition(ctx)
 		return last == nil, nil
 	})

@@ -15,8 +15,9 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// writeInterval is the pause between two writes of a writer: the tests check for faults, not for throughput.
-const writeInterval = 20 * time.Millisecond
+// writeInterval is the pause between two writes of a writer: the tests check for faults, not for throughput, and the writers of all tests
+// are most of what this package costs.
+var writeInterval = scaled(60*time.Millisecond, 20*time.Millisecond)
 
 // writer writes into one logical cluster until it is stopped, and records which writes were acknowledged.
 type writer struct {

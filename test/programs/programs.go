@@ -33,6 +33,9 @@ func Build(ctx context.Context, module, into string, packages ...string) error {
 	if err != nil {
 		return err
 	}
+	if err := os.MkdirAll(into, 0o755); err != nil {
+		return err
+	}
 	lock, err := os.Create(filepath.Join(os.TempDir(), "atoll-programs.lock"))
 	if err != nil {
 		return fmt.Errorf("waiting for other builds: %w", err)
