@@ -4,7 +4,6 @@ package gobuild
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -63,7 +62,7 @@ func (b Build) run(ctx context.Context, state *state) error {
 		}
 		return fmt.Errorf("go list in %s: %w", b.Directory, err)
 	}
-	state.begin(bytes.Count(listed, []byte("\n")), time.Now())
+	state.begin(strings.Fields(string(listed)), time.Now())
 	build := b.command(ctx, append(append([]string{"build", "-v", "-o", b.Output}, b.Flags...), b.Packages...))
 	output, err := build.StderrPipe()
 	if err != nil {
@@ -103,40 +102,43 @@ func isPackage(line string) bool {
 type state struct {
 	mu      sync.Mutex
 	started time.Time
-	// all is the number of packages, cached ones included; 0 until go list has ended.
-	all      int
-	began    time.Time // when go build began
-	compiled int
-	current  string
+	began   time.Time // when go build began
+	// positions are those of all packages, from 1, each after the packages that it imports; nil until go list has ended.
+	positions map[string]int
+	// reached is the highest position of a package that go build has begun to compile. Packages before it are compiled, or cached.
+	reached int
+	current string
 }
 
-func (s *state) begin(all int, now time.Time) {
+func (s *state) begin(packages []string, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.all, s.began = all, now
+	s.positions, s.began = make(map[string]int, len(packages)), now
+	for i, pkg := range packages {
+		s.positions[pkg] = i + 1
+	}
 }
 
 func (s *state) compiling(pkg string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.compiled++
-	s.current = pkg
+	s.reached, s.current = max(s.reached, s.positions[pkg]), pkg
 }
 
-// line describes the state. go build does not tell which packages it has in its cache, so that the rest is a bound.
+// line describes the state. go build does not tell which packages it has in its cache, so that the time left is an estimate.
 func (s *state) line(now time.Time) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	elapsed := now.Sub(s.started).Round(time.Second)
-	if s.all == 0 {
-		return fmt.Sprintf("%s: finding the sources of all packages, and downloading what is missing", elapsed)
+	elapsed, all := now.Sub(s.started).Round(time.Second), len(s.positions)
+	switch s.reached {
+	case 0:
+		if s.positions == nil {
+			return fmt.Sprintf("%s: finding the sources of all packages, and downloading what is missing", elapsed)
+		}
+		return fmt.Sprintf("%s: linking; all %d packages are in the cache", elapsed, all)
+	case all:
+		return fmt.Sprintf("%s: linking; the last of %d packages is %s", elapsed, all, s.current)
 	}
-	if s.compiled == 0 {
-		return fmt.Sprintf("%s: linking; all %d packages are in the cache", elapsed, s.all)
-	}
-	if s.compiled >= s.all {
-		return fmt.Sprintf("%s: linking; all %d packages are compiled", elapsed, s.all)
-	}
-	left := time.Duration(float64(now.Sub(s.began)) / float64(s.compiled) * float64(s.all-s.compiled)).Round(time.Second)
-	return fmt.Sprintf("%s: %d of at most %d packages compiled, at most %s left on %d processors; now %s", elapsed, s.compiled, s.all, left, runtime.NumCPU(), s.current)
+	left := time.Duration(float64(now.Sub(s.began)) / float64(s.reached) * float64(all-s.reached)).Round(time.Second)
+	return fmt.Sprintf("%s: package %d of %d, %s; about %s left on %d processors", elapsed, s.reached, all, s.current, left, runtime.NumCPU())
 }

@@ -12,21 +12,26 @@ import (
 func TestLine(t *testing.T) {
 	started := time.Unix(0, 0)
 	for name, tc := range map[string]struct {
-		state *state
-		want  string
+		packages, compiled []string
+		want               string
 	}{
-		"before the packages are known":      {&state{}, "20s: finding the sources"},
-		"while all are in the cache":         {&state{all: 10}, "20s: linking; all 10 packages are in the cache"},
-		"the rest follows from the rate":     {&state{all: 10, compiled: 5, began: started.Add(10 * time.Second), current: "a/b"}, "20s: 5 of at most 10 packages compiled, at most 10s left"},
-		"it names what is compiled":          {&state{all: 10, compiled: 5, current: "a/b"}, "now a/b"},
-		"after the last package is compiled": {&state{all: 10, compiled: 10}, "20s: linking; all 10 packages are compiled"},
+		"before the packages are known":   {nil, nil, "20s: finding the sources"},
+		"while all are in the cache":      {[]string{"a", "b"}, nil, "20s: linking; all 2 packages are in the cache"},
+		"the rest follows from the rate":  {[]string{"a", "b", "c", "d"}, []string{"a", "b"}, "20s: package 2 of 4, b; about 10s left"},
+		"packages in the cache count":     {[]string{"a", "b", "c", "d"}, []string{"b"}, "20s: package 2 of 4, b; about 10s left"},
+		"packages out of order count":     {[]string{"a", "b", "c", "d"}, []string{"b", "a"}, "20s: package 2 of 4, a; about 10s left"},
+		"after the last one has begun":    {[]string{"a", "b"}, []string{"b"}, "20s: linking; the last of 2 packages is b"},
+		"others than the known ones pass": {[]string{"a", "b"}, []string{"a", "x"}, "20s: package 1 of 2, x; about 10s left"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			tc.state.started = started
-			if tc.state.began.IsZero() {
-				tc.state.began = started
+			s := &state{started: started}
+			if tc.packages != nil {
+				s.begin(tc.packages, started.Add(10*time.Second))
 			}
-			if got := tc.state.line(started.Add(20 * time.Second)); !strings.Contains(got, tc.want) {
+			for _, pkg := range tc.compiled {
+				s.compiling(pkg)
+			}
+			if got := s.line(started.Add(20 * time.Second)); !strings.Contains(got, tc.want) {
 				t.Errorf("got %q, want %q in it", got, tc.want)
 			}
 		})
