@@ -22,7 +22,7 @@ guided() { go test -run '^$' -fuzz "^$2\$" -fuzztime "$duration" "./$1"; }
 
 blind() {
 	local binary=$scratch/${1//\//-}.test
-	[[ -x $binary ]] || go test -c -o "$binary" "./$1"
+	[[ -x $binary ]] || go test -c -vet=off -ldflags '-s -w' -o "$binary" "./$1"
 	(cd "$1" && "$binary" -test.run '^$' -test.fuzz "^$2\$" -test.fuzztime "$duration" -test.fuzzcachedir "$scratch/corpus")
 }
 
