@@ -156,24 +156,15 @@ func (p *Process) Stop(t testing.TB) {
 	}
 }
 
-// usedAddresses holds the returned addresses: an address stays free until its program listens, and must not be returned
-// twice.
-var usedAddresses sync.Map
-
 // FreeAddress returns a free "host:port" of the loopback interface, for programs that need their address as a flag.
 func FreeAddress(t testing.TB) string {
 	t.Helper()
-	for {
-		listener, err := freeport.Listen()
-		if err != nil {
-			t.Fatal(err)
-		}
-		address := listener.Addr().String()
-		listener.Close()
-		if _, used := usedAddresses.LoadOrStore(address, true); !used {
-			return address
-		}
+	listener, err := freeport.Listen()
+	if err != nil {
+		t.Fatal(err)
 	}
+	defer listener.Close()
+	return listener.Addr().String()
 }
 
 // SigningKey writes a small key for service account tokens to a file and returns its name: a shard would generate one
