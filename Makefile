@@ -6,6 +6,8 @@ SHELL := /bin/bash
 # One set of flags everywhere, so that building, testing and the development cluster share one build cache.
 export CGO_ENABLED := 0
 export GOFLAGS := -buildvcs=false -trimpath
+# Compilers, linters, and servers in tests collect garbage less often than by default: a fifth less processor time for more memory.
+export GOGC ?= 400
 
 KUBE_VERSION := 1.37.2
 # The API level of kcp that Atoll is compatible with; part of the response of /version.
