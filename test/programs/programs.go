@@ -45,7 +45,8 @@ func Build(ctx context.Context, module, into string, packages ...string) error {
 		return fmt.Errorf("waiting for other builds: %w", err)
 	}
 	for _, pkg := range packages {
-		build := exec.CommandContext(ctx, "go", "-C", module, "run", "-exec", `sh -c 'cp "$0" "$INTO"'`, pkg)
+		// -f: a program of the same name may run.
+		build := exec.CommandContext(ctx, "go", "-C", module, "run", "-exec", `sh -c 'cp -f "$0" "$INTO"'`, pkg)
 		build.Env = append(os.Environ(), "CGO_ENABLED=0", "INTO="+into)
 		if output, err := build.CombinedOutput(); err != nil {
 			return fmt.Errorf("building %s: %w\n%s", pkg, err, output)
