@@ -183,13 +183,14 @@ test: test-plan test-unit fuzz conformance test-e2e ## All tests: unit, in-proce
 test-plan:
 	@hack/test-plan.sh
 
-# Most tests wait more than they compute, so that more packages run at once than there are processors.
+# Most tests wait more than they compute, so that more packages run at once than there are processors. Those that take longest begin first.
 TEST_PACKAGES_AT_ONCE ?= $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN))))
+LONGEST_TESTS := ./test/infrastructure ./test/security ./test/faults ./test/syncagent ./shardserver ./infrastructure
 
 .PHONY: test-unit
 test-unit: ## Unit tests and tests against in-process servers. Needs nothing but Go.
 	@# `make verify` vets: here vet would analyze all dependencies once more.
-	$(TIMED) go test -vet=off -timeout 30m -p $(TEST_PACKAGES_AT_ONCE) ./...
+	$(TIMED) go test -vet=off -timeout 30m -p $(TEST_PACKAGES_AT_ONCE) $(LONGEST_TESTS) ./...
 	$(TIMED) go -C api test -vet=off ./...
 	$(TIMED) go -C hack/devcluster test -vet=off ./...
 	$(TIMED) go -C hack/release test -vet=off ./...
