@@ -67,33 +67,35 @@ demo-infrastructure-down: ## Remove what `make demo-infrastructure` created.
 
 .PHONY: sharded
 sharded: ## Three shards, a cache server and a front proxy as processes on this machine; returns when all are ready.
-	@mkdir -p $(BIN)
-	$(call build_programs,kcp kcp-front-proxy cache-server kubectl-ws kubectl-create-workspace kubectl-kcp)
-	@go run ./hack/sharded up --binaries $(BIN)
+	$(call go_build,$(CURDIR),$(BIN),$(LDFLAGS),$(addprefix ./cmd/,kcp kcp-front-proxy cache-server kubectl-ws kubectl-create-workspace kubectl-kcp))
+	$(call go_build,$(CURDIR),$(BIN)/tools,,./hack/sharded)
+	@$(BIN)/tools/sharded up --binaries $(BIN)
 
 .PHONY: sharded-down
 sharded-down: ## Stop what `make sharded` started. Its data stays in .sharded/.
-	@go run ./hack/sharded down
+	$(call go_build,$(CURDIR),$(BIN)/tools,,./hack/sharded)
+	@$(BIN)/tools/sharded down
 
 ##@ Build
 
-# One command builds all programs of a list, so that it links some while it compiles others. It tells how far it is.
-define build_programs
-@echo "building $(1) into bin/: seconds, or minutes if Go's cache is empty"
-@go -C hack/release run ./gobuild/cmd $(CURDIR) $(BIN) "$(LDFLAGS)" $(addprefix ./cmd/,$(1))
+# Builds packages of a module (1) into a directory (2) with linker flags (3): (4). One command builds all, so that it links some while it
+# compiles others. It tells how far it is.
+define go_build
+@echo "building $(if $(filter .,$(4)),$(notdir $(1)),$(notdir $(4))): seconds, or minutes if Go's cache is empty"
+@mkdir -p $(2)
+@go -C hack/release run ./gobuild/cmd $(1) $(2) "$(3)" $(4)
 endef
 
 .PHONY: build
 build: ## Build every binary into bin/.
-	@mkdir -p $(BIN)
-	$(call build_programs,$(BINARIES))
+	$(call go_build,$(CURDIR),$(BIN),$(LDFLAGS),$(addprefix ./cmd/,$(BINARIES)))
 	@echo "binaries are in bin/"
 
 # What makes images, and the development cluster, are modules of their own.
 .PHONY: tools
 tools:
-	@mkdir -p $(BIN)/tools
-	@for tool in release devcluster; do go -C hack/release run ./gobuild/cmd $(CURDIR)/hack/$$tool $(BIN)/tools "" .; done
+	$(call go_build,$(CURDIR)/hack/release,$(BIN)/tools,,.)
+	$(call go_build,$(CURDIR)/hack/devcluster,$(BIN)/tools,,.)
 
 .PHONY: image-tar
 image-tar: build tools ## Build the image of all server binaries as a tar, without a container engine.
@@ -102,10 +104,8 @@ image-tar: build tools ## Build the image of all server binaries as a tar, witho
 
 .PHONY: tofu-image-tar
 tofu-image-tar: tools ## Build the image of the infrastructure provider's OpenTofu runs as a tar; the first build takes minutes.
-	@mkdir -p $(BIN)
-	$(call build_programs,tofu-runner)
-	@echo "building OpenTofu into bin/"
-	@go -C hack/release run ./gobuild/cmd $(CURDIR)/hack/devcluster/opentofu $(BIN) '-s -w -X github.com/opentofu/opentofu/version.dev=no' github.com/opentofu/opentofu/cmd/tofu
+	$(call go_build,$(CURDIR),$(BIN),$(LDFLAGS),./cmd/tofu-runner)
+	$(call go_build,$(CURDIR)/hack/devcluster/opentofu,$(BIN),-s -w -X github.com/opentofu/opentofu/version.dev=no,github.com/opentofu/opentofu/cmd/tofu)
 	@$(BIN)/tools/devcluster build-image --name $(TOFU_IMAGE) --tar $(BIN)/tofu-image.tar $(BIN)/tofu-runner $(BIN)/tofu
 
 .PHONY: image-files
@@ -148,11 +148,13 @@ DOCS_REPOSITORY ?= https://github.com/atoll-dev/atoll/blob/main/
 
 .PHONY: docs
 docs: ## The documentation as a site in bin/site, which needs no server: open bin/site/index.html. Fails for broken links.
-	@go -C hack/site run . build --out $(BIN)/site --repository $(DOCS_REPOSITORY)
+	$(call go_build,$(CURDIR)/hack/site,$(BIN)/tools,,.)
+	@cd hack/site && $(BIN)/tools/site build --out $(BIN)/site --repository $(DOCS_REPOSITORY)
 
 .PHONY: docs-serve
 docs-serve: ## Serve the documentation on this machine, and follow changes of docs/.
-	@go -C hack/site run . serve --repository $(DOCS_REPOSITORY)
+	$(call go_build,$(CURDIR)/hack/site,$(BIN)/tools,,.)
+	@cd hack/site && $(BIN)/tools/site serve --repository $(DOCS_REPOSITORY)
 
 ##@ Develop
 

@@ -12,12 +12,15 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
 func main() {
 	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer cancel()
+	log.SetLogger(logr.Discard()) // clients of controller-runtime log a stack without one
 	if err := command().ExecuteContext(ctx); err != nil {
 		os.Exit(1) // cobra has printed the error
 	}
