@@ -73,12 +73,9 @@ formatted() {
 
 # Tests on a cluster have build tags; here they are only compiled.
 vetted() {
-	local module status=0
-	for module in $(code_modules); do
-		go -C "$module" vet -tags e2e,gitops ./... || status=1
-	done
-	go run ./hack/typednil -test=false ./... || status=1
-	return $status
+	local modules
+	mapfile -t modules < <(code_modules)
+	go run ./hack/vet -tags e2e,gitops "${modules[@]}"
 }
 
 linted() {
@@ -135,7 +132,7 @@ wanted=" ${*:-generated format vet lint mod vulnerabilities} "
 want() { [[ $wanted == *" $1 "* ]]; }
 if want generated; then step "generated files" "run 'make generate' and commit what it changes" generated; fi
 if want format; then step "gofmt" "run gofmt -w on these files" formatted; fi
-if want vet; then step "go vet" "repair what vet reports" vetted; fi
+if want vet; then step "vet" "repair what hack/vet reports: the analyzers of go vet and ours" vetted; fi
 if want lint; then step "golangci-lint" "repair what the linters report; .golangci.yml has the rules" linted; fi
 if want mod; then step "go.mod files" "run 'go mod tidy' in the module named above" tidy; fi
 if want vulnerabilities; then step "vulnerabilities" "upgrade the modules named above" vulnerabilities; fi

@@ -188,8 +188,8 @@ func (p *apiServer) watch(b *testing.B, l load, run string) float64 {
 			lines.Buffer(nil, 1<<20)
 			for lines.Scan() && !strings.Contains(lines.Text(), fmt.Sprintf(`"change":"%d"`, changes)) {
 			}
-			if ctx.Err() != nil {
-				b.Error(errors.New("the last change was not delivered"))
+			if err := errors.Join(ctx.Err(), lines.Err()); err != nil {
+				b.Errorf("the last change was not delivered: %v", err)
 			}
 		})
 	}

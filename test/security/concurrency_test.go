@@ -129,6 +129,9 @@ func (s *sharingEnv) testConcurrentUsers(t *testing.T) {
 					t.Errorf("%s receives %.300s", watch.caller.name, lines.Text())
 				}
 			}
+			if err := lines.Err(); err != nil {
+				t.Errorf("the watch of %s was not read to its end: %v", watch.caller.name, err)
+			}
 		})
 	}
 	all.Wait()

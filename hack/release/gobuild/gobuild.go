@@ -5,6 +5,7 @@ package gobuild
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -57,7 +58,7 @@ func (b Build) Run(ctx context.Context, progress func(line string)) error {
 func (b Build) run(ctx context.Context, state *state) error {
 	listed, err := b.command(ctx, append([]string{"list", "-deps"}, b.Packages...)).Output()
 	if err != nil {
-		if exit, ok := err.(*exec.ExitError); ok { //nolint:errorlint // Output returns it unwrapped
+		if exit := new(exec.ExitError); errors.As(err, &exit) {
 			return fmt.Errorf("go list in %s: %w\n%s", b.Directory, err, exit.Stderr)
 		}
 		return fmt.Errorf("go list in %s: %w", b.Directory, err)
@@ -81,7 +82,7 @@ func (b Build) run(ctx context.Context, state *state) error {
 			fmt.Fprintln(&text, line)
 		}
 	}
-	if err := build.Wait(); err != nil {
+	if err := errors.Join(lines.Err(), build.Wait()); err != nil {
 		return fmt.Errorf("go build %s in %s: %w\n%s", strings.Join(b.Packages, " "), b.Directory, err, text.String())
 	}
 	return nil

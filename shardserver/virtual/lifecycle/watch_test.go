@@ -45,6 +45,7 @@ func (s *env) watch(userName, path string) *watchStream {
 				opened.events <- event.Type + " " + event.Object.Annotations["kcp.io/cluster"]
 			}
 		}
+		_ = lines.Err() // of a watch that the test has ended; of others the test sees that they ended
 	}()
 	return opened
 }

@@ -1,4 +1,6 @@
-package main
+// Package typednil reports conversions that make an interface value unequal to nil although what it holds is nil. Stock analyzers (nilness,
+// SA4023) follow values within a function; a nil that reaches an optional interface field crosses functions.
+package typednil
 
 import (
 	"go/ast"
