@@ -179,7 +179,8 @@ verify: ## Regenerate, format, lint, check import rules and vulnerabilities; fai
 	@hack/verify.sh
 
 .PHONY: test
-test: test-plan test-unit fuzz conformance test-e2e ## All tests: unit, in-process servers, Kubernetes' own, and end to end on a real cluster.
+test: test-plan ## All tests: unit, in-process servers, Kubernetes' own, and end to end on a real cluster.
+	@source hack/step.sh; for step in test-unit fuzz conformance test-e2e; do timed "make $$step" $(MAKE) --no-print-directory $$step; done
 
 .PHONY: test-plan
 test-plan:

@@ -48,4 +48,6 @@ if [[ -n $failed ]]; then
 	printf '\nfailures in %d runs:\n%s\n' "$runs" "$failed"
 	exit 1
 fi
-printf '\nno test failed in %d runs of %d tests\n' "$runs" "$(($(grep -c '^test' "$ATOLL_TIMING") / runs))"
+tests=$(grep -c '^test' "$ATOLL_TIMING" || true)
+((tests > 0)) || { echo "no test ran" >&2; exit 1; }
+printf '\nno test failed in %d runs of %d tests\n' "$runs" "$((tests / runs))"

@@ -2,9 +2,6 @@
 # Checks the tree as CI does: generated files, formatting, vet, lint with import rules, go.mod files, vulnerabilities.
 # All checks run even when one fails; the end lists what failed and how to repair it. Only changes by the
 # checks themselves are failures, not uncommitted changes of the checkout.
-#
-#   hack/verify.sh                    all checks
-#   hack/verify.sh generated format   some of: generated format vet lint mod vulnerabilities
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -18,12 +15,6 @@ source hack/step.sh
 failed=()
 started=$SECONDS
 
-for check in "$@"; do
-	case $check in
-	generated | format | vet | lint | mod | vulnerabilities) ;;
-	*) echo "got the check \"$check\", want some of: generated format vet lint mod vulnerabilities" >&2; exit 1 ;;
-	esac
-done
 for tool in go git; do
 	command -v "$tool" >/dev/null || { echo "verify needs $tool; on Debian: apt-get install --yes git, and Go from its own site" >&2; exit 1; }
 done
@@ -128,14 +119,12 @@ vulnerabilities() {
 	return $status
 }
 
-wanted=" ${*:-generated format vet lint mod vulnerabilities} "
-want() { [[ $wanted == *" $1 "* ]]; }
-if want generated; then step "generated files" "run 'make generate' and commit what it changes" generated; fi
-if want format; then step "gofmt" "run gofmt -w on these files" formatted; fi
-if want vet; then step "vet" "repair what hack/vet reports: the analyzers of go vet and ours" vetted; fi
-if want lint; then step "golangci-lint" "repair what the linters report; .golangci.yml has the rules" linted; fi
-if want mod; then step "go.mod files" "run 'go mod tidy' in the module named above" tidy; fi
-if want vulnerabilities; then step "vulnerabilities" "upgrade the modules named above" vulnerabilities; fi
+step "generated files" "run 'make generate' and commit what it changes" generated
+step "gofmt" "run gofmt -w on these files" formatted
+step "vet" "repair what hack/vet reports: the analyzers of go vet and ours" vetted
+step "golangci-lint" "repair what the linters report; .golangci.yml has the rules" linted
+step "go.mod files" "run 'go mod tidy' in the module named above" tidy
+step "vulnerabilities" "upgrade the modules named above" vulnerabilities
 
 if ((${#failed[@]})); then
 	printf '\nverify failed after %ss:\n' "$((SECONDS - started))" >&2

@@ -103,7 +103,7 @@ func check(out io.Writer, directory, tags string, patterns ...string) (int, erro
 	return len(lines), nil
 }
 
-// isTest tells packages with test files, and programs of tests.
+// isTest reports whether a package has test files, or is the program of tests.
 func isTest(pkg *packages.Package) bool {
 	return pkg.ForTest != "" || strings.HasSuffix(pkg.ID, ".test")
 }

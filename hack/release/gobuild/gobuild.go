@@ -94,7 +94,7 @@ func (b Build) command(ctx context.Context, args []string) *exec.Cmd {
 	return cmd
 }
 
-// isPackage tells the lines of -v from those of errors and downloads.
+// isPackage reports whether a line is one of -v, not of an error or a download.
 func isPackage(line string) bool {
 	return line != "" && !strings.ContainsAny(line, " \t:#")
 }
