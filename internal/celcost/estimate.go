@@ -10,10 +10,11 @@ import (
 	"k8s.io/apiserver/pkg/cel/environment"
 )
 
-// CheckExpression returns an error if a call of an expression costs more than limit whatever its input is: the values
-// that the expression itself builds are too large, while those of its input count as one element. Variables are other
-// expressions by name, "variables.<name>", with what EstimateVariable returns. An expression that cannot be parsed has
-// no error: its compilation has one.
+// CheckExpression returns an error if a call of an expression costs more than limit whenever it is evaluated: the values
+// that the expression itself builds are too large, while those of its input count as one element. Calls count also where
+// a condition or an empty list keeps them from being evaluated: such a call has no use. Variables are other expressions
+// by name, "variables.<name>", with what EstimateVariable returns. An expression that cannot be parsed has no error: its
+// compilation has one.
 func CheckExpression(expression string, limit uint64, variables map[string]Estimate) error {
 	_, err := EstimateVariable(expression, limit, variables)
 	return err
@@ -28,7 +29,7 @@ func EstimateVariable(expression string, limit uint64, variables map[string]Esti
 	e := estimation{limit: limit, variables: variables}
 	result := e.of(parsed, nil)
 	if e.exceeded != "" {
-		return result, fmt.Errorf("a call of %s costs more than %d in every evaluation: it compares, searches or formats a value that the expression makes too large", e.exceeded, limit)
+		return result, fmt.Errorf("a call of %s costs more than %d whenever it is evaluated: it compares, searches or formats a value that the expression makes too large", e.exceeded, limit)
 	}
 	return result, nil
 }

@@ -82,6 +82,8 @@ func input(n int) any {
 type builder struct {
 	choices []byte
 	names   []string
+	// eager leaves out what may decide that a part of the expression is not evaluated: conditions, and empty lists.
+	eager bool
 }
 
 func (b *builder) choose(n int) int {
@@ -154,7 +156,9 @@ func (b *builder) list(depth int) string {
 	case 2:
 		return b.over(depth, "map", b.list)
 	case 3:
-		return b.over(depth, "filter", b.boolean)
+		if !b.eager {
+			return b.over(depth, "filter", b.boolean)
+		}
 	case 4:
 		return fmt.Sprintf("(%s).flatten()", b.list(depth-1))
 	case 5:
@@ -162,7 +166,11 @@ func (b *builder) list(depth int) string {
 	case 6:
 		return fmt.Sprintf("(%s).split('b')", b.text(depth-1))
 	case 7:
-		return fmt.Sprintf("lists.range(%d)", b.choose(200))
+		n := b.choose(200)
+		if b.eager {
+			n++
+		}
+		return fmt.Sprintf("lists.range(%d)", n)
 	}
 	return b.name()
 }

@@ -27,7 +27,7 @@ func Validate(given []tenancyv1alpha1.JWTAuthenticator, path *field.Path) field.
 	return append(errs, checkCosts(given, path)...)
 }
 
-// checkCosts refuses expressions that exceed their cost limit in every evaluation. Front proxies evaluate them before they
+// checkCosts refuses expressions that exceed their cost limit whenever they are evaluated. Front proxies evaluate them before they
 // know the user.
 func checkCosts(given []tenancyv1alpha1.JWTAuthenticator, path *field.Path) (errs field.ErrorList) {
 	check := func(at *field.Path, expression string) {

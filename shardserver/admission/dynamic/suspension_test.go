@@ -103,7 +103,7 @@ func testSuspension(t *testing.T, shard *shardtesting.Shard) {
 		c, _ := createWorkspace(t, shard, "expensive-refused")
 		policy := newPolicy("expensive", "lists.range(2000000) == lists.range(2000000)")
 		_, err := c.AdmissionregistrationV1().ValidatingAdmissionPolicies().Create(t.Context(), policy, metav1.CreateOptions{})
-		if err == nil || !strings.Contains(err.Error(), "spec.validations[0].expression") || !strings.Contains(err.Error(), "in every evaluation") {
+		if err == nil || !strings.Contains(err.Error(), "spec.validations[0].expression") || !strings.Contains(err.Error(), "whenever it is evaluated") {
 			t.Errorf("got %v", err)
 		}
 	})
