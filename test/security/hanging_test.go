@@ -34,6 +34,20 @@ func startHangingWebhook(t *testing.T) (url, bundle string) {
 	return server.URL, base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
 }
 
+// testHangingWebhooks runs attacks side by side that take as long as the shard waits for a webhook.
+func testHangingWebhooks(t *testing.T, s *env) {
+	for _, attack := range []attack{
+		{"conversions delay only their workspace", testHangingConversions},
+		{"deletion of other namespaces is not blocked", testHangingNamespaces},
+		{"deletion of other workspaces is not blocked", testHangingWorkspaces},
+	} {
+		t.Run(attack.name, func(t *testing.T) {
+			t.Parallel()
+			attack.run(t, s)
+		})
+	}
+}
+
 // testHangingConversions creates objects in workspace a whose conversion webhook never answers, and deletes more
 // definitions at once than the shard has workers. Definitions of b must still be deleted in time.
 func testHangingConversions(t *testing.T, s *env) {

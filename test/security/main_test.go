@@ -59,9 +59,7 @@ var commonAttacks = []attack{
 var sameShardAttacks = []attack{
 	{"malformed objects", testMalformedObjects},
 	{"expensive definitions delay only their workspace", testExpensiveDefinitions},
-	{"hanging conversion webhooks delay only their workspace", testHangingConversions},
-	{"hanging webhooks do not block deletion of other namespaces", testHangingNamespaces},
-	{"hanging webhooks do not block deletion of other workspaces", testHangingWorkspaces},
+	{"hanging webhooks", testHangingWebhooks},
 	{"unread responses delay only their user", testUnreadResponses},
 	{"requests that wait for webhooks have seats of their own", testTenantServers},
 	{"forged status of definitions", testDefinitionStatus},
