@@ -141,6 +141,7 @@ func (s *rootShardScope) SetStatus() {
 	s.root.Status.Etcd = s.Etcd.Status(s.root.Status.Etcd)
 	out.Conditions = s.Report.Conditions(out.Conditions, s.root.Generation)
 	out.Shards, out.Endpoint, out.Version = s.shards, desired.RootShardBaseURL(s.root), status.Version(s.Deployment.Live())
+	out.ShardCount = int32(1 + len(s.shards))
 	out.Phase = operatorv1alpha1.RootShardPhaseProvisioning
 	switch {
 	case s.root.DeletionTimestamp != nil:

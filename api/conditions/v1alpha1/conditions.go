@@ -109,8 +109,24 @@ func GetMessage(from Getter, conditionType Type) string {
 // of severity Error, then Warning, then Info, then True, then Unknown. Of several conditions in the same state, the
 // first by type is used. Without conditions to summarize, Ready is unchanged.
 func SetSummary(to Setter, types ...Type) {
+	worst := worstOf(to, types...)
+	if worst == nil {
+		return
+	}
+	Set(to, Condition{Type: Ready, Status: worst.Status, Severity: worst.Severity, Reason: worst.Reason, Message: worst.Message})
+}
+
+// Worst returns the False condition that SetSummary would choose of all conditions, or nil if none is False.
+func Worst(from Getter) *Condition {
+	if worst := worstOf(from); worst != nil && worst.Status == corev1.ConditionFalse {
+		return worst
+	}
+	return nil
+}
+
+func worstOf(from Getter, types ...Type) *Condition {
 	var worst *Condition
-	for _, condition := range to.GetConditions() {
+	for _, condition := range from.GetConditions() {
 		if condition.Type == Ready || (len(types) > 0 && !slices.Contains(types, condition.Type)) {
 			continue
 		}
@@ -118,10 +134,7 @@ func SetSummary(to Setter, types ...Type) {
 			worst = &condition
 		}
 	}
-	if worst == nil {
-		return
-	}
-	Set(to, Condition{Type: Ready, Status: worst.Status, Severity: worst.Severity, Reason: worst.Reason, Message: worst.Message})
+	return worst
 }
 
 func summaryRank(condition Condition) int {

@@ -12,6 +12,7 @@ import (
 // +kubebuilder:printcolumn:name="RootShard",type=string,JSONPath=`.spec.rootShard.ref.name`
 // +kubebuilder:printcolumn:name="ExternalHostname",type=string,JSONPath=`.spec.externalHostname`
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
+// +kubebuilder:printcolumn:name="Version",type=string,JSONPath=`.status.version`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Endpoint",type=string,JSONPath=`.status.endpoint`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`

@@ -12,6 +12,8 @@ import (
 // +kubebuilder:resource:shortName=rshard,categories={atoll,kcp}
 // +kubebuilder:printcolumn:name="Hostname",type=string,JSONPath=`.spec.external.hostname`
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
+// +kubebuilder:printcolumn:name="Version",type=string,JSONPath=`.status.version`
+// +kubebuilder:printcolumn:name="Shards",type=integer,JSONPath=`.status.shardCount`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
@@ -169,6 +171,10 @@ type RootShardStatus struct {
 	// +listType=map
 	// +listMapKey=name
 	Shards []ShardMember `json:"shards,omitempty"`
+
+	// shardCount is the number of shards of the installation: the root shard and the Shards. It is an addition of Atoll.
+	// +optional
+	ShardCount int32 `json:"shardCount,omitempty"`
 }
 
 // ShardMember names a Shard of an installation.

@@ -32,7 +32,19 @@ var apiBindings = &registry.Kind[*apisv1alpha2.APIBinding]{
 		apisv1alpha1.SchemeGroupVersion.Version: validateBindingV1alpha1,
 	},
 
-	Columns: registry.Columns{registry.Age, registry.Column("Ready", `.status.conditions[?(@.type=="Ready")].status`)},
+	Columns: registry.Columns{registry.ComputedColumn("Export", printExport), registry.Age, registry.Column("Ready", `.status.conditions[?(@.type=="Ready")].status`)},
+}
+
+// printExport returns the export of a binding as users write it, with its path if that is not the binding's workspace.
+func printExport(binding *apisv1alpha2.APIBinding) string {
+	export := binding.Spec.Reference.Export
+	switch {
+	case export == nil:
+		return ""
+	case export.Path == "":
+		return export.Name
+	}
+	return export.Path + ":" + export.Name
 }
 
 var (

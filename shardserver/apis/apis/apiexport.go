@@ -1,8 +1,12 @@
 package apis
 
 import (
+	"fmt"
+	"strings"
+
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
@@ -31,9 +35,25 @@ var apiExports = &registry.Kind[*apisv1alpha2.APIExport]{
 		apisv1alpha1.SchemeGroupVersion.Version: validateExportV1alpha1,
 	},
 
+	Columns: registry.Columns{resourcesColumn, registry.Age},
 	VersionColumns: map[string]registry.Columns{
-		apisv1alpha1.SchemeGroupVersion.Version: {registry.Age, registry.Column("Ready", `.status.conditions[?(@.type=="VirtualWorkspaceURLsReady")].status`)},
+		apisv1alpha1.SchemeGroupVersion.Version: {resourcesColumn, registry.Age, registry.Column("Ready", `.status.conditions[?(@.type=="VirtualWorkspaceURLsReady")].status`)},
 	},
+}
+
+var resourcesColumn = registry.ComputedColumn("Resources", printResources)
+
+// printResources returns the first resources of an export, and how many more there are.
+func printResources(export *apisv1alpha2.APIExport) string {
+	const most = 3
+	var out []string
+	for _, resource := range export.Spec.Resources[:min(most, len(export.Spec.Resources))] {
+		out = append(out, schema.GroupResource{Group: resource.Group, Resource: resource.Name}.String())
+	}
+	if more := len(export.Spec.Resources) - most; more > 0 {
+		out = append(out, fmt.Sprintf("%d more", more))
+	}
+	return strings.Join(out, ",")
 }
 
 func validateExportSpec(export *apisv1alpha2.APIExport) field.ErrorList {

@@ -124,10 +124,10 @@ func TestTablesOfBothVersions(t *testing.T) {
 	createObject(t, client.Resource(apiBindings), newObject(apiBindings, "x", parseFields(t, `spec: {reference: {export: {name: e}}}`)))
 	createObject(t, client.Resource(apiSlices), newObject(apiSlices, "x", parseFields(t, `spec: {export: {name: e}, partition: p}`)))
 	for path, want := range map[string][]string{
-		"v1alpha2/apiexports":              {"Name", "Age"},
-		"v1alpha1/apiexports":              {"Name", "Age", "Ready"},
-		"v1alpha2/apibindings":             {"Name", "Age", "Ready"},
-		"v1alpha1/apibindings":             {"Name", "Age", "Ready"},
+		"v1alpha2/apiexports":              {"Name", "Resources", "Age"},
+		"v1alpha1/apiexports":              {"Name", "Resources", "Age", "Ready"},
+		"v1alpha2/apibindings":             {"Name", "Export", "Age", "Ready"},
+		"v1alpha1/apibindings":             {"Name", "Export", "Age", "Ready"},
 		"v1alpha1/apiexportendpointslices": {"Name", "Export", "Partition", "Age"},
 	} {
 		body := getRaw(t, "/clusters/"+cluster+"/apis/apis.kcp.io/"+path, "application/json;as=Table;v=v1;g=meta.k8s.io")

@@ -35,13 +35,13 @@ var workspaces = &registry.Kind[*tenancyv1alpha1.Workspace]{
 	ValidateStatus:     validateWorkspaceStatus,
 	ValidateTransition: validateWorkspaceTransition,
 
-	Columns: registry.Columns{
+	Columns: append(registry.Columns{
 		registry.Column("Type", ".spec.type.name"),
 		registry.LabelColumn("Region", tenancyv1alpha1.RegionLabelKey),
 		registry.Column("Phase", ".status.phase"),
 		registry.Column("URL", ".spec.URL"),
 		registry.Age,
-	},
+	}, registry.Problem[*tenancyv1alpha1.Workspace]()...),
 }
 
 // deriveMetadata sets metadata that are derived from the status: the phase label, and the owner reduced to the name when the
