@@ -6,6 +6,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"net"
 	"os"
 	"time"
 
@@ -107,7 +108,8 @@ func addControllers(mgr ctrl.Manager, image desired.Image, argoCDNamespace strin
 	cluster := apply.Cluster{Client: mgr.GetClient()}
 	clients := shardclient.New(cluster)
 	config := reconcile.Config{
-		Cluster: cluster, Recorder: mgr.GetEventRecorder("atoll-operator"), Gate: gate.New(cluster, clients, time.Now), Image: image, Etcd: etcdclient.Client{}, ClusterID: clusterID, ArgoCDNamespace: argoCDNamespace, Now: time.Now,
+		LookupHost: net.DefaultResolver.LookupHost,
+		Cluster:    cluster, Recorder: mgr.GetEventRecorder("atoll-operator"), Gate: gate.New(cluster, clients, time.Now), Image: image, Etcd: etcdclient.Client{}, ClusterID: clusterID, ArgoCDNamespace: argoCDNamespace, Now: time.Now,
 	}
 	reconciliations := metrics.NewReconciliations()
 	for _, collector := range []prometheus.Collector{reconciliations, metrics.NewObjects(mgr.GetCache(), mgr.Elected())} {

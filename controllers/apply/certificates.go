@@ -67,7 +67,7 @@ func (c Cluster) ObserveCASource(ctx context.Context, namespace string, spec ope
 }
 
 func waitForCASource(format string, args ...any) status.Result {
-	return status.Wait(operatorv1alpha1.ConditionCertificatesReady, "SourceNotFound", format, args...)
+	return status.Wait(operatorv1alpha1.ConditionCertificatesReady, status.ReasonSourceNotFound, format, args...)
 }
 
 // issuerExists reports whether an issuer of cert-manager exists. Issuers of other groups are assumed to exist: their

@@ -85,7 +85,7 @@ func (f Files) MergeBundle(conditionType, namespace string, bundle desired.Bundl
 		case !ok && name == bundle.CA:
 			return nil, status.Wait(conditionType, ReasonWaitingForCertificates, "waiting for Secret %s, which cert-manager creates", name).AsError()
 		case !ok:
-			return nil, status.Wait(conditionType, "SecretNotFound", "Secret %s is missing in namespace %s: create it with CA certificates under the key tls.crt", name, namespace).AsError()
+			return nil, status.Wait(conditionType, status.ReasonSecretNotFound, "Secret %s is missing in namespace %s: create it with CA certificates under the key tls.crt", name, namespace).AsError()
 		case len(secret.Data[corev1.TLSCertKey]) == 0:
 			return nil, status.Stall(conditionType, "SecretInvalid", "Secret %s has no key tls.crt: put CA certificates there, in PEM", name).AsError()
 		}

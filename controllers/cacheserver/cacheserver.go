@@ -81,6 +81,7 @@ func (s *scope) Observe(ctx context.Context) (err error) {
 			return err
 		}
 	}
+	s.CheckEndpoints(ctx, s.cache.Namespace, s.cache.Spec.Etcd)
 	var connection desired.Etcd
 	if !s.server.IsEmbedded() {
 		connection = etcd.Connection(s.server.AsOwner(), s.cache.Spec.Etcd)
@@ -103,6 +104,9 @@ func (s *scope) issueCertificates(ctx context.Context) error {
 	objects := pki.CacheServer(s.cache, s.parent)
 	if s.isEtcdManaged() {
 		objects.Append(s.managedEtcd().Certificates())
+	}
+	if parent := s.cache.Spec.Parent; parent == nil || parent.KubeconfigSecretRef != nil {
+		s.Issued = objects.Secrets()
 	}
 	return s.Report.SetResult(s.Cluster.ApplyCertificatesWithCA(ctx, objects, s.caSource))
 }

@@ -16,6 +16,13 @@ const maxNameLength = 63 - len("-cache-server")
 
 // validateSpec rejects invalid specs, and reports the ignored fields of valid ones.
 func validateSpec(cache *operatorv1alpha1.CacheServer) status.Result {
+	if mistakes := status.Join(validateName(cache), validateParent(cache.Spec.Parent), validation.Etcd(cache.Spec.Etcd)); mistakes.Type != "" {
+		return mistakes
+	}
+	return status.SpecHonored(ignoredFields(cache))
+}
+
+func validateName(cache *operatorv1alpha1.CacheServer) status.Result {
 	const condition = operatorv1alpha1.ConditionSpecHonored
 	switch {
 	case len(cache.Name) > maxNameLength:
@@ -23,21 +30,23 @@ func validateSpec(cache *operatorv1alpha1.CacheServer) status.Result {
 	case strings.Contains(cache.Name, "."):
 		return status.Stall(condition, "InvalidName", "the name contains a dot, and names of Services made from it must not: recreate the CacheServer under a name without dots")
 	}
-	if parent := cache.Spec.Parent; parent != nil {
-		for field, ref := range map[string]*corev1.LocalObjectReference{
-			"cacheServerRef": parent.CacheServerRef, "rootShardRef": parent.RootShardRef, "kubeconfigSecretRef": parent.KubeconfigSecretRef,
-		} {
-			if ref != nil && ref.Name == "" {
-				return status.Stall(condition, "InvalidSpec", "parent.%s.name is empty: name the cache above this one, or remove parent", field)
-			}
+	return status.Result{}
+}
+
+func validateParent(parent *operatorv1alpha1.CacheParent) status.Result {
+	if parent == nil {
+		return status.Result{}
+	}
+	var mistakes []status.Result
+	for _, named := range []struct {
+		field string
+		ref   *corev1.LocalObjectReference
+	}{{"cacheServerRef", parent.CacheServerRef}, {"rootShardRef", parent.RootShardRef}, {"kubeconfigSecretRef", parent.KubeconfigSecretRef}} {
+		if named.ref != nil && named.ref.Name == "" {
+			mistakes = append(mistakes, status.Stall(operatorv1alpha1.ConditionSpecHonored, "InvalidSpec", "parent.%s.name is empty: name the cache above this one, or remove parent", named.field))
 		}
 	}
-	if cache.Spec.Etcd != nil {
-		if result := validation.Etcd(cache.Spec.Etcd); result.Type != "" {
-			return result
-		}
-	}
-	return status.SpecHonored(ignoredFields(cache))
+	return status.Join(mistakes...)
 }
 
 // ignoredFields returns the fields of a CacheServer that have no effect.

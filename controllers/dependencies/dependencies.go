@@ -43,28 +43,22 @@ func WaitsForWorkspaces(root *operatorv1alpha1.RootShard) bool {
 		root.Annotations[operatorv1alpha1.AnnotationForceDelete] != "true"
 }
 
-// ResolveDependencies observes what a shard refers to. The result names the first reference that does not resolve; it
-// has no type if all do.
+// ResolveDependencies observes what a shard refers to. The result names the references that do not resolve; it has no
+// type if all do.
 func ResolveDependencies(ctx context.Context, c apply.Cluster, shard desired.Shard) (desired.Dependencies, status.Result, error) {
 	out := desired.Dependencies{}
-	cache, result, err := ResolveCacheServer(ctx, c, shard)
-	if err != nil || result.State != status.Satisfied {
-		return out, result, err
+	cache, cacheResult, err := ResolveCacheServer(ctx, c, shard)
+	if err != nil {
+		return out, status.Result{}, err
 	}
-	out.Cache = cache
-	if ref := shard.Spec().KCPVirtualWorkspace; ref != nil && ref.Name != "" {
-		out.VirtualWorkspace, err = apply.Get[operatorv1alpha1.VirtualWorkspace](ctx, c, shard.Namespace(), ref.Name)
-		if err != nil {
-			return out, status.Result{}, err
-		}
-		if out.VirtualWorkspace == nil {
-			return out, NotFound("VirtualWorkspace", ref.Name, shard.Namespace(), "kcpVirtualWorkspace"), nil
-		}
-		if !targetsShard(out.VirtualWorkspace, shard) {
-			return out, status.Stall(operatorv1alpha1.ConditionSpecHonored, "InvalidReference",
-				"VirtualWorkspace %s, which kcpVirtualWorkspace names, targets another shard: correct its target, or name another one", ref.Name), nil
-		}
+	virtualWorkspace, virtualWorkspaceResult, err := resolveVirtualWorkspace(ctx, c, shard)
+	if err != nil {
+		return out, status.Result{}, err
 	}
+	if missing := status.Join(cacheResult, virtualWorkspaceResult); missing.Type != "" {
+		return out, missing, nil
+	}
+	out.Cache, out.VirtualWorkspace = cache, virtualWorkspace
 	shards, err := ListShards(ctx, c, shard.Root())
 	if err != nil {
 		return out, status.Result{}, err
@@ -87,6 +81,25 @@ func ResolveCacheServer(ctx context.Context, c apply.Cluster, shard desired.Shar
 		return nil, NotFound("CacheServer", name, shard.Namespace(), field), nil
 	}
 	return cache, status.Result{}, nil
+}
+
+// resolveVirtualWorkspace resolves the VirtualWorkspace that serves instead of a shard. It is nil where there is none.
+func resolveVirtualWorkspace(ctx context.Context, c apply.Cluster, shard desired.Shard) (*operatorv1alpha1.VirtualWorkspace, status.Result, error) {
+	ref := shard.Spec().KCPVirtualWorkspace
+	if ref == nil || ref.Name == "" {
+		return nil, status.Result{}, nil
+	}
+	virtualWorkspace, err := apply.Get[operatorv1alpha1.VirtualWorkspace](ctx, c, shard.Namespace(), ref.Name)
+	switch {
+	case err != nil:
+		return nil, status.Result{}, err
+	case virtualWorkspace == nil:
+		return nil, NotFound("VirtualWorkspace", ref.Name, shard.Namespace(), "kcpVirtualWorkspace"), nil
+	case !targetsShard(virtualWorkspace, shard):
+		return nil, status.Stall(operatorv1alpha1.ConditionSpecHonored, "InvalidReference",
+			"VirtualWorkspace %s, which kcpVirtualWorkspace names, targets another shard: correct its target, or name another one", ref.Name), nil
+	}
+	return virtualWorkspace, status.Result{}, nil
 }
 
 // ListShards returns the names of the Shards of an installation, sorted. Those whose name is invalid are left out.

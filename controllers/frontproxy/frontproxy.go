@@ -90,7 +90,9 @@ func (s *scope) Steps() []reconcile.Step {
 }
 
 func (s *scope) issueCertificates(ctx context.Context) error {
-	return s.Report.SetResult(s.Cluster.ApplyCertificates(ctx, pki.Proxy(s.proxy, s.root)))
+	objects := pki.Proxy(s.proxy, s.root)
+	s.Issued = append(objects.Secrets(), pki.RootShard(s.root, nil).Secrets()...)
+	return s.Report.SetResult(s.Cluster.ApplyCertificates(ctx, objects))
 }
 
 // SetStatus implements reconcile.Scope.

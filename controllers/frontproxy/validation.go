@@ -16,6 +16,13 @@ import (
 
 // validateSpec rejects invalid specs, and reports the ignored fields of valid ones.
 func validateSpec(front *operatorv1alpha1.FrontProxy, root *operatorv1alpha1.RootShard) status.Result {
+	if mistakes := status.Join(validateName(front, root), validateAddresses(front), validation.SharedIndex("sharedIndex", front.Spec.SharedIndex)); mistakes.Type != "" {
+		return mistakes
+	}
+	return status.SpecHonored(append(ignoredFields(front), validation.IgnoredSharedIndex(root, "sharedIndex", front.Spec.SharedIndex)...))
+}
+
+func validateName(front *operatorv1alpha1.FrontProxy, root *operatorv1alpha1.RootShard) status.Result {
 	const condition = operatorv1alpha1.ConditionSpecHonored
 	const longest = "-dynamic-kubeconfig" // names of volumes are at most 63 characters
 	if front.Name == "proxy" {
@@ -30,20 +37,20 @@ func validateSpec(front *operatorv1alpha1.FrontProxy, root *operatorv1alpha1.Roo
 	if length, limit := len(root.Name)+1+len(front.Name), 63-len(longest); length > limit {
 		return status.Stall(condition, "InvalidName", "the names of RootShard and FrontProxy have %d characters together and may have %d: recreate the FrontProxy under a shorter name", length-1, limit-1)
 	}
+	return status.Result{}
+}
+
+func validateAddresses(front *operatorv1alpha1.FrontProxy) status.Result {
+	var address, hostname status.Result
 	if external := front.Spec.External; external != nil && external.Hostname != "" {
-		if result := validation.Address(*external); result.Type != "" {
-			return result
-		}
+		address = validation.Address(*external)
 	}
 	if _, port, err := net.SplitHostPort(front.Spec.ExternalHostname); err == nil {
 		if number, err := strconv.ParseInt(port, 10, 32); err != nil || !validation.IsPort(int32(number)) {
-			return status.Stall(condition, "InvalidSpec", "externalHostname is %q, and its port must be from 1 to 65535: correct it, or set external", front.Spec.ExternalHostname)
+			hostname = status.Stall(operatorv1alpha1.ConditionSpecHonored, "InvalidSpec", "externalHostname is %q, and its port must be from 1 to 65535: correct it, or set external", front.Spec.ExternalHostname)
 		}
 	}
-	if result := validation.SharedIndex("sharedIndex", front.Spec.SharedIndex); result.Type != "" {
-		return result
-	}
-	return status.SpecHonored(append(ignoredFields(front), validation.IgnoredSharedIndex(root, "sharedIndex", front.Spec.SharedIndex)...))
+	return status.Join(address, hostname)
 }
 
 // ignoredFields returns the fields of a FrontProxy that have no effect.

@@ -15,6 +15,15 @@ type Objects struct {
 	Certificates []*certmanagerv1.Certificate
 }
 
+// Secrets returns the names of the Secrets that cert-manager creates for the certificates.
+func (o Objects) Secrets() []string {
+	var out []string
+	for _, certificate := range o.Certificates {
+		out = append(out, certificate.Spec.SecretName)
+	}
+	return out
+}
+
 // Append adds objects. Issuers that exist are not added again.
 func (o *Objects) Append(more Objects) {
 	for _, issuer := range more.Issuers {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/atoll-dev/atoll/controllers/apply"
 	"github.com/atoll-dev/atoll/controllers/desired"
+	"github.com/atoll-dev/atoll/controllers/etcd"
 	"github.com/atoll-dev/atoll/controllers/etcdserver"
 	"github.com/atoll-dev/atoll/controllers/status"
 	"github.com/atoll-dev/atoll/controllers/workload"
@@ -40,6 +41,8 @@ type Config struct {
 	// ArgoCDNamespace is the namespace in which Argo CD looks for its clusters; empty where there is none.
 	ArgoCDNamespace string
 	Now             func() time.Time
+	// LookupHost asks DNS about the hosts of etcds; nil checks none.
+	LookupHost etcd.LookupFunc
 }
 
 // NewDeployment returns the Deployment of a server for one reconcile. condition is the type of the condition about its

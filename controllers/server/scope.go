@@ -5,8 +5,10 @@ package server
 
 import (
 	"context"
+	"strings"
 
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
+	"github.com/atoll-dev/atoll/controllers/etcd"
 	"github.com/atoll-dev/atoll/controllers/etcdserver"
 	"github.com/atoll-dev/atoll/controllers/reconcile"
 	"github.com/atoll-dev/atoll/controllers/status"
@@ -21,8 +23,13 @@ type Scope struct {
 	Reference  status.Result // to the installation; without a type for a kind that belongs to none
 	Spec       status.Result // without a type while the reference does not resolve
 	References status.Result // to what else the spec names; without a type if all of it exists
-	Etcd       etcdserver.Store
-	Deployment workload.Deployment
+	// Unreachable is the result about an etcd that cannot be there; without a type if there is no such sign.
+	Unreachable status.Result
+	Etcd        etcdserver.Store
+	Deployment  workload.Deployment
+	// Issued are the Secrets that cert-manager creates for the server and for what it belongs to; nil if these are not
+	// known.
+	Issued []string
 }
 
 // NewScope returns the scope of an object whose Deployment has a name.
@@ -53,13 +60,29 @@ func (s *Scope) Validate(context.Context) error {
 
 // CheckReferences reports on what else the spec names.
 func (s *Scope) CheckReferences(context.Context) error {
-	s.Report.SetWorst(s.References)
+	s.Report.SetWorst(status.Join(s.References, s.Unreachable))
 	return nil
+}
+
+// CheckEndpoints reports endpoints of an etcd that DNS does not know, while no pod has reached it. Pods do not wait for that:
+// their DNS may know more.
+func (s *Scope) CheckEndpoints(ctx context.Context, namespace string, spec *operatorv1alpha1.EtcdConfig) {
+	if spec == nil || s.LookupHost == nil || s.Deployment.IsAvailable() {
+		return
+	}
+	if hosts := etcd.FindUnknownHosts(ctx, s.LookupHost, namespace, spec.Endpoints); len(hosts) > 0 {
+		s.Unreachable = status.Wait(operatorv1alpha1.ConditionSpecHonored, "EtcdNotFound",
+			"DNS does not know %s of etcd.endpoints: correct etcd.endpoints, or create the Service or DNS record", strings.Join(hosts, " and "))
+	}
 }
 
 // Prepare makes the pods wait for the references, the certificates and a managed etcd. They do not wait for other
 // servers: each server does that itself.
 func (s *Scope) Prepare(context.Context) error {
+	mistakes := status.Join(s.References, s.Unreachable, s.Deployment.FindMissing(s.Issued))
+	if mistakes.Type != "" && s.Report.Get(mistakes.Type).State != status.Stalled {
+		s.Report.Set(mistakes)
+	}
 	s.Deployment.Prepare(s.References, s.Report.Get(operatorv1alpha1.ConditionCertificatesReady), s.Report.Get(operatorv1alpha1.ConditionEtcdAvailable))
 	return nil
 }

@@ -122,6 +122,7 @@ func (s *rootShardScope) serverSteps() []reconcile.Step {
 // issueCertificates applies the certificate authorities of the installation and the certificates of its root shard.
 func (s *rootShardScope) issueCertificates(ctx context.Context) error {
 	objects := withEtcdCertificates(pki.RootShard(s.root, s.dependencies.Cache), desired.NewRootShard(s.root))
+	s.Issued = append(objects.Secrets(), ofCacheServer(s.dependencies.Cache)...)
 	return s.Report.SetResult(s.Cluster.ApplyCertificatesWithCA(ctx, objects, s.caSource))
 }
 

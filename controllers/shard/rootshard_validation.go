@@ -15,6 +15,13 @@ const maxRootShardName = 64 - len("-requestheader-client-ca")
 
 // validateRootShard rejects invalid specs, and reports the ignored fields of valid ones.
 func validateRootShard(root *operatorv1alpha1.RootShard) status.Result {
+	if mistakes := status.Join(validateRootShardName(root), validation.Address(root.Spec.External), validation.Shard(root.Spec.CommonShardSpec), validateSharedIndex(root)); mistakes.Type != "" {
+		return mistakes
+	}
+	return status.SpecHonored(ignoredRootShardFields(root))
+}
+
+func validateRootShardName(root *operatorv1alpha1.RootShard) status.Result {
 	const condition = operatorv1alpha1.ConditionSpecHonored
 	switch {
 	case len(root.Name) > maxRootShardName:
@@ -22,28 +29,18 @@ func validateRootShard(root *operatorv1alpha1.RootShard) status.Result {
 	case strings.Contains(root.Name, "."):
 		return status.Stall(condition, "InvalidName", "the name contains a dot, and names of Services made from it must not: recreate the RootShard under a name without dots")
 	}
-	if result := validation.Address(root.Spec.External); result.Type != "" {
-		return result
-	}
-	if result := validation.Shard(root.Spec.CommonShardSpec); result.Type != "" {
-		return result
-	}
-	if result := validateSharedIndex(root); result.Type != "" {
-		return result
-	}
-	return status.SpecHonored(ignoredRootShardFields(root))
+	return status.Result{}
 }
 
 func validateSharedIndex(root *operatorv1alpha1.RootShard) status.Result {
+	var ofShards, ofProxy status.Result
 	if index := root.Spec.SharedIndex; index != nil {
-		if result := validation.SharedIndex("sharedIndex", &index.SharedIndexClient); result.Type != "" {
-			return result
-		}
+		ofShards = validation.SharedIndex("sharedIndex", &index.SharedIndexClient)
 	}
 	if proxy := root.Spec.Proxy; proxy != nil {
-		return validation.SharedIndex("proxy.sharedIndex", proxy.SharedIndex)
+		ofProxy = validation.SharedIndex("proxy.sharedIndex", proxy.SharedIndex)
 	}
-	return status.Result{}
+	return status.Join(ofShards, ofProxy)
 }
 
 // ignoredRootShardFields lists the fields of a RootShard that have no effect.

@@ -3,6 +3,7 @@ package shard
 import (
 	"context"
 
+	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 	"github.com/atoll-dev/atoll/controllers/dependencies"
 	"github.com/atoll-dev/atoll/controllers/desired"
 	"github.com/atoll-dev/atoll/controllers/etcd"
@@ -38,6 +39,7 @@ func (s *scope) observe(ctx context.Context, shard desired.Shard) (err error) {
 	if err != nil {
 		return err
 	}
+	s.CheckEndpoints(ctx, shard.Namespace(), shard.Spec().Etcd)
 	connection := etcd.Connection(shard.AsOwner(), shard.Spec().Etcd)
 	connection.Owner = shard.EtcdOwner(s.ClusterID)
 	rendered, err := shard.Render(s.Image, connection, s.dependencies)
@@ -45,6 +47,14 @@ func (s *scope) observe(ctx context.Context, shard desired.Shard) (err error) {
 		return err
 	}
 	return s.Deployment.SetDesired(ctx, rendered)
+}
+
+// ofCacheServer returns the Secrets that cert-manager creates for the CacheServer of a shard.
+func ofCacheServer(cache *operatorv1alpha1.CacheServer) []string {
+	if cache == nil {
+		return nil
+	}
+	return pki.CacheServer(cache, nil).Secrets()
 }
 
 // withEtcdCertificates adds the certificates of a managed etcd.

@@ -116,6 +116,7 @@ func (s *shardScope) addFinalizer(ctx context.Context) error {
 // issueCertificates applies the certificates, which the authorities of the installation sign.
 func (s *shardScope) issueCertificates(ctx context.Context) error {
 	objects := withEtcdCertificates(pki.Shard(s.desiredShard(), s.dependencies.Cache), s.desiredShard())
+	s.Issued = slices.Concat(objects.Secrets(), pki.RootShard(s.root, s.dependencies.Cache).Secrets(), ofCacheServer(s.dependencies.Cache))
 	return s.Report.SetResult(s.Cluster.ApplyCertificates(ctx, objects))
 }
 

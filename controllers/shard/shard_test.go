@@ -3,6 +3,7 @@ package shard
 import (
 	"context"
 	"errors"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -76,7 +77,8 @@ func newEnv(t *testing.T, objects ...client.Object) *env {
 func (s *env) config() reconcile.Config {
 	return reconcile.Config{
 		Cluster: apply.Cluster{Client: s.client}, Recorder: events.NewFakeRecorder(100), Now: func() time.Time { return s.clock },
-		Image: desired.Image{Repository: "registry.example.com/atoll", Tag: "v1"},
+		Image:      desired.Image{Repository: "registry.example.com/atoll", Tag: "v1"},
+		LookupHost: func(context.Context, string) ([]string, error) { return nil, &net.DNSError{IsNotFound: true} },
 	}
 }
 
@@ -263,6 +265,50 @@ func TestConditions(t *testing.T) {
 			}
 			if len(shard.Finalizers) != 1 || shard.Status.Phase != operatorv1alpha1.ShardPhaseProvisioning {
 				t.Errorf("finalizers %v, phase %s", shard.Finalizers, shard.Status.Phase)
+			}
+		})
+	}
+}
+
+// TestSeveralMistakes: a Shard reports all mistakes of its spec at once, also those that it would meet one after the other.
+func TestSeveralMistakes(t *testing.T) {
+	withoutEtcd := func(s *operatorv1alpha1.Shard) {
+		s.Spec.Etcd = &operatorv1alpha1.EtcdConfig{
+			Endpoints: []string{"https://etcd-typo:2379"},
+			TLSConfig: &operatorv1alpha1.EtcdTLSConfig{SecretRef: corev1.LocalObjectReference{Name: "etcd-client"}},
+		}
+	}
+	for name, tc := range map[string]struct {
+		change func(*operatorv1alpha1.Shard)
+		reason string
+		texts  []string
+	}{
+		"invalid fields": {func(s *operatorv1alpha1.Shard) {
+			s.Spec.Etcd, s.Spec.ShardBaseURL = &operatorv1alpha1.EtcdConfig{TLSConfig: &operatorv1alpha1.EtcdTLSConfig{}}, "http://x"
+		}, "InvalidSpec", []string{"etcd.endpoints is empty", "etcd.tlsConfig.secretRef.name is empty", `shardBaseURL is "http://x"`}},
+		"references": {func(s *operatorv1alpha1.Shard) {
+			s.Spec.Cache.Ref, s.Spec.KCPVirtualWorkspace = &corev1.LocalObjectReference{Name: "c"}, &corev1.LocalObjectReference{Name: "v"}
+		}, operatorv1alpha1.ReasonReferenceNotFound, []string{"CacheServer c", "VirtualWorkspace v"}},
+		"an etcd without a host, and its Secret, before there are certificates": {withoutEtcd, "EtcdNotFound", []string{"DNS does not know etcd-typo", "Secret etcd-client is missing"}},
+		"a reference, and an etcd without a host": {func(s *operatorv1alpha1.Shard) {
+			withoutEtcd(s)
+			s.Spec.Cache.Ref = &corev1.LocalObjectReference{Name: "c"}
+		}, operatorv1alpha1.ReasonReferenceNotFound, []string{"CacheServer c", "DNS does not know etcd-typo", "Secret etcd-client is missing"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newEnv(t, newRootShard(), newShard(tc.change))
+			s.reconcile()
+			condition := meta.FindStatusCondition(s.getShard().Status.Conditions, operatorv1alpha1.ConditionSpecHonored)
+			if condition == nil || condition.Status != metav1.ConditionFalse || condition.Reason != tc.reason {
+				t.Fatalf("got %+v", condition)
+			}
+			for _, text := range tc.texts {
+				if strings.Count(condition.Message, text) != 1 {
+					t.Errorf("got %q, want %q in it", condition.Message, text)
+				}
+			}
+			if strings.Contains(condition.Message, "Secret alpha") || strings.Contains(condition.Message, "Secret root") {
+				t.Errorf("got %q, which names what cert-manager creates", condition.Message)
 			}
 		})
 	}

@@ -10,14 +10,8 @@ import (
 
 // validateShard rejects invalid specs, and reports the ignored fields of valid ones.
 func validateShard(shard *operatorv1alpha1.Shard, root *operatorv1alpha1.RootShard) status.Result {
-	if result := validation.ShardName(shard, root); result.Type != "" {
-		return result
-	}
-	if result := validation.Shard(shard.Spec.CommonShardSpec); result.Type != "" {
-		return result
-	}
-	if result := validation.SharedIndex("sharedIndex", shard.Spec.SharedIndex); result.Type != "" {
-		return result
+	if mistakes := status.Join(validation.ShardName(shard, root), validation.Shard(shard.Spec.CommonShardSpec), validation.SharedIndex("sharedIndex", shard.Spec.SharedIndex)); mistakes.Type != "" {
+		return mistakes
 	}
 	out := validation.IgnoredShardFields(desired.NewShard(shard, root), pki.ShardTemplateKeys())
 	if ref := shard.Spec.Cache.Ref; ref != nil && ref.Name == "" {

@@ -1,6 +1,8 @@
 package status
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -49,10 +51,19 @@ func Transitions(before, after []metav1.Condition) []Event {
 			if changed && isTrue {
 				out = append(out, Event{corev1.EventTypeNormal, now.Type, now.Message})
 			}
+			if !isTrue && isMistake(now.Reason) && (changed || was.Message != now.Message) {
+				out = append(out, Event{corev1.EventTypeWarning, now.Reason, now.Message})
+			}
 		}
 	}
 	return out
 }
+
+// mistakes are reasons for which an object waits until the user corrects it, or creates what it names. It is not stalled: that
+// is an event of which the operator learns.
+var mistakes = []string{operatorv1alpha1.ReasonInvalidReference, operatorv1alpha1.ReasonReferenceNotFound, ReasonSourceNotFound, ReasonSecretNotFound}
+
+func isMistake(reason string) bool { return slices.Contains(mistakes, reason) }
 
 // RecordEvents records the transitions of an object as events.
 func RecordEvents(recorder events.EventRecorder, object runtime.Object, before, after []metav1.Condition) {

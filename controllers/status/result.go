@@ -4,6 +4,7 @@ package status
 
 import (
 	"fmt"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -20,6 +21,12 @@ const (
 	Waiting
 	// Stalled requires a change by the user, which the message names.
 	Stalled
+)
+
+// Reasons of results about what the user has to create.
+const (
+	ReasonSourceNotFound = "SourceNotFound" // of a certificate authority
+	ReasonSecretNotFound = "SecretNotFound"
 )
 
 // Result is what a reconcile found out about one part of an object. Its texts are deterministic, so that conditions
@@ -49,6 +56,24 @@ func Wait(conditionType, reason, format string, args ...any) Result {
 // Stall returns the result of a part for which the user has to change something.
 func Stall(conditionType, reason, format string, args ...any) Result {
 	return Result{conditionType, Stalled, reason, fmt.Sprintf(format, args...)}
+}
+
+// Join returns one result about several mistakes, with the state and the reason of the first that is worst and the
+// messages of all. It has no type if no result is worse than satisfied.
+func Join(results ...Result) Result {
+	var out Result
+	var messages []string
+	for _, result := range results {
+		if result.Type == "" || result.State == Satisfied {
+			continue
+		}
+		if out.Type == "" || result.State > out.State {
+			out = result
+		}
+		messages = append(messages, result.Message)
+	}
+	out.Message = strings.Join(messages, "; ")
+	return out
 }
 
 func (r Result) status() metav1.ConditionStatus {

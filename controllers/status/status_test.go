@@ -91,6 +91,7 @@ func TestTransitions(t *testing.T) {
 		"becoming stalled":         {bad, worse, "Warning Wrong"},
 		"becoming stalled at once": {nil, worse, "Warning Wrong"},
 		"the first reconcile":      {nil, bad, ""},
+		"a reference is missing":   {nil, report(status.Wait("A", operatorv1alpha1.ReasonReferenceNotFound, "x")), "Warning ReferenceNotFound"},
 		"no change":                {worse, worse, ""},
 		"an end of being stalled":  {worse, bad, ""},
 	} {

@@ -8,15 +8,17 @@ import (
 // Address validates the address of a component. Its rules in the schema do not reach objects that are older than they are.
 func Address(external operatorv1alpha1.ExternalConfig) status.Result {
 	const port = "external.%s is %d: set a port from 1 to 65535"
-	switch private := external.PrivatePort; {
-	case external.Hostname == "":
-		return status.Stall(specHonored, "InvalidSpec", "external.hostname is empty: set the DNS name or IP address that clients connect to")
-	case !IsPort(external.Port):
-		return status.Stall(specHonored, "InvalidSpec", port, "port", external.Port)
-	case private != nil && !IsPort(*private):
-		return status.Stall(specHonored, "InvalidSpec", port, "privatePort", *private)
+	var mistakes []status.Result
+	if external.Hostname == "" {
+		mistakes = append(mistakes, status.Stall(specHonored, "InvalidSpec", "external.hostname is empty: set the DNS name or IP address that clients connect to"))
 	}
-	return status.Result{}
+	if !IsPort(external.Port) {
+		mistakes = append(mistakes, status.Stall(specHonored, "InvalidSpec", port, "port", external.Port))
+	}
+	if private := external.PrivatePort; private != nil && !IsPort(*private) {
+		mistakes = append(mistakes, status.Stall(specHonored, "InvalidSpec", port, "privatePort", *private))
+	}
+	return status.Join(mistakes...)
 }
 
 // IsPort reports whether a server can listen on a port.

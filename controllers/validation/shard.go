@@ -16,13 +16,11 @@ const specHonored = operatorv1alpha1.ConditionSpecHonored
 
 // Shard validates what RootShards and Shards have in common.
 func Shard(spec operatorv1alpha1.CommonShardSpec) status.Result {
-	if result := Etcd(spec.Etcd); result.Type != "" {
-		return result
-	}
+	var baseURL status.Result
 	if base := spec.ShardBaseURL; base != "" && (!strings.HasPrefix(base, "https://") || desired.URLHost(base) == "") {
-		return status.Stall(specHonored, "InvalidSpec", "shardBaseURL is %q and must be an https URL", base)
+		baseURL = status.Stall(specHonored, "InvalidSpec", "shardBaseURL is %q and must be an https URL", base)
 	}
-	return status.Result{}
+	return status.Join(Etcd(spec.Etcd), baseURL)
 }
 
 // SharedIndex validates the credentials for the shared index.
@@ -43,13 +41,14 @@ func IgnoredSharedIndex(root *operatorv1alpha1.RootShard, field string, client *
 
 // Etcd validates the store of a server.
 func Etcd(spec *operatorv1alpha1.EtcdConfig) status.Result {
-	switch {
-	case spec != nil && spec.Managed == nil && len(spec.Endpoints) == 0:
-		return status.Stall(specHonored, "InvalidSpec", "etcd.endpoints is empty: list the client URLs of an etcd, or leave etcd out to have the operator run one")
-	case spec != nil && spec.TLSConfig != nil && spec.TLSConfig.SecretRef.Name == "":
-		return status.Stall(specHonored, "InvalidSpec", "etcd.tlsConfig.secretRef.name is empty: name a Secret with tls.crt, tls.key and ca.crt, or remove tlsConfig")
+	var endpoints, credentials status.Result
+	if spec != nil && spec.Managed == nil && len(spec.Endpoints) == 0 {
+		endpoints = status.Stall(specHonored, "InvalidSpec", "etcd.endpoints is empty: list the client URLs of an etcd, or leave etcd out to have the operator run one")
 	}
-	return status.Result{}
+	if spec != nil && spec.TLSConfig != nil && spec.TLSConfig.SecretRef.Name == "" {
+		credentials = status.Stall(specHonored, "InvalidSpec", "etcd.tlsConfig.secretRef.name is empty: name a Secret with tls.crt, tls.key and ca.crt, or remove tlsConfig")
+	}
+	return status.Join(endpoints, credentials)
 }
 
 // maxShardName keeps the longest common name, which is made from it, within the 64 characters of a certificate.

@@ -14,6 +14,13 @@ const maxNameLength = 63 - len("-virtual-workspace")
 
 // validateSpec rejects invalid specs, and reports the ignored fields of valid ones.
 func validateSpec(virtualWorkspace *operatorv1alpha1.VirtualWorkspace) status.Result {
+	if mistakes := status.Join(validateName(virtualWorkspace), validation.Address(virtualWorkspace.Spec.External)); mistakes.Type != "" {
+		return mistakes
+	}
+	return status.SpecHonored(ignoredFields(virtualWorkspace))
+}
+
+func validateName(virtualWorkspace *operatorv1alpha1.VirtualWorkspace) status.Result {
 	const condition = operatorv1alpha1.ConditionSpecHonored
 	switch {
 	case len(virtualWorkspace.Name) > maxNameLength:
@@ -21,10 +28,7 @@ func validateSpec(virtualWorkspace *operatorv1alpha1.VirtualWorkspace) status.Re
 	case strings.Contains(virtualWorkspace.Name, "."):
 		return status.Stall(condition, "InvalidName", "the name contains a dot, and names of Services made from it must not: recreate the VirtualWorkspace under a name without dots")
 	}
-	if result := validation.Address(virtualWorkspace.Spec.External); result.Type != "" {
-		return result
-	}
-	return status.SpecHonored(ignoredFields(virtualWorkspace))
+	return status.Result{}
 }
 
 // ignoredFields returns the fields of a VirtualWorkspace that have no effect.

@@ -5,6 +5,7 @@ package virtualworkspace
 
 import (
 	"context"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -85,7 +86,15 @@ func (s *scope) Steps() []reconcile.Step {
 
 // issueCertificates applies the certificates, which the authorities of the installation sign.
 func (s *scope) issueCertificates(ctx context.Context) error {
-	return s.Report.SetResult(s.Cluster.ApplyCertificates(ctx, pki.VirtualWorkspace(s.server(), s.object, s.cache)))
+	objects := pki.VirtualWorkspace(s.server(), s.object, s.cache)
+	s.Issued = slices.Concat(objects.Secrets(), pki.RootShard(s.target.Root(), nil).Secrets())
+	if !s.target.IsRoot() {
+		s.Issued = append(s.Issued, pki.Shard(*s.target, nil).Secrets()...)
+	}
+	if s.cache != nil {
+		s.Issued = append(s.Issued, pki.CacheServer(s.cache, nil).Secrets()...)
+	}
+	return s.Report.SetResult(s.Cluster.ApplyCertificates(ctx, objects))
 }
 
 // SetStatus implements reconcile.Scope.

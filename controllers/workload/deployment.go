@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -75,6 +76,9 @@ func (d *Deployment) SetDesired(ctx context.Context, server desired.Server) (err
 // Live returns the Deployment as observed or, after Apply, as applied; nil while there is none.
 func (d *Deployment) Live() *appsv1.Deployment { return d.live }
 
+// IsAvailable reports whether a pod serves.
+func (d *Deployment) IsAvailable() bool { return d.live != nil && d.live.Status.AvailableReplicas > 0 }
+
 // ReportLive reports on the pods of a Deployment that is left as it is.
 func (d *Deployment) ReportLive() { d.Report.Set(d.available()) }
 
@@ -105,6 +109,31 @@ func (d *Deployment) Configure(ctx context.Context) error {
 	return nil
 }
 
+// FindMissing returns a result about what the user has to create for the pods to start, whatever else they wait for. It has no
+// type if all is there. expected are Secrets that cert-manager creates; without them nothing is checked.
+func (d *Deployment) FindMissing(expected []string) status.Result {
+	if d.server.Deployment == nil || len(expected) == 0 {
+		return status.Result{}
+	}
+	mounts := desired.PodMounts(&d.server.Deployment.Spec.Template.Spec)
+	isMade := func(name string) bool {
+		return slices.Contains(expected, name) ||
+			slices.ContainsFunc(d.server.Bundles, func(bundle desired.Bundle) bool { return bundle.Secret.Name == name }) ||
+			slices.ContainsFunc(d.server.Objects, func(object client.Object) bool { return object.GetName() == name })
+	}
+	mounts.Secrets = slices.DeleteFunc(slices.Clone(mounts.Secrets), isMade)
+	mounts.ConfigMaps = slices.DeleteFunc(slices.Clone(mounts.ConfigMaps), isMade)
+	if _, missing := d.files.Revisions(mounts); len(missing) > 0 {
+		return d.notFound(operatorv1alpha1.ConditionSpecHonored, missing)
+	}
+	return status.Result{}
+}
+
+func (d *Deployment) notFound(condition string, missing []string) status.Result {
+	return status.Wait(condition, operatorv1alpha1.ReasonReferenceNotFound,
+		"%s missing in namespace %s, which the pods of %s mount: create what is yours among them", joinWithVerb(missing), d.Namespace, d.Name)
+}
+
 // Prepare checks what the pods need. While a prerequisite is not satisfied nothing starts or rolls out, and pods that
 // run keep running.
 func (d *Deployment) Prepare(prerequisites ...status.Result) {
@@ -129,8 +158,7 @@ func (d *Deployment) Prepare(prerequisites ...status.Result) {
 	}
 	revisions, missing := d.files.Revisions(desired.PodMounts(&template.Spec))
 	if len(missing) > 0 {
-		d.setBlocked(status.Wait(d.Condition, operatorv1alpha1.ReasonReferenceNotFound,
-			"%s missing in namespace %s, which the pods of %s mount: create what is yours among them", joinWithVerb(missing), d.Namespace, d.Name))
+		d.setBlocked(d.notFound(d.Condition, missing))
 		return
 	}
 	desired.LabelRevisions(template, revisions)
@@ -166,9 +194,11 @@ func (d *Deployment) Apply(ctx context.Context) error {
 		result = *d.blocked
 	}
 	pods, obstacle := splitResult(result, live, d.live != nil)
-	// Of two obstacles the one that needs the user counts.
-	if obstacle != nil && d.Report.Get(obstacle.Type).State != status.Stalled {
-		d.Report.Set(*obstacle)
+	// Of two obstacles the one that needs the user counts, and one among several mistakes is reported with them.
+	if obstacle != nil {
+		if have := d.Report.Get(obstacle.Type); have.State != status.Stalled && !strings.Contains(have.Message, obstacle.Message) {
+			d.Report.Set(*obstacle)
+		}
 	}
 	d.Report.Set(pods)
 	return nil

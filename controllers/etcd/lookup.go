@@ -1,0 +1,43 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+)
+
+// lookupTimeout bounds the time of a reconcile that waits for DNS.
+const lookupTimeout = 2 * time.Second
+
+// LookupFunc returns the addresses of a host, as net.Resolver.LookupHost does.
+type LookupFunc func(ctx context.Context, host string) ([]string, error)
+
+// FindUnknownHosts returns the hosts of endpoints that DNS does not know, sorted. A name without a dot is one of a Service in
+// the namespace. Hosts about which DNS does not answer in time are left out.
+func FindUnknownHosts(ctx context.Context, lookup LookupFunc, namespace string, endpoints []string) []string {
+	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
+	defer cancel()
+	var out []string
+	for _, endpoint := range endpoints {
+		parsed, err := url.Parse(endpoint)
+		if err != nil || parsed.Hostname() == "" || net.ParseIP(parsed.Hostname()) != nil {
+			continue
+		}
+		host := parsed.Hostname()
+		name := host
+		if !strings.Contains(host, ".") {
+			name = host + "." + namespace + ".svc"
+		}
+		_, err = lookup(ctx, name)
+		var unknown *net.DNSError
+		if errors.As(err, &unknown) && unknown.IsNotFound {
+			out = append(out, host)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
