@@ -297,8 +297,22 @@ remove_operator() {
 	kubectl delete -k "$(recall operator-manifests)" --wait --timeout 120s --ignore-not-found >/dev/null
 }
 
+# say_what_stays names what the demo has brought to this machine and does not remove: it makes the next start one of seconds.
+say_what_stays() {
+	local cache=${ATOLL_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}}/atoll size
+	say "What stays, so that the next start takes seconds:"
+	if [[ -d $cache ]]; then
+		size=$(du -sh "$cache" 2>/dev/null | cut -f1)
+		say "   $cache (${size:-unknown size}): programs of Kubernetes and of the demo; rm -rf it to remove them"
+	fi
+	say "   Go's caches, which other projects share: go clean -cache -modcache removes them"
+	if [[ $1 == yes ]]; then say "   those Debian packages that the development cluster has installed: containerd runc containernetworking-plugins iptables conntrack iproute2"; fi
+}
+
 down() {
+	local own_cluster=no
 	[[ -d $state ]] || { say "nothing to remove: there is no .demo"; return; }
+	[[ $(recall made-cluster) != yes || $(recall cluster) == kind ]] || own_cluster=yes
 	forward_stop
 	if [[ $(recall made-cluster) != yes ]]; then
 		kubectl=$(type -P kubectl || echo "$root/bin/kubectl")
@@ -313,6 +327,7 @@ down() {
 	[[ ! -L bin/kubectl ]] || rm -f bin/kubectl
 	rm -rf "$state"
 	step "the demo and its files are removed"
+	say_what_stays "$own_cluster"
 }
 
 case ${1:-up} in
