@@ -97,6 +97,7 @@ func (d *dependencies) bootstrapOptions() bootstrap.Options {
 		BaseURL:             shard.BaseURL,
 		ExternalURL:         shard.ExternalURL,
 		VirtualWorkspaceURL: shard.VirtualWorkspaceURL,
+		ShardLabels:         shard.Labels,
 		Root:                d.options.IsRoot(),
 		Batteries:           d.options.Batteries.Names(),
 		HomeWorkspaces:      d.options.Home.Enabled,
@@ -140,9 +141,22 @@ func (d *dependencies) createHeartbeat(context.Context) error {
 			return d.registration.Healthy()
 		},
 		Refused: d.refusedObjects(),
+		Shard:   d.ownShard(),
 	})
 	d.heartbeats = heartbeat.NewTracker(d.registry)
 	return nil
+}
+
+// ownShard returns a function that returns the Shard object of this shard, or nil while it is not known here.
+func (d *dependencies) ownShard() func() *corev1alpha1.Shard {
+	shards := storage.NewReader[*corev1alpha1.Shard](d.registry, corev1alpha1.Resource("shards")).Global()
+	return func() *corev1alpha1.Shard {
+		shard, err := shards.Get(logicalcluster.With(context.Background(), logicalcluster.Root), "", d.options.Shard.Name)
+		if err != nil {
+			return nil
+		}
+		return shard
+	}
 }
 
 // refusedObjects returns a function that describes the objects of this shard that the cache server refuses, or nil

@@ -45,6 +45,8 @@ type Options struct {
 	ShardName string
 	// BaseURL, ExternalURL and VirtualWorkspaceURL are those of the Shard object. The latter two default to the first.
 	BaseURL, ExternalURL, VirtualWorkspaceURL string
+	// ShardLabels are labels of the Shard object, besides the one with its name.
+	ShardLabels map[string]string
 	// Root is set on the root shard, which has the logical cluster root.
 	Root bool
 	// Batteries are the enabled batteries.

@@ -16,8 +16,19 @@ import (
 // fieldManager is the field manager of the fields that a shard applies. Labels and annotations of others are kept.
 const fieldManager = "kcp-shard"
 
-// RegisterShard updates the Shard object of this shard in root, through a client of the root shard: its URLs and the
-// label with its name. It reads before it writes, and only that object, so that a shard needs no permissions on others.
+// isRegistered reports whether a Shard has what the shard itself applies. Limits are of administrators.
+func isRegistered(existing, desired *corev1alpha1.Shard) bool {
+	for key, value := range desired.Labels {
+		if current, found := existing.Labels[key]; !found || current != value {
+			return false
+		}
+	}
+	return existing.Spec.BaseURL == desired.Spec.BaseURL && existing.Spec.ExternalURL == desired.Spec.ExternalURL &&
+		existing.Spec.VirtualWorkspaceURL == desired.Spec.VirtualWorkspaceURL
+}
+
+// RegisterShard updates the Shard object of this shard in root, through a client of the root shard: its URLs, its
+// labels and the label with its name. It reads before it writes, and only that object, so that a shard needs no permissions on others.
 // If the object does not exist, it is created only if create is set.
 func RegisterShard(ctx context.Context, c client.Client, options Options, create bool) error {
 	ctx = logicalcluster.With(ctx, logicalcluster.Root)
@@ -28,7 +39,7 @@ func RegisterShard(ctx context.Context, c client.Client, options Options, create
 		return nil
 	case err != nil && !apierrors.IsNotFound(err):
 		return fmt.Errorf("reading Shard %s in %s: %w", desired.Name, logicalcluster.Root, err)
-	case err == nil && existing.Spec == desired.Spec && existing.Labels["name"] == desired.Labels["name"]:
+	case err == nil && isRegistered(existing, desired):
 		return nil
 	}
 	// Server-side apply creates the object with the same permission as changing it.

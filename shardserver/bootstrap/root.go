@@ -1,6 +1,7 @@
 package bootstrap
 
 import (
+	"maps"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -42,8 +43,11 @@ func readyLogicalCluster(name logicalcluster.Name, options Options) *corev1alpha
 
 // shard returns the Shard object of this shard. Labels other than the name are the administrator's.
 func shard(options Options) *corev1alpha1.Shard {
+	labels := map[string]string{}
+	maps.Copy(labels, options.ShardLabels)
+	labels["name"] = options.ShardName
 	return &corev1alpha1.Shard{
-		ObjectMeta: metav1.ObjectMeta{Name: options.ShardName, Labels: map[string]string{"name": options.ShardName}},
+		ObjectMeta: metav1.ObjectMeta{Name: options.ShardName, Labels: labels},
 		Spec: corev1alpha1.ShardSpec{
 			BaseURL:             options.BaseURL,
 			ExternalURL:         options.externalURL(),

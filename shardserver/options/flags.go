@@ -46,6 +46,7 @@ func (o *Options) AddFlags(fss *cliflag.NamedFlagSets) {
 	fs.StringVar(&o.Shard.BaseURL, "shard-base-url", o.Shard.BaseURL, "URL of this shard for the front proxy and other shards. Default: https://<address>:<port>.")
 	fs.StringVar(&o.Shard.ExternalURL, "shard-external-url", o.Shard.ExternalURL, "URL of the installation for users, the prefix of the URLs of workspaces. Default: --shard-base-url.")
 	fs.StringVar(&o.Shard.VirtualWorkspaceURL, "shard-virtual-workspace-url", o.Shard.VirtualWorkspaceURL, "URL of the virtual workspaces of this shard. Default: --shard-base-url.")
+	fs.StringToStringVar(&o.Shard.Labels, "shard-labels", o.Shard.Labels, "Labels of this shard's Shard object, as in region=eu,tier=gold. The shard sets them again at every start. Workspaces select shards by them.")
 	fs.StringVar(&o.Shard.ClientCertFile, "shard-client-cert-file", o.Shard.ClientCertFile, "Client certificate of this shard for the root shard and the cache server, if --root-shard-kubeconfig-file and --cache-kubeconfig contain no credentials.")
 	fs.StringVar(&o.Shard.ClientKeyFile, "shard-client-key-file", o.Shard.ClientKeyFile, "Key of --shard-client-cert-file.")
 	fs.StringVar(&o.Shard.LogicalClusterAdminKubeconfig, "logical-cluster-admin-kubeconfig", o.Shard.LogicalClusterAdminKubeconfig, "Credentials for logical clusters on other shards. The file must exist and is not used: shards do not write to each other.")

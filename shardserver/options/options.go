@@ -4,11 +4,14 @@ package options
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -94,8 +97,10 @@ type ShardOptions struct {
 	BaseURL             string
 	ExternalURL         string
 	VirtualWorkspaceURL string
-	ClientCertFile      string
-	ClientKeyFile       string
+	// Labels of the Shard object, which the shard sets at its start.
+	Labels         map[string]string
+	ClientCertFile string
+	ClientKeyFile  string
 	// RootIdentitiesFile contains the initial identities of the root exports.
 	RootIdentitiesFile string
 	// RootKubeconfig is the kubeconfig with which other shards connect to the root shard, CacheKubeconfig the one for
@@ -352,11 +357,29 @@ func (c *completed) completeURLs() error {
 	return nil
 }
 
+// validateShardLabels rejects what the root shard would refuse, and the label that has the name of the shard.
+func validateShardLabels(labels map[string]string) []error {
+	var errs []error
+	for _, key := range slices.Sorted(maps.Keys(labels)) {
+		if key == "name" {
+			errs = append(errs, errors.New(`--shard-labels: got a label "name", want others: that one has the value of --shard-name`))
+		}
+		for _, problem := range validation.IsQualifiedName(key) {
+			errs = append(errs, fmt.Errorf("--shard-labels: got key %q, want that of a label: %s", key, problem))
+		}
+		for _, problem := range validation.IsValidLabelValue(labels[key]) {
+			errs = append(errs, fmt.Errorf("--shard-labels: got %s=%q, want the value of a label: %s", key, labels[key], problem))
+		}
+	}
+	return errs
+}
+
 func (c *completed) validate() error {
 	var errs []error
 	if problems := validation.IsDNS1123Label(c.Shard.Name); len(problems) > 0 {
 		errs = append(errs, fmt.Errorf("--shard-name: got %q, want a DNS label: %s", c.Shard.Name, strings.Join(problems, "; ")))
 	}
+	errs = append(errs, validateShardLabels(c.Shard.Labels)...)
 	if v := c.Authorization.WebhookVersion; v != "v1" && v != "v1beta1" {
 		errs = append(errs, fmt.Errorf("--authorization-webhook-version: got %q, want v1 or v1beta1", v))
 	}

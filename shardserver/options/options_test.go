@@ -46,7 +46,7 @@ func TestOperatorFlags(t *testing.T) {
 		"--enable-admission-plugins=apis.kcp.io/ReservedMetadata", "--disable-admission-plugins=kcp.io/PathAnnotation",
 		"--root-shard-kubeconfig-file=" + file, "--cache-kubeconfig=" + file, "--cache-server-kubeconfig-file=" + file, "--shard-kubeconfig-file=" + file,
 		"--external-hostname=kcp.example.com", "--mount-proxy-client-cert-file=" + file, "--mount-proxy-client-key-file=" + file,
-		"--shard-virtual-workspace-ca-file=" + file, "--concurrent-serviceaccount-token-syncs=3", "--shard-max-logical-clusters=10", "--shard-max-objects=10", "--shard-max-objects-of-another=10", "--max-requests-inflight=800", "--max-mutating-requests-inflight=100",
+		"--shard-virtual-workspace-ca-file=" + file, "--concurrent-serviceaccount-token-syncs=3", "--shard-max-logical-clusters=10", "--shard-max-objects=10", "--shard-labels=region=eu,tier=gold", "--shard-max-objects-of-another=10", "--max-requests-inflight=800", "--max-mutating-requests-inflight=100",
 		"--admission-control-config-file=" + file, "--oidc-client-id=x", "--token-auth-file=" + file, "--authentication-token-webhook-config-file=" + file,
 	} {
 		if _, err := parse(t, arg); err != nil {

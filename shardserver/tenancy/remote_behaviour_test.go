@@ -9,6 +9,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -291,6 +292,55 @@ func TestRemoteWorkspaces(t *testing.T) {
 		in.stop(t, "beta")
 		in.restart(t, "beta")
 		in.assertOn(t, waitReady(t, in.clients["root"], "root", "crowded"), "beta")
+	})
+
+	t.Run("a shard at the hard limit of its Shard gets no new workspaces until the limit is lifted", func(t *testing.T) {
+		in.limit(t, "beta", `"hard":{"workspaces":1}`)
+		in.waitForShard(t, "beta", func(shard *corev1alpha1.Shard) bool {
+			used := shard.Status.Used["workspaces"]
+			return used.Value() > 1 && conditionsv1alpha1.GetMessage(shard, corev1alpha1.ShardResourceLimitsApplied) == "soft/hard: workspaces=-/1"
+		})
+		in.create(t, "root", "root", "limited", "beta")
+		in.waitForReason(t, "limited", tenancyv1alpha1.WorkspaceScheduled, tenancyv1alpha1.ReasonUnschedulable)
+		in.limit(t, "beta", `"hard":null`)
+		in.assertOn(t, waitReady(t, in.clients["root"], "root", "limited"), "beta")
+	})
+
+	t.Run("other shards are preferred to one at its soft limit", func(t *testing.T) {
+		in.limit(t, "beta", `"soft":{"workspaces":1}`)
+		in.waitForShard(t, "beta", func(shard *corev1alpha1.Shard) bool {
+			return conditionsv1alpha1.GetMessage(shard, corev1alpha1.ShardResourceLimitsApplied) == "soft/hard: workspaces=1/-"
+		})
+		for i := range 4 {
+			if on := in.createReady(t, "root", "root", fmt.Sprintf("preferred-%d", i), "").Annotations[corev1alpha1.ShardAnnotationKey]; on == "beta" {
+				t.Error("a shard at its soft limit got a workspace")
+			}
+		}
+		in.assertOn(t, in.createReady(t, "root", "root", "selected", "beta"), "beta")
+		in.limit(t, "beta", `"soft":null`)
+	})
+}
+
+// limit merges limits into those of a shard.
+func (in *env) limit(t *testing.T, shard, limits string) {
+	t.Helper()
+	object := &corev1alpha1.Shard{}
+	object.Name = shard
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"resourceLimits":{`+limits+`}}}`))
+	if err := in.clients["root"].Patch(shardtesting.In(t.Context(), "root"), object, patch); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (in *env) waitForShard(t *testing.T, name string, is func(*corev1alpha1.Shard) bool) {
+	t.Helper()
+	shardtesting.Eventually(t, "the status of Shard "+name+" follows its limits", func(ctx context.Context) error {
+		shard := &corev1alpha1.Shard{}
+		get(t, in.clients["root"], shardtesting.In(ctx, "root"), shard, "", name)
+		if !is(shard) {
+			return fmt.Errorf("status %+v", shard.Status)
+		}
+		return nil
 	})
 }
 

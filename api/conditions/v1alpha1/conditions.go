@@ -21,13 +21,13 @@ func Get(from Getter, conditionType Type) *Condition {
 }
 
 // Set stores a condition. An unchanged condition keeps its transition time; otherwise it gets the given time, or now if
-// that is zero. Severity is kept for False only, and True has neither reason nor message.
+// that is zero. Severity is kept for False only, and True has no reason.
 func Set(to Setter, condition Condition) {
 	if condition.Status != corev1.ConditionFalse {
 		condition.Severity = SeverityNone
 	}
 	if condition.Status == corev1.ConditionTrue {
-		condition.Reason, condition.Message = "", ""
+		condition.Reason = ""
 	}
 	if condition.LastTransitionTime.IsZero() {
 		condition.LastTransitionTime = metav1.Now()
@@ -113,7 +113,11 @@ func SetSummary(to Setter, types ...Type) {
 	if worst == nil {
 		return
 	}
-	Set(to, Condition{Type: Ready, Status: worst.Status, Severity: worst.Severity, Reason: worst.Reason, Message: worst.Message})
+	message := worst.Message
+	if worst.Status == corev1.ConditionTrue {
+		message = "" // of one of many that are as they should be
+	}
+	Set(to, Condition{Type: Ready, Status: worst.Status, Severity: worst.Severity, Reason: worst.Reason, Message: message})
 }
 
 // Worst returns the False condition that SetSummary would choose of all conditions, or nil if none is False.

@@ -67,7 +67,7 @@ func TestLastTransitionTime(t *testing.T) {
 func TestSetNormalizes(t *testing.T) {
 	condition := Condition{Type: "A", Severity: SeverityError, Reason: "R", Message: "m", LastTransitionTime: early}
 	for status, want := range map[corev1.ConditionStatus]Condition{
-		corev1.ConditionTrue:    {},
+		corev1.ConditionTrue:    {Message: "m"},
 		corev1.ConditionUnknown: {Reason: "R", Message: "m"},
 		corev1.ConditionFalse:   {Severity: SeverityError, Reason: "R", Message: "m"},
 	} {

@@ -56,6 +56,13 @@ const (
 	ShardPublished conditionsv1alpha1.Type = "Published"
 	// ReasonObjectsRefused means that the cache server refuses objects in their current state.
 	ReasonObjectsRefused = "ObjectsRefused"
+	// ShardResourceLimitsApplied is False if a limit of the shard has no effect because it is invalid.
+	ShardResourceLimitsApplied conditionsv1alpha1.Type = "ResourceLimitsApplied"
+
+	// ReasonInvalidResourceLimits means that a limit is negative, or that the soft one is not below the hard one.
+	ReasonInvalidResourceLimits = "InvalidResourceLimits"
+	// ReasonShardCordoned means that an administrator has closed the shard for new workspaces.
+	ReasonShardCordoned = "Cordoned"
 	// ReasonShardFull means that the shard has reached its capacity.
 	ReasonShardFull = "Full"
 	// ReasonShardNotReporting means that the shard has not reported its status recently. Its Ready condition is

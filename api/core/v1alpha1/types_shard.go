@@ -16,6 +16,7 @@ import (
 // +kubebuilder:printcolumn:name="Region",type=string,JSONPath=`.metadata.labels['region']`
 // +kubebuilder:printcolumn:name="URL",type=string,JSONPath=`.spec.baseURL`
 // +kubebuilder:printcolumn:name="External URL",type=string,JSONPath=`.spec.externalURL`
+// +kubebuilder:printcolumn:name="Schedulable",type=string,JSONPath=`.status.conditions[?(@.type=="Schedulable")].status`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Logical Clusters",type=string,JSONPath=`.status.load.logicalclusters`
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp"
@@ -62,6 +63,22 @@ type ShardSpec struct {
 	// +kubebuilder:validation:Format=uri
 	// +kubebuilder:validation:MinLength=1
 	VirtualWorkspaceURL string `json:"virtualWorkspaceURL,omitempty"`
+
+	// resourceLimits limits what is placed on the shard.
+	// +optional
+	ResourceLimits *ShardResourceLimits `json:"resourceLimits,omitempty"`
+}
+
+// ShardResourceLimits has the limits of a shard, by resource. Only "workspaces" has an effect: the logical clusters on the
+// shard, as in status.used. A limit that is absent, 0 or negative is none.
+type ShardResourceLimits struct {
+	// soft has the limits from which on other shards are preferred.
+	// +optional
+	Soft corev1.ResourceList `json:"soft,omitempty"`
+
+	// hard has the limits at which nothing more is placed on the shard.
+	// +optional
+	Hard corev1.ResourceList `json:"hard,omitempty"`
 }
 
 // ShardStatus describes the observed state of a Shard.
@@ -74,6 +91,11 @@ type ShardStatus struct {
 	// load is the current usage of these resources, rounded down to two significant digits.
 	// +optional
 	Load corev1.ResourceList `json:"load,omitempty"`
+
+	// used is what resourceLimits count: "workspaces" is the number of all logical clusters on the shard, those of the system
+	// and those that are being deleted included.
+	// +optional
+	Used corev1.ResourceList `json:"used,omitempty"`
 
 	// conditions are the current conditions of the shard.
 	// +optional

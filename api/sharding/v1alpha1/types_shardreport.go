@@ -36,6 +36,9 @@ type ShardReportSpec struct {
 	// load contains the current usage of the resources "logicalclusters", "objects" and "memory" (bytes).
 	// +optional
 	Load corev1.ResourceList `json:"load,omitempty"`
+	// used contains what the limits of the Shard count: "workspaces", all logical clusters of the shard.
+	// +optional
+	Used corev1.ResourceList `json:"used,omitempty"`
 
 	// conditions contains the conditions "Ready" and "Schedulable", with a reason if they are False.
 	// +optional

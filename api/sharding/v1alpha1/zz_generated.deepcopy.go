@@ -320,6 +320,13 @@ func (in *ShardReportSpec) DeepCopyInto(out *ShardReportSpec) {
 			(*out)[key] = val.DeepCopy()
 		}
 	}
+	if in.Used != nil {
+		in, out := &in.Used, &out.Used
+		*out = make(v1.ResourceList, len(*in))
+		for key, val := range *in {
+			(*out)[key] = val.DeepCopy()
+		}
+	}
 	if in.Conditions != nil {
 		in, out := &in.Conditions, &out.Conditions
 		*out = make(conditionsv1alpha1.Conditions, len(*in))

@@ -19,7 +19,7 @@ var shards = &registry.Kind[*corev1alpha1.Shard]{
 	NewList:    func() runtime.Object { return &corev1alpha1.ShardList{} },
 	CopySpec:   func(to, from *corev1alpha1.Shard) { to.Spec = from.Spec },
 	CopyStatus: func(to, from *corev1alpha1.Shard) { to.Status = from.Status },
-	SameSpec:   func(a, b *corev1alpha1.Shard) bool { return a.Spec == b.Spec },
+	SameSpec:   func(a, b *corev1alpha1.Shard) bool { return equality.Semantic.DeepEqual(a.Spec, b.Spec) },
 	SameStatus: func(a, b *corev1alpha1.Shard) bool { return equality.Semantic.DeepEqual(a.Status, b.Status) },
 
 	Initialize: MarkNeverReported,
@@ -32,6 +32,7 @@ var shards = &registry.Kind[*corev1alpha1.Shard]{
 		registry.LabelColumn("Region", corev1alpha1.RegionLabelKey),
 		registry.Column("URL", ".spec.baseURL"),
 		registry.Column("External URL", ".spec.externalURL"),
+		registry.Column("Schedulable", `.status.conditions[?(@.type=="Schedulable")].status`),
 		registry.Column("Ready", `.status.conditions[?(@.type=="Ready")].status`),
 		registry.Column("Logical Clusters", ".status.load.logicalclusters"),
 		registry.Age,

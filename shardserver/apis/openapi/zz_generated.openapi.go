@@ -108,6 +108,7 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		corev1alpha1.LogicalClusterStatus{}.OpenAPIModelName():                        schema_atoll_api_core_v1alpha1_LogicalClusterStatus(ref),
 		corev1alpha1.Shard{}.OpenAPIModelName():                                       schema_atoll_api_core_v1alpha1_Shard(ref),
 		corev1alpha1.ShardList{}.OpenAPIModelName():                                   schema_atoll_api_core_v1alpha1_ShardList(ref),
+		corev1alpha1.ShardResourceLimits{}.OpenAPIModelName():                         schema_atoll_api_core_v1alpha1_ShardResourceLimits(ref),
 		corev1alpha1.ShardSpec{}.OpenAPIModelName():                                   schema_atoll_api_core_v1alpha1_ShardSpec(ref),
 		corev1alpha1.ShardStatus{}.OpenAPIModelName():                                 schema_atoll_api_core_v1alpha1_ShardStatus(ref),
 		tenancyv1alpha1.APIExportReference{}.OpenAPIModelName():                       schema_atoll_api_tenancy_v1alpha1_APIExportReference(ref),
@@ -4088,6 +4089,49 @@ func schema_atoll_api_core_v1alpha1_ShardList(ref common.ReferenceCallback) comm
 	}
 }
 
+func schema_atoll_api_core_v1alpha1_ShardResourceLimits(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ShardResourceLimits has the limits of a shard, by resource. Only \"workspaces\" has an effect: the logical clusters on the shard, as in status.used. A limit that is absent, 0 or negative is none.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"soft": {
+						SchemaProps: spec.SchemaProps{
+							Description: "soft has the limits from which on other shards are preferred.",
+							Type:        []string{"object"},
+							AdditionalProperties: &spec.SchemaOrBool{
+								Allows: true,
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref("io.k8s.apimachinery.pkg.api.resource.Quantity"),
+									},
+								},
+							},
+						},
+					},
+					"hard": {
+						SchemaProps: spec.SchemaProps{
+							Description: "hard has the limits at which nothing more is placed on the shard.",
+							Type:        []string{"object"},
+							AdditionalProperties: &spec.SchemaOrBool{
+								Allows: true,
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref("io.k8s.apimachinery.pkg.api.resource.Quantity"),
+									},
+								},
+							},
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			"io.k8s.apimachinery.pkg.api.resource.Quantity"},
+	}
+}
+
 func schema_atoll_api_core_v1alpha1_ShardSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
@@ -4117,10 +4161,18 @@ func schema_atoll_api_core_v1alpha1_ShardSpec(ref common.ReferenceCallback) comm
 							Format:      "",
 						},
 					},
+					"resourceLimits": {
+						SchemaProps: spec.SchemaProps{
+							Description: "resourceLimits limits what is placed on the shard.",
+							Ref:         ref(corev1alpha1.ShardResourceLimits{}.OpenAPIModelName()),
+						},
+					},
 				},
 				Required: []string{"baseURL"},
 			},
 		},
+		Dependencies: []string{
+			corev1alpha1.ShardResourceLimits{}.OpenAPIModelName()},
 	}
 }
 
@@ -4148,6 +4200,20 @@ func schema_atoll_api_core_v1alpha1_ShardStatus(ref common.ReferenceCallback) co
 					"load": {
 						SchemaProps: spec.SchemaProps{
 							Description: "load is the current usage of these resources, rounded down to two significant digits.",
+							Type:        []string{"object"},
+							AdditionalProperties: &spec.SchemaOrBool{
+								Allows: true,
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref("io.k8s.apimachinery.pkg.api.resource.Quantity"),
+									},
+								},
+							},
+						},
+					},
+					"used": {
+						SchemaProps: spec.SchemaProps{
+							Description: "used is what resourceLimits count: \"workspaces\" is the number of all logical clusters on the shard, those of the system and those that are being deleted included.",
 							Type:        []string{"object"},
 							AdditionalProperties: &spec.SchemaOrBool{
 								Allows: true,

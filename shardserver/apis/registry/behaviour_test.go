@@ -134,9 +134,9 @@ func TestLogicalClusterIsolation(t *testing.T) {
 	for _, cluster := range []string{one, two} {
 		export := newObject(apiExports, "a", parseFields(t, `spec: {resources: [{name: a, group: x.test, schema: v1.a.x.test, storage: {crd: {}}}, {name: b, group: x.test, schema: v1.b.x.test, storage: {crd: {}}},
 		{name: c, group: x.test, schema: v1.c.x.test, storage: {crd: {}}}, {name: d, group: x.test, schema: v1.d.x.test, storage: {crd: {}}}]}`))
-	createObject(t, newClient(t, cluster).Resource(apiExports), export)
-	createObject(t, newClient(t, cluster).Resource(apiBindings), newObject(apiBindings, "a", parseFields(t, `spec: {reference: {export: {path: "root:apis", name: e}}}`)))
-	createObject(t, newClient(t, cluster).Resource(logicalClusters), newObject(logicalClusters, "cluster", fields{"spec": fields{"initializers": []any{"root:" + cluster}}}))
+		createObject(t, newClient(t, cluster).Resource(apiExports), export)
+		createObject(t, newClient(t, cluster).Resource(apiBindings), newObject(apiBindings, "a", parseFields(t, `spec: {reference: {export: {path: "root:apis", name: e}}}`)))
+		createObject(t, newClient(t, cluster).Resource(logicalClusters), newObject(logicalClusters, "cluster", fields{"spec": fields{"initializers": []any{"root:" + cluster}}}))
 	}
 	for _, cluster := range []string{one, two} {
 		list, err := newClient(t, cluster).Resource(logicalClusters).List(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=cluster"})
@@ -206,7 +206,7 @@ func TestPrinterColumns(t *testing.T) {
 		"tenancy.kcp.io/v1alpha1/workspaces":     "Name=a Type=team Region=eu Phase=Scheduling URL=https://example.test Age= Reason= Message=",
 		"tenancy.kcp.io/v1alpha1/workspaces/a":   "Name=a Type=team Region=eu Phase=Scheduling URL=https://example.test Age= Reason= Message=",
 		"tenancy.kcp.io/v1alpha1/workspacetypes": "Name=a Age=",
-		"core.kcp.io/v1alpha1/shards":            "Name=a Region=<nil> URL=https://s.test External URL=<nil> Ready=Unknown Logical Clusters=<nil> Age=",
+		"core.kcp.io/v1alpha1/shards":            "Name=a Region=<nil> URL=https://s.test External URL=<nil> Schedulable=<nil> Ready=Unknown Logical Clusters=<nil> Age=",
 		"apis.kcp.io/v1alpha2/apiexports":        "Name=a Resources=a.x.test,b.x.test,c.x.test,1 more Age=",
 		"apis.kcp.io/v1alpha2/apibindings":       "Name=a Export=root:apis:e Age= Ready=<nil>",
 		"core.kcp.io/v1alpha1/logicalclusters":   "Name=cluster Phase=Scheduling URL=<nil> Age=",

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/ptr"
 
@@ -71,7 +72,7 @@ func (n *ShardChanges) Observe(event watch.Event) (name string, changed bool) {
 		now.unschedulable = &value
 	}
 	n.known[shard.Name] = now
-	return shard.Name, !known || !maps.Equal(now.labels, before.labels) || now.spec != before.spec || !ptr.Equal(now.unschedulable, before.unschedulable)
+	return shard.Name, !known || !maps.Equal(now.labels, before.labels) || !equality.Semantic.DeepEqual(now.spec, before.spec) || !ptr.Equal(now.unschedulable, before.unschedulable)
 }
 
 // Changed is Observe without the name.

@@ -3,6 +3,8 @@ package endpoints
 import (
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
@@ -29,6 +31,11 @@ func TestShardChanges(t *testing.T) {
 	unschedulable := func(reason string) func(*corev1alpha1.Shard) {
 		return func(s *corev1alpha1.Shard) { s.Annotations[corev1alpha1.UnschedulableAnnotationKey] = reason }
 	}
+	limited := func(workspaces int64) func(*corev1alpha1.Shard) {
+		return func(s *corev1alpha1.Shard) {
+			s.Spec.ResourceLimits = &corev1alpha1.ShardResourceLimits{Hard: corev1.ResourceList{"workspaces": *resource.NewQuantity(workspaces, resource.DecimalSI)}}
+		}
+	}
 	var changes ShardChanges
 	for _, step := range []struct {
 		name  string
@@ -40,6 +47,9 @@ func TestShardChanges(t *testing.T) {
 		{"heartbeat", event(watch.Modified, shard(func(s *corev1alpha1.Shard) { s.ResourceVersion = "7" })), false},
 		{"changed label", event(watch.Modified, shard(func(s *corev1alpha1.Shard) { s.Labels["region"] = "west" })), true},
 		{"changed address", event(watch.Modified, shard(func(s *corev1alpha1.Shard) { s.Labels["region"] = "west"; s.Spec.VirtualWorkspaceURL = "https://two" })), true},
+		{"limits", event(watch.Modified, shard(limited(7))), true},
+		{"same limits", event(watch.Modified, shard(limited(7))), false},
+		{"changed limits", event(watch.Modified, shard(limited(8))), true},
 		{"marked unschedulable", event(watch.Modified, shard(unschedulable(""))), true},
 		{"changed reason", event(watch.Modified, shard(unschedulable("maintenance"))), true},
 		{"same reason", event(watch.Modified, shard(unschedulable("maintenance"))), false},

@@ -22,13 +22,18 @@ func TestReporterFull(t *testing.T) {
 		want string // part of the reason; empty if the shard accepts more
 	}{
 		"no limits": {ReporterConfig{MemoryLimit: math.MaxInt64}, Load{LogicalClusters: 1 << 40, Objects: 1 << 40, Memory: 1 << 40}, ""},
-		"one below the limit of logical clusters": {ReporterConfig{MaxLogicalClusters: 10}, Load{LogicalClusters: 9}, ""},
-		"at the limit of logical clusters":        {ReporterConfig{MaxLogicalClusters: 10}, Load{LogicalClusters: 10}, "10 logical clusters"},
-		"at the limit of objects":                 {ReporterConfig{MaxObjects: 7, MaxLogicalClusters: 10}, Load{Objects: 7}, "7 objects"},
-		"live memory above the threshold":         {ReporterConfig{MemoryLimit: 1 << 30}, Load{Memory: 800 << 20}, "1Gi"},
-		"live memory below the threshold":         {ReporterConfig{MemoryLimit: 1 << 30}, Load{Memory: 700 << 20}, ""},
-		"storage below the watermark":             {ReporterConfig{}, Load{Space: etcdkeys.Space{Quota: 100 << 20, InUse: 79 << 20}}, ""},
-		"storage at the watermark":                {ReporterConfig{}, Load{Space: etcdkeys.Space{Quota: 100 << 20, InUse: 80 << 20}}, "more than 75 percent of its quota of 100Mi"},
+		"one below the limit of logical clusters":                                {ReporterConfig{MaxLogicalClusters: 10}, Load{LogicalClusters: 9}, ""},
+		"at the limit of logical clusters":                                       {ReporterConfig{MaxLogicalClusters: 10}, Load{LogicalClusters: 10}, "10 logical clusters"},
+		"at the limit of objects":                                                {ReporterConfig{MaxObjects: 7, MaxLogicalClusters: 10}, Load{Objects: 7}, "7 objects"},
+		"at the hard limit of the Shard":                                         {ReporterConfig{Shard: limited("", "12")}, Load{LogicalClusters: 9, Workspaces: 12}, "12 workspaces"},
+		"below the hard limit of the Shard, which takes the place of the flag's": {ReporterConfig{MaxLogicalClusters: 5, Shard: limited("", "12")}, Load{LogicalClusters: 9, Workspaces: 11}, ""},
+		"at the soft limit of the Shard":                                         {ReporterConfig{Shard: limited("12", "")}, Load{Workspaces: 12}, ""},
+		"a negative limit is none":                                               {ReporterConfig{Shard: limited("", "-1")}, Load{Workspaces: 12}, ""},
+		"the Shard is not known":                                                 {ReporterConfig{Shard: func() *corev1alpha1.Shard { return nil }}, Load{Workspaces: 12}, ""},
+		"live memory above the threshold":                                        {ReporterConfig{MemoryLimit: 1 << 30}, Load{Memory: 800 << 20}, "1Gi"},
+		"live memory below the threshold":                                        {ReporterConfig{MemoryLimit: 1 << 30}, Load{Memory: 700 << 20}, ""},
+		"storage below the watermark":                                            {ReporterConfig{}, Load{Space: etcdkeys.Space{Quota: 100 << 20, InUse: 79 << 20}}, ""},
+		"storage at the watermark":                                               {ReporterConfig{}, Load{Space: etcdkeys.Space{Quota: 100 << 20, InUse: 80 << 20}}, "more than 75 percent of its quota of 100Mi"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := NewReporter(tc.cfg).full(tc.load)
@@ -154,7 +159,7 @@ func TestSetStatus(t *testing.T) {
 		t.Errorf("a shard that never reported: %+v", shard.Status)
 	}
 	setStatus(shard, spec, time.Second)
-	if !conditionsv1alpha1.IsTrue(shard, conditionsv1alpha1.Ready) || !conditionsv1alpha1.IsFalse(shard, corev1alpha1.ShardSchedulable) || len(shard.Status.Conditions) != 2 || shard.Status.Capacity.Name(Objects, "").Value() != 5 {
+	if !conditionsv1alpha1.IsTrue(shard, conditionsv1alpha1.Ready) || !conditionsv1alpha1.IsFalse(shard, corev1alpha1.ShardSchedulable) || len(shard.Status.Conditions) != 3 || shard.Status.Capacity.Name(Objects, "").Value() != 5 {
 		t.Errorf("a shard that reports: %+v", shard.Status)
 	}
 	setStatus(shard, spec, Timeout+time.Second)

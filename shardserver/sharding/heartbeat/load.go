@@ -25,6 +25,8 @@ const (
 // Load is the load of a shard, without its system logical clusters.
 type Load struct {
 	LogicalClusters, Objects int64
+	// Workspaces are the logical clusters, with those of the system.
+	Workspaces int64
 	// Memory is the memory of the process in bytes, without garbage.
 	Memory int64
 	// Space is what etcd has left, for all logical clusters.
@@ -34,6 +36,8 @@ type Load struct {
 // Keys counts keys in storage, without those of the shard's own logical clusters.
 type KeyCounter interface {
 	Total(ctx context.Context, resources ...*storage.Resource) (int64, error)
+	// TotalWithSystem includes them.
+	TotalWithSystem(ctx context.Context, resources ...*storage.Resource) (int64, error)
 }
 
 // meter measures the load.
@@ -57,14 +61,17 @@ func (m *meter) measure(ctx context.Context) (Load, error) {
 		if err != nil {
 			return m.load, err
 		}
-		if m.load.LogicalClusters, err = countOr(ctx, m.keys, m.load.LogicalClusters, resource); err != nil {
+		if m.load.LogicalClusters, err = countOr(ctx, m.keys.Total, m.load.LogicalClusters, resource); err != nil {
+			return m.load, err
+		}
+		if m.load.Workspaces, err = countOr(ctx, m.keys.TotalWithSystem, m.load.Workspaces, resource); err != nil {
 			return m.load, err
 		}
 		m.clusters = time.Now()
 	}
 	if time.Since(m.objects) >= objectsMaxAge {
 		var err error
-		if m.load.Objects, err = countOr(ctx, m.keys, m.load.Objects, m.registry.AllStorages()...); err != nil {
+		if m.load.Objects, err = countOr(ctx, m.keys.Total, m.load.Objects, m.registry.AllStorages()...); err != nil {
 			return m.load, err
 		}
 		m.objects = time.Now()
@@ -73,8 +80,8 @@ func (m *meter) measure(ctx context.Context) (Load, error) {
 }
 
 // countOr returns previous with an error.
-func countOr(ctx context.Context, keys KeyCounter, previous int64, resources ...*storage.Resource) (int64, error) {
-	total, err := keys.Total(ctx, resources...)
+func countOr(ctx context.Context, count func(context.Context, ...*storage.Resource) (int64, error), previous int64, resources ...*storage.Resource) (int64, error) {
+	total, err := count(ctx, resources...)
 	if err != nil {
 		return previous, err
 	}

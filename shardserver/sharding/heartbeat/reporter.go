@@ -26,6 +26,8 @@ const (
 	Memory          corev1.ResourceName = corev1.ResourceMemory
 	// Storage is the space in etcd, in bytes.
 	Storage corev1.ResourceName = corev1.ResourceStorage
+	// Workspaces are all logical clusters, in the limits of a Shard and in what is used of them.
+	Workspaces corev1.ResourceName = "workspaces"
 )
 
 const (
@@ -50,6 +52,8 @@ type ReporterConfig struct {
 	Healthy func() error
 	// Refused describes the objects that the cache server refuses; "" if there are none, nil without a cache server.
 	Refused func() string
+	// Shard returns the Shard object of this shard, or nil if it is not known.
+	Shard func() *corev1alpha1.Shard
 }
 
 // Reporter creates the reports of this shard.
@@ -87,7 +91,7 @@ func (r *Reporter) Current(ctx context.Context) (shardingv1alpha1.ShardReportSpe
 	if err != nil {
 		return shardingv1alpha1.ShardReportSpec{}, fmt.Errorf("measuring the load of this shard: %w", err)
 	}
-	return shardingv1alpha1.ShardReportSpec{Capacity: r.capacity(load), Load: quantities(load), Conditions: r.setConditions(load)}, nil
+	return shardingv1alpha1.ShardReportSpec{Capacity: r.capacity(load), Load: quantities(load), Used: used(load), Conditions: r.setConditions(load)}, nil
 }
 
 // Full returns the reason why the shard accepts no new logical clusters, or "".
@@ -138,8 +142,11 @@ func (r *Reporter) setPublished(to *conditionList) {
 }
 
 func (r *Reporter) full(load Load) string {
+	hard := r.hardLimit()
 	switch {
-	case r.cfg.MaxLogicalClusters > 0 && load.LogicalClusters >= r.cfg.MaxLogicalClusters:
+	case hard > 0 && load.Workspaces >= hard:
+		return fmt.Sprintf("The shard has reached its limit of %d workspaces, in spec.resourceLimits.hard of its Shard", hard)
+	case hard == 0 && r.cfg.MaxLogicalClusters > 0 && load.LogicalClusters >= r.cfg.MaxLogicalClusters:
 		return fmt.Sprintf("The shard has reached its capacity of %d logical clusters", r.cfg.MaxLogicalClusters)
 	case r.cfg.MaxObjects > 0 && load.Objects >= r.cfg.MaxObjects:
 		return fmt.Sprintf("The shard has reached its capacity of %d objects", r.cfg.MaxObjects)
@@ -150,6 +157,19 @@ func (r *Reporter) full(load Load) string {
 		return fmt.Sprintf("The shard needs more than %d percent of its memory limit of %s", memoryLowPercent, limit.String())
 	}
 	return ""
+}
+
+// hardLimit returns the limit of the Shard object, which takes the place of the flag's, or 0 without one.
+func (r *Reporter) hardLimit() int64 {
+	if r.cfg.Shard == nil {
+		return 0
+	}
+	shard := r.cfg.Shard()
+	if shard == nil {
+		return 0
+	}
+	_, hard := WorkspaceLimits(shard.Spec.ResourceLimits)
+	return hard
 }
 
 // isMemoryShort reports whether memory is short, with a hysteresis, so that the result does not change with every
@@ -170,7 +190,7 @@ func (r *Reporter) isMemoryShort(needed int64) bool {
 
 func (r *Reporter) capacity(load Load) corev1.ResourceList {
 	capacity := corev1.ResourceList{}
-	if r.cfg.MaxLogicalClusters > 0 {
+	if r.cfg.MaxLogicalClusters > 0 && r.hardLimit() == 0 {
 		capacity[LogicalClusters] = *resource.NewQuantity(r.cfg.MaxLogicalClusters, resource.DecimalSI)
 	}
 	if r.cfg.MaxObjects > 0 {
@@ -192,6 +212,10 @@ func quantities(load Load) corev1.ResourceList {
 		Memory:          bytes(load.Memory),
 		Storage:         bytes(roundStorage(load.Space)),
 	}
+}
+
+func used(load Load) corev1.ResourceList {
+	return corev1.ResourceList{Workspaces: *resource.NewQuantity(load.Workspaces, resource.DecimalSI)}
 }
 
 // storageSteps is the number of steps in which the used part of the storage is reported: etcd grows and shrinks all the time.

@@ -37,6 +37,8 @@ type candidate struct {
 	shard *corev1alpha1.Shard
 	// load is the number of logical clusters including pending ones; capacity is 0 if unlimited.
 	load, capacity int64
+	// overSoft reports whether the shard has reached its soft limit, so that others are preferred.
+	overSoft bool
 }
 
 // Choose returns one of the matching shards that accept new logical clusters: the less loaded one of two random ones,
@@ -66,6 +68,9 @@ func (s *Scheduler) Choose(all []*corev1alpha1.Shard, selector labels.Selector, 
 		slices.Sort(noShard.Reasons)
 		return nil, noShard
 	}
+	if preferred := slices.DeleteFunc(slices.Clone(candidates), func(c candidate) bool { return c.overSoft }); len(preferred) > 0 {
+		candidates = preferred
+	}
 	chosen := s.pickLessLoaded(candidates)
 	s.entry(chosen.shard.Name).pending++
 	return chosen.shard, nil
@@ -81,7 +86,16 @@ func (s *Scheduler) candidate(shard *corev1alpha1.Shard, own shardingv1alpha1.Sh
 		}
 		report = live.Spec
 	}
-	c = candidate{shard: shard, load: logicalClusters(report.Load) + s.pending(shard.Name, report), capacity: logicalClusters(report.Capacity)}
+	pending := s.pending(shard.Name, report)
+	c = candidate{shard: shard, load: logicalClusters(report.Load) + pending, capacity: logicalClusters(report.Capacity)}
+	used := workspaces(report.Used) + pending
+	soft, hard := heartbeat.WorkspaceLimits(shard.Spec.ResourceLimits)
+	if c.overSoft = soft > 0 && used >= soft; hard > 0 {
+		if used >= hard {
+			return c, fmt.Sprintf("is full: it has %d of %d workspaces", used, hard)
+		}
+		c.capacity = hard - (used - c.load) // system logical clusters take a part of it
+	}
 	if reason = UnschedulableReason(report); reason == "" && c.capacity > 0 && c.load >= c.capacity {
 		reason = fmt.Sprintf("is full: it has %d of %d logical clusters", c.load, c.capacity)
 	}
@@ -109,6 +123,11 @@ func messageOf(condition conditionsv1alpha1.Condition) string {
 		return condition.Message
 	}
 	return condition.Reason
+}
+
+func workspaces(of corev1.ResourceList) int64 {
+	amount := of[heartbeat.Workspaces]
+	return amount.Value()
 }
 
 func logicalClusters(of corev1.ResourceList) int64 {

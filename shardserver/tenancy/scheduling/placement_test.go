@@ -61,6 +61,21 @@ func newShard(name string, annotations ...string) *corev1alpha1.Shard {
 	return shard
 }
 
+func withUsed(spec shardingv1alpha1.ShardReportSpec, workspaces int64) shardingv1alpha1.ShardReportSpec {
+	spec.Used = corev1.ResourceList{heartbeat.Workspaces: *resource.NewQuantity(workspaces, resource.DecimalSI)}
+	return spec
+}
+
+// withLimits returns a Shard with limits of workspaces; 0 is none.
+func withLimits(name string, soft, hard int64) *corev1alpha1.Shard {
+	shard := newShard(name)
+	shard.Spec.ResourceLimits = &corev1alpha1.ShardResourceLimits{
+		Soft: corev1.ResourceList{heartbeat.Workspaces: *resource.NewQuantity(soft, resource.DecimalSI)},
+		Hard: corev1.ResourceList{heartbeat.Workspaces: *resource.NewQuantity(hard, resource.DecimalSI)},
+	}
+	return shard
+}
+
 func TestChoose(t *testing.T) {
 	three := []*corev1alpha1.Shard{newShard("own"), newShard("alpha"), newShard("beta")}
 	for name, tc := range map[string]struct {
@@ -83,6 +98,13 @@ func TestChoose(t *testing.T) {
 		"unhealthy shard":                       {shards: three[:2], own: reportWithLoad(100, 0), others: map[string]shardingv1alpha1.ShardReportSpec{"alpha": reportWithCondition(conditionsv1alpha1.Ready, "ill")}, want: "own"},
 		"unschedulable shard by its report":     {shards: three[:2], own: reportWithLoad(100, 0), others: map[string]shardingv1alpha1.ShardReportSpec{"alpha": reportWithCondition(corev1alpha1.ShardSchedulable, "no memory")}, want: "own"},
 		"unschedulable shard by its annotation": {shards: []*corev1alpha1.Shard{newShard("own", corev1alpha1.UnschedulableAnnotationKey), three[1]}, others: map[string]shardingv1alpha1.ShardReportSpec{"alpha": reportWithLoad(100, 0)}, want: "alpha"},
+		"shard at its hard limit":               {shards: []*corev1alpha1.Shard{three[0], withLimits("alpha", 0, 12)}, own: reportWithLoad(100, 0), others: map[string]shardingv1alpha1.ShardReportSpec{"alpha": withUsed(reportWithLoad(10, 0), 12)}, want: "own"},
+		"shard at its soft limit":               {shards: []*corev1alpha1.Shard{three[0], withLimits("alpha", 12, 20)}, own: reportWithLoad(100, 0), others: map[string]shardingv1alpha1.ShardReportSpec{"alpha": withUsed(reportWithLoad(10, 0), 12)}, want: "own"},
+		"only shards at their soft limits":      {shards: []*corev1alpha1.Shard{withLimits("alpha", 12, 20)}, others: map[string]shardingv1alpha1.ShardReportSpec{"alpha": withUsed(reportWithLoad(10, 0), 12)}, want: "alpha"},
+		"the selector is before the soft limit": {shards: []*corev1alpha1.Shard{three[0], withLimits("alpha", 12, 20)}, selector: "name=alpha", others: map[string]shardingv1alpha1.ShardReportSpec{"alpha": withUsed(reportWithLoad(10, 0), 12)}, want: "alpha"},
+		"a limit of the Shard instead of flags": {shards: []*corev1alpha1.Shard{withLimits("alpha", 0, 20)}, others: map[string]shardingv1alpha1.ShardReportSpec{"alpha": withUsed(reportWithLoad(10, 10), 12)}, want: "alpha"},
+		"a negative limit is none":              {shards: []*corev1alpha1.Shard{withLimits("alpha", 0, -1)}, others: map[string]shardingv1alpha1.ShardReportSpec{"alpha": withUsed(reportWithLoad(10, 0), 12)}, want: "alpha"},
+		"reason: hard limit":                    {shards: []*corev1alpha1.Shard{withLimits("alpha", 0, 12)}, others: map[string]shardingv1alpha1.ShardReportSpec{"alpha": withUsed(reportWithLoad(10, 0), 12)}, wantErr: `No available shards to schedule the workspace: shard "alpha" is full: it has 12 of 12 workspaces`},
 		"excluded shard":                        {shards: three[:2], own: reportWithLoad(100, 0), others: map[string]shardingv1alpha1.ShardReportSpec{"alpha": reportWithLoad(0, 0)}, excluded: "alpha", want: "own"},
 		"no matching shard":                     {shards: three, selector: "name=x", wantErr: "No available shards to schedule the workspace"},
 		"reason: annotation":                    {shards: []*corev1alpha1.Shard{newShard("own", corev1alpha1.UnschedulableAnnotationKey)}, wantErr: `No available shards to schedule the workspace: shard "own" is closed by its annotation experimental.core.kcp.io/unschedulable`},
