@@ -86,6 +86,18 @@ export function widgetOf(schema: Schema, depth: number): Widget {
   }
 }
 
+/** labelOf is how a form calls a field: its labels from the outermost on. */
+export function labelOf(schema: Schema, path: Path): string {
+  const labels: string[] = []
+  let current: Schema | undefined = schema
+  for (const part of path) {
+    if (typeof part === 'number') labels.push(`${current?.items?.title ?? labels.pop() ?? ''} ${part + 1}`.trim())
+    else labels.push(current?.properties?.[part]?.title ?? part)
+    current = typeof part === 'number' ? current?.items : current?.properties?.[part] ?? (typeof current?.additionalProperties === 'object' ? current.additionalProperties : undefined)
+  }
+  return labels.join(' › ')
+}
+
 /** limits says in words what a schema allows. */
 export function limits(schema: Schema): string[] {
   const words: string[] = []
