@@ -80,7 +80,8 @@ const brokenWords = `(() => {
 	const broken = []
 	const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT)
 	while (texts.nextNode()) {
-		for (const { 0: word, index } of texts.currentNode.data.matchAll(/[\p{L}\p{N}]{1,24}(?![\p{L}\p{N}])/gu)) {
+		for (const { 0: word, index } of texts.currentNode.data.matchAll(/[^\s-]+/g)) {
+			if (word.length > 24) continue
 			const range = document.createRange()
 			range.setStart(texts.currentNode, index)
 			range.setEnd(texts.currentNode, index + word.length)

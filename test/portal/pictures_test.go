@@ -78,7 +78,8 @@ func TestPictures(t *testing.T) {
 		page.Open(e.at(tenant))
 		page.WaitTitle("Sign in")
 		picture("sign-in")
-		signInWith(page, "ada-token")
+		page.Fill(chromium.Labelled("Token"), "ada-token")
+		page.Press("\r")
 		page.WaitText("3 templates")
 		page.WaitText("2 instances")
 		var cards []string
@@ -92,6 +93,7 @@ func TestPictures(t *testing.T) {
 		page.Fill(chromium.Labelled("Name of the object"), "invoices")
 		page.Fill(chromium.Labelled("database"), "pg_invoices")
 		page.Press("\t")
+		page.Wait("a message at the field", chromium.Labelled("database")+".ariaInvalid === 'true'")
 		page.WaitText("this name is reserved by PostgreSQL")
 		page.Eval("(document.querySelector('h1').scrollIntoView(), true)", new(bool))
 		picture("form")

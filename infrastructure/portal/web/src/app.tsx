@@ -99,7 +99,8 @@ function Header({ route: { view, workspace } }: { route: Route }) {
   const link = (target: string, text: preact.ComponentChildren, active: boolean) => <a href={target} {...(active ? { 'aria-current': 'page' } : {})}>{text}</a>
   return (
     <header>
-      <span class="brand"><Logo /> {productName}</span>
+      {/* The page to sign in has it itself. */}
+      {(session.signedIn || session.expired) && <span class="brand"><Logo /> {productName}</span>}
       {session.signedIn && workspace && (
         <nav aria-label="Workspace">
           {link(href(workspace), 'Catalogue', ['catalogue', 'template', 'new'].includes(view))}

@@ -98,7 +98,7 @@ export function labelOf(schema: Schema, path: Path): string {
   return labels.join(' › ')
 }
 
-/** limits says in words what a schema allows. */
+/** limits says in words what a schema allows. The messages of its rules are for who has broken them. */
 export function limits(schema: Schema): string[] {
   const words: string[] = []
   const { minimum: low, maximum: high, minLength: shortest, maxLength: longest, minItems: fewest, maxItems: most } = schema
@@ -113,7 +113,6 @@ export function limits(schema: Schema): string[] {
   if (schema.uniqueItems) words.push('no entry twice')
   if (schema.pattern) words.push(`matches ${schema.pattern}`)
   if (schema.format && schema.format !== 'password' && !schema.format.startsWith('int')) words.push(`format ${schema.format}`)
-  for (const { message } of schema['x-kubernetes-validations'] ?? []) if (message && !message.includes('{')) words.push(message)
   return words
 }
 

@@ -32,6 +32,7 @@ function SignInForm({ workspace, problem }: { workspace: string; problem: unknow
           })}>Sign in with your organization</button>
         </p>
       )}
+      {session.oidc && <p class="muted">Or with a token:</p>}
       <form onSubmit={(event) => {
         event.preventDefault()
         void attempt(() => session.signIn({ token: token.trim() }, workspace || 'root'))
