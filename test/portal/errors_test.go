@@ -1,10 +1,17 @@
 package portal
 
 import (
+	"context"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 	"github.com/atoll-dev/atoll/test/chromium"
 )
 
@@ -80,5 +87,38 @@ func (e *env) testMistakes(t *testing.T) {
 	}
 	page.Click(chromium.Named("Cancel"))
 	page.WaitTitle("Cache")
+	e.quiet(t, page)
+}
+
+// testPolicy: what the author of an admission policy says is said to the user, who lacks no permission. Policies for instances are in the
+// workspace of the provider.
+func (e *env) testPolicy(t *testing.T) {
+	const message = "queues have names of animals"
+	for _, policy := range []map[string]any{
+		{"kind": "ValidatingAdmissionPolicy", "spec": map[string]any{
+			"matchConstraints": map[string]any{"resourceRules": []any{map[string]any{"apiGroups": []any{group}, "apiVersions": []any{"*"}, "operations": []any{"CREATE"}, "resources": []any{"queues"}}}},
+			"validations":      []any{map[string]any{"expression": "object.metadata.name != 'stone'", "message": message}},
+		}},
+		{"kind": "ValidatingAdmissionPolicyBinding", "spec": map[string]any{"policyName": "names", "validationActions": []any{"Deny"}}},
+	} {
+		policy["apiVersion"], policy["metadata"] = "admissionregistration.k8s.io/v1", map[string]any{"name": "names"}
+		if err := e.admin.Create(t.Context(), &unstructured.Unstructured{Object: policy}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	shardtesting.Eventually(t, "the policy to be in force", func(ctx context.Context) error {
+		_, err := e.resource("queues").Create(ctx, queue("stone"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if !apierrors.IsInvalid(err) {
+			return errors.Join(errors.New("not refused"), err)
+		}
+		return nil
+	})
+	page := e.open(t, "ada-token", tenant, "templates", "queue", "new")
+	page.WaitTitle("Create Queue")
+	page.Fill(chromium.Labelled("Name of the object"), "stone")
+	page.Click(chromium.Named("Create Queue"))
+	page.WaitText("A rule of the platform does not allow you to create queues: " + message)
+	testRaw(t, page, "ValidatingAdmissionPolicy 'names'")
+	page.Click(chromium.Named("Cancel"))
 	e.quiet(t, page)
 }

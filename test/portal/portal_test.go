@@ -77,6 +77,7 @@ func TestPortal(t *testing.T) {
 		{"conflict", e.testConflict},
 		{"sign in again", e.testSignInAgain},
 		{"missing rights", e.testForbidden},
+		{"a rule of the platform", e.testPolicy},
 		{"outage", e.testOutage},
 		{"sign-in with an issuer", e.testOIDC},
 		{"colours", e.testColours},
@@ -384,10 +385,13 @@ func (e *env) testDeletedByOthers(t *testing.T) {
 
 func (e *env) createQueue(t *testing.T, name string) {
 	t.Helper()
-	object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": group + "/v1alpha1", "kind": "Queue", "metadata": map[string]any{"name": name}, "spec": map[string]any{}}}
-	if _, err := e.resource("queues").Create(t.Context(), object, metav1.CreateOptions{}); err != nil {
+	if _, err := e.resource("queues").Create(t.Context(), queue(name), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+}
+
+func queue(name string) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{"apiVersion": group + "/v1alpha1", "kind": "Queue", "metadata": map[string]any{"name": name}, "spec": map[string]any{}}}
 }
 
 func (e *env) testMarkup(t *testing.T) {

@@ -65,9 +65,9 @@ export function explain(error: unknown, what: string): Explanation {
 }
 
 function explainStatus({ code, reason, message }: Status, what: string): string {
-  // Admission webhooks and policies have a message for people.
+  // Admission webhooks and policies, which are the provider's, have a message for people.
   const refusal = /denied (?:the )?request: (.+)$/s.exec(message)?.[1]
-  if (refusal) return `A rule of the workspace does not allow you to ${what}: ${refusal}`
+  if (refusal) return `A rule of the platform does not allow you to ${what}: ${refusal}`
   switch (code) {
     case 401:
       return 'The server does not accept your credentials.'
