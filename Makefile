@@ -172,7 +172,7 @@ portal: ## Build the portal of the infrastructure provider from infrastructure/p
 .PHONY: portal-pictures
 portal-pictures: ## Make the pictures of the portal in docs/pictures anew, in Chromium.
 	@mkdir -p docs/pictures
-	PORTAL_PICTURES=$(CURDIR)/docs/pictures go test -count=1 ./test/portal
+	PORTAL_PICTURES=$(CURDIR)/docs/pictures go test -count=1 -run TestPictures ./test/portal
 
 .PHONY: verify
 verify: ## Regenerate, format, lint, check import rules and vulnerabilities; fails if that changes a file.

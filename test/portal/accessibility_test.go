@@ -16,11 +16,10 @@ func (e *env) testAccessibility(t *testing.T) {
 	for _, scheme := range []string{"light", "dark"} {
 		page.Emulate("prefers-color-scheme: " + scheme)
 		page.Open(e.at(tenant))
-		if scheme == "light" {
-			page.WaitTitle("Sign in")
-			page.CheckAccessibility("sign-in")
-			signInWith(page, "ada-token")
-		}
+		page.WaitTitle("Sign in")
+		page.Click(disclosure("Where do I find a token?"))
+		page.CheckAccessibility("sign-in in " + scheme)
+		signInWith(page, "ada-token")
 		for _, view := range []struct {
 			title    string
 			segments []string
@@ -38,6 +37,7 @@ func (e *env) testAccessibility(t *testing.T) {
 			if view.title == "Create Cache" {
 				page.Click(chromium.Named("Create Cache"))
 				page.Wait("the summary", "document.activeElement?.className === 'summary'")
+				page.Click(disclosure("What the server says"))
 			}
 			page.CheckAccessibility(view.title + " in " + scheme)
 		}
@@ -47,6 +47,7 @@ func (e *env) testAccessibility(t *testing.T) {
 		page.CheckAccessibility("dialog in " + scheme)
 		page.Press("\x1b")
 		page.Wait("the focus to be where it was", "document.activeElement?.innerText === 'Delete…'")
+		page.Click(chromium.Named("Sign out"))
 	}
 	e.quiet(t, page)
 }
@@ -62,25 +63,69 @@ func (e *env) testColours(t *testing.T) {
 	background("light colours", false)
 	page.Emulate("prefers-color-scheme: dark")
 	background("dark colours of the system", true)
-	page.Choose("document.querySelector('#theme')", "Light")
+	page.Choose(chromium.Labelled("Theme"), "Light")
 	background("light colours as chosen", false)
 	page.Reload()
 	page.WaitTitle("Catalogue")
 	background("light colours after loading again", false)
-	page.Choose("document.querySelector('#theme')", "As the system")
+	page.Choose(chromium.Labelled("Theme"), "System")
 	background("dark colours of the system again", true)
 	page.Emulate("prefers-reduced-motion: reduce")
 	page.Wait("no transitions", "getComputedStyle(document.querySelector('button')).transitionDuration === '0s'")
-	// Nothing is wider than a small screen, but for what scrolls by itself.
-	for _, view := range [][]string{nil, {"templates", "cache"}, {"templates", "cache", "new"}, {"instances"}, {"instances", "caches", "mine"}} {
-		page.Size(360, 740)
-		page.Open(e.at(append([]string{tenant}, view...)...))
-		page.Wait("a heading", "document.activeElement === document.querySelector('h1')")
+	e.quiet(t, page)
+}
+
+// brokenWords is an expression for the words that are on more than one line. What is too long for any line may be broken.
+const brokenWords = `(() => {
+	const broken = []
+	const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT)
+	while (texts.nextNode()) {
+		for (const { 0: word, index } of texts.currentNode.data.matchAll(/[^\s-]+/g)) {
+			if (word.length > 24) continue
+			const range = document.createRange()
+			range.setStart(texts.currentNode, index)
+			range.setEnd(texts.currentNode, index + word.length)
+			const lines = new Set([...range.getClientRects()].map(({ bottom }) => Math.round(bottom)))
+			if (lines.size > 1) broken.push(word)
+		}
+	}
+	return broken
+})()`
+
+// testSmallScreens: on a phone, nothing is wider than the screen, but for what scrolls by itself, and words stay whole.
+func (e *env) testSmallScreens(t *testing.T) {
+	const long = "payments-of-the-northern-region-and-of-the-southern-region"
+	e.createQueue(t, long)
+	page := e.browser.NewPage(t)
+	page.Size(360, 740)
+	check := func(view string) {
+		t.Helper()
 		var width int
 		page.Eval("document.documentElement.scrollWidth", &width)
 		if width > 360 {
-			t.Errorf("%v is %d pixels wide on a screen of 360", view, width)
+			t.Errorf("%s is %d pixels wide on a screen of 360", view, width)
 		}
+		var broken []string
+		page.Eval(brokenWords, &broken)
+		if len(broken) > 0 {
+			t.Errorf("%s has broken words: %q", view, broken)
+		}
+	}
+	page.Open(e.at(tenant))
+	page.WaitTitle("Sign in")
+	page.Click(disclosure("Where do I find a token?"))
+	check("sign-in")
+	signInWith(page, "ada-token")
+	page.Wait("a heading", "document.querySelector('h1')?.innerText === 'Catalogue'")
+	for _, view := range [][]string{
+		nil, {"templates", "cache"}, {"templates", "cache", "new"}, {"instances"}, {"instances", "caches", "mine"}, {"instances", "queues", long}, {"workspaces"},
+	} {
+		page.Open(e.at(append([]string{tenant}, view...)...))
+		page.Wait("a heading", "document.activeElement === document.querySelector('h1')")
+		check(fmt.Sprint(view))
+	}
+	if err := e.resource("queues").Delete(t.Context(), long, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
 	}
 	e.quiet(t, page)
 }
@@ -124,7 +169,8 @@ func (e *env) testKeyboard(t *testing.T) {
 	page.Press("typed")
 	page.TabTo("Delete")
 	page.Press("\r")
-	page.WaitTitle("Not there")
+	page.WaitTitle("Instances")
+	page.WaitText("Queue typed")
 	page.Open(e.at(tenant))
 	page.Reload()
 	page.WaitTitle("Catalogue")

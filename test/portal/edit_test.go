@@ -2,6 +2,7 @@ package portal
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -37,7 +38,7 @@ func (e *env) testEdit(t *testing.T) {
 	page.WaitTitle("Edit Cache mine")
 	page.Fill(chromium.Labelled("replicas"), "8")
 	page.Click(chromium.Named("Save"))
-	page.WaitText("spec.replicas in body should be less than or equal to 5")
+	page.WaitText("At most 5.")
 	page.Fill(chromium.Labelled("replicas"), "3")
 	// What has been entered survives that the view is left.
 	page.Click(chromium.Named("Instances 2"))
@@ -53,15 +54,35 @@ func (e *env) testEdit(t *testing.T) {
 	e.quiet(t, page)
 }
 
+// testEditYAML: what only programs need is not among what people read and edit, and stays.
 func (e *env) testEditYAML(t *testing.T) {
-	page := e.open(t, "ada-token", tenant, "instances", "caches", "mine", "edit")
+	const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
+	e.patch(t, "mine", `{"metadata":{"annotations":{"`+lastApplied+`":"{}","example.org/note":"for people"}}}`)
+	page := e.open(t, "ada-token", tenant, "instances", "caches", "mine")
+	page.WaitTitle("Cache mine")
+	page.WaitText("example.org/note: for people")
+	noise := func(text string) {
+		t.Helper()
+		if strings.Contains(text, lastApplied) || strings.Contains(text, "managedFields") {
+			t.Errorf("shown: %s", text)
+		}
+	}
+	noise(page.String("document.querySelector('#instance-yaml').innerText"))
+	page.Click(chromium.Named("Edit"))
 	page.WaitTitle("Edit Cache mine")
+	defer func() {
+		got, err := e.resource("caches").Get(t.Context(), "mine", metav1.GetOptions{})
+		if err != nil || got.GetAnnotations()[lastApplied] != "{}" {
+			t.Errorf("what kubectl applied last is %q, %v", got.GetAnnotations()[lastApplied], err)
+		}
+	}()
 	page.Click(chromium.Named("YAML"))
 	replace := func(from, to string) {
 		t.Helper()
 		text := page.String(chromium.Labelled("Object as YAML") + ".value.replace(" + from + ", " + to + ")")
 		page.Fill(chromium.Labelled("Object as YAML"), text)
 	}
+	noise(page.String(chromium.Labelled("Object as YAML") + ".value"))
 	replace("/owner: .*/", "'owner: [broken'")
 	page.Click(chromium.Named("Save"))
 	page.WaitText("This is no valid YAML")
@@ -131,6 +152,7 @@ func (e *env) testForbidden(t *testing.T) {
 	page.Fill(chromium.Labelled("Name of the object"), "refused")
 	page.Click(chromium.Named("Create Queue"))
 	page.WaitText("You may not create queues in this workspace.")
+	testRaw(t, page, `User "victor" cannot create resource "queues"`)
 	if _, err := e.resource("queues").Get(t.Context(), "refused", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("an object of a user without rights: %v", err)
 	}
@@ -140,6 +162,7 @@ func (e *env) testForbidden(t *testing.T) {
 	page.WaitText("You may not read the secret default/mine-cache in this workspace.")
 	page.Open(e.at(tenant, "workspaces"))
 	page.WaitText("You may not list the workspaces below root:tenant")
+	testRaw(t, page, "cannot list resource")
 	e.quiet(t, page)
 }
 
@@ -153,10 +176,7 @@ func (e *env) testOutage(t *testing.T) {
 		e.gate.expire(i > 0)
 		e.gate.set(true)
 		page.WaitText("Connection lost, reconnecting.")
-		object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": group + "/v1alpha1", "kind": "Queue", "metadata": map[string]any{"name": name}, "spec": map[string]any{}}}
-		if _, err := e.resource("queues").Create(t.Context(), object, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		e.createQueue(t, name)
 		e.gate.set(false)
 		page.Wait("what was created during the outage", "document.querySelector('[data-instance="+name+"]') && document.querySelector('#connectivity').innerText === ''")
 		if err := e.resource("queues").Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {

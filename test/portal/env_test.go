@@ -61,7 +61,7 @@ const (
 )
 
 //go:embed testdata/templates.yaml
-var templates string
+var fixture string
 
 // env is a provider with a portal, and a tenant.
 type env struct {
@@ -74,9 +74,11 @@ type env struct {
 	cluster string // of the tenant
 	tenant  dynamic.Interface
 	browser *chromium.Browser
+
+	templates []*infrastructurev1alpha1.Template
 }
 
-func newEnv(t *testing.T) *env {
+func newEnv(t *testing.T, templates []*infrastructurev1alpha1.Template) *env {
 	browser := chromium.Start(t)
 	issuer := issuertest.Start(t)
 	directory := t.TempDir()
@@ -91,7 +93,7 @@ func newEnv(t *testing.T) *env {
 		oidc.IssuerURL, oidc.ClientID, oidc.CAFile = issuer.URL, "portal", issuerCA
 		oidc.UsernameClaim, oidc.UsernamePrefix, oidc.SigningAlgs = "sub", "oidc:", []string{"ES256"}
 	})
-	e := &env{shard: shard, issuer: issuer, browser: browser}
+	e := &env{shard: shard, issuer: issuer, browser: browser, templates: templates}
 	e.signIn = issuer.EnableSignIn(t, "portal", map[string]any{"sub": "grace"}, time.Hour)
 	e.startProvider(t, shard.NewWorkspace(t, "root", "provider").Spec.Cluster, shard.NewWorkspace(t, "root", "runtime").Spec.Cluster)
 	e.serve(t)
@@ -132,15 +134,16 @@ func (e *env) startProvider(t *testing.T, cluster, runtimeCluster string) {
 			t.Errorf("the provider ended: %v", err)
 		}
 	})
-	for _, template := range readTemplates(t) {
+	for _, template := range e.templates {
 		shardtesting.Eventually(t, "templates to be served", func(ctx context.Context) error { return e.admin.Create(ctx, template.DeepCopy()) })
 	}
 }
 
+// readTemplates returns templates with all that forms can have, and one with markup in its texts.
 func readTemplates(t *testing.T) []*infrastructurev1alpha1.Template {
 	t.Helper()
 	var all []*infrastructurev1alpha1.Template
-	for document := range strings.SplitSeq(templates, "\n---\n") {
+	for document := range strings.SplitSeq(fixture, "\n---\n") {
 		template := &infrastructurev1alpha1.Template{}
 		if err := yaml.UnmarshalStrict([]byte(document), template); err != nil {
 			t.Fatal(err)
@@ -187,7 +190,7 @@ func (e *env) prepareTenant(t *testing.T) {
 			e.grant(t, cluster, user, role)
 		}
 	}
-	for _, template := range readTemplates(t) {
+	for _, template := range e.templates {
 		shardtesting.Eventually(t, template.Name+" to be ready", func(ctx context.Context) error {
 			if err := e.admin.Get(ctx, client.ObjectKeyFromObject(template), template); err != nil {
 				return err

@@ -1,24 +1,73 @@
 package portal
 
 import (
+	"context"
+	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
+	"github.com/atoll-dev/atoll/infrastructure/seed"
+	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 	"github.com/atoll-dev/atoll/test/chromium"
 )
 
-// testPictures makes the pictures of docs/ in the directory PORTAL_PICTURES; see "make portal-pictures".
-func (e *env) testPictures(t *testing.T) {
+// shipped returns the templates that are shipped, as the backend of the test can serve them: what tenants see is the same.
+func shipped(t *testing.T) []*infrastructurev1alpha1.Template {
+	t.Helper()
+	all, err := seed.Shipped(group)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var templates []*infrastructurev1alpha1.Template
+	for i := range all {
+		template := &all[i]
+		name, port := template.Name, map[string]int{"postgres": 5432, "redis": 6379, "application": 80}[template.Name]
+		config := map[string]any{
+			"manifests": []any{map[string]any{
+				"id":       "main",
+				"template": map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": name + "-${self.metadata.name}"}, "data": map[string]any{"name": "${self.metadata.name}"}},
+				// One instance stays at work.
+				"readyWhen": []any{"other.main.data.name != 'reports'"},
+			}},
+			"outputs": map[string]any{"endpoint": fmt.Sprintf("%s-${self.metadata.name}.tenants.example.org:%d", name, port)},
+		}
+		if name != "application" {
+			config["connection"] = map[string]any{"url": name + "://${self.metadata.name}.tenants.example.org"}
+		}
+		text, err := json.Marshal(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		template.Spec.Backend, template.Spec.BackendConfig = "manifest", &runtime.RawExtension{Raw: text}
+		templates = append(templates, template)
+	}
+	return templates
+}
+
+// TestPictures makes the pictures of docs/ in the directory PORTAL_PICTURES, of the catalogue that is shipped; see "make portal-pictures".
+func TestPictures(t *testing.T) {
 	directory := os.Getenv("PORTAL_PICTURES")
 	if directory == "" {
 		t.Skip("PORTAL_PICTURES is not set")
 	}
-	page := e.open(t, "ada-token", tenant)
-	page.WaitTitle("Catalogue")
-	page.Size(960, 600)
+	e := newEnv(t, shipped(t))
+	for _, instance := range []struct{ resource, kind, name string }{
+		{"postgres", "Postgres", "orders"}, {"postgres", "Postgres", "reports"}, {"redis", "Redis", "sessions"}, {"applications", "Application", "shop"},
+	} {
+		e.order(t, instance.resource, instance.kind, instance.name)
+	}
+	page := e.browser.NewPage(t)
 	for _, scheme := range []string{"light", "dark"} {
 		page.Emulate("prefers-color-scheme: " + scheme)
+		page.Size(960, 600)
 		picture := func(name string) {
 			t.Helper()
 			page.Eval("document.activeElement.blur() ?? true", new(bool))
@@ -27,20 +76,63 @@ func (e *env) testPictures(t *testing.T) {
 			}
 		}
 		page.Open(e.at(tenant))
-		page.WaitText("Keeps what is read often")
+		page.WaitTitle("Sign in")
+		picture("sign-in")
+		page.Fill(chromium.Labelled("Token"), "ada-token")
+		page.Press("\r")
+		page.WaitText("3 templates")
+		page.WaitText("2 instances")
+		var cards []string
+		page.Eval("[...document.querySelectorAll('.card h2')].map((e) => e.innerText)", &cards)
+		if !slices.Equal(cards, []string{"Application", "PostgreSQL", "Redis"}) {
+			t.Fatalf("the pictures would have the cards %q", cards)
+		}
 		picture("catalogue")
-		page.Open(e.at(tenant, "templates", "cache", "new"))
-		page.WaitTitle("Create Cache")
-		page.Fill(chromium.Labelled("Name of the object"), "sessions")
-		page.Fill(chromium.Labelled("owner"), "Team A")
-		page.Fill(chromium.Labelled("replicas"), "9")
+		page.Open(e.at(tenant, "templates", "postgres", "new"))
+		page.WaitTitle("Create Postgres")
+		page.Fill(chromium.Labelled("Name of the object"), "invoices")
+		page.Fill(chromium.Labelled("database"), "pg_invoices")
 		page.Press("\t")
-		page.WaitText("less than or equal to 5")
+		page.Wait("a message at the field", chromium.Labelled("database")+".ariaInvalid === 'true'")
+		page.WaitText("this name is reserved by PostgreSQL")
 		page.Eval("(document.querySelector('h1').scrollIntoView(), true)", new(bool))
 		picture("form")
 		page.Click(chromium.Named("Cancel"))
-		page.Open(e.at(tenant, "instances", "caches", "mine"))
-		page.WaitText("mine.caches.example.org")
+		page.Open(e.at(tenant, "instances", "postgres", "orders"))
+		page.WaitText("postgres-orders.tenants.example.org")
 		picture("instance")
+		page.Size(390, 844)
+		page.Open(e.at(tenant, "instances"))
+		page.WaitTitle("Instances")
+		page.WaitText("reports")
+		picture("phone")
+		page.Click(chromium.Named("Sign out"))
 	}
+	e.quiet(t, page)
+}
+
+// order creates an instance and waits until the provider has seen it.
+func (e *env) order(t *testing.T, resource, kind, name string) {
+	t.Helper()
+	object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": group + "/v1alpha1", "kind": kind, "metadata": map[string]any{"name": name}, "spec": map[string]any{}}}
+	if kind == "Application" {
+		object.Object["spec"] = map[string]any{"image": "registry.example.org/shop:1.4.2"}
+	}
+	if _, err := e.resource(resource).Create(t.Context(), object, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	want := infrastructurev1alpha1.PhaseReady
+	if name == "reports" {
+		want = infrastructurev1alpha1.PhaseProvisioning
+	}
+	shardtesting.Eventually(t, name+" to be "+string(want), func(ctx context.Context) error {
+		got, err := e.resource(resource).Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if phase, _, _ := unstructured.NestedString(got.Object, "status", "phase"); phase != string(want) {
+			return fmt.Errorf("the status is %v", got.Object["status"])
+		}
+		return nil
+	})
 }

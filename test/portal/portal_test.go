@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
@@ -56,7 +57,7 @@ func (e *env) quiet(t *testing.T, page *chromium.Page) {
 }
 
 func TestPortal(t *testing.T) {
-	e := newEnv(t)
+	e := newEnv(t, readTemplates(t))
 	for _, step := range []struct {
 		name string
 		run  func(*testing.T)
@@ -67,19 +68,22 @@ func TestPortal(t *testing.T) {
 		{"a form is checked by the server", e.testForm},
 		{"create, live status, outputs, connection", e.testCreate},
 		{"counts are the same everywhere", e.testCounts},
+		{"mistakes in words", e.testMistakes},
 		{"delete", e.testDelete},
+		{"deleted by others", e.testDeletedByOthers},
 		{"text is no markup", e.testMarkup},
 		{"edit", e.testEdit},
 		{"edit as YAML", e.testEditYAML},
 		{"conflict", e.testConflict},
 		{"sign in again", e.testSignInAgain},
 		{"missing rights", e.testForbidden},
+		{"a rule of the platform", e.testPolicy},
 		{"outage", e.testOutage},
 		{"sign-in with an issuer", e.testOIDC},
-		{"colours and small screens", e.testColours},
+		{"colours", e.testColours},
+		{"small screens", e.testSmallScreens},
 		{"keyboard only", e.testKeyboard},
 		{"accessibility", e.testAccessibility},
-		{"pictures", e.testPictures},
 	} {
 		if !t.Run(step.name, step.run) {
 			return
@@ -88,7 +92,16 @@ func TestPortal(t *testing.T) {
 }
 
 func (e *env) testSignIn(t *testing.T) {
-	page := e.open(t, "wrong", tenant)
+	page := e.browser.NewPage(t)
+	page.Open(e.at(tenant))
+	page.WaitTitle("Sign in")
+	page.Wait("a logo and a name", "document.querySelector('main .logo')?.parentElement.innerText.trim() === 'Atoll Infrastructure'")
+	for _, text := range []string{"The catalogue of your platform", tenant} {
+		page.WaitText(text)
+	}
+	page.Click(disclosure("Where do I find a token?"))
+	page.WaitText("kubectl create token")
+	signInWith(page, "wrong")
 	page.WaitText("The server does not accept this token")
 	signInWith(page, "two words")
 	page.WaitText("This is no token")
@@ -131,6 +144,7 @@ func (e *env) testWorkspaces(t *testing.T) {
 
 	outsider := e.open(t, "nobody-token", tenant)
 	outsider.WaitTitle("You have no access to this workspace")
+	testRaw(t, outsider, "cannot get path")
 	e.quiet(t, outsider)
 }
 
@@ -186,6 +200,7 @@ func (e *env) testForm(t *testing.T) {
 	if _, err := e.resource("caches").Get(t.Context(), "checked", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("an object that is not valid: %v", err)
 	}
+	page.Click(chromium.Named("Cancel"))
 	e.quiet(t, page)
 }
 
@@ -269,10 +284,7 @@ func (e *env) testConnection(t *testing.T, page *chromium.Page) {
 // testCounts: the number of instances is that of the API, whatever is on the screen, searched for, or chosen.
 func (e *env) testCounts(t *testing.T) {
 	for _, name := range []string{"one", "two"} {
-		object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": group + "/v1alpha1", "kind": "Queue", "metadata": map[string]any{"name": name}, "spec": map[string]any{}}}
-		if _, err := e.resource("queues").Create(t.Context(), object, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		e.createQueue(t, name)
 	}
 	page := e.open(t, "ada-token", tenant)
 	total := func(where string) {
@@ -290,7 +302,7 @@ func (e *env) testCounts(t *testing.T) {
 	page.WaitText("1 of 3 templates")
 	card("queue", "2 instances")
 	total("during a search")
-	page.Choose("document.querySelector('#theme')", "Dark")
+	page.Choose(chromium.Labelled("Theme"), "Dark")
 	total("in dark colours")
 	page.Click(chromium.Named("Instances 3"))
 	page.WaitText("3 instances")
@@ -308,7 +320,16 @@ func (e *env) testCounts(t *testing.T) {
 }
 
 func (e *env) testDelete(t *testing.T) {
-	page := e.open(t, "ada-token", tenant, "instances", "queues", "two")
+	// Something else has to be done before the object is gone.
+	hold := func(finalizers string) {
+		t.Helper()
+		if _, err := e.resource("queues").Patch(t.Context(), "two", types.JSONPatchType, []byte(finalizers), metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	hold(`[{"op": "add", "path": "/metadata/finalizers/-", "value": "example.org/hold"}]`)
+	page := e.open(t, "ada-token", tenant, "instances")
+	page.Click(chromium.Named("two"))
 	page.WaitTitle("Queue two")
 	page.Click(chromium.Named("Delete…"))
 	page.Fill(chromium.Labelled("Type two to confirm"), "tw")
@@ -316,7 +337,18 @@ func (e *env) testDelete(t *testing.T) {
 	page.WaitText("Type two to confirm.")
 	page.Fill(chromium.Labelled("Type two to confirm"), "two")
 	page.Click(chromium.Named("Delete"))
-	page.WaitTitle("Not there")
+	page.WaitTitle("Instances")
+	page.WaitText("Queue two is being deleted")
+	page.Wait("the phase", "document.querySelector('[data-instance=two] .phase')?.innerText === 'Deleting'")
+	shardtesting.Eventually(t, "the provider to let go", func(ctx context.Context) error {
+		got, err := e.resource("queues").Get(ctx, "two", metav1.GetOptions{})
+		if err == nil && len(got.GetFinalizers()) > 1 {
+			err = fmt.Errorf("finalizers %v", got.GetFinalizers())
+		}
+		return err
+	})
+	hold(`[{"op": "remove", "path": "/metadata/finalizers"}]`)
+	page.WaitText("Queue two was deleted")
 	page.Wait("the number of instances", "document.querySelector('#total')?.innerText.trim() === '2'")
 	shardtesting.Eventually(t, "the object to be gone", func(ctx context.Context) error {
 		if _, err := e.resource("queues").Get(ctx, "two", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
@@ -324,7 +356,42 @@ func (e *env) testDelete(t *testing.T) {
 		}
 		return nil
 	})
+	page.Eval("history.back() ?? true", new(bool))
+	page.Wait("the page before that of the object", "location.hash === '#/w/"+tenant+"/instances' && document.querySelector('h1')?.innerText === 'Instances'")
+	page.Click(chromium.Named("Catalogue"))
+	page.WaitTitle("Catalogue")
+	page.Click(chromium.Named("Instances 2"))
+	page.WaitTitle("Instances")
+	if text := page.Text(); strings.Contains(text, "was deleted") {
+		t.Errorf("a deletion is told for ever: %s", text)
+	}
 	e.quiet(t, page)
+}
+
+// testDeletedByOthers: who looks at an object learns that it was deleted.
+func (e *env) testDeletedByOthers(t *testing.T) {
+	e.createQueue(t, "theirs")
+	page := e.open(t, "ada-token", tenant, "instances", "queues", "theirs")
+	page.WaitTitle("Queue theirs")
+	if err := e.resource("queues").Delete(t.Context(), "theirs", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	page.WaitTitle("Queue theirs was deleted")
+	page.Reload()
+	page.WaitTitle("Not there")
+	page.WaitText("There is no Queue theirs in this workspace.")
+	e.quiet(t, page)
+}
+
+func (e *env) createQueue(t *testing.T, name string) {
+	t.Helper()
+	if _, err := e.resource("queues").Create(t.Context(), queue(name), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func queue(name string) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{"apiVersion": group + "/v1alpha1", "kind": "Queue", "metadata": map[string]any{"name": name}, "spec": map[string]any{}}}
 }
 
 func (e *env) testMarkup(t *testing.T) {

@@ -1,4 +1,5 @@
 import { useEffect, useRef, useState } from 'preact/hooks'
+import { Logo, productName } from './components/brand'
 import { Title } from './components/parts'
 import { PortalContext, StoreContext, usePortal, useStore, type Portal } from './context'
 import { useObservables } from './observable'
@@ -15,7 +16,7 @@ import { TemplateView } from './views/template'
 import { Inaccessible, Unbound, Workspaces } from './views/workspaces'
 
 /** App is the frame around the views: it signs in, and has the store of the workspace in the address. */
-export function App({ portal, problem }: { portal: Portal; problem: string }) {
+export function App({ portal, problem }: { portal: Portal; problem: unknown }) {
   const { session } = portal
   const route = useRoute()
   useObservables(session)
@@ -98,7 +99,8 @@ function Header({ route: { view, workspace } }: { route: Route }) {
   const link = (target: string, text: preact.ComponentChildren, active: boolean) => <a href={target} {...(active ? { 'aria-current': 'page' } : {})}>{text}</a>
   return (
     <header>
-      <span class="brand">Infrastructure</span>
+      {/* The page to sign in has it itself. */}
+      {(session.signedIn || session.expired) && <span class="brand"><Logo /> {productName}</span>}
       {session.signedIn && workspace && (
         <nav aria-label="Workspace">
           {link(href(workspace), 'Catalogue', ['catalogue', 'template', 'new'].includes(view))}
@@ -121,14 +123,17 @@ function Header({ route: { view, workspace } }: { route: Route }) {
 function ThemeSwitch() {
   const [chosen, setChosen] = useState(theme())
   return (
-    <select aria-label="Colours" class="quiet" id="theme" value={chosen} onChange={(event) => {
-      setChosen(event.currentTarget.value as Theme)
-      setTheme(event.currentTarget.value as Theme)
-    }}>
-      <option value="system">As the system</option>
-      <option value="light">Light</option>
-      <option value="dark">Dark</option>
-    </select>
+    <span class="theme">
+      <label for="theme">Theme</label>
+      <select id="theme" value={chosen} onChange={(event) => {
+        setChosen(event.currentTarget.value as Theme)
+        setTheme(event.currentTarget.value as Theme)
+      }}>
+        <option value="system">System</option>
+        <option value="light">Light</option>
+        <option value="dark">Dark</option>
+      </select>
+    </span>
   )
 }
 

@@ -7,7 +7,7 @@ import { Session } from './session'
 import { applyTheme } from './theme'
 import type { Config } from './types'
 
-function Root({ portal, problem }: { portal: Portal; problem: string }) {
+function Root({ portal, problem }: { portal: Portal; problem: unknown }) {
   const announcements = useAnnouncements((announce) => {
     portal.announce = announce
   })
@@ -36,13 +36,13 @@ async function start(root: HTMLElement): Promise<void> {
   applyTheme()
   const config = await readConfig()
   const session = new Session(config)
-  let problem = ''
+  let problem: unknown
   try {
     const tokens = await session.oidc?.complete()
     const workspace = /^#\/w\/([a-z0-9:-]+)/.exec(location.hash)?.[1]
     if (tokens) await session.signIn(tokens, workspace ?? 'root')
   } catch (error) {
-    problem = (error as Error).message
+    problem = error
   }
   const portal: Portal = { config, session, api: new API(session), drafts: new Drafts(), announce: () => {} }
   render(<Root portal={portal} problem={problem} />, root)

@@ -1,4 +1,4 @@
-import { statusOf } from './api'
+import { APIError, statusOf } from './api'
 import { Observable } from './observable'
 import { claimsOf, OIDC, type Tokens } from './oidc'
 import type { Config } from './types'
@@ -111,7 +111,7 @@ export class Session extends Observable {
     })
     if (response.status === 401) throw new Error('The server does not accept this token: it is wrong or has expired.')
     // Who may not look into that workspace is signed in nevertheless; others may be open to them.
-    if (!response.ok && response.status !== 403 && response.status !== 404) throw new Error((await statusOf(response)).message)
+    if (!response.ok && response.status !== 403 && response.status !== 404) throw new APIError(await statusOf(response))
     const review = response.ok ? await response.json() : undefined
     const claims = claimsOf(tokens.token)
     const user = review?.status?.userInfo?.username ?? claims?.email ?? claims?.sub ?? ''

@@ -11,6 +11,13 @@ export interface Kind {
   feed: Feed<Instance>
 }
 
+/** Deletion is an instance that the user has deleted here. */
+export interface Deletion {
+  kind: Kind
+  name: string
+  uid: string | undefined
+}
+
 export type Binding = 'loading' | 'bound' | 'unbound' | 'forbidden' | 'unreachable'
 
 /** unboundInterval is how often a workspace without the export is looked at, boundInterval one with it: kinds come and go. */
@@ -30,6 +37,8 @@ export class Store extends Observable {
   error: Error | undefined
   readonly templates: Feed<Template>
   readonly kinds = new Map<string, Kind>()
+  /** deletion is what the list of instances says something about, until it is left. */
+  deletion: Deletion | undefined
   /** onInstance is called when an instance has changed. */
   onInstance: ((kind: Kind, before: Instance | undefined, after: Instance | undefined) => void) | undefined
 

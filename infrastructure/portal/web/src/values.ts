@@ -86,7 +86,19 @@ export function widgetOf(schema: Schema, depth: number): Widget {
   }
 }
 
-/** limits says in words what a schema allows. */
+/** labelOf is how a form calls a field: its labels from the outermost on. */
+export function labelOf(schema: Schema, path: Path): string {
+  const labels: string[] = []
+  let current: Schema | undefined = schema
+  for (const part of path) {
+    if (typeof part === 'number') labels.push(`${current?.items?.title ?? labels.pop() ?? ''} ${part + 1}`.trim())
+    else labels.push(current?.properties?.[part]?.title ?? part)
+    current = typeof part === 'number' ? current?.items : current?.properties?.[part] ?? (typeof current?.additionalProperties === 'object' ? current.additionalProperties : undefined)
+  }
+  return labels.join(' › ')
+}
+
+/** limits says in words what a schema allows. The messages of its rules are for who has broken them. */
 export function limits(schema: Schema): string[] {
   const words: string[] = []
   const { minimum: low, maximum: high, minLength: shortest, maxLength: longest, minItems: fewest, maxItems: most } = schema
@@ -101,7 +113,6 @@ export function limits(schema: Schema): string[] {
   if (schema.uniqueItems) words.push('no entry twice')
   if (schema.pattern) words.push(`matches ${schema.pattern}`)
   if (schema.format && schema.format !== 'password' && !schema.format.startsWith('int')) words.push(`format ${schema.format}`)
-  for (const { message } of schema['x-kubernetes-validations'] ?? []) if (message && !message.includes('{')) words.push(message)
   return words
 }
 

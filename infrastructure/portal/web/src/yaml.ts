@@ -1,5 +1,5 @@
 import { dump, load } from 'js-yaml'
-import type { KubeObject } from './types'
+import type { KubeObject, ObjectMeta } from './types'
 
 export function toYAML(value: unknown): string {
   return value === undefined ? '' : dump(value, { lineWidth: 120, noRefs: true })
@@ -16,8 +16,18 @@ export function fromYAML(text: string): any {
   }
 }
 
-/** readable returns an object without what only servers need. */
+/** lastApplied is where "kubectl apply" keeps the whole object once more. */
+const lastApplied = 'kubectl.kubernetes.io/last-applied-configuration'
+
+/** readableAnnotations are those that people write and read; undefined if there is none. */
+export function readableAnnotations({ annotations = {} }: ObjectMeta): Record<string, string> | undefined {
+  const { [lastApplied]: _, ...others } = annotations
+  return Object.keys(others).length > 0 ? others : undefined
+}
+
+/** readable returns an object without what only programs need. */
 export function readable<T extends KubeObject>(object: T): T {
-  const { managedFields: _, ...metadata } = object.metadata
-  return { ...object, metadata }
+  const { managedFields: _, annotations: __, ...metadata } = object.metadata
+  const annotations = readableAnnotations(object.metadata)
+  return { ...object, metadata: { ...metadata, ...(annotations ? { annotations } : {}) } }
 }

@@ -1,11 +1,13 @@
 import type { ComponentChildren } from 'preact'
 import { useEffect, useRef, useState } from 'preact/hooks'
+import { explain } from '../errors'
+import { productName } from './brand'
 
 /** Title is the heading of a view. It takes the focus when the view is opened, so that keyboards and screen readers begin there. */
 export function Title({ children, text }: { children?: ComponentChildren; text: string }) {
   const element = useRef<HTMLHeadingElement>(null)
   useEffect(() => {
-    document.title = `${text} – Infrastructure`
+    document.title = `${text} – ${productName}`
     element.current?.focus()
   }, [text])
   return <h1 tabIndex={-1} ref={element}>{children ?? text}</h1>
@@ -14,6 +16,17 @@ export function Title({ children, text }: { children?: ComponentChildren; text: 
 /** Notice is something that the user should know. */
 export function Notice({ kind, children }: { kind: 'error' | 'warning' | 'info'; children: ComponentChildren }) {
   return <div class={`notice ${kind}`} role={kind === 'error' ? 'alert' : 'note'}>{children}</div>
+}
+
+/** Failure says what went wrong in words. what is what was tried, such as "list templates". */
+export function Failure({ kind = 'error', error, what, children }: { kind?: 'error' | 'warning' | 'info'; error: unknown; what: string; children?: ComponentChildren }) {
+  const { text, raw } = explain(error, what)
+  return <Notice kind={kind}><p>{text}{children}</p><Raw text={raw} /></Notice>
+}
+
+/** Raw is what a server has said word for word, for who asks for help: it is closed at first. */
+export function Raw({ text }: { text: string }) {
+  return text ? <details class="raw"><summary>What the server says</summary><p><code>{text}</code></p></details> : null
 }
 
 /** Copy is a text in a fixed-width font with a button that copies it, where browsers allow that. */

@@ -1,35 +1,48 @@
 import { useEffect, useRef } from 'preact/hooks'
+import { Raw } from '../components/parts'
 import { formatPath } from '../errors'
 import { fieldID } from './context'
-import type { Validation } from './use-form'
+import type { LabelledError, Validation } from './use-form'
 
-/** Summary lists everything that is wrong after an attempt to send, with links to the fields. It takes the focus. */
-export function Summary({ validation }: { validation: Validation }) {
-  const { general, fields, complete, attempts } = validation
+/**
+ * Summary says after an attempt to send what is wrong. Where there is a form, the message about a field stands at the field, and here is the
+ * way to it; what belongs to no field, and everything about a text, is said here. It takes the focus.
+ */
+export function Summary({ validation, asYAML }: { validation: Validation; asYAML: boolean }) {
+  const { general, fields, raw, complete, attempts } = validation
   const element = useRef<HTMLDivElement>(null)
   useEffect(() => {
     if (attempts > 0) element.current?.focus()
   }, [attempts])
-  const shown = complete ? fields : fields.filter(({ path }) => path.length < 2)
-  if (!general && shown.length === 0) return null
+  const whole = fields.filter(({ path }) => asYAML ? complete : path.length < 2)
+  const linked = asYAML || !complete ? [] : first(fields.filter(({ path }) => path.length >= 2))
+  if (!general && whole.length + linked.length === 0) return null
   return (
     <div class="summary" role="alert" tabIndex={-1} ref={element}>
       <h2>{general ? 'That did not work' : 'Some values are not right'}</h2>
       {general && <p>{general}</p>}
-      {shown.length > 0 && (
-        <ul>
-          {shown.map(({ path, message }) => (
-            <li key={formatPath(path) + message}>
-              {path.length < 2 ? message : (
+      {whole.length > 0 && <ul>{whole.map(({ path, label, message }) => <li key={formatPath(path) + message}>{label && <strong>{label}: </strong>}{message}</li>)}</ul>}
+      {linked.length > 0 && (
+        <>
+          <p>Look at:</p>
+          <ul>
+            {linked.map(({ path, label }) => (
+              <li key={formatPath(path)}>
                 <a href={`#${fieldID(path)}`} onClick={(event) => {
                   event.preventDefault()
                   document.getElementById(fieldID(path))?.focus()
-                }}>{formatPath(path.slice(path[0] === 'spec' ? 1 : 0))}: {message}</a>
-              )}
-            </li>
-          ))}
-        </ul>
+                }}>{label}</a>
+              </li>
+            ))}
+          </ul>
+        </>
       )}
+      <Raw text={raw} />
     </div>
   )
+}
+
+/** first keeps the first error of each field. */
+function first(errors: LabelledError[]): LabelledError[] {
+  return errors.filter(({ path }, index) => errors.findIndex((other) => formatPath(other.path) === formatPath(path)) === index)
 }

@@ -1,18 +1,28 @@
 import { useCallback, useEffect, useMemo, useRef, useState } from 'preact/hooks'
 import { explain, fieldErrors, formatPath, type FieldError, type Path } from '../errors'
 import type { Schema } from '../types'
-import { widgetPath } from '../values'
+import { labelOf, widgetPath } from '../values'
 import type { FormState } from './context'
+
+/** nameLabel is what a form calls the name of an object. */
+export const nameLabel = 'Name of the object'
 
 /** dryRunDelay is how long nothing is typed before the server is asked. */
 const dryRunDelay = 600
+
+/** LabelledError is a message about a field, with what the form calls it; empty for the whole. */
+export interface LabelledError extends FieldError {
+  label: string
+}
 
 export interface Validation {
   state: FormState
   /** general is what is wrong and belongs to no field. */
   general: string
   /** fields are the errors with the fields of the form that they belong to. */
-  fields: FieldError[]
+  fields: LabelledError[]
+  /** raw is what the server has said word for word. */
+  raw: string
   /** complete is set after an attempt to send: then everything is shown, whether the user has been there or not. */
   complete: boolean
   /** submit runs what sends, and keeps the errors; it says whether it went well. */
@@ -56,7 +66,7 @@ export function useValidation(schema: Schema, content: unknown, what: string, dr
     return [...fieldErrors(error), ...unreadable.values()].map(({ path, message }) => {
       const known = widgetPath(root, path)
       const rest = formatPath(path.slice(known.length))
-      return { path: known, message: rest ? `${rest}: ${message}` : message }
+      return { path: known, label: known[0] === 'spec' ? labelOf(schema, known.slice(1)) : known.length > 1 ? nameLabel : '', message: rest ? `${rest}: ${message}` : message }
     })
   }, [error, unreadable, schema])
 
@@ -97,6 +107,7 @@ export function useValidation(schema: Schema, content: unknown, what: string, dr
     }
   }, [unreadable])
 
-  const general = error && fieldErrors(error).length === 0 ? explain(error, what) : ''
-  return { state, general, fields, complete, submit, busy, attempts }
+  const explanation = error === undefined ? undefined : explain(error, what)
+  const general = fieldErrors(error).length === 0 ? explanation?.text ?? '' : ''
+  return { state, general, fields, raw: explanation?.raw ?? '', complete, submit, busy, attempts }
 }

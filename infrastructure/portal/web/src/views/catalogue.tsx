@@ -1,6 +1,5 @@
-import { Icon, Notice, plural, Title } from '../components/parts'
+import { Failure, Icon, plural, Title } from '../components/parts'
 import { useStore } from '../context'
-import { explain } from '../errors'
 import { useObservables } from '../observable'
 import { href, navigate } from '../router'
 import type { Template } from '../types'
@@ -39,7 +38,7 @@ export function Catalogue({ workspace, search, category }: { workspace: string; 
           ))}
         </div>
       </form>
-      {state === 'failed' && <Notice kind="error">{explain(error, 'list templates')}</Notice>}
+      {state === 'failed' && <Failure error={error} what="list templates" />}
       <p role="status" id="matches">
         {state === 'loading' ? 'Loading…' : all.length === 0 ? 'The catalogue is empty.' : shown.length === all.length ? plural(all.length, 'template') : `${shown.length} of ${plural(all.length, 'template')}`}
       </p>

@@ -1,4 +1,4 @@
-import { useLayoutEffect, useState } from 'preact/hooks'
+import { useLayoutEffect, useRef, useState } from 'preact/hooks'
 import { APIError } from '../api'
 import { Dialog } from '../components/dialog'
 import { Title } from '../components/parts'
@@ -7,12 +7,14 @@ import { useObservables } from '../observable'
 import { href, navigate } from '../router'
 import type { Instance, Schema } from '../types'
 import { mergePatch, type Value } from '../values'
-import { toYAML } from '../yaml'
+import { readableAnnotations, toYAML } from '../yaml'
 import { Editor } from './editor'
 import { Gone } from './instance'
 
-/** editable is the part of an object that is edited. */
-function editable({ apiVersion, kind, metadata: { name, labels, annotations }, spec }: Instance): Value {
+/** editable is the part of an object that is edited. What only programs need is left out on both sides of a patch, so that it stays. */
+function editable({ apiVersion, kind, metadata, spec }: Instance): Value {
+  const { name, labels } = metadata
+  const annotations = readableAnnotations(metadata)
   return { apiVersion, kind, metadata: { name, ...(labels ? { labels } : {}), ...(annotations ? { annotations } : {}) }, spec: spec ?? {} }
 }
 
@@ -22,7 +24,9 @@ export function Edit({ workspace, resource, name }: { workspace: string; resourc
   useObservables(store)
   const kind = store.kinds.get(resource)
   const current = kind?.feed.items.get(name)
-  if (!kind || !current) return <Gone resource={resource} name={name} />
+  const seen = useRef(current)
+  if (current) seen.current = current
+  if (!kind || !current) return <Gone resource={resource} name={name} seen={seen.current !== undefined} />
   const schema: Schema = store.templateOf(resource)?.spec.schema ?? { type: 'object', 'x-kubernetes-preserve-unknown-fields': true }
   return <EditInstance key={current.metadata.uid} workspace={workspace} resource={resource} current={current} kind={kind.kind} version={kind.version} schema={schema} />
 }

@@ -5,7 +5,7 @@ import { fieldID, FormContext } from '../form/context'
 import { Frame } from '../form/field'
 import { Properties } from '../form/groups'
 import { Summary } from '../form/summary'
-import { useValidation } from '../form/use-form'
+import { nameLabel, useValidation } from '../form/use-form'
 import type { KubeObject, Schema } from '../types'
 import { equal, prune, type Value } from '../values'
 import { fromYAML, toYAML } from '../yaml'
@@ -85,7 +85,7 @@ export function Editor({ address, schema, initial, named, what, action, send, on
           drafts.delete(address)
         })
       }}>
-        <Summary validation={validation} />
+        <Summary validation={validation} asYAML={asYAML} />
         {asYAML ? (
           <div class="field">
             <label for="yaml">Object as YAML</label>
@@ -94,7 +94,7 @@ export function Editor({ address, schema, initial, named, what, action, send, on
         ) : (
           <>
             {!named && (
-              <Frame schema={{ type: 'string', description: 'Lower-case letters, digits and dashes. It cannot be changed later.' }} label="Name of the object"
+              <Frame schema={{ type: 'string', description: 'Lower-case letters, digits and dashes. It cannot be changed later.' }} label={nameLabel}
                 path={['metadata', 'name']} value={name} required onChange={() => {}}>
                 {(attributes) => (
                   <input {...attributes} type="text" autocomplete="off" autocapitalize="none" spellcheck={false} value={name}

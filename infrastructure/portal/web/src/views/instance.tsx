@@ -1,8 +1,7 @@
-import { useState } from 'preact/hooks'
+import { useRef, useState } from 'preact/hooks'
 import { inWorkspace } from '../api'
-import { Age, Copy, Notice, Phase, Title } from '../components/parts'
+import { Age, Copy, Failure, Phase, Title } from '../components/parts'
 import { usePortal, useStore } from '../context'
-import { explain } from '../errors'
 import { useObservables } from '../observable'
 import { href } from '../router'
 import type { Condition, Instance } from '../types'
@@ -18,8 +17,12 @@ export function InstanceView({ workspace, resource, name }: { workspace: string;
   useObservables(store)
   const [deleting, setDeleting] = useState(false)
   const kind = store.kinds.get(resource)
-  const instance = kind?.feed.items.get(name)
-  if (!kind || !instance) return <Gone resource={resource} name={name} />
+  const current = kind?.feed.items.get(name)
+  const seen = useRef(current)
+  if (current) seen.current = current
+  // Under the dialog, the page stays: the object may be gone before the answer to its deletion comes.
+  const instance = current ?? (deleting ? seen.current : undefined)
+  if (!kind || !instance) return <Gone resource={resource} name={name} seen={seen.current !== undefined} />
   const { metadata, status = {} } = instance
   const outputs = Object.entries(status).filter(([field]) => !commonFields.has(field))
   return (
@@ -36,19 +39,20 @@ export function InstanceView({ workspace, resource, name }: { workspace: string;
       {status.connectionSecret?.name && <Connection namespace={status.connectionSecret.namespace ?? 'default'} name={status.connectionSecret.name} />}
       <Conditions conditions={status.conditions ?? []} />
       <YAML instance={instance} />
-      {deleting && <Delete kind={kind} instance={instance} onEnd={() => setDeleting(false)} />}
+      {deleting && <Delete kind={kind} instance={instance} onCancel={() => setDeleting(false)} />}
     </>
   )
 }
 
-/** Gone is shown for an instance that is not there. */
-export function Gone({ resource, name }: { resource: string; name: string }) {
+/** Gone is shown for an instance that is not there, or no longer: seen is whether it has been on this page. */
+export function Gone({ resource, name, seen }: { resource: string; name: string; seen: boolean }) {
   const store = useStore()
+  const kind = store.kinds.get(resource)?.kind ?? resource
   if (store.count(store.kinds.has(resource) ? resource : undefined) === undefined) return <p role="status">Loading…</p>
   return (
     <>
-      <Title text="Not there" />
-      <p>There is no {name} of {resource} in this workspace (any more). <a href={href(store.workspace, ['instances'])}>All instances</a></p>
+      <Title text={seen ? `${kind} ${name} was deleted` : 'Not there'} />
+      <p>{seen ? 'It was deleted while this page was open.' : `There is no ${kind} ${name} in this workspace.`} <a href={href(store.workspace, ['instances'])}>All instances</a></p>
     </>
   )
 }
@@ -67,7 +71,7 @@ function Conditions({ conditions }: { conditions: Condition[] }) {
           <thead><tr><th scope="col">Type</th><th scope="col">Status</th><th scope="col">Reason</th><th scope="col">Message</th><th scope="col">Since</th></tr></thead>
           <tbody>
             {conditions.map(({ type, status, reason, message, lastTransitionTime }) => (
-              <tr key={type}><th scope="row">{type}</th><td>{status}</td><td>{reason}</td><td>{message}</td><td><Age time={lastTransitionTime} /></td></tr>
+              <tr key={type}><th scope="row">{type}</th><td>{status}</td><td>{reason}</td><td class="text">{message}</td><td><Age time={lastTransitionTime} /></td></tr>
             ))}
           </tbody>
         </table>
@@ -81,14 +85,14 @@ function Connection({ namespace, name }: { namespace: string; name: string }) {
   const { api } = usePortal()
   const { workspace } = useStore()
   const [content, setContent] = useState<[string, string][]>()
-  const [error, setError] = useState('')
+  const [error, setError] = useState<unknown>()
   const show = async () => {
-    setError('')
+    setError(undefined)
     try {
       const secret = await api.json<{ data?: Record<string, string> }>(inWorkspace(workspace, 'api', 'v1', 'namespaces', namespace, 'secrets', name))
       setContent(Object.entries(secret.data ?? {}).map(([key, value]) => [key, decode(value)]))
     } catch (reason) {
-      setError(explain(reason, `read the secret ${namespace}/${name}`))
+      setError(reason)
     }
   }
   return (
@@ -98,7 +102,7 @@ function Connection({ namespace, name }: { namespace: string; name: string }) {
         Secret <code>{namespace}/{name}</code>{' '}
         <button type="button" aria-expanded={content !== undefined} onClick={() => (content ? setContent(undefined) : void show())}>{content ? 'Hide content' : 'Show content'}</button>
       </p>
-      {error && <Notice kind="error">{error}</Notice>}
+      {error !== undefined && <Failure error={error} what={`read the secret ${namespace}/${name}`} />}
       {content && <Definitions entries={content} />}
     </section>
   )

@@ -1,6 +1,6 @@
-import { Age, Notice, Phase, plural, Title } from '../components/parts'
+import { useEffect, useState } from 'preact/hooks'
+import { Age, Failure, Notice, Phase, plural, Title } from '../components/parts'
 import { useStore } from '../context'
-import { explain } from '../errors'
 import { useObservables } from '../observable'
 import { href, navigate } from '../router'
 
@@ -16,6 +16,7 @@ export function Instances({ workspace, resource }: { workspace: string; resource
   return (
     <>
       <Title text="Instances" />
+      <Deleted />
       <div class="filters">
         <div class="above">
           <label for="kind">Kind</label>
@@ -25,7 +26,7 @@ export function Instances({ workspace, resource }: { workspace: string; resource
           </select>
         </div>
       </div>
-      {refused.map(({ resource: name, feed }) => <Notice key={name} kind="warning">{explain(feed.error, `list ${name}`)}</Notice>)}
+      {refused.map(({ resource: name, feed }) => <Failure key={name} kind="warning" error={feed.error} what={`list ${name}`} />)}
       <p role="status" id="instance-count">{known ? plural(rows.length, 'instance') : 'Loading…'}</p>
       {known && rows.length === 0 && <p>Choose something from the <a href={href(workspace)}>catalogue</a>.</p>}
       {rows.length > 0 && (
@@ -38,7 +39,7 @@ export function Instances({ workspace, resource }: { workspace: string; resource
                   <th scope="row"><a href={href(workspace, ['instances', kind.resource, metadata.name])}>{metadata.name}</a></th>
                   <td>{kind.kind}</td>
                   <td><Phase phase={metadata.deletionTimestamp ? 'Deleting' : status?.phase} /></td>
-                  <td>{status?.message}</td>
+                  <td class="text">{status?.message}</td>
                   <td><Age time={metadata.creationTimestamp} /></td>
                 </tr>
               ))}
@@ -48,4 +49,18 @@ export function Instances({ workspace, resource }: { workspace: string; resource
       )}
     </>
   )
+}
+
+/** Deleted says what becomes of the instance that the user has deleted just before, until the view is left. */
+function Deleted() {
+  const store = useStore()
+  const [deletion] = useState(store.deletion)
+  useEffect(() => () => {
+    store.deletion = undefined
+  }, [])
+  if (!deletion) return null
+  const { kind, name, uid } = deletion
+  const current = kind.feed.items.get(name)
+  const gone = current?.metadata.uid !== uid
+  return <Notice kind="info">{kind.kind} <strong>{name}</strong> {gone ? 'was deleted.' : 'is being deleted, with everything it is made of.'}</Notice>
 }

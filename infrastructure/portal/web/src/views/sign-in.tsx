@@ -1,29 +1,29 @@
 import { useState } from 'preact/hooks'
 import { Dialog } from '../components/dialog'
-import { Notice, Title } from '../components/parts'
+import { Logo, productName } from '../components/brand'
+import { Command, Failure, Title } from '../components/parts'
 import { usePortal } from '../context'
-import { explain } from '../errors'
 
 /** SignInForm asks for a token, or sends the user to the issuer. */
-function SignInForm({ workspace, problem }: { workspace: string; problem: string }) {
+function SignInForm({ workspace, problem }: { workspace: string; problem: unknown }) {
   const { session, drafts } = usePortal()
   const [token, setToken] = useState('')
-  const [error, setError] = useState(problem)
+  const [error, setError] = useState<unknown>(problem)
   const [busy, setBusy] = useState(false)
   const attempt = async (work: () => Promise<void>) => {
     setBusy(true)
-    setError('')
+    setError(undefined)
     try {
       await work()
     } catch (reason) {
-      setError(explain(reason, 'sign in'))
+      setError(reason)
     } finally {
       setBusy(false)
     }
   }
   return (
     <>
-      {error && <Notice kind="error">{error}</Notice>}
+      {error !== undefined && <Failure error={error} what="sign in" />}
       {session.oidc && (
         <p>
           <button type="button" class="primary" disabled={busy} onClick={() => void attempt(async () => {
@@ -32,6 +32,7 @@ function SignInForm({ workspace, problem }: { workspace: string; problem: string
           })}>Sign in with your organization</button>
         </p>
       )}
+      {session.oidc && <p class="muted">Or with a token:</p>}
       <form onSubmit={(event) => {
         event.preventDefault()
         void attempt(() => session.signIn({ token: token.trim() }, workspace || 'root'))
@@ -53,11 +54,28 @@ function SignInForm({ workspace, problem }: { workspace: string; problem: string
 }
 
 /** SignIn is the page of a user who has not signed in. */
-export function SignIn({ workspace, problem }: { workspace: string; problem: string }) {
+export function SignIn({ workspace, problem }: { workspace: string; problem: unknown }) {
   return (
-    <div class="narrow">
+    <div class="narrow sign-in">
+      <p class="name"><Logo size={48} /> {productName}</p>
+      <p>
+        The catalogue of your platform: create databases, applications and whatever else it offers in your workspace, see how they are, and
+        get what you need to connect.
+      </p>
       <Title text="Sign in" />
+      {workspace && <p>You then see the workspace <code>{workspace}</code>.</p>}
       <SignInForm workspace={workspace} problem={problem} />
+      <details>
+        <summary>Where do I find a token?</summary>
+        <p>If your kubeconfig has one, this prints it:</p>
+        <Command text="kubectl config view --minify --raw --output jsonpath='{.users[0].user.token}'" />
+        <p>
+          If it prints nothing, you use kubectl with a certificate or another program. Then ask who runs the platform, or have kubectl make a
+          token of a service account of your workspace:
+        </p>
+        <Command text="kubectl create token NAME" />
+        <p class="hint">Here you may do what the owner of the token may do with kubectl, and nothing else.</p>
+      </details>
     </div>
   )
 }
@@ -68,7 +86,7 @@ export function SignInAgain({ workspace }: { workspace: string }) {
   return (
     <Dialog title="Sign in again">
       <p>Your credentials have expired, or are not accepted any more. What you have typed is kept.</p>
-      <SignInForm workspace={workspace} problem="" />
+      <SignInForm workspace={workspace} problem={undefined} />
       <p>
         <button type="button" class="quiet" onClick={() => {
           drafts.clear()

@@ -72,7 +72,7 @@ function Inputs({ schema }: { schema: Schema }) {
             <th scope="row"><code>{path}</code>{required && <span class="required"> required</span>}</th>
             <td>{field.enum ? field.enum.map((value) => JSON.stringify(value)).join(', ') : field.type}</td>
             <td>{field.default === undefined ? '' : JSON.stringify(field.default)}</td>
-            <td>{[field.description, limits(field).join(', ')].filter(Boolean).join(' – ')}</td>
+            <td class="text">{[field.description, limits(field).join(', ')].filter(Boolean).join(' – ')}</td>
           </tr>
         ))}
       </tbody>

@@ -1,8 +1,8 @@
 import { useEffect, useState } from 'preact/hooks'
 import { inWorkspace, isWorkspace } from '../api'
-import { Command, Notice, plural, Title } from '../components/parts'
+import { Command, Failure, plural, Raw, Title } from '../components/parts'
 import { usePortal, useStore } from '../context'
-import { explain } from '../errors'
+import { rawOf } from '../errors'
 import { href, navigate } from '../router'
 import type { Workspace } from '../types'
 
@@ -58,18 +58,18 @@ function Parents({ workspace }: { workspace: string }) {
 function Children({ parent }: { parent: string }) {
   const { api } = usePortal()
   const [found, setFound] = useState<Workspace[]>()
-  const [error, setError] = useState('')
+  const [error, setError] = useState<unknown>()
   useEffect(() => {
     const ended = new AbortController()
     api.json<{ items: Workspace[] }>(`${inWorkspace(parent, 'apis', 'tenancy.kcp.io', 'v1alpha1', 'workspaces')}?limit=1000`, { signal: ended.signal })
-      .then(({ items }) => setFound(items), (reason) => !ended.signal.aborted && setError(explain(reason, `list the workspaces below ${parent}`)))
+      .then(({ items }) => setFound(items), (reason) => !ended.signal.aborted && setError(reason))
     return () => ended.abort()
   }, [parent])
   return (
     <section aria-labelledby="children">
       <h2 id="children">Workspaces below {parent}</h2>
-      {error && <Notice kind="info">{error} You can still open a workspace by its path.</Notice>}
-      {!error && !found && <p role="status">Loading…</p>}
+      {error !== undefined && <Failure kind="info" error={error} what={`list the workspaces below ${parent}`}> You can still open a workspace by its path.</Failure>}
+      {error === undefined && !found && <p role="status">Loading…</p>}
       {found && <p role="status">{found.length === 0 ? 'There is none.' : plural(found.length, 'workspace')}</p>}
       {found && (
         <ul class="rows">
@@ -116,7 +116,7 @@ export function Inaccessible() {
       {forbidden
         ? <p>There is no workspace {store.workspace}, or {user || 'you'} may not use it. Check the path, or ask an administrator of the workspace for access.</p>
         : <p>The server does not answer as it should. This page tries again every few seconds.</p>}
-      {store.error && <Notice kind="info">The server says: {explain(store.error, 'read the catalogue')}</Notice>}
+      <Raw text={rawOf(store.error)} />
       <p><a href={href(store.workspace, ['workspaces'])}>Choose another workspace</a></p>
     </>
   )
