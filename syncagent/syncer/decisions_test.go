@@ -284,9 +284,9 @@ func TestConvert(t *testing.T) {
 		from, to      schema.GroupKind
 		content, want string
 	}{
-		"ConfigMap to Secret": {configMapKind, secretKind, "data: {a: text}\nbinaryData: {b: AAE=}\nimmutable: true", "data: {a: dGV4dA==, b: AAE=}\nimmutable: true"},
-		"Secret to ConfigMap": {secretKind, configMapKind, "type: Opaque\ndata: {a: dGV4dA==, b: gA==}", "data: {a: text}\nbinaryData: {b: gA==}"},
-		"an empty ConfigMap":  {configMapKind, secretKind, "data: {}", "{}"},
+		"ConfigMap to Secret": {configMapKind, secretKind, "data: {a: dGV4dA==}\nbinaryData: {b: AAE=}\nimmutable: true", "data: {a: dGV4dA==, b: AAE=}\nimmutable: true"},
+		"Secret to ConfigMap": {secretKind, configMapKind, "type: Opaque\ndata: {a: dGV4dA==, b: gA==}", "data: {a: dGV4dA==, b: gA==}"},
+		"an empty ConfigMap":  {configMapKind, secretKind, "data: {}", "data: {}"},
 		"other kinds":         {configMapKind, configMapKind, "data: {a: text}", "data: {a: text}"},
 	} {
 		got, err := convert(rawYAML(t, test.content), test.from, test.to)
@@ -294,7 +294,7 @@ func TestConvert(t *testing.T) {
 			t.Errorf("%s: got %v, %v, want %v", name, got, err, want)
 		}
 	}
-	if _, err := convert(rawYAML(t, "data: {a: '?secret?'}"), secretKind, configMapKind); err == nil || strings.Contains(err.Error(), "?secret?") {
+	if _, err := convert(rawYAML(t, "data: {a: '?secret?'}"), configMapKind, secretKind); err == nil || strings.Contains(err.Error(), "?secret?") {
 		t.Errorf("the error for a value that is not base64 is %v", err)
 	}
 }

@@ -473,9 +473,27 @@ func TestConfigMapIsCopiedAsSecret(t *testing.T) {
 	withRelated(relatedByReference("config", fromWorkspace, "spec.secretName", configMaps, secrets))(e)
 	createWidget(e)
 	nameSecret(e)
-	e.createIn(e.workspace, object(configMaps, credsInWorkspace, "data: {text: hello}"))
+	e.createIn(e.workspace, object(configMaps, credsInWorkspace, "data: {text: aGVsbG8=}\nbinaryData: {raw: /w==}"))
 	e.settle()
 	expectField(t, e.get(e.service, secrets, credsOnService), "aGVsbG8=", "data", "text")
+	expectField(t, e.get(e.service, secrets, credsOnService), "/w==", "data", "raw")
+	e.expectIdle()
+	e.change(e.workspace, configMaps, credsInWorkspace, setField("data.text", "in clear"))
+	if _, err := e.sync(testKey); err == nil || !strings.Contains(err.Error(), `the value of key "text" is not base64`) {
+		t.Errorf("got error %v, want one that names the key", err)
+	}
+	expectField(t, e.get(e.service, secrets, credsOnService), "aGVsbG8=", "data", "text")
+}
+
+func TestSecretIsCopiedAsConfigMap(t *testing.T) {
+	e := newEnv(t)
+	withRelated(relatedByReference("config", fromWorkspace, "spec.secretName", secrets, configMaps))(e)
+	createWidget(e)
+	nameSecret(e)
+	e.createIn(e.workspace, object(secrets, credsInWorkspace, "type: Opaque\ndata: {text: aGVsbG8=}"))
+	e.settle()
+	expectField(t, e.get(e.service, configMaps, credsOnService), "aGVsbG8=", "data", "text")
+	expectField(t, e.get(e.service, configMaps, credsOnService), nil, "type")
 	e.expectIdle()
 }
 
