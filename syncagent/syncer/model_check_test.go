@@ -36,7 +36,7 @@ func (p *modelPass) write(where string, c client.WithWatch, what string, o clien
 		if before.GetLabels()[publication.LabelAgentName] != "" {
 			p.violation("%s: %s: is not theirs", p, what)
 		}
-		p.made[before.GetUID()] = true // adopted
+		p.made[before.GetUID()], p.adopted[before.GetUID()] = true, true
 	case after != nil && !equal(before.Object["data"], after.Object["data"]):
 		p.violation("%s: %s: changes the content of what it has not made", p, what)
 	}
@@ -157,7 +157,9 @@ func (m *model) checkPrimary(p *modelPass, primary *unstructured.Unstructured, e
 		}
 		return
 	}
-	if !equal(contentOf(copied)["spec"], contentOf(primary)["spec"]) {
+	// An object that an agent has adopted keeps its content.
+	written := !m.adopted[copied.GetUID()] && !m.stripped[copied.GetUID()]
+	if written && !equal(contentOf(copied)["spec"], contentOf(primary)["spec"]) {
 		m.violation("%s: the copy has %v, the object %v", p, copied.Object["spec"], primary.Object["spec"])
 	}
 	if !equal(copied.Object["status"], primary.Object["status"]) {
@@ -169,22 +171,23 @@ func (m *model) checkPrimary(p *modelPass, primary *unstructured.Unstructured, e
 // checkRelated checks the copies of related objects, unless somebody else has the name.
 func (m *model) checkRelated(p *modelPass, primary, copied *unstructured.Unstructured) {
 	for _, relation := range []struct {
-		field                      string
-		from, to                   client.Client
-		fromNamespace, toNamespace string
+		field            string
+		from, to         client.Client
+		named, copyNamed *unstructured.Unstructured
 	}{
-		{"secretName", p.key.workspace.client, m.service, primary.GetNamespace(), copied.GetNamespace()},
-		{"outName", m.service, p.key.workspace.client, copied.GetNamespace(), primary.GetNamespace()},
+		{"secretName", p.key.workspace.client, m.service, primary, copied},
+		{"outName", m.service, p.key.workspace.client, copied, primary},
 	} {
-		name, _, _ := unstructured.NestedString(primary.Object, "spec", relation.field)
-		if name == "" {
+		name, _, _ := unstructured.NestedString(relation.named.Object, "spec", relation.field)
+		copyName, _, _ := unstructured.NestedString(relation.copyNamed.Object, "spec", relation.field)
+		if name == "" || copyName == "" {
 			continue
 		}
-		origin := m.get(relation.from, secrets, types.NamespacedName{Namespace: relation.fromNamespace, Name: name})
+		origin := m.get(relation.from, secrets, types.NamespacedName{Namespace: relation.named.GetNamespace(), Name: name})
 		if origin == nil {
 			continue
 		}
-		target := m.get(relation.to, secrets, types.NamespacedName{Namespace: relation.toNamespace, Name: name})
+		target := m.get(relation.to, secrets, types.NamespacedName{Namespace: relation.copyNamed.GetNamespace(), Name: copyName})
 		switch {
 		case target == nil:
 			m.violation("%s: %s %s has no copy", p, relation.field, name)

@@ -207,8 +207,12 @@ func TestAdoptionScenario(t *testing.T) {
 				t.Errorf("the copy names source %v", source)
 			}
 			expectField(t, e.theCopy(), 9, "spec", "size")
-			expectField(t, e.theCopy(), "shop", "metadata", "labels", "app")
+			expectField(t, e.theCopy(), nil, "metadata", "labels", "app") // it is content, which somebody has changed
 		},
+	}.test(t)
+	scenario{ // the source changes before the next pass
+		steps: []func(e *env){createWidget, func(e *env) { stripped(e); changeWidget(setField("spec.size", int64(9)))(e) }},
+		check: func(t *testing.T, e *env) { expectField(t, e.theCopy(), 9, "spec", "size") },
 	}.test(t)
 	scenario{steps: []func(e *env){createWidget, stripped, deleteWidget}, check: expectNothingLeft}.test(t)
 	scenario{
