@@ -175,7 +175,10 @@ func (c *cleanup) findFinalizers(ctx context.Context, endpoint *endpoints.Endpoi
 					return fmt.Sprintf("finalizer of %s %s in logical cluster %s: nothing of the agent depends on it", gvr.GroupResource(), objectName(object), cluster)
 				},
 				remove: func(ctx context.Context, alive *living) error {
-					return releaseFinalizers(ctx, endpoint, resource, cluster, client.ObjectKeyFromObject(object), func(finalizer string) bool { return isLeft(alive, finalizer) })
+					return releaseFinalizers(ctx, endpoint, resource, cluster, client.ObjectKeyFromObject(object), func(finalizers []string) []string {
+						maybePrimary := resource.Group != "" || exported[gvr.GroupResource()]
+						return syncer.WithoutRelatedFinalizers(finalizers, func(finalizer string) bool { return isLeft(alive, finalizer) }, maybePrimary)
+					})
 				},
 			})
 		})
@@ -187,7 +190,7 @@ func (c *cleanup) findFinalizers(ctx context.Context, endpoint *endpoints.Endpoi
 }
 
 // releaseFinalizers removes finalizers from an object of a workspace.
-func releaseFinalizers(ctx context.Context, endpoint *endpoints.Endpoint, resource endpoints.Resource, cluster logicalcluster.Name, key types.NamespacedName, isLeft func(string) bool) error {
+func releaseFinalizers(ctx context.Context, endpoint *endpoints.Endpoint, resource endpoints.Resource, cluster logicalcluster.Name, key types.NamespacedName, remaining func([]string) []string) error {
 	workspaces, err := endpoint.Workspaces(scheme, resource)
 	if err != nil {
 		return err
@@ -199,7 +202,7 @@ func releaseFinalizers(ctx context.Context, endpoint *endpoints.Endpoint, resour
 		return client.IgnoreNotFound(err)
 	}
 	before := object.DeepCopy()
-	object.SetFinalizers(slices.DeleteFunc(object.GetFinalizers(), isLeft))
+	object.SetFinalizers(remaining(object.GetFinalizers()))
 	return client.IgnoreNotFound(workspace.Patch(ctx, object, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})))
 }
 

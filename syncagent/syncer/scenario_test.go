@@ -314,9 +314,8 @@ func TestRelatedFromServiceScenario(t *testing.T) {
 				check: func(t *testing.T, e *env) {
 					copied := e.get(e.workspace, secrets, credsInWorkspace)
 					expectField(t, copied, "dHdv", "data", "password")
-					expectField(t, copied, nil, "metadata", "labels", publication.LabelAgentName)
-					expectField(t, copied, "db", "metadata", "labels", "app")
-					if len(copied.GetFinalizers()) > 0 || len(copied.GetAnnotations()) > 0 {
+					expectField(t, copied, map[string]any{"app": "db"}, "metadata", "labels") // exactly those of the original
+					if len(copied.GetFinalizers()) > 0 || len(copied.GetAnnotations()) != 1 || len(ownerKeys(copied)) != 1 {
 						t.Errorf("the related copy has metadata %v", copied.Object["metadata"])
 					}
 					expectField(t, e.get(e.workspace, widgetInWorkspace, testKey), `{"namespace":"team","name":"creds","apiVersion":"v1","kind":"Secret"}`,
@@ -373,8 +372,8 @@ func TestRelatedFromWorkspaceScenario(t *testing.T) {
 			}),
 			check: func(t *testing.T, e *env) {
 				expectField(t, e.get(e.service, secrets, credsOnService), "dHdv", "data", "password")
-				if got := e.get(e.workspace, secrets, credsInWorkspace).GetFinalizers(); len(got) != 1 {
-					t.Errorf("the origin has finalizers %v, want one", got)
+				if got := e.get(e.workspace, secrets, credsInWorkspace).GetFinalizers(); len(got) != 2 || got[1] != publication.Finalizer {
+					t.Errorf("the origin has finalizers %v, want its own and the contract's", got)
 				}
 			},
 		}.test(t)
