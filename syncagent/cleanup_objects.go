@@ -126,6 +126,11 @@ func (c *cleanup) findStates(ctx context.Context) ([]leftover, error) {
 				return fmt.Sprintf("state %s on the service cluster: its source is not synced", objectName(object))
 			},
 			remove: func(ctx context.Context, _ *living) error {
+				if former := state.FormerName(object); former != "" {
+					if err := secrets.Delete(ctx, former, metav1.DeleteOptions{}); client.IgnoreNotFound(err) != nil {
+						return err
+					}
+				}
 				return client.IgnoreNotFound(secrets.Delete(ctx, object.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &object.UID}}))
 			},
 		})

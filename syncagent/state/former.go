@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	apilabels "k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -23,6 +24,9 @@ import (
 // annotationFormer has the name of such a Secret that a state has been made of. It is kept as long as the primary object, so that api-syncagent can
 // go on where it has ended.
 const annotationFormer = publication.Prefix + "former-state"
+
+// FormerName returns the name of the Secret of api-syncagent that a state has been made of, empty if there is none.
+func FormerName(state metav1.Object) string { return state.GetAnnotations()[annotationFormer] }
 
 // Former has the objects that api-syncagent has synced last.
 type Former struct {

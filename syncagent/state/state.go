@@ -118,7 +118,7 @@ func (s Store) Load(ctx context.Context, primary Primary, labels map[string]stri
 func (s *State) decode(secret *corev1.Secret) {
 	s.read = secret
 	s.copy = secret.Annotations[annotationCopy]
-	s.former = secret.Annotations[annotationFormer]
+	s.former = FormerName(secret)
 	for key, value := range secret.Data {
 		if key != relatedKey {
 			s.contents[key] = value
