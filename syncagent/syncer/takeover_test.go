@@ -16,6 +16,7 @@ import (
 
 	"github.com/atoll-dev/atoll/internal/expression"
 	"github.com/atoll-dev/atoll/syncagent/publication"
+	"github.com/atoll-dev/atoll/syncagent/state"
 )
 
 // formerState is the name of the state that api-syncagent has left.
@@ -83,10 +84,10 @@ func (e *env) leaveFormer(copyKey types.NamespacedName, related ...RelatedResour
 		}
 		values[expression.SHA1Hex(key)] = base64.StdEncoding.EncodeToString(encoded)
 	}
-	state := object(secrets, formerState, "")
-	state.Object["data"] = values
-	state.SetLabels(merged(source.Labels(), map[string]string{publication.LabelObjectState: "true"}))
-	e.createIn(e.service, state)
+	recorded := object(secrets, formerState, "")
+	recorded.Object["data"] = values
+	recorded.SetLabels(merged(source.Labels(), map[string]string{publication.LabelObjectState: "true"}))
+	e.createIn(e.service, recorded)
 }
 
 func TestApiSyncagentIsReplaced(t *testing.T) {
@@ -255,6 +256,31 @@ func TestFinalizerOfApiSyncagentOnKindsThatMayBePrimary(t *testing.T) {
 	e.settle()
 	if e.get(e.workspace, things, mineInWorkspace) != nil || e.get(e.service, things, mineOnService) != nil {
 		t.Errorf("something is left:\n%s", e.dump())
+	}
+}
+
+func TestFormerStateUnderTheOwnName(t *testing.T) {
+	e := formerly(t)
+	former := e.get(e.service, secrets, formerState)
+	e.deleteIn(e.service, secrets, formerState)
+	own := state.SecretName(state.Primary{Cluster: testCluster, GroupVersionKind: widgetInWorkspace.GroupVersionKind, NamespacedName: testKey})
+	former.SetName(own)
+	former.SetResourceVersion("")
+	e.createIn(e.service, former)
+	before := slices.Collect(maps.Keys(former.Object["data"].(map[string]any)))
+	e.settle()
+	data := e.get(e.service, secrets, types.NamespacedName{Namespace: testNamespace, Name: own}).Object["data"].(map[string]any)
+	for _, key := range before {
+		if _, left := data[key]; left {
+			t.Errorf("the value %s of api-syncagent is left", key)
+		}
+	}
+	expectField(t, e.theCopy(), "here", "spec", "defaulted")
+	deleteWidget(e)
+	e.settle()
+	expectNothingLeft(t, e)
+	if e.get(e.workspace, secrets, credsInWorkspace) != nil || e.get(e.service, secrets, mineOnService) != nil {
+		t.Error("a copy is left")
 	}
 }
 
