@@ -38,6 +38,9 @@ type Former struct {
 
 // Find returns an object of a kind, whatever its version, or nil.
 func (f *Former) Find(kind schema.GroupKind, key types.NamespacedName) *unstructured.Unstructured {
+	if f == nil {
+		return nil
+	}
 	if at := slices.IndexFunc(f.objects, is(kind, key)); at >= 0 {
 		return &f.objects[at]
 	}

@@ -26,29 +26,45 @@ func (p *pass) takeOver(ctx context.Context, found *unstructured.Unstructured) e
 	}
 	former, err := p.Syncer.state.LoadFormer(ctx, p.request.Source().Labels(), p.request.NamespacedName,
 		p.config.WorkspaceResource.GroupKind(), p.config.ServiceResource.GroupKind())
-	if err != nil || former == nil {
+	if err != nil || former == nil && !isFormerCopy(found) {
 		return err
 	}
-	p.state.SetFormer(former)
-	if found == nil {
-		return p.saveState(ctx)
+	if former != nil {
+		p.state.SetFormer(former)
 	}
+	if found != nil {
+		if err := p.takeOverObjects(ctx, found, former); err != nil {
+			return err
+		}
+	}
+	klog.FromContext(ctx).Info("An object of api-syncagent has been taken over", "state", former != nil)
+	return p.saveState(ctx)
+}
+
+// isFormerCopy reports whether api-syncagent has made a copy: it does not say of which resource it is.
+func isFormerCopy(copied *unstructured.Unstructured) bool {
+	return copied != nil && copied.GetLabels()[publication.LabelRemoteResource] == "" && copied.GetAnnotations()[publication.AnnotationRemoteResource] == ""
+}
+
+// takeOverObjects records the copy of the primary object and those of related ones. former is nil if its state is lost.
+func (p *pass) takeOverObjects(ctx context.Context, found *unstructured.Unstructured, former *state.Former) error {
 	p.state.SetCopy(client.ObjectKeyFromObject(found))
 	p.state.SetCopyUID(found.GetUID())
-	if err := p.state.SetLast(p.primaryKey(), contentOf(former.Primary)); err != nil {
-		return err
+	if former != nil {
+		if err := p.state.SetLast(p.primaryKey(), contentOf(former.Primary)); err != nil {
+			return err
+		}
 	}
-	if err := p.takeOverRelated(ctx, found, former); err != nil {
-		return err
-	}
-	klog.FromContext(ctx).Info("The state of api-syncagent has been taken over")
-	return p.saveState(ctx)
+	return p.takeOverRelated(ctx, found, former)
 }
 
 // takeOverRelated records the copies of related objects that api-syncagent has made.
 func (p *pass) takeOverRelated(ctx context.Context, found *unstructured.Unstructured, former *state.Former) error {
-	if err := p.readPath(ctx); err != nil {
+	switch err := p.readPath(ctx); {
+	case isTransient(err):
 		return err
+	case err != nil: // a deletion must not wait for it
+		klog.FromContext(ctx).Info("The path of the workspace is not known for related objects of api-syncagent", "err", err)
 	}
 	var entries []state.Related
 	for i := range p.config.Related {
@@ -79,7 +95,7 @@ func (p *pass) takeOverRelated(ctx context.Context, found *unstructured.Unstruct
 // locateFormer returns where related objects have been when api-syncagent has synced them last. Names of copies on the service cluster that
 // depend on the object in the workspace are those of the object that it has synced.
 func (p *pass) locateFormer(ctx context.Context, resource *RelatedResource, found *unstructured.Unstructured, former *state.Former) ([]related.Pair, error) {
-	if resource.Spec.Origin != syncagentv1alpha1.RelatedResourceOriginKcp || !selectsBy(resource.Spec.Object) {
+	if former == nil || resource.Spec.Origin != syncagentv1alpha1.RelatedResourceOriginKcp || !selectsBy(resource.Spec.Object) {
 		return p.locatePairs(ctx, resource, found)
 	}
 	current := p.source

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
 	"github.com/atoll-dev/atoll/internal/expression"
 	"github.com/atoll-dev/atoll/syncagent/publication"
 	"github.com/atoll-dev/atoll/syncagent/state"
@@ -143,6 +144,17 @@ func TestWhatApiSyncagentHasMadeIsCleanedUp(t *testing.T) {
 	}
 }
 
+func TestDeletionAfterTheMoveNeedsNoPath(t *testing.T) {
+	e := formerly(t)
+	e.config.Publication = &publication.Publication{Spec: syncagentv1alpha1.PublishedResourceSpec{EnableWorkspacePaths: true}} // there is no LogicalCluster
+	deleteWidget(e)
+	e.settle()
+	expectNothingLeft(t, e)
+	if e.get(e.workspace, widgetInWorkspace, testKey) != nil || e.get(e.service, secrets, mineOnService) != nil {
+		t.Errorf("something is left:\n%s", e.dump())
+	}
+}
+
 // finalized returns an object that has finalizers, or nil.
 func finalized(o *unstructured.Unstructured) *unstructured.Unstructured {
 	if o == nil || len(o.GetFinalizers()) == 0 {
@@ -191,12 +203,18 @@ func TestTakeOverNeedsEvidence(t *testing.T) {
 		change      func(e *env)
 		creds, mine bool // are taken over
 	}{
-		"all there is":                     {func(*env) {}, true, true},
-		"without state":                    {func(e *env) { e.deleteIn(e.service, secrets, formerState) }, false, false},
+		"all there is":  {func(*env) {}, true, true},
+		"without state": {func(e *env) { e.deleteIn(e.service, secrets, formerState) }, true, false},
+		"without state, of a copy that this agent has made": {func(e *env) {
+			e.deleteIn(e.service, secrets, formerState)
+			e.change(e.service, widgetOnService, client.ObjectKeyFromObject(e.theCopy()), func(o *unstructured.Unstructured) {
+				o.SetLabels(merged(o.GetLabels(), map[string]string{publication.LabelRemoteResource: resourceHash(widgetInWorkspace)}))
+			})
+		}, false, false},
 		"with the annotation alone":        {forget("a", "c"), true, true},
 		"with the state alone":             {unannotate, true, true},
 		"with neither":                     {func(e *env) { forget("a")(e); unannotate(e) }, false, false},
-		"with the state of another object": {forget("b", "c"), false, false},
+		"with the state of another object": {forget("b", "c"), true, false},
 		"with an annotation for another copy": {func(e *env) {
 			forget("a")(e)
 			e.change(e.workspace, widgetInWorkspace, testKey, func(o *unstructured.Unstructured) {
@@ -207,7 +225,7 @@ func TestTakeOverNeedsEvidence(t *testing.T) {
 			e.change(e.service, secrets, formerState, func(o *unstructured.Unstructured) {
 				o.SetLabels(merged(o.GetLabels(), map[string]string{publication.LabelStateAgent: "other"}))
 			})
-		}, false, false},
+		}, true, false},
 		"for a consumer who leads elsewhere": {func(e *env) {
 			e.createIn(e.service, object(secrets, types.NamespacedName{Namespace: mineOnService.Namespace, Name: "theirs"}, "data: {theirs: eA==}"))
 			e.createIn(e.workspace, object(secrets, types.NamespacedName{Namespace: testKey.Namespace, Name: "theirs"}, "data: {password: b25l}"))
