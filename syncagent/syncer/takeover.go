@@ -48,6 +48,7 @@ func isFormerCopy(copied *unstructured.Unstructured) bool {
 
 // takeOverObjects records the copy of the primary object and those of related ones. former is nil if its state is lost.
 func (p *pass) takeOverObjects(ctx context.Context, found *unstructured.Unstructured, former *state.Former) error {
+	p.home = found.GetNamespace()
 	p.state.SetCopy(client.ObjectKeyFromObject(found))
 	p.state.SetCopyUID(found.GetUID())
 	if former != nil {
@@ -115,6 +116,9 @@ func (p *pass) takeOverCopy(ctx context.Context, resource *RelatedResource, entr
 		return false, nil
 	}
 	entry.Former = true
+	if p.confine(relation{Related: *entry, resource: resource}) != nil {
+		return true, nil // what is there may be somebody else's; the finalizer is released
+	}
 	_, to := p.sides(entry.Side)
 	copied, err := to.get(ctx, resource.Copy, keyOf(entry.Copy))
 	switch {

@@ -155,6 +155,29 @@ func TestDeletionAfterTheMoveNeedsNoPath(t *testing.T) {
 	}
 }
 
+func TestTakeOverIsConfined(t *testing.T) {
+	mine := relatedByReference("mine", fromWorkspace, "spec.mine", secrets, secrets)
+	mine.Spec.Object.Namespace = &syncagentv1alpha1.RelatedResourceObjectSpec{Template: &syncagentv1alpha1.TemplateExpression{
+		Template: `{{ if eq .Side "kcp" }}team{{ else }}{{ .Object.spec.where }}{{ end }}`,
+	}}
+	e := formerly(t, mine)
+	victim := types.NamespacedName{Namespace: "victims", Name: mineOnService.Name}
+	e.createIn(e.service, object(namespaces, types.NamespacedName{Name: victim.Namespace}, ""))
+	e.createIn(e.service, object(secrets, victim, "data: {theirs: eA==}"))
+	e.change(e.service, widgetOnService, client.ObjectKeyFromObject(e.theCopy()), setField("spec.where", victim.Namespace))
+	e.change(e.workspace, widgetInWorkspace, testKey, setField("spec.where", victim.Namespace))
+	_, _ = e.sync(testKey) // refuses the namespace
+	deleteWidget(e)
+	e.settle()
+	expectNothingLeft(t, e)
+	if found := e.get(e.service, secrets, victim); found == nil || len(found.GetAnnotations()) > 0 {
+		t.Errorf("the Secret of others is %v", found)
+	}
+	if left := finalized(e.get(e.workspace, secrets, mineInWorkspace)); left != nil {
+		t.Errorf("the original has the finalizers %v", left.GetFinalizers())
+	}
+}
+
 // finalized returns an object that has finalizers, or nil.
 func finalized(o *unstructured.Unstructured) *unstructured.Unstructured {
 	if o == nil || len(o.GetFinalizers()) == 0 {
