@@ -157,7 +157,7 @@ func addControllers(mgr manager.Manager, kcp cluster.Cluster, config Config, exp
 	if err != nil {
 		return err
 	}
-	reader, err := dialects.NewReader(dialects.Options{Client: mgr.GetClient(), Selector: config.Selector, Group: dialects.ServiceGroup(exports, export.name)})
+	reader, err := dialects.NewReader(dialects.Options{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Selector: config.Selector, Group: dialects.ServiceGroup(exports, export.name)})
 	if err != nil {
 		return err
 	}

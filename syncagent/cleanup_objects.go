@@ -126,6 +126,11 @@ func (c *cleanup) findStates(ctx context.Context) ([]leftover, error) {
 				return fmt.Sprintf("state %s on the service cluster: its source is not synced", objectName(object))
 			},
 			remove: func(ctx context.Context, _ *living) error {
+				if former := state.FormerName(object); former != "" {
+					if err := secrets.Delete(ctx, former, metav1.DeleteOptions{}); client.IgnoreNotFound(err) != nil {
+						return err
+					}
+				}
 				return client.IgnoreNotFound(secrets.Delete(ctx, object.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &object.UID}}))
 			},
 		})
@@ -175,7 +180,10 @@ func (c *cleanup) findFinalizers(ctx context.Context, endpoint *endpoints.Endpoi
 					return fmt.Sprintf("finalizer of %s %s in logical cluster %s: nothing of the agent depends on it", gvr.GroupResource(), objectName(object), cluster)
 				},
 				remove: func(ctx context.Context, alive *living) error {
-					return releaseFinalizers(ctx, endpoint, resource, cluster, client.ObjectKeyFromObject(object), func(finalizer string) bool { return isLeft(alive, finalizer) })
+					return releaseFinalizers(ctx, endpoint, resource, cluster, client.ObjectKeyFromObject(object), func(finalizers []string) []string {
+						maybePrimary := resource.Group != "" || exported[gvr.GroupResource()]
+						return syncer.WithoutRelatedFinalizers(finalizers, func(finalizer string) bool { return isLeft(alive, finalizer) }, maybePrimary)
+					})
 				},
 			})
 		})
@@ -187,7 +195,7 @@ func (c *cleanup) findFinalizers(ctx context.Context, endpoint *endpoints.Endpoi
 }
 
 // releaseFinalizers removes finalizers from an object of a workspace.
-func releaseFinalizers(ctx context.Context, endpoint *endpoints.Endpoint, resource endpoints.Resource, cluster logicalcluster.Name, key types.NamespacedName, isLeft func(string) bool) error {
+func releaseFinalizers(ctx context.Context, endpoint *endpoints.Endpoint, resource endpoints.Resource, cluster logicalcluster.Name, key types.NamespacedName, remaining func([]string) []string) error {
 	workspaces, err := endpoint.Workspaces(scheme, resource)
 	if err != nil {
 		return err
@@ -199,7 +207,7 @@ func releaseFinalizers(ctx context.Context, endpoint *endpoints.Endpoint, resour
 		return client.IgnoreNotFound(err)
 	}
 	before := object.DeepCopy()
-	object.SetFinalizers(slices.DeleteFunc(object.GetFinalizers(), isLeft))
+	object.SetFinalizers(remaining(object.GetFinalizers()))
 	return client.IgnoreNotFound(workspace.Patch(ctx, object, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})))
 }
 

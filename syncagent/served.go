@@ -12,6 +12,7 @@ import (
 
 	"github.com/atoll-dev/atoll/internal/background"
 	"github.com/atoll-dev/atoll/internal/endpoints"
+	"github.com/atoll-dev/atoll/syncagent/publication"
 	"github.com/atoll-dev/atoll/syncagent/syncer"
 	"github.com/atoll-dev/atoll/syncagent/view"
 )
@@ -111,6 +112,9 @@ func (w *workspaces) awaitView(ctx context.Context) bool {
 	}
 	return false
 }
+
+// noObjects is a label selector that matches none.
+const noObjects = publication.LabelAgentName + ",!" + publication.LabelAgentName
 
 // check fails as long as the view has another description of the publication.
 func (f *served) check(ctx context.Context) error {

@@ -1,7 +1,9 @@
 package syncagent
 
 import (
+	"github.com/tidwall/gjson"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
@@ -19,9 +21,10 @@ func (s *synchronization) subscribeService() (unsubscribe func()) {
 		if spec.Watch == nil || spec.Origin != syncagentv1alpha1.RelatedResourceOriginService {
 			continue
 		}
-		all = append(all, s.serviceWatches.subscribe(related.OriginResource(spec), selectorOf(spec.Watch), &subscriber{
+		primaries := selectorOf(spec.Watch)
+		all = append(all, s.serviceWatches.subscribe(related.OriginResource(spec), &subscriber{
 			onChange: func(object *metav1.PartialObjectMetadata) {
-				s.enqueueCopies(s.ownersAmong(s.copies.Store, s.serviceResource, spec, object))
+				s.enqueueCopies(s.ownersAmong(s.copies.Store, s.serviceResource, spec, object), primaries)
 			},
 			resync: func() { s.eachEndpoint((*workspaces).enqueueAll) },
 		}))
@@ -36,10 +39,14 @@ func (w *workspaces) subscribeWorkspaces(found *served) (unsubscribe func()) {
 		if r.Spec.Watch == nil || r.Origin.Resource == "" || r.Spec.Origin != syncagentv1alpha1.RelatedResourceOriginKcp {
 			continue
 		}
-		all = append(all, found.endpoint.watches.subscribe(r.Origin.GroupVersionResource(), selectorOf(r.Spec.Watch), &subscriber{
+		primaries := selectorOf(r.Spec.Watch)
+		all = append(all, found.endpoint.watches.subscribe(r.Origin.GroupVersionResource(), &subscriber{
 			onChange: func(object *metav1.PartialObjectMetadata) {
-				for _, key := range w.ownersAmong(w.store(), w.workspaceResource, r.Spec, object) {
-					w.enqueue(key)
+				store := w.store()
+				for _, key := range w.ownersAmong(store, w.workspaceResource, r.Spec, object) {
+					if matchesLabels(store.Encoded(key), primaries) {
+						w.enqueue(key)
+					}
 				}
 			},
 			resync: w.enqueueAll,
@@ -54,30 +61,64 @@ func callAll(functions []func()) {
 	}
 }
 
-// noObjects is a label selector that matches none.
-const noObjects = publication.LabelAgentName + ",!" + publication.LabelAgentName
-
-// selectorOf returns the label selector of a watch as text, empty for all objects. One that is invalid selects nothing; validation
-// reports it.
-func selectorOf(watch *syncagentv1alpha1.RelatedResourceWatch) string {
+// selectorOf returns the label selector of the primary objects that a change of a related object concerns. Ownership, where that decides, needs
+// no labels. A selector that is invalid selects nothing; validation reports it.
+func selectorOf(watch *syncagentv1alpha1.RelatedResourceWatch) labels.Selector {
 	if watch.BySelector == nil {
-		return ""
+		return labels.Everything()
 	}
 	selector, err := metav1.LabelSelectorAsSelector(watch.BySelector)
 	if err != nil {
-		return noObjects
+		return labels.Nothing()
 	}
-	return selector.String()
+	return selector
 }
 
-func (s *synchronization) enqueueCopies(keys []informer.Key) {
+// matchesLabels reports whether a selector selects an encoded object. Only the labels are decoded: a change of one related object may concern
+// all primary objects.
+func matchesLabels(encoded []byte, selector labels.Selector) bool {
+	if selector.Empty() {
+		return true
+	}
+	found := labels.Set{}
+	gjson.GetBytes(encoded, "metadata.labels").ForEach(func(name, value gjson.Result) bool {
+		found[name.String()] = value.String()
+		return true
+	})
+	return selector.Matches(found)
+}
+
+// enqueueCopies has the primary objects of copies synced that a selector selects, by the labels on either side: a copy may have been there
+// before, with labels of its own.
+func (s *synchronization) enqueueCopies(keys []informer.Key, primaries labels.Selector) {
 	for _, key := range keys {
-		s.enqueueIndex(s.copies.IndexOf(key))
+		index := s.copies.IndexOf(key)
+		if matchesLabels(s.copies.Encoded(key), primaries) {
+			s.enqueueIndex(index)
+			continue
+		}
+		s.eachEndpoint(func(w *workspaces) { w.enqueueMatching(index, primaries) })
+	}
+}
+
+// enqueueMatching has the objects with an index key synced that a selector selects.
+func (w *workspaces) enqueueMatching(index informer.IndexKey, selector labels.Selector) {
+	store := w.store()
+	if store == nil {
+		return
+	}
+	for _, key := range store.ByIndex(index) {
+		if matchesLabels(store.Encoded(key), selector) {
+			w.enqueue(key)
+		}
 	}
 }
 
 // ownersAmong returns the keys of the objects of a store that a related object on the same side may belong to.
 func (s *synchronization) ownersAmong(store *informer.Store, resource endpoints.Resource, spec syncagentv1alpha1.RelatedResourceSpec, object *metav1.PartialObjectMetadata) []informer.Key {
+	if object.Labels[publication.LabelObjectState] != "" {
+		return nil // every pass that writes a state would have all primary objects synced
+	}
 	cluster := ""
 	if store != s.copies.Store {
 		cluster = logicalcluster.Of(object).String()

@@ -12,17 +12,12 @@ import (
 )
 
 // watches are the watches of related objects on one side, at one endpoint or on the service cluster. Subscribers to the same resource
-// and selector share one.
+// share one.
 type watches struct {
 	client metadata.Interface
 
 	mu      sync.Mutex
-	running map[watchKey]*sharedWatch
-}
-
-type watchKey struct {
-	resource schema.GroupVersionResource
-	selector string
+	running map[schema.GroupVersionResource]*sharedWatch
 }
 
 // subscriber receives the changes of related objects.
@@ -41,30 +36,29 @@ type sharedWatch struct {
 }
 
 func newWatches(client metadata.Interface) *watches {
-	return &watches{client: client, running: map[watchKey]*sharedWatch{}}
+	return &watches{client: client, running: map[schema.GroupVersionResource]*sharedWatch{}}
 }
 
 // subscribe passes changes to the subscriber until the returned function is called, which waits for the end of the watch if no other subscriber
 // uses it.
-func (w *watches) subscribe(resource schema.GroupVersionResource, selector string, s *subscriber) (unsubscribe func()) {
-	key := watchKey{resource, selector}
+func (w *watches) subscribe(resource schema.GroupVersionResource, s *subscriber) (unsubscribe func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	shared := w.running[key]
+	shared := w.running[resource]
 	if shared == nil {
-		shared = w.start(key)
-		w.running[key] = shared
+		shared = w.start(resource)
+		w.running[resource] = shared
 	}
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
 	shared.subscribers[s] = true
-	return func() { w.unsubscribe(key, shared, s) }
+	return func() { w.unsubscribe(resource, shared, s) }
 }
 
-func (w *watches) start(key watchKey) *sharedWatch {
+func (w *watches) start(resource schema.GroupVersionResource) *sharedWatch {
 	ctx, cancel := context.WithCancel(context.Background())
 	shared := &sharedWatch{cancel: cancel, ended: make(chan struct{}), subscribers: map[*subscriber]bool{}}
-	events := informer.NewEvents(w.client.Resource(key.resource), key.selector,
+	events := informer.NewEvents(w.client.Resource(resource), "",
 		func(object *metav1.PartialObjectMetadata) {
 			shared.each(func(s *subscriber) { s.onChange(object) })
 		},
@@ -76,14 +70,14 @@ func (w *watches) start(key watchKey) *sharedWatch {
 	return shared
 }
 
-func (w *watches) unsubscribe(key watchKey, shared *sharedWatch, s *subscriber) {
+func (w *watches) unsubscribe(resource schema.GroupVersionResource, shared *sharedWatch, s *subscriber) {
 	w.mu.Lock()
 	shared.mu.Lock()
 	delete(shared.subscribers, s)
 	last := len(shared.subscribers) == 0
 	shared.mu.Unlock()
 	if last {
-		delete(w.running, key)
+		delete(w.running, resource)
 		shared.cancel()
 	}
 	w.mu.Unlock()

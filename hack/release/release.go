@@ -116,7 +116,7 @@ func (r *release) writeFiles(images []built, digest v1.Hash) ([]string, error) {
 		return nil, err
 	}
 	files = append(files, plugins...)
-	for _, chart := range []string{"atoll-operator", "atoll-installation"} {
+	for _, chart := range []string{"atoll-operator", "atoll-installation", "atoll-sync-agent"} {
 		name, err := r.writeChart(filepath.Join(r.root, "charts", chart), digest)
 		if err != nil {
 			return nil, err

@@ -116,16 +116,18 @@ func TestRelease(t *testing.T) {
 			t.Errorf("licenses are %v, want %v", got, want)
 		}
 	})
-	t.Run("the chart has the image of the release", func(t *testing.T) {
-		files := unpack(t, filepath.Join(first, "atoll-operator-1.2.3.tgz"))
-		digest := strings.TrimSpace(string(read(t, filepath.Join(first, "image.digest"))))
-		if _, want, _ := strings.Cut(digest, "@"); !strings.Contains(files["atoll-operator/values.yaml"], "digest: "+want) {
-			t.Errorf("values.yaml does not have %s", want)
-		}
-		if !strings.Contains(files["atoll-operator/Chart.yaml"], "\nversion: 1.2.3\n") || files["atoll-operator/templates/deployment.yaml"] == "" {
-			t.Errorf("the chart has %d files, Chart.yaml:\n%s", len(files), files["atoll-operator/Chart.yaml"])
-		}
-	})
+	for _, chart := range []string{"atoll-operator", "atoll-sync-agent"} {
+		t.Run("the chart "+chart+" has the image of the release", func(t *testing.T) {
+			files := unpack(t, filepath.Join(first, chart+"-1.2.3.tgz"))
+			digest := strings.TrimSpace(string(read(t, filepath.Join(first, "image.digest"))))
+			if _, want, _ := strings.Cut(digest, "@"); !strings.Contains(files[chart+"/values.yaml"], "digest: "+want) {
+				t.Errorf("values.yaml does not have %s", want)
+			}
+			if !strings.Contains(files[chart+"/Chart.yaml"], "\nversion: 1.2.3\n") || files[chart+"/templates/deployment.yaml"] == "" {
+				t.Errorf("the chart has %d files, Chart.yaml:\n%s", len(files), files[chart+"/Chart.yaml"])
+			}
+		})
+	}
 	t.Run("definitions", func(t *testing.T) {
 		for file, want := range map[string][]string{"definitions.yaml": {"rootshards.operator.kcp.io", "kubeconfigs.operator.kcp.io"}, "definitions-sync-agent.yaml": {"publishedresources.syncagent.kcp.io"}} {
 			for _, name := range want {

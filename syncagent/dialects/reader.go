@@ -38,6 +38,8 @@ func AddToScheme(scheme *runtime.Scheme) error {
 type Options struct {
 	// Client reads from a cache where there is one, and writes status.
 	Client client.Client
+	// Live reads without a cache; nil: Client does.
+	Live client.Reader
 	// Selector selects PublishedResources by their labels; nil selects all.
 	Selector labels.Selector
 	// Group returns the API group that PublishedResources of the older dialect are published in, empty if it is not known; see
@@ -49,12 +51,17 @@ type Options struct {
 type Reader struct {
 	options Options
 	kinds   []client.Object
+	// writing is held while a status is read and written: each condition has a writer of its own in this process, and no other has.
+	writing sync.Mutex
 }
 
 // NewReader returns a Reader of the dialects that the server has definitions of. It fails if it has none.
 func NewReader(options Options) (*Reader, error) {
 	if options.Selector == nil {
 		options.Selector = labels.Everything()
+	}
+	if options.Live == nil {
+		options.Live = options.Client
 	}
 	r := &Reader{options: options}
 	for _, kind := range []client.Object{&syncagentv1alpha1.PublishedResource{}, &servicesv1alpha1.PublishedResource{}} {
@@ -163,7 +170,7 @@ func (r *Reader) List(ctx context.Context) ([]*publication.Publication, error) {
 
 // Get returns one publication. One that is not selected is not found.
 func (r *Reader) Get(ctx context.Context, key types.NamespacedName) (*publication.Publication, error) {
-	object, err := r.object(ctx, key)
+	object, err := r.object(ctx, r.options.Client, key)
 	if err != nil {
 		return nil, err
 	}
@@ -173,12 +180,12 @@ func (r *Reader) Get(ctx context.Context, key types.NamespacedName) (*publicatio
 	return newPublication(object, func() (string, error) { return r.group(ctx) })
 }
 
-func (r *Reader) object(ctx context.Context, key types.NamespacedName) (client.Object, error) {
+func (r *Reader) object(ctx context.Context, from client.Reader, key types.NamespacedName) (client.Object, error) {
 	for _, kind := range r.kinds {
 		object := kind.DeepCopyObject().(client.Object)
 		object.SetName(key.Name)
 		if Key(object) == key {
-			return object, r.options.Client.Get(ctx, types.NamespacedName{Name: key.Name}, object)
+			return object, from.Get(ctx, types.NamespacedName{Name: key.Name}, object)
 		}
 	}
 	return nil, apierrors.NewNotFound(syncagentv1alpha1.Resource("publishedresources"), key.Name)
@@ -214,25 +221,41 @@ func ServiceGroup(exports client.Reader, export string) func(context.Context) (s
 }
 
 // WriteStatus changes the status of the object of a publication, if that makes a difference. It derives the condition Ready from
-// the others. An object that has been replaced by another one of its name is not found.
+// the others. An object that has been replaced by another one of its name is not found. What the cache has decides whether there is something to
+// write; the version that is changed is that of the server, which has what other parts of the agent have just written. change may be called twice.
 func (r *Reader) WriteStatus(ctx context.Context, p *publication.Publication, change func(*syncagentv1alpha1.PublishedResourceStatus)) error {
-	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		object, err := r.object(ctx, Key(p.Object))
-		if err != nil {
+	if _, after, err := r.change(ctx, r.options.Client, p, change); err != nil || after == nil {
+		return err
+	}
+	r.writing.Lock()
+	defer r.writing.Unlock()
+	return retry.RetryOnConflict(retry.DefaultRetry, func() error { // users change the object, too
+		before, after, err := r.change(ctx, r.options.Live, p, change)
+		if err != nil || after == nil {
 			return err
 		}
-		if object.GetUID() != p.Object.GetUID() {
-			return apierrors.NewNotFound(syncagentv1alpha1.Resource("publishedresources"), object.GetName())
-		}
-		before := object.DeepCopyObject().(client.Object)
-		status := statusOf(object)
-		change(status)
-		setReady(status, object.GetGeneration(), p.Syncs())
-		if equality.Semantic.DeepEqual(statusOf(before), status) {
-			return nil
-		}
-		return r.options.Client.Status().Patch(ctx, object, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+		return r.options.Client.Status().Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 	})
+}
+
+// change returns the object of a publication before and after a change of its status; the latter is nil if there is no difference.
+func (r *Reader) change(
+	ctx context.Context, from client.Reader, p *publication.Publication, change func(*syncagentv1alpha1.PublishedResourceStatus),
+) (before, after client.Object, err error) {
+	if after, err = r.object(ctx, from, Key(p.Object)); err != nil {
+		return nil, nil, err
+	}
+	if after.GetUID() != p.Object.GetUID() {
+		return nil, nil, apierrors.NewNotFound(syncagentv1alpha1.Resource("publishedresources"), after.GetName())
+	}
+	before = after.DeepCopyObject().(client.Object)
+	status := statusOf(after)
+	change(status)
+	setReady(status, after.GetGeneration(), p.Syncs())
+	if equality.Semantic.DeepEqual(statusOf(before), status) {
+		return before, nil, nil
+	}
+	return before, after, nil
 }
 
 func statusOf(object client.Object) *syncagentv1alpha1.PublishedResourceStatus {

@@ -3,6 +3,7 @@ package dialects_test
 import (
 	"context"
 	"slices"
+	"sync"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	kdpcorev1alpha1 "github.com/atoll-dev/atoll/api/kdp/core/v1alpha1"
@@ -254,4 +256,56 @@ func readyOf(t *testing.T, c client.Client, p *publication.Publication) metav1.C
 	}
 	t.Fatal("there is no condition Ready")
 	return metav1.Condition{}
+}
+
+// cached is a client whose reads are those of a cache that has not seen any write yet.
+type cached struct {
+	client.Client
+	read client.Reader
+}
+
+func (c cached) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+	return c.read.Get(ctx, key, object, options...)
+}
+
+func TestPartsOfTheAgentDoNotConflict(t *testing.T) {
+	_, stale := newReader(t, bothKinds(), newer("a"))
+	_, server := newReader(t, bothKinds(), newer("a"))
+	conflicts := 0
+	live := interceptor.NewClient(server.(client.WithWatch), interceptor.Funcs{
+		SubResourcePatch: func(ctx context.Context, c client.Client, name string, object client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
+			err := c.SubResource(name).Patch(ctx, object, patch, options...)
+			if apierrors.IsConflict(err) {
+				conflicts++
+			}
+			return err
+		},
+	})
+	r, err := dialects.NewReader(dialects.Options{Client: cached{live, stale}, Live: live})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := r.Get(t.Context(), types.NamespacedName{Name: "a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var parts sync.WaitGroup
+	for _, condition := range []string{syncagentv1alpha1.ConditionSchemaReady, syncagentv1alpha1.ConditionExported, syncagentv1alpha1.ConditionSyncing} {
+		parts.Go(func() {
+			err := r.WriteStatus(t.Context(), p, func(status *syncagentv1alpha1.PublishedResourceStatus) {
+				meta.SetStatusCondition(&status.Conditions, metav1.Condition{Type: condition, Status: metav1.ConditionTrue, Reason: "Done"})
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	parts.Wait()
+	if conflicts > 0 {
+		t.Errorf("%d writes conflict", conflicts)
+	}
+	written := newer("a")
+	if err := server.Get(t.Context(), client.ObjectKeyFromObject(written), written); err != nil || len(written.Status.Conditions) != 4 {
+		t.Errorf("the conditions are %v, %v", written.Status.Conditions, err)
+	}
 }

@@ -18,6 +18,8 @@ type Related struct {
 	Copy       Object                                         `json:"copy"`
 	// CopyUID is the UID of the copy, as far as it is known: an object that a user creates in its place is another one.
 	CopyUID types.UID `json:"copyUID,omitempty"`
+	// Former means that api-syncagent has synced it, so that its finalizer is on an origin in the workspace.
+	Former bool `json:"former,omitempty"`
 }
 
 // Object is an object on one side.

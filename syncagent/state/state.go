@@ -78,6 +78,8 @@ type State struct {
 	related  []Related
 	// relatedKnown means that the list of related objects is complete.
 	relatedKnown bool
+	// former is the name of a Secret of api-syncagent, empty for none.
+	former string
 }
 
 // SecretName returns the name of the Secret of a primary object.
@@ -116,6 +118,7 @@ func (s Store) Load(ctx context.Context, primary Primary, labels map[string]stri
 func (s *State) decode(secret *corev1.Secret) {
 	s.read = secret
 	s.copy = secret.Annotations[annotationCopy]
+	s.former = FormerName(secret)
 	for key, value := range secret.Data {
 		if key != relatedKey {
 			s.contents[key] = value
@@ -212,6 +215,9 @@ func (s *State) encode(secret *corev1.Secret) error {
 	} else {
 		delete(secret.Annotations, annotationCopy)
 	}
+	if s.former != "" {
+		metav1.SetMetaDataAnnotation(&secret.ObjectMeta, annotationFormer, s.former)
+	}
 	var list []byte
 	if s.relatedKnown {
 		var err error
@@ -230,8 +236,14 @@ func (s *State) encode(secret *corev1.Secret) error {
 	return nil
 }
 
-// Delete deletes the state.
+// Delete deletes the state, after the one that it is made of.
 func (s Store) Delete(ctx context.Context, state *State) error {
+	if state.former != "" {
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: state.former}}
+		if err := s.Client.Delete(ctx, secret); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("deleting the state of api-syncagent in Secret %s/%s: %w", s.Namespace, state.former, err)
+		}
+	}
 	if state.read == nil {
 		return nil
 	}

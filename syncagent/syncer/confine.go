@@ -30,8 +30,8 @@ func (p *pass) confine(r relation) error {
 	return &GuardedError{to.describe(r.resource.Copy, key), notAllowed(publication.AnnotationAllowedNamespaces, key.Namespace)}
 }
 
-// confineAdoption refuses to adopt an object that says nothing about whose copy it is, if the consumer has chosen where it is: all of it would be
-// overwritten, and deleted later. An object that an earlier pass has recorded is known.
+// confineAdoption refuses to adopt an object that says nothing about whose copy it is, if the consumer has chosen where it is: later changes
+// of the consumer would be written to it, and it would be deleted with the source. An object that an earlier pass has recorded is known.
 func (p *pass) confineAdoption(existing *unstructured.Unstructured) error {
 	key, cluster := client.ObjectKeyFromObject(existing), p.request.Cluster.String()
 	recorded, found := p.state.Copy()

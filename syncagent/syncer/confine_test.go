@@ -325,7 +325,7 @@ func TestAdoptionIsConfined(t *testing.T) {
 			createWidget(e)
 			if !test.refused {
 				e.settle()
-				expectField(t, e.theCopy(), 3, "spec", "size")
+				expectField(t, e.theCopy(), testAgent, "metadata", "labels", publication.LabelAgentName)
 				return
 			}
 			expectGuarded(t, e)

@@ -3,7 +3,8 @@ package syncer
 import (
 	"encoding/base64"
 	"fmt"
-	"unicode/utf8"
+	"maps"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -13,63 +14,45 @@ var (
 	secretKind    = schema.GroupKind{Kind: "Secret"}
 )
 
-// convert returns a content in the form of another kind. All kinds but ConfigMaps and Secrets are expected to agree about their fields.
+// convert returns a content in the form of another kind. Kinds are expected to agree about their fields, and values are taken as they are: what a
+// ConfigMap has for a Secret is base64 already. Of ConfigMaps and Secrets, the fields that the other kind lacks are left out, which a server
+// would drop with each write.
 func convert(content map[string]any, from, to schema.GroupKind) (map[string]any, error) {
 	switch {
 	case from == configMapKind && to == secretKind:
-		return toSecret(content), nil
+		return toSecret(content)
 	case from == secretKind && to == configMapKind:
-		return toConfigMap(content)
+		return withoutFields(content, "type", "stringData"), nil
 	}
 	return content, nil
 }
 
-func toSecret(content map[string]any) map[string]any {
+func toSecret(content map[string]any) (map[string]any, error) {
 	data, _ := content["data"].(map[string]any)
+	for _, key := range slices.Sorted(maps.Keys(data)) {
+		text, _ := data[key].(string)
+		if _, err := base64.StdEncoding.DecodeString(text); err != nil {
+			return nil, fmt.Errorf("the value of key %q is not base64, which a Secret needs", key) // the error of the decoder tells about the value
+		}
+	}
+	result := withoutFields(content, "binaryData")
 	binary, _ := content["binaryData"].(map[string]any)
-	secret := map[string]any{}
-	for key, value := range data {
-		text, _ := value.(string)
-		secret[key] = base64.StdEncoding.EncodeToString([]byte(text))
+	if len(binary) > 0 { // base64 in both kinds; no key is in both fields
+		result["data"] = merge(data, binary)
 	}
-	for key, value := range binary {
-		secret[key] = value
-	}
-	return withData(content, map[string]map[string]any{"data": secret})
+	return result, nil
 }
 
-func toConfigMap(content map[string]any) (map[string]any, error) {
-	secret, _ := content["data"].(map[string]any)
-	data, binary := map[string]any{}, map[string]any{}
-	for key, value := range secret {
-		encoded, _ := value.(string)
-		decoded, err := base64.StdEncoding.DecodeString(encoded)
-		if err != nil {
-			return nil, fmt.Errorf("the value of key %q is not base64", key) // the error of the decoder tells about the value
-		}
-		if utf8.Valid(decoded) {
-			data[key] = string(decoded)
-		} else {
-			binary[key] = encoded
-		}
-	}
-	return withData(content, map[string]map[string]any{"data": data, "binaryData": binary}), nil
+func merge(values, others map[string]any) map[string]any {
+	result := maps.Clone(orEmpty(values))
+	maps.Copy(result, others)
+	return result
 }
 
-// withData returns a content with other data, and without the fields that only one of the kinds has.
-func withData(content map[string]any, fields map[string]map[string]any) map[string]any {
-	result := map[string]any{}
-	for key, value := range content {
-		switch key {
-		case "data", "binaryData", "stringData", "type":
-		default:
-			result[key] = value
-		}
-	}
-	for key, value := range fields {
-		if len(value) > 0 {
-			result[key] = value
-		}
+func withoutFields(content map[string]any, fields ...string) map[string]any {
+	result := maps.Clone(content)
+	for _, field := range fields {
+		delete(result, field)
 	}
 	return result
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -106,7 +107,7 @@ func TestSyncableMetadata(t *testing.T) {
 		publication.AnnotationRemoteNamespace:              {false, false},
 		publication.AnnotationWorkspacePath:                {false, false},
 		"related-resources.syncagent.kcp.io/creds.0":       {false, false},
-		ownerLabelPrefix + "0123":                          {false, false},
+		ownerKeyPrefix + "0123":                            {false, false},
 		"claimed.internal.apis.kcp.io/abc":                 {false, true},
 		"kcp.io/cluster":                                   {true, false},
 		"kubectl.kubernetes.io/last-applied-configuration": {true, false},
@@ -236,7 +237,28 @@ func TestCleanupPolicyPrefersTheNewerField(t *testing.T) {
 	}
 }
 
-func TestWithoutRelatedFinalizer(t *testing.T) {
+func TestWithRelatedFinalizers(t *testing.T) {
+	own, other, contract := "a.syncagent.kcp.io/cleanup-1", "b.syncagent.kcp.io/cleanup-2", publication.Finalizer
+	for name, test := range map[string]struct {
+		finalizers           []string
+		maybePrimary, former bool
+		want                 []string
+	}{
+		"both are added":                                       {[]string{"x/y"}, false, false, []string{"x/y", own, contract}},
+		"those of others stay":                                 {[]string{contract, other}, false, false, []string{contract, other, own}},
+		"what is there is not added":                           {[]string{contract, own}, false, true, []string{contract, own}},
+		"an object that may be primary gets the own one":       {nil, true, false, []string{own}},
+		"and keeps the contract's":                             {[]string{contract}, true, false, []string{contract, own}},
+		"unless api-syncagent has put it there for this one":   {[]string{contract, "x/y"}, true, true, []string{"x/y", own}},
+		"and no agent has added it again for a primary object": {[]string{own, contract}, true, true, []string{own, contract}},
+	} {
+		if got := withRelatedFinalizers(test.finalizers, own, test.maybePrimary, test.former); !slices.Equal(got, test.want) {
+			t.Errorf("%s: got %v, want %v", name, got, test.want)
+		}
+	}
+}
+
+func TestWithoutRelatedFinalizers(t *testing.T) {
 	own, other, legacy := "a.syncagent.kcp.io/cleanup-1", "b.syncagent.kcp.io/cleanup-2", publication.Finalizer
 	for name, test := range map[string]struct {
 		finalizers   []string
@@ -251,30 +273,34 @@ func TestWithoutRelatedFinalizer(t *testing.T) {
 		"the older one alone":                    {[]string{legacy}, false, nil},
 		"the older one stays on primary objects": {[]string{legacy, own}, true, []string{legacy}},
 	} {
-		if got := withoutRelatedFinalizer(test.finalizers, own, test.maybePrimary); !slices.Equal(got, test.want) {
+		isOwn := func(finalizer string) bool { return finalizer == own }
+		if got := WithoutRelatedFinalizers(test.finalizers, isOwn, test.maybePrimary); !slices.Equal(got, test.want) {
 			t.Errorf("%s: got %v, want %v", name, got, test.want)
 		}
 	}
 }
 
 func TestMayWrite(t *testing.T) {
-	const label, origin = ownerLabelPrefix + "own", "origin"
-	other := ownerLabelPrefix + "other"
+	const own, origin = ownerKeyPrefix + "own", "origin"
+	other := ownerKeyPrefix + "other"
 	for name, test := range map[string]struct {
-		labels   map[string]string
+		owners   map[string]string
 		recorded bool
 		want     bool
 	}{
-		"an unrelated object":                   {nil, false, false},
-		"labels are lost, but the state is not": {nil, true, true},
-		"the own copy":                          {map[string]string{label: origin}, false, true},
-		"the own copy, of an earlier origin":    {map[string]string{label: "earlier"}, false, true},
-		"a copy of the same origin":             {map[string]string{other: origin}, false, true},
-		"a copy of another origin":              {map[string]string{other: "another"}, true, false},
-		"a copy of another origin as well":      {map[string]string{label: origin, other: "another"}, true, false},
+		"an unrelated object":                 {nil, false, false},
+		"they are lost, but the state is not": {nil, true, true},
+		"the own copy":                        {map[string]string{own: origin}, false, true},
+		"the own copy, of an earlier origin":  {map[string]string{own: "earlier"}, false, true},
+		"a copy of the same origin":           {map[string]string{other: origin}, false, true},
+		"a copy of another origin":            {map[string]string{other: "another"}, true, false},
+		"a copy of another origin as well":    {map[string]string{own: origin, other: "another"}, true, false},
 	} {
-		if got := ownersOf(test.labels, label, origin).mayWrite(test.recorded); got != test.want {
-			t.Errorf("%s: got %v, want %v", name, got, test.want)
+		annotated, labelled := &metav1.ObjectMeta{Annotations: test.owners}, &metav1.ObjectMeta{Labels: test.owners}
+		for _, copied := range []metav1.Object{annotated, labelled} {
+			if got := ownersOf(copied, own, origin).mayWrite(test.recorded); got != test.want {
+				t.Errorf("%s: got %v, want %v", name, got, test.want)
+			}
 		}
 	}
 }
@@ -284,9 +310,9 @@ func TestConvert(t *testing.T) {
 		from, to      schema.GroupKind
 		content, want string
 	}{
-		"ConfigMap to Secret": {configMapKind, secretKind, "data: {a: text}\nbinaryData: {b: AAE=}\nimmutable: true", "data: {a: dGV4dA==, b: AAE=}\nimmutable: true"},
-		"Secret to ConfigMap": {secretKind, configMapKind, "type: Opaque\ndata: {a: dGV4dA==, b: gA==}", "data: {a: text}\nbinaryData: {b: gA==}"},
-		"an empty ConfigMap":  {configMapKind, secretKind, "data: {}", "{}"},
+		"ConfigMap to Secret": {configMapKind, secretKind, "data: {a: dGV4dA==}\nbinaryData: {b: AAE=}\nimmutable: true", "data: {a: dGV4dA==, b: AAE=}\nimmutable: true"},
+		"Secret to ConfigMap": {secretKind, configMapKind, "type: Opaque\ndata: {a: dGV4dA==, b: gA==}", "data: {a: dGV4dA==, b: gA==}"},
+		"an empty ConfigMap":  {configMapKind, secretKind, "data: {}", "data: {}"},
 		"other kinds":         {configMapKind, configMapKind, "data: {a: text}", "data: {a: text}"},
 	} {
 		got, err := convert(rawYAML(t, test.content), test.from, test.to)
@@ -294,7 +320,7 @@ func TestConvert(t *testing.T) {
 			t.Errorf("%s: got %v, %v, want %v", name, got, err, want)
 		}
 	}
-	if _, err := convert(rawYAML(t, "data: {a: '?secret?'}"), secretKind, configMapKind); err == nil || strings.Contains(err.Error(), "?secret?") {
+	if _, err := convert(rawYAML(t, "data: {a: '?secret?'}"), configMapKind, secretKind); err == nil || strings.Contains(err.Error(), "?secret?") {
 		t.Errorf("the error for a value that is not base64 is %v", err)
 	}
 }

@@ -23,6 +23,9 @@ func (p *pass) delete(ctx context.Context) (Result, error) {
 	if err != nil || copied == nil && !held && !p.state.Exists() {
 		return Result{}, err
 	}
+	if err := p.takeOver(ctx, copied); err != nil {
+		return Result{}, err
+	}
 	if copied == nil || copied.GetDeletionTimestamp() == nil {
 		if result, done, err := p.cleanUpRelated(ctx, copied); err != nil || !done {
 			return result, err

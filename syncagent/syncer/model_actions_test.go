@@ -79,7 +79,7 @@ func (m *model) putSecret(c client.Client, where string, key types.NamespacedNam
 		m.put(c, o, false)
 	case m.made[o.GetUID()] && m.rand.IntN(2) == 0:
 		m.log("%s: Secret %s is stripped", where, key)
-		o.SetLabels(nil)
+		o.SetAnnotations(nil)
 		m.stripped[o.GetUID()] = true
 		m.put(c, o, true)
 	case m.made[o.GetUID()]:

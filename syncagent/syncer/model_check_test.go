@@ -2,6 +2,7 @@ package syncer
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -36,7 +37,7 @@ func (p *modelPass) write(where string, c client.WithWatch, what string, o clien
 		if before.GetLabels()[publication.LabelAgentName] != "" {
 			p.violation("%s: %s: is not theirs", p, what)
 		}
-		p.made[before.GetUID()] = true // adopted
+		p.made[before.GetUID()], p.adopted[before.GetUID()] = true, true
 	case after != nil && !equal(before.Object["data"], after.Object["data"]):
 		p.violation("%s: %s: changes the content of what it has not made", p, what)
 	}
@@ -48,7 +49,7 @@ func (p *modelPass) checkDelete(what string, deleted *unstructured.Unstructured)
 	if !p.made[deleted.GetUID()] {
 		p.violation("%s: %s: no agent has made it", p, what)
 	}
-	config, labels := p.publication.config, deleted.GetLabels()
+	config, labels, annotations := p.publication.config, deleted.GetLabels(), deleted.GetAnnotations()
 	switch {
 	case labels[publication.LabelObjectState] != "":
 		if own := state.SecretName(p.primary()); deleted.GetName() != own {
@@ -65,9 +66,9 @@ func (p *modelPass) checkDelete(what string, deleted *unstructured.Unstructured)
 			p.violation("%s: %s: its source lives", p, what)
 		}
 	default:
-		own := p.syncerPass().ownerLabel()
-		for key := range labels {
-			if strings.HasPrefix(key, ownerLabelPrefix) && key != own {
+		own := p.syncerPass().ownerKey()
+		for key := range annotations {
+			if strings.HasPrefix(key, ownerKeyPrefix) && key != own {
 				p.violation("%s: %s: it is also a copy for %s", p, what, key)
 			}
 		}
@@ -133,7 +134,7 @@ func (m *model) checkPrimary(p *modelPass, primary *unstructured.Unstructured, e
 	source := Source{p.key.workspace.cluster, p.key.NamespacedName}
 	expected.sources[sourceID(config.AgentName, config.ServiceResource.Kind, resourceName(config.WorkspaceResource), source)] = true
 	expected.states[config.Namespace+"/"+state.SecretName(p.primary())] = true
-	expected.owners[p.syncerPass().ownerLabel()] = true
+	expected.owners[p.syncerPass().ownerKey()] = true
 	creds, _, _ := unstructured.NestedString(primary.Object, "spec", "secretName")
 	expected.allowFinalizer(p, creds)
 	if primary.GetDeletionTimestamp() != nil {
@@ -157,7 +158,9 @@ func (m *model) checkPrimary(p *modelPass, primary *unstructured.Unstructured, e
 		}
 		return
 	}
-	if !equal(contentOf(copied)["spec"], contentOf(primary)["spec"]) {
+	// An object that an agent has adopted keeps its content.
+	written := !m.adopted[copied.GetUID()] && !m.stripped[copied.GetUID()]
+	if written && !equal(contentOf(copied)["spec"], contentOf(primary)["spec"]) {
 		m.violation("%s: the copy has %v, the object %v", p, copied.Object["spec"], primary.Object["spec"])
 	}
 	if !equal(copied.Object["status"], primary.Object["status"]) {
@@ -169,26 +172,27 @@ func (m *model) checkPrimary(p *modelPass, primary *unstructured.Unstructured, e
 // checkRelated checks the copies of related objects, unless somebody else has the name.
 func (m *model) checkRelated(p *modelPass, primary, copied *unstructured.Unstructured) {
 	for _, relation := range []struct {
-		field                      string
-		from, to                   client.Client
-		fromNamespace, toNamespace string
+		field            string
+		from, to         client.Client
+		named, copyNamed *unstructured.Unstructured
 	}{
-		{"secretName", p.key.workspace.client, m.service, primary.GetNamespace(), copied.GetNamespace()},
-		{"outName", m.service, p.key.workspace.client, copied.GetNamespace(), primary.GetNamespace()},
+		{"secretName", p.key.workspace.client, m.service, primary, copied},
+		{"outName", m.service, p.key.workspace.client, copied, primary},
 	} {
-		name, _, _ := unstructured.NestedString(primary.Object, "spec", relation.field)
-		if name == "" {
+		name, _, _ := unstructured.NestedString(relation.named.Object, "spec", relation.field)
+		copyName, _, _ := unstructured.NestedString(relation.copyNamed.Object, "spec", relation.field)
+		if name == "" || copyName == "" {
 			continue
 		}
-		origin := m.get(relation.from, secrets, types.NamespacedName{Namespace: relation.fromNamespace, Name: name})
+		origin := m.get(relation.from, secrets, types.NamespacedName{Namespace: relation.named.GetNamespace(), Name: name})
 		if origin == nil {
 			continue
 		}
-		target := m.get(relation.to, secrets, types.NamespacedName{Namespace: relation.toNamespace, Name: name})
+		target := m.get(relation.to, secrets, types.NamespacedName{Namespace: relation.copyNamed.GetNamespace(), Name: copyName})
 		switch {
 		case target == nil:
 			m.violation("%s: %s %s has no copy", p, relation.field, name)
-		case target.GetLabels()[p.syncerPass().ownerLabel()] == "":
+		case target.GetAnnotations()[p.syncerPass().ownerKey()] == "":
 			if m.made[target.GetUID()] && !m.stripped[target.GetUID()] && !hasOwner(target) {
 				m.violation("%s: %s %s: the copy has no owner", p, relation.field, name)
 			}
@@ -199,8 +203,8 @@ func (m *model) checkRelated(p *modelPass, primary, copied *unstructured.Unstruc
 }
 
 func hasOwner(o *unstructured.Unstructured) bool {
-	for key := range o.GetLabels() {
-		if strings.HasPrefix(key, ownerLabelPrefix) {
+	for key := range o.GetAnnotations() {
+		if strings.HasPrefix(key, ownerKeyPrefix) {
 			return true
 		}
 	}
@@ -241,7 +245,11 @@ func (m *model) checkService(expected expectations) {
 func (m *model) checkWorkspace(w *modelWorkspace, expected expectations) {
 	for _, o := range m.listAll(w.client, secrets) {
 		m.checkSecret(w.name, &o, expected)
+		related := slices.ContainsFunc(o.GetFinalizers(), func(f string) bool { return strings.Contains(f, relatedFinalizerInfix) })
 		for _, finalizer := range o.GetFinalizers() {
+			if finalizer == publication.Finalizer && related {
+				continue
+			}
 			if !expected.finalizers[w.name+" "+o.GetName()+" "+finalizer] {
 				m.violation("Secret %s/%s: finalizer %s is left", w.name, o.GetName(), finalizer)
 			}
@@ -254,8 +262,8 @@ func (m *model) checkSecret(where string, o *unstructured.Unstructured, expected
 	if o.GetDeletionTimestamp() != nil {
 		m.violation("Secret %s %s/%s: is being deleted, with finalizers %v", where, o.GetNamespace(), o.GetName(), o.GetFinalizers())
 	}
-	for key := range o.GetLabels() {
-		if strings.HasPrefix(key, ownerLabelPrefix) && !expected.owners[key] && (m.policyDeletes() || where == "service") {
+	for key := range o.GetAnnotations() {
+		if strings.HasPrefix(key, ownerKeyPrefix) && !expected.owners[key] && (m.policyDeletes() || where == "service") {
 			m.violation("Secret %s %s/%s: %s is gone", where, o.GetNamespace(), o.GetName(), key)
 		}
 	}

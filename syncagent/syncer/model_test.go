@@ -93,8 +93,8 @@ type model struct {
 	workspaces   []*modelWorkspace
 	publications []*modelPublication
 	passes       []*modelPass
-	// made are the UIDs of objects that agents have created or adopted.
-	made map[types.UID]bool
+	// made are the UIDs of objects that agents have created or adopted, adopted the latter.
+	made, adopted map[types.UID]bool
 	// stripped are those of copies of which an administrator has removed the labels.
 	stripped map[types.UID]bool
 	faults   bool
@@ -106,7 +106,8 @@ type model struct {
 
 func newModel(t *testing.T, seed uint64) *model {
 	m := &model{
-		env: &env{t: t}, rand: rand.New(rand.NewPCG(seed, 16)), made: map[types.UID]bool{}, stripped: map[types.UID]bool{}, faults: true,
+		env: &env{t: t}, rand: rand.New(rand.NewPCG(seed, 16)), faults: true,
+		made: map[types.UID]bool{}, adopted: map[types.UID]bool{}, stripped: map[types.UID]bool{},
 	}
 	m.service = m.newCluster(widgetOnService, things, gizmos)
 	for _, name := range []string{"one", "two", "elsewhere"} {

@@ -115,7 +115,7 @@ func (p *pass) findCopy(ctx context.Context) (*unstructured.Unstructured, error)
 	case claimOwn:
 		return copied, nil
 	case claimNone:
-		if p.source.GetDeletionTimestamp() != nil && p.state.CopyUID() == copied.GetUID() { // else it is adopted
+		if p.state.CopyUID() == copied.GetUID() { // it has lost its labels; one that is not known is adopted
 			return copied, nil
 		}
 	}
@@ -218,7 +218,7 @@ func (p *pass) create(ctx context.Context, d desired) (created *unstructured.Uns
 	err = p.config.Service.Create(ctx, object)
 	switch {
 	case apierrors.IsAlreadyExists(err):
-		return p.adopt(ctx, key, d.identification)
+		return p.adopt(ctx, key, d)
 	case isNamespaceTerminating(err):
 		return nil, true, nil
 	case err != nil:
@@ -249,8 +249,9 @@ func (p *pass) recordedKey(ctx context.Context, key types.NamespacedName) (types
 	return key, p.saveState(ctx)
 }
 
-// adopt makes an existing object the copy, unless it is that of another source. Its content is unknown, so that all of it is written later.
-func (p *pass) adopt(ctx context.Context, key types.NamespacedName, identification metadata) (adopted *unstructured.Unstructured, wait bool, err error) {
+// adopt makes an existing object the copy, unless it is that of another source. It keeps its content: the source as it is now is recorded as
+// if it had been written, so that only later changes of it are. The record precedes the labels, by which the next pass finds the copy.
+func (p *pass) adopt(ctx context.Context, key types.NamespacedName, d desired) (adopted *unstructured.Unstructured, wait bool, err error) {
 	service := p.service()
 	existing, err := service.get(ctx, p.config.ServiceResource, key)
 	switch {
@@ -259,7 +260,7 @@ func (p *pass) adopt(ctx context.Context, key types.NamespacedName, identificati
 	case existing == nil || existing.GetDeletionTimestamp() != nil:
 		return nil, true, nil
 	}
-	switch claimOf(existing, identification) {
+	switch claimOf(existing, d.identification) {
 	case claimOwn:
 		return existing, false, nil
 	case claimOther:
@@ -268,13 +269,16 @@ func (p *pass) adopt(ctx context.Context, key types.NamespacedName, identificati
 	if err := p.confineAdoption(existing); err != nil {
 		return nil, false, err
 	}
-	p.state.Forget(p.primaryKey())
-	p.state.SetCopy(key) // without its UID: it is no copy until it has the labels
+	p.state.SetCopy(key)
+	p.state.SetCopyUID("") // it is no copy until it has the labels
+	if err := p.state.SetLast(p.primaryKey(), d.content); err != nil {
+		return nil, false, err
+	}
 	if err := p.saveState(ctx); err != nil {
 		return nil, false, err
 	}
 	patch := map[string]any{"metadata": map[string]any{"resourceVersion": existing.GetResourceVersion()}}
-	addMetadata(patch, identification.missing(existing.GetLabels(), existing.GetAnnotations()))
+	addMetadata(patch, d.identification.missing(existing.GetLabels(), existing.GetAnnotations()))
 	if err := service.patch(ctx, existing, patch); err != nil {
 		return nil, false, err
 	}

@@ -65,17 +65,57 @@ func TestObjectsOfOthersAreNotAdopted(t *testing.T) {
 	}
 }
 
-func TestUnlabelledObjectIsAdoptedAndOverwritten(t *testing.T) {
+func TestUnlabelledObjectIsAdoptedWithItsContent(t *testing.T) {
 	e := newEnv(t)
+	withRelated(secretRelation(fromService, ""))(e)
 	key := placed(t)
 	createNamespaceOfCopies(e)
-	e.createIn(e.service, object(widgetOnService, key, "spec: {size: 7, local: x}\nmetadata: {labels: {mine: yes-please}}"))
+	e.createIn(e.service, object(widgetOnService, key, "spec: {size: 7, local: x, secretName: theirs}\nmetadata: {labels: {mine: yes-please}}"))
+	e.createIn(e.service, object(secrets, types.NamespacedName{Namespace: key.Namespace, Name: "theirs"}, "data: {password: b25l}"))
 	createWidget(e)
+	e.change(e.workspace, widgetInWorkspace, testKey, setField("spec.secretName", "creds"))
 	e.settle()
-	expectField(t, e.theCopy(), 3, "spec", "size")
-	expectField(t, e.theCopy(), nil, "spec", "local")
-	expectField(t, e.theCopy(), "yes-please", "metadata", "labels", "mine")
+	for _, want := range []struct {
+		value any
+		path  []string
+	}{
+		{7, []string{"spec", "size"}}, {"x", []string{"spec", "local"}}, {"theirs", []string{"spec", "secretName"}},
+		{"yes-please", []string{"metadata", "labels", "mine"}}, {testAgent, []string{"metadata", "labels", publication.LabelAgentName}},
+	} {
+		expectField(t, e.theCopy(), want.value, want.path...)
+	}
+	// References into it lead to what it refers to.
+	expectField(t, e.get(e.workspace, secrets, credsInWorkspace), "b25l", "data", "password")
 	e.expectIdle()
+
+	e.change(e.workspace, widgetInWorkspace, testKey, setField("spec.size", int64(9)))
+	e.settle()
+	expectField(t, e.theCopy(), 9, "spec", "size")
+	expectField(t, e.theCopy(), "x", "spec", "local")
+	expectField(t, e.theCopy(), "theirs", "spec", "secretName")
+	deleteWidget(e)
+	e.settle()
+	if copies := e.copies(); len(copies) > 0 {
+		t.Errorf("the adopted object is left: %v", copies)
+	}
+}
+
+func TestAdoptionScenarioOfAnExistingObject(t *testing.T) {
+	scenario{
+		steps: []func(e *env){
+			func(e *env) {
+				createNamespaceOfCopies(e)
+				e.createIn(e.service, object(widgetOnService, placed(t), "spec: {size: 7, local: x}"))
+				createWidget(e)
+			},
+			changeWidget(setField("spec.added", "later")),
+		},
+		check: func(t *testing.T, e *env) {
+			expectField(t, e.theCopy(), 7, "spec", "size")
+			expectField(t, e.theCopy(), "x", "spec", "local")
+			expectField(t, e.theCopy(), "later", "spec", "added")
+		},
+	}.test(t)
 }
 
 func TestTerminatingObjectIsAwaitedAndNotAdopted(t *testing.T) {

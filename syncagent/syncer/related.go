@@ -206,13 +206,14 @@ func (r *relatedPass) observe(ctx context.Context, located []relation, recorded 
 func (r *relatedPass) recordRelations(ctx context.Context, relations []relation) error {
 	recorded, _ := r.state.Related()
 	entries := slices.Clone(recorded)
-	for _, relation := range relations {
+	for i := range relations {
+		relation := &relations[i]
 		at := slices.IndexFunc(entries, func(e state.Related) bool { return e.Key() == relation.Key() })
 		switch {
 		case at >= 0 && relation.referenced:
-			relation.Related.CopyUID = entries[at].CopyUID
+			relation.CopyUID, relation.Former = entries[at].CopyUID, entries[at].Former
 			entries[at] = relation.Related // the policy may have changed
-		case at < 0 && (relation.presence() == originLive && !relation.refused || r.holds(relation)):
+		case at < 0 && (relation.presence() == originLive && !relation.refused || r.holds(*relation)):
 			entries = append(entries, relation.Related)
 		}
 	}
@@ -256,7 +257,7 @@ func (r *relatedPass) forgetNeedless(ctx context.Context, relation relation) {
 			r.failed(relation.Identifier, err)
 			return
 		}
-		if copied != nil && (ownersOf(copied.GetLabels(), r.ownerLabel(), "").own || r.state.HasCopy(relation.Key(), copied.GetUID())) {
+		if copied != nil && (ownersOf(copied, r.ownerKey(), "").own || r.state.HasCopy(relation.Key(), copied.GetUID())) {
 			return
 		}
 	}
@@ -267,7 +268,7 @@ func (r *relatedPass) forgetNeedless(ctx context.Context, relation relation) {
 // holds reports whether an origin that is not recorded has a finalizer of the agent: the record has been lost.
 func (p *pass) holds(r relation) bool {
 	return r.Side == syncagentv1alpha1.RelatedResourceOriginKcp && r.origin != nil &&
-		len(p.releasedFinalizers(r.origin.GetFinalizers(), r.Origin)) < len(r.origin.GetFinalizers())
+		len(p.releasedFinalizers(r.origin.GetFinalizers(), r.Related)) < len(r.origin.GetFinalizers())
 }
 
 func (r *relatedPass) sync(ctx context.Context, relation relation) {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -28,7 +29,7 @@ func (p *pass) cleanUp(ctx context.Context, entry state.Related) (done bool, err
 	}
 	if entry.Side == syncagentv1alpha1.RelatedResourceOriginKcp &&
 		!p.recordsOther(entry, func(other state.Related) bool { return other.Origin == entry.Origin }) {
-		if err := p.releaseOrigin(ctx, from, entry.Origin); err != nil {
+		if err := p.releaseOrigin(ctx, from, entry); err != nil {
 			return false, err
 		}
 	}
@@ -38,7 +39,7 @@ func (p *pass) cleanUp(ctx context.Context, entry state.Related) (done bool, err
 }
 
 // recordsOther reports whether another related object of the primary object has the same origin, or the same copy. They share the finalizer,
-// or the label.
+// or the annotation.
 func (p *pass) recordsOther(entry state.Related, same func(other state.Related) bool) bool {
 	recorded, _ := p.state.Related()
 	return slices.ContainsFunc(recorded, func(other state.Related) bool {
@@ -55,14 +56,15 @@ func (p *pass) removeRelatedCopy(ctx context.Context, to side, entry state.Relat
 	case err != nil || copied == nil:
 		return err == nil, err
 	}
-	owners := ownersOf(copied.GetLabels(), p.ownerLabel(), "")
+	owners := ownersOf(copied, p.ownerKey(), "")
 	switch {
 	case owners.foreign: // whatever their origin is
 		if !owners.own {
 			return true, nil
 		}
 		return true, to.patch(ctx, copied, map[string]any{"metadata": map[string]any{
-			"labels": map[string]any{p.ownerLabel(): nil}, "resourceVersion": copied.GetResourceVersion(),
+			"labels": map[string]any{p.ownerKey(): nil}, "annotations": map[string]any{p.ownerKey(): nil},
+			"resourceVersion": copied.GetResourceVersion(),
 		}})
 	case !owners.own && !p.state.HasCopy(entry.Key(), copied.GetUID()):
 		return true, nil
@@ -76,17 +78,23 @@ func (p *pass) removeRelatedCopy(ctx context.Context, to side, entry state.Relat
 	return err == nil && copied == nil, err
 }
 
+// isTransient reports whether a server may answer the same request later.
+func isTransient(err error) bool {
+	var request *url.Error // there is no answer
+	return errors.As(err, &request) || apierrors.IsServerTimeout(err) || apierrors.IsServiceUnavailable(err) || apierrors.IsTimeout(err) || apierrors.IsTooManyRequests(err) || apierrors.IsInternalError(err)
+}
+
 func isNotServed(err error) bool {
 	return apierrors.IsNotFound(err) && !isMissing(err) || meta.IsNoMatchError(err)
 }
 
 // releaseOrigin removes the finalizer from an origin in the workspace.
-func (p *pass) releaseOrigin(ctx context.Context, from side, object state.Object) error {
-	origin, err := from.get(ctx, resourceOf(object), keyOf(object))
+func (p *pass) releaseOrigin(ctx context.Context, from side, entry state.Related) error {
+	origin, err := from.get(ctx, resourceOf(entry.Origin), keyOf(entry.Origin))
 	if err != nil || origin == nil {
 		return err
 	}
-	remaining := p.releasedFinalizers(origin.GetFinalizers(), object)
+	remaining := p.releasedFinalizers(origin.GetFinalizers(), entry)
 	if len(remaining) == len(origin.GetFinalizers()) {
 		return nil
 	}
@@ -94,10 +102,15 @@ func (p *pass) releaseOrigin(ctx context.Context, from side, object state.Object
 }
 
 // releasedFinalizers returns the finalizers of an origin that does not matter to the primary object any more.
-func (p *pass) releasedFinalizers(finalizers []string, object state.Object) []string {
-	// The primary objects of any agent may have the contract's finalizer: what is exported has a group. Resources of other exports have, too.
-	maybePrimary := object.Group != "" || p.config.WorkspaceResource.Group == ""
-	return withoutRelatedFinalizer(finalizers, p.relatedFinalizer(), maybePrimary)
+func (p *pass) releasedFinalizers(finalizers []string, entry state.Related) []string {
+	isOwn := func(finalizer string) bool { return finalizer == p.relatedFinalizer() }
+	return WithoutRelatedFinalizers(finalizers, isOwn, p.maybePrimary(entry.Origin) && !entry.Former)
+}
+
+// maybePrimary reports whether an origin may be the primary object of some agent, which has the contract's finalizer then: what is exported has a
+// group. Resources of other exports have one, too.
+func (p *pass) maybePrimary(origin state.Object) bool {
+	return origin.Group != "" || p.config.WorkspaceResource.Group == ""
 }
 
 // cleanUpRelated cleans up the related objects of a primary object that is being deleted. copied is its copy, or nil.
@@ -205,7 +218,7 @@ func (p *pass) locateUnrecorded(ctx context.Context, copied *unstructured.Unstru
 		resource := &p.config.Related[i]
 		pairs, err := p.locatePairs(ctx, resource, copied)
 		switch {
-		case apierrors.IsServerTimeout(err) || apierrors.IsServiceUnavailable(err) || apierrors.IsTimeout(err) || apierrors.IsTooManyRequests(err) || apierrors.IsInternalError(err):
+		case isTransient(err):
 			return nil, err
 		case err != nil:
 			klog.FromContext(ctx).Info("The related objects of an object without state cannot be located", "identifier", resource.Spec.Identifier, "err", err)
@@ -238,6 +251,14 @@ const (
 	maxAnnotations    = 64 << 10
 )
 
+// relatedAnnotation is the value of an annotation: the name of the copy, and the kind of the origin.
+type relatedAnnotation struct {
+	Namespace  string `json:"namespace,omitempty"`
+	Name       string `json:"name"`
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+}
+
 // relatedAnnotations returns the annotations of the primary object for the synced relations.
 func relatedAnnotations(synced []relation) (map[string]string, error) {
 	annotations, counts, size := map[string]string{}, map[string]int{}, 0
@@ -246,12 +267,7 @@ func relatedAnnotations(synced []relation) (map[string]string, error) {
 			continue
 		}
 		apiVersion, kind := resourceOf(r.Origin).ToAPIVersionAndKind()
-		value, err := json.Marshal(struct {
-			Namespace  string `json:"namespace,omitempty"`
-			Name       string `json:"name"`
-			APIVersion string `json:"apiVersion"`
-			Kind       string `json:"kind"`
-		}{r.Copy.Namespace, r.Copy.Name, apiVersion, kind})
+		value, err := json.Marshal(relatedAnnotation{r.Copy.Namespace, r.Copy.Name, apiVersion, kind})
 		if err != nil {
 			return nil, fmt.Errorf("encoding the annotation of a related object: %w", err)
 		}

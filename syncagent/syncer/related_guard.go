@@ -107,6 +107,6 @@ func (p *pass) foreignReason(object *unstructured.Unstructured, origin syncagent
 
 // isCopyForOthers reports whether an object is the copy of a related object of other primary objects alone.
 func (p *pass) isCopyForOthers(object metav1.Object) bool {
-	owners := ownersOf(object.GetLabels(), p.ownerLabel(), "")
+	owners := ownersOf(object, p.ownerKey(), "")
 	return owners.foreign && !owners.own
 }

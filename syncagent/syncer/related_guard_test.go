@@ -107,7 +107,7 @@ func TestObjectsOfOthersAreNoOrigins(t *testing.T) {
 		guarded bool
 	}{
 		"a state":                      {map[string]string{publication.LabelObjectState: "true"}, true},
-		"a copy for another object":    {map[string]string{ownerLabelPrefix + "other": "origin"}, true},
+		"a copy for another object":    {map[string]string{ownerKeyPrefix + "other": "origin"}, true},
 		"of another logical cluster":   {map[string]string{publication.LabelRemoteCluster: "other", publication.LabelRemoteNamespaceHash: expression.SHA1Hex(testKey.Namespace)}, true},
 		"of another namespace":         {map[string]string{publication.LabelRemoteCluster: testCluster.String(), publication.LabelRemoteNamespaceHash: expression.SHA1Hex("other")}, true},
 		"of the same namespace":        {map[string]string{publication.LabelRemoteCluster: testCluster.String(), publication.LabelRemoteNamespaceHash: expression.SHA1Hex(testKey.Namespace)}, false},
@@ -115,7 +115,10 @@ func TestObjectsOfOthersAreNoOrigins(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := withSecret(t, secretRelation(fromService, ""))
-			e.change(e.service, secrets, credsOnService, func(o *unstructured.Unstructured) { o.SetLabels(test.labels) })
+			e.change(e.service, secrets, credsOnService, func(o *unstructured.Unstructured) {
+				o.SetLabels(test.labels)
+				o.SetAnnotations(ownersIn(test.labels))
+			})
 			if !test.guarded {
 				e.settle()
 				expectField(t, e.get(e.workspace, secrets, credsInWorkspace), "b25l", "data", "password")

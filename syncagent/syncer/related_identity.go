@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
 	"github.com/atoll-dev/atoll/internal/endpoints"
 	"github.com/atoll-dev/atoll/internal/expression"
@@ -11,9 +13,10 @@ import (
 	"github.com/atoll-dev/atoll/syncagent/state"
 )
 
-// ownerLabelPrefix is the prefix of the labels of copies of related objects. There is one per primary object that a copy is made for: the
-// key is a hash of agent and primary object, the value one of the origin. A copy is deleted with the last of them.
-const ownerLabelPrefix = "related." + publication.Prefix
+// ownerKeyPrefix is the prefix of annotations of copies of related objects. There is one per primary object that a copy is made for: the
+// key is a hash of agent and primary object, the value one of the origin. A copy is deleted with the last of them. The labels of a copy are exactly
+// those of its origin. A label with such a key, as agents without the annotations write them, means the same, and is replaced.
+const ownerKeyPrefix = "related." + publication.Prefix
 
 // relatedFinalizerInfix is between the name of an agent and a hash of a primary object in finalizers of related objects.
 const relatedFinalizerInfix = ".syncagent.kcp.io/cleanup-"
@@ -39,7 +42,7 @@ func RelatedFinalizer(agentName string, resource endpoints.Resource, source Sour
 	return agentName + relatedFinalizerInfix + ownerHash(agentName, resource, source)
 }
 
-func (p *pass) ownerLabel() string { return ownerLabelPrefix + p.ownerHash() }
+func (p *pass) ownerKey() string { return ownerKeyPrefix + p.ownerHash() }
 
 // relatedFinalizer is the finalizer of the agent and the primary object on origins in workspaces. Agents and primary objects that share one
 // remove only their own.
@@ -58,18 +61,37 @@ func (p *pass) originHash(r relation) string {
 	return expression.SHA1Hex(strings.Join([]string{cluster, uid, origin.Group, origin.Resource, origin.Namespace, origin.Name}, "/"))
 }
 
-// withoutRelatedFinalizer removes a finalizer, and with the last of its kind the one that older agents have left. An object that may be
-// primary itself keeps that: it is the finalizer of primary objects.
-func withoutRelatedFinalizer(finalizers []string, own string, maybePrimary bool) []string {
-	remaining := slices.DeleteFunc(slices.Clone(finalizers), func(f string) bool { return f == own })
+// WithoutRelatedFinalizers removes finalizers of related objects, and with the last of its kind the contract's, which agents that have one for
+// all related objects depend on. An object that may be primary itself keeps that: it is the finalizer of primary objects.
+func WithoutRelatedFinalizers(finalizers []string, remove func(finalizer string) bool, maybePrimary bool) []string {
+	remaining := slices.DeleteFunc(slices.Clone(finalizers), remove)
 	others := slices.ContainsFunc(remaining, func(f string) bool { return strings.Contains(f, relatedFinalizerInfix) })
 	if others || maybePrimary {
 		return remaining
 	}
-	return slices.DeleteFunc(remaining, func(f string) bool { return f == publication.Finalizer })
+	return slices.DeleteFunc(remaining, isContractFinalizer)
 }
 
-// copyOwners is what the labels of an existing object say about the primary objects that it is a copy for.
+func isContractFinalizer(finalizer string) bool { return finalizer == publication.Finalizer }
+
+// withRelatedFinalizers returns the finalizers of an origin that has a copy: the own one, which nobody else removes, and the contract's, unless
+// the object may be primary itself. If api-syncagent has put it on such an object, the own one replaces it: an agent that has the object as a primary
+// one adds it again.
+func withRelatedFinalizers(finalizers []string, own string, maybePrimary, former bool) []string {
+	wanted := slices.Clone(finalizers)
+	if !slices.Contains(finalizers, own) {
+		if maybePrimary && former {
+			wanted = slices.DeleteFunc(wanted, isContractFinalizer)
+		}
+		wanted = append(wanted, own)
+	}
+	if !maybePrimary && !slices.Contains(wanted, publication.Finalizer) {
+		wanted = append(wanted, publication.Finalizer)
+	}
+	return wanted
+}
+
+// copyOwners is what the metadata of an existing object says about the primary objects that it is a copy for.
 type copyOwners struct {
 	// own means that the primary object of this pass is one of them, shared that others are, with the same origin.
 	own, shared bool
@@ -77,12 +99,22 @@ type copyOwners struct {
 	foreign bool
 }
 
-func ownersOf(labels map[string]string, ownerLabel, originHash string) copyOwners {
+// ownersIn returns the owners that annotations or labels name.
+func ownersIn(values map[string]string) map[string]string {
+	owners := map[string]string{}
+	for key, value := range values {
+		if strings.HasPrefix(key, ownerKeyPrefix) {
+			owners[key] = value
+		}
+	}
+	return owners
+}
+
+func ownersOf(copied metav1.Object, ownerKey, originHash string) copyOwners {
 	var owners copyOwners
-	for key, value := range labels {
+	for key, value := range merged(ownersIn(copied.GetLabels()), ownersIn(copied.GetAnnotations())) {
 		switch {
-		case !strings.HasPrefix(key, ownerLabelPrefix):
-		case key == ownerLabel:
+		case key == ownerKey:
 			owners.own = true
 		case value == originHash:
 			owners.shared = true

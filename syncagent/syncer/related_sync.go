@@ -23,7 +23,7 @@ func (p *pass) syncOne(ctx context.Context, r relation) (wait bool, err error) {
 		return false, err
 	}
 	if r.Side == syncagentv1alpha1.RelatedResourceOriginKcp {
-		if err := p.holdOrigin(ctx, from, r.origin); err != nil {
+		if err := p.holdOrigin(ctx, from, r); err != nil {
 			return false, err
 		}
 	}
@@ -57,20 +57,21 @@ func (p *pass) syncOne(ctx context.Context, r relation) (wait bool, err error) {
 	return false, p.forwardStatus(ctx, to, r, copied, written)
 }
 
-// holdOrigin puts the finalizer of the agent and the primary object on an origin in the workspace.
-func (p *pass) holdOrigin(ctx context.Context, from side, origin *unstructured.Unstructured) error {
-	finalizers := origin.GetFinalizers()
-	if slices.Contains(finalizers, p.relatedFinalizer()) {
+// holdOrigin puts finalizers on an origin in the workspace.
+func (p *pass) holdOrigin(ctx context.Context, from side, r relation) error {
+	finalizers := r.origin.GetFinalizers()
+	wanted := withRelatedFinalizers(finalizers, p.relatedFinalizer(), p.maybePrimary(r.Origin), r.Former)
+	if slices.Equal(finalizers, wanted) {
 		return nil
 	}
-	return from.setFinalizers(ctx, origin, append(slices.Clone(finalizers), p.relatedFinalizer()))
+	return from.setFinalizers(ctx, r.origin, wanted)
 }
 
 // desiredRelated computes what the copy of a related object should be.
 func (p *pass) desiredRelated(r relation, copied *unstructured.Unstructured) (desired, error) {
 	d := desired{
 		key: keyOf(r.Copy), mutated: r.origin.DeepCopy(),
-		identification: metadata{labels: map[string]string{p.ownerLabel(): p.originHash(r)}},
+		identification: metadata{annotations: map[string]string{p.ownerKey(): p.originHash(r)}},
 	}
 	if copied == nil {
 		copied = newObject(r.resource.Copy, d.key, contentOf(r.origin), metadata{})
@@ -121,9 +122,12 @@ func (s side) explainExisting(ctx context.Context, resource endpoints.Resource, 
 }
 
 func (p *pass) writeRelated(ctx context.Context, to side, r relation, copied *unstructured.Unstructured, d desired) (*unstructured.Unstructured, bool, error) {
-	owners := ownersOf(copied.GetLabels(), p.ownerLabel(), p.originHash(r))
+	owners := ownersOf(copied, p.ownerKey(), p.originHash(r))
 	if !owners.mayWrite(p.state.HasCopy(r.Key(), copied.GetUID())) {
 		return nil, false, &OwnedError{to.describeObject(copied), "is no copy of the related object"}
+	}
+	if err := p.replaceOwnerLabel(ctx, to, copied); err != nil {
+		return nil, false, err
 	}
 	if unchanged, err := p.state.IsLast(r.Key(), d.content); err != nil {
 		return nil, false, err
@@ -138,6 +142,17 @@ func (p *pass) writeRelated(ctx context.Context, to side, r relation, copied *un
 		p.record(ctx, ReasonSynced)
 	}
 	return result, written, err
+}
+
+// replaceOwnerLabel replaces the label that names the primary object as an owner by an annotation. Agents that know labels only may depend on theirs.
+func (p *pass) replaceOwnerLabel(ctx context.Context, to side, copied *unstructured.Unstructured) error {
+	value, found := copied.GetLabels()[p.ownerKey()]
+	if !found {
+		return nil
+	}
+	return to.patch(ctx, copied, map[string]any{"metadata": map[string]any{
+		"labels": map[string]any{p.ownerKey(): nil}, "annotations": map[string]any{p.ownerKey(): value}, "resourceVersion": copied.GetResourceVersion(),
+	}})
 }
 
 // mustReplace reports whether a server refuses to change a copy: the type of Secrets and the data of immutable Secrets and ConfigMaps are fixed.

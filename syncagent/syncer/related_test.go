@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -181,38 +182,58 @@ func TestRecordOfRelatedObjectsDoesNotGrow(t *testing.T) {
 			}
 			e.settle()
 			if got := recorded(); got != 1 {
-				t.Errorf("%d related objects are recorded at the end, want one", got)
+				t.Errorf("%d related objects are recorded at the end, want its own and that of the contract", got)
 			}
 			e.expectIdle()
 		})
 	}
 }
 
-func TestLabelsLostInTheWorkspaceAreRepaired(t *testing.T) {
+func TestAnnotationsLostInTheWorkspaceAreRepaired(t *testing.T) {
 	e := withSecret(t, secretRelation(fromService, ""))
 	e.settle()
-	want := ownerLabels(e.get(e.workspace, secrets, credsInWorkspace))
+	want := ownerKeys(e.get(e.workspace, secrets, credsInWorkspace))
 	e.change(e.workspace, secrets, credsInWorkspace, func(o *unstructured.Unstructured) {
-		o.SetLabels(nil)
+		o.SetAnnotations(nil)
 		setField("data.added", "eA==")(o)
 	})
 	e.settle()
 	got := e.get(e.workspace, secrets, credsInWorkspace)
-	if len(want) != 1 || !slices.Equal(ownerLabels(got), want) {
-		t.Errorf("got labels %v, want %v", ownerLabels(got), want)
+	if len(want) != 1 || !slices.Equal(ownerKeys(got), want) {
+		t.Errorf("got annotations %v, want %v", ownerKeys(got), want)
 	}
 	expectField(t, got, "eA==", "data", "added") // changes of other fields stay
 }
 
-// ownerLabels returns the keys of the labels of a copy that name primary objects.
-func ownerLabels(copied *unstructured.Unstructured) (keys []string) {
-	for key := range copied.GetLabels() {
-		if strings.HasPrefix(key, ownerLabelPrefix) {
-			keys = append(keys, key)
-		}
+// ownerKeys returns the keys of the annotations of a copy that name primary objects.
+func ownerKeys(copied *unstructured.Unstructured) []string {
+	return slices.Sorted(maps.Keys(ownersIn(copied.GetAnnotations())))
+}
+
+func TestLabelOfTheOwnerBecomesAnAnnotation(t *testing.T) {
+	e := withSecret(t, secretRelation(fromService, syncagentv1alpha1.CleanupOnPrimaryDeletion))
+	e.settle()
+	want := e.get(e.workspace, secrets, credsInWorkspace)
+	e.change(e.workspace, secrets, credsInWorkspace, func(o *unstructured.Unstructured) {
+		o.SetLabels(merged(o.GetLabels(), ownersIn(o.GetAnnotations())))
+		o.SetAnnotations(nil)
+	})
+	for _, name := range stateSecrets(e) { // it is the only evidence
+		e.deleteIn(e.service, secrets, types.NamespacedName{Namespace: testNamespace, Name: name})
 	}
-	slices.Sort(keys)
-	return keys
+	e.settle()
+	got := e.get(e.workspace, secrets, credsInWorkspace)
+	if !maps.Equal(got.GetLabels(), want.GetLabels()) || !maps.Equal(got.GetAnnotations(), want.GetAnnotations()) {
+		t.Errorf("got labels %v and annotations %v, want %v and %v", got.GetLabels(), got.GetAnnotations(), want.GetLabels(), want.GetAnnotations())
+	}
+	if want := map[string]string{"app": "db"}; !maps.Equal(got.GetLabels(), want) {
+		t.Errorf("got labels %v, want those of the original, %v", got.GetLabels(), want)
+	}
+	deleteWidget(e)
+	e.settle()
+	if e.get(e.workspace, secrets, credsInWorkspace) != nil {
+		t.Error("the copy is left")
+	}
 }
 
 // secondKey is another primary object of the workspace.
@@ -226,16 +247,16 @@ func withSecondWidget(e *env) {
 func TestTwoPrimaryObjectsShareAnOriginInTheWorkspace(t *testing.T) {
 	e := withSecret(t, secretRelation(fromWorkspace, ""))
 	withSecondWidget(e)
-	if got := e.get(e.workspace, secrets, credsInWorkspace).GetFinalizers(); len(got) != 2 {
-		t.Fatalf("the origin has finalizers %v, want two", got)
+	if got := e.get(e.workspace, secrets, credsInWorkspace).GetFinalizers(); len(got) != 3 {
+		t.Fatalf("the origin has finalizers %v, want that of each and that of the contract", got)
 	}
 	deleteWidget(e)
 	e.settle(testKey, secondKey)
-	if got := e.get(e.workspace, secrets, credsInWorkspace).GetFinalizers(); len(got) != 1 {
+	if got := e.get(e.workspace, secrets, credsInWorkspace).GetFinalizers(); len(got) != 2 {
 		t.Errorf("the origin has finalizers %v, want one", got)
 	}
 	copied := e.get(e.service, secrets, credsOnService)
-	if copied == nil || len(ownerLabels(copied)) != 1 {
+	if copied == nil || len(ownerKeys(copied)) != 1 {
 		t.Fatalf("the copy that the second needs is %v", copied)
 	}
 	e.deleteIn(e.workspace, widgetInWorkspace, secondKey)
@@ -270,14 +291,14 @@ func TestTwoAgentsShareAnOrigin(t *testing.T) {
 	withRelated(secretRelation(fromWorkspace, ""))(second)
 	second.settle()
 	e := func() []string { return first.get(first.workspace, secrets, credsInWorkspace).GetFinalizers() }
-	if got := e(); len(got) != 2 {
-		t.Fatalf("the origin has finalizers %v, want two", got)
+	if got := e(); len(got) != 3 {
+		t.Fatalf("the origin has finalizers %v, want that of each and that of the contract", got)
 	}
 	first.expectIdle()
 	second.expectIdle()
 	first.deleteIn(first.workspace, secrets, credsInWorkspace)
 	first.settle()
-	if got := e(); len(got) != 1 || !strings.HasPrefix(got[0], "other-agent.syncagent.kcp.io/cleanup-") {
+	if got := e(); len(got) != 2 || got[0] != publication.Finalizer || !strings.HasPrefix(got[1], "other-agent.syncagent.kcp.io/cleanup-") {
 		t.Errorf("the origin has finalizers %v, want that of the second agent", got)
 	}
 	second.settle()
@@ -473,9 +494,27 @@ func TestConfigMapIsCopiedAsSecret(t *testing.T) {
 	withRelated(relatedByReference("config", fromWorkspace, "spec.secretName", configMaps, secrets))(e)
 	createWidget(e)
 	nameSecret(e)
-	e.createIn(e.workspace, object(configMaps, credsInWorkspace, "data: {text: hello}"))
+	e.createIn(e.workspace, object(configMaps, credsInWorkspace, "data: {text: aGVsbG8=}\nbinaryData: {raw: /w==}"))
 	e.settle()
 	expectField(t, e.get(e.service, secrets, credsOnService), "aGVsbG8=", "data", "text")
+	expectField(t, e.get(e.service, secrets, credsOnService), "/w==", "data", "raw")
+	e.expectIdle()
+	e.change(e.workspace, configMaps, credsInWorkspace, setField("data.text", "in clear"))
+	if _, err := e.sync(testKey); err == nil || !strings.Contains(err.Error(), `the value of key "text" is not base64`) {
+		t.Errorf("got error %v, want one that names the key", err)
+	}
+	expectField(t, e.get(e.service, secrets, credsOnService), "aGVsbG8=", "data", "text")
+}
+
+func TestSecretIsCopiedAsConfigMap(t *testing.T) {
+	e := newEnv(t)
+	withRelated(relatedByReference("config", fromWorkspace, "spec.secretName", secrets, configMaps))(e)
+	createWidget(e)
+	nameSecret(e)
+	e.createIn(e.workspace, object(secrets, credsInWorkspace, "type: Opaque\ndata: {text: aGVsbG8=}"))
+	e.settle()
+	expectField(t, e.get(e.service, configMaps, credsOnService), "aGVsbG8=", "data", "text")
+	expectField(t, e.get(e.service, configMaps, credsOnService), nil, "type")
 	e.expectIdle()
 }
 

@@ -207,8 +207,12 @@ func TestAdoptionScenario(t *testing.T) {
 				t.Errorf("the copy names source %v", source)
 			}
 			expectField(t, e.theCopy(), 9, "spec", "size")
-			expectField(t, e.theCopy(), "shop", "metadata", "labels", "app")
+			expectField(t, e.theCopy(), nil, "metadata", "labels", "app") // it is content, which somebody has changed
 		},
+	}.test(t)
+	scenario{ // the source changes before the next pass
+		steps: []func(e *env){createWidget, func(e *env) { stripped(e); changeWidget(setField("spec.size", int64(9)))(e) }},
+		check: func(t *testing.T, e *env) { expectField(t, e.theCopy(), 9, "spec", "size") },
 	}.test(t)
 	scenario{steps: []func(e *env){createWidget, stripped, deleteWidget}, check: expectNothingLeft}.test(t)
 	scenario{
@@ -310,9 +314,8 @@ func TestRelatedFromServiceScenario(t *testing.T) {
 				check: func(t *testing.T, e *env) {
 					copied := e.get(e.workspace, secrets, credsInWorkspace)
 					expectField(t, copied, "dHdv", "data", "password")
-					expectField(t, copied, nil, "metadata", "labels", publication.LabelAgentName)
-					expectField(t, copied, "db", "metadata", "labels", "app")
-					if len(copied.GetFinalizers()) > 0 || len(copied.GetAnnotations()) > 0 {
+					expectField(t, copied, map[string]any{"app": "db"}, "metadata", "labels") // exactly those of the original
+					if len(copied.GetFinalizers()) > 0 || len(copied.GetAnnotations()) != 1 || len(ownerKeys(copied)) != 1 {
 						t.Errorf("the related copy has metadata %v", copied.Object["metadata"])
 					}
 					expectField(t, e.get(e.workspace, widgetInWorkspace, testKey), `{"namespace":"team","name":"creds","apiVersion":"v1","kind":"Secret"}`,
@@ -369,8 +372,8 @@ func TestRelatedFromWorkspaceScenario(t *testing.T) {
 			}),
 			check: func(t *testing.T, e *env) {
 				expectField(t, e.get(e.service, secrets, credsOnService), "dHdv", "data", "password")
-				if got := e.get(e.workspace, secrets, credsInWorkspace).GetFinalizers(); len(got) != 1 {
-					t.Errorf("the origin has finalizers %v, want one", got)
+				if got := e.get(e.workspace, secrets, credsInWorkspace).GetFinalizers(); len(got) != 2 || got[1] != publication.Finalizer {
+					t.Errorf("the origin has finalizers %v, want its own and the contract's", got)
 				}
 			},
 		}.test(t)

@@ -139,6 +139,9 @@ func (p *pass) run(ctx context.Context) (Result, error) {
 	if found != nil && found.GetDeletionTimestamp() != nil {
 		return p.suspendUntilGone(ctx, found) // it is created anew afterwards
 	}
+	if err := p.takeOver(ctx, found); err != nil {
+		return p.suspend(ctx, err)
+	}
 	if err := p.ensureFinalizer(ctx); err != nil {
 		return Result{}, err
 	}

@@ -6,6 +6,7 @@ require (
 	github.com/atoll-dev/atoll v0.0.0-00010101000000-000000000000
 	github.com/atoll-dev/atoll/api v0.0.0
 	github.com/google/go-cmp v0.7.0
+	github.com/spf13/pflag v1.0.10
 	helm.sh/helm/v4 v4.3.1
 	k8s.io/api v0.37.2
 	k8s.io/apiextensions-apiserver v0.37.2
@@ -136,7 +137,6 @@ require (
 	github.com/soheilhy/cmux v0.1.5 // indirect
 	github.com/spf13/cast v1.10.0 // indirect
 	github.com/spf13/cobra v1.10.2 // indirect
-	github.com/spf13/pflag v1.0.10 // indirect
 	github.com/tetratelabs/wabin v0.0.0-20230304001439-f6f874872834 // indirect
 	github.com/tetratelabs/wazero v1.12.0 // indirect
 	github.com/tidwall/gjson v1.20.1 // indirect

@@ -97,6 +97,33 @@ func TestCleanupAfterThePublishedResource(t *testing.T) {
 	}
 }
 
+func TestCleanupReleasesRelatedObjects(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	widget := e.Define(t, "Widget")
+	spec := Of(widget)
+	spec.Related = []syncagentv1alpha1.RelatedResourceSpec{relatedSecret("creds", down, reference("spec.secret"))}
+	published := e.Publish(t, "widgets", spec)
+	agent := e.Agent(t)
+	c := e.Consumer(t, installation.Alpha)
+	left, secret := newObject(widget, "default", "left", map[string]any{"secret": "creds"}), newSecret("default", "creds", "one")
+	c.New(t, secret)
+	c.New(t, left)
+	copied := e.Copy(t, widget, c, left)
+	expectSecret(t, e.Service, copied.GetNamespace(), "creds", one)
+	agent.Stop(t)
+	if err := e.Service.Delete(t.Context(), published); err != nil {
+		t.Fatal(err)
+	}
+	e.cleanup(t, true)
+	expectGone(t, e.Service, newSecret(copied.GetNamespace(), "creds", ""))
+	for _, object := range []*unstructured.Unstructured{left, secret} {
+		if current, err := get(t.Context(), c, object); err != nil || len(current.GetFinalizers()) > 0 {
+			t.Errorf("%s has the finalizers %v, %v", object.GetKind(), current.GetFinalizers(), err)
+		}
+	}
+}
+
 // Finalizers in workspaces stay until the copies are gone, and states of other agents are not touched.
 func TestCleanupWaitsForTheCopy(t *testing.T) {
 	t.Parallel()

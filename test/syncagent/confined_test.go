@@ -228,5 +228,8 @@ func TestExistingObjectsAreAdoptedWhereTheOwnerAllowsIt(t *testing.T) {
 	expectRefused(t, c, object, "exists")
 	expectSpec(t, e.Service, existing, map[string]any{"of": "the platform"})
 	e.allow(t, publication.AnnotationAllowedNamespaces, metav1.NamespaceDefault)
-	expectSpec(t, e.Service, existing, map[string]any{"of": "the consumer"})
+	expectField(t, e.Service, existing, e.Name, "metadata", "labels", publication.LabelAgentName)
+	expectSpec(t, e.Service, existing, map[string]any{"of": "the platform"})
+	patch(t, c, object, `{"spec":{"more":"of the consumer"}}`)
+	expectSpec(t, e.Service, existing, map[string]any{"of": "the platform", "more": "of the consumer"})
 }

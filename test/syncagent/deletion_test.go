@@ -64,7 +64,10 @@ func TestS12CopyThatHasLostItsLabelsIsAdopted(t *testing.T) {
 	if again.GetUID() != copied.GetUID() {
 		t.Error("there is another copy")
 	}
-	expectSpec(t, e.Service, copied, map[string]any{"a": "b"})
+	patch(t, c, object, `{"spec":{"b":"added"}}`)
+	expectSpec(t, e.Service, copied, map[string]any{"a": "changed by hand", "b": "added"})
+	patch(t, c, object, `{"spec":{"a":"changed"}}`)
+	expectSpec(t, e.Service, copied, map[string]any{"a": "changed", "b": "added"})
 }
 
 func TestS14TerminatingCopyIsNotUpdated(t *testing.T) {

@@ -28,7 +28,7 @@ func TestR8DeletionReleasesObjectsOfTheWorkspace(t *testing.T) {
 	c.New(t, secret)
 	expectSecret(t, e.Service, copied.GetNamespace(), "creds", one)
 	current, err := get(t.Context(), c, secret)
-	if err != nil || len(current.GetFinalizers()) != 1 || !strings.HasPrefix(current.GetFinalizers()[0], e.Name+".syncagent.kcp.io/cleanup-") {
+	if err != nil || len(current.GetFinalizers()) != 2 || !strings.HasPrefix(current.GetFinalizers()[0], e.Name+".syncagent.kcp.io/cleanup-") || current.GetFinalizers()[1] != "syncagent.kcp.io/cleanup" {
 		t.Fatalf("the Secret has the finalizers %v, %v", current.GetFinalizers(), err)
 	}
 	if err := c.Delete(t.Context(), object.DeepCopy()); err != nil {

@@ -205,6 +205,27 @@ func TestR5ListOfReferences(t *testing.T) {
 	}
 }
 
+func TestWatchSelectsPrimaryObjects(t *testing.T) {
+	t.Parallel()
+	e, c, object, copied := newRelated(t, installation.Root, map[string]any{"up": "up", "down": "down"}, func(_ *env, spec *syncagentv1alpha1.PublishedResourceSpec) {
+		spec.Related = []syncagentv1alpha1.RelatedResourceSpec{relatedSecret("up", up, reference("spec.up")), relatedSecret("down", down, reference("spec.down"))}
+		for i := range spec.Related {
+			spec.Related[i].Watch.BySelector.MatchLabels = map[string]string{"example.org/tier": "gold"}
+		}
+	})
+	patch(t, c, object, `{"metadata":{"labels":{"example.org/tier":"gold"}}}`)
+	expectField(t, e.Service, copied, "gold", "metadata", "labels", "example.org/tier")
+	// Neither Secret has a label, and the primary object does not change any more.
+	create(t, e.Service, newSecret(copied.GetNamespace(), "up", "one"))
+	c.New(t, newSecret("default", "down", "one"))
+	expectSecret(t, c, "default", "up", one)
+	expectSecret(t, e.Service, copied.GetNamespace(), "down", one)
+	patch(t, e.Service, newSecret(copied.GetNamespace(), "up", ""), `{"stringData":{"password":"two"}}`)
+	patch(t, c, newSecret("default", "down", ""), `{"stringData":{"password":"two"}}`)
+	expectSecret(t, c, "default", "up", two)
+	expectSecret(t, e.Service, copied.GetNamespace(), "down", two)
+}
+
 func TestR6ConfigMapIsCopiedAsSecret(t *testing.T) {
 	t.Parallel()
 	e, c, _, copied := newRelated(t, installation.Alpha, map[string]any{}, func(_ *env, spec *syncagentv1alpha1.PublishedResourceSpec) {
@@ -213,7 +234,7 @@ func TestR6ConfigMapIsCopiedAsSecret(t *testing.T) {
 		related.Projection = &syncagentv1alpha1.RelatedResourceProjection{Resource: "secrets"}
 		spec.Related = []syncagentv1alpha1.RelatedResourceSpec{related}
 	})
-	c.New(t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "config"}, Data: map[string]string{"password": "one"}})
+	c.New(t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "config"}, Data: map[string]string{"password": one}})
 	expectSecret(t, e.Service, copied.GetNamespace(), "config", one)
 }
 

@@ -173,7 +173,7 @@ type RelatedResourceWatch struct {
 	// +optional
 	ByOwner *RelatedResourceWatchByOwner `json:"byOwner,omitempty"`
 
-	// bySelector selects related objects; a change of one syncs all primary objects that it may belong to.
+	// bySelector selects primary objects by their labels; a change of any related object syncs all of them that it may belong to.
 	// +optional
 	BySelector *metav1.LabelSelector `json:"bySelector,omitempty"`
 }

@@ -197,6 +197,32 @@ func TestInstall(t *testing.T) {
 	c.install(t, "atoll-operator", operatorChart, map[string]any{})
 	c.get(t, deployment, "atoll-operator")
 	c.uninstallWithDefinitions(t)
+	c.installAgents(t)
+}
+
+// installAgents installs two agents, of which one has the definition, and uninstalls both.
+func (c *cluster) installAgents(t *testing.T) {
+	t.Helper()
+	second := map[string]any{"apiExportEndpointSliceName": "databases", "kcpKubeconfig": "kcp", "crds": map[string]any{"enabled": false}}
+	c.install(t, "certs", syncAgentChart, values(t, "sync-agent-small"))
+	c.install(t, "databases", syncAgentChart, second)
+	deployment, role := &appsv1.Deployment{}, &rbacv1.ClusterRole{}
+	for _, name := range []string{"certs-atoll-sync-agent", "databases-atoll-sync-agent"} {
+		c.get(t, deployment, name)
+		if err := c.Get(t.Context(), client.ObjectKey{Name: namespace + ":" + name}, role); err != nil || len(role.Rules) == 0 {
+			t.Errorf("role of %s: %v", name, err)
+		}
+	}
+	second["rbac"] = map[string]any{"rules": []any{map[string]any{"apiGroups": []any{"example.org"}, "resources": []any{"databases"}, "verbs": []any{"get"}}}}
+	c.upgrade(t, "databases", syncAgentChart, second)
+	if err := c.Get(t.Context(), client.ObjectKey{Name: namespace + ":databases-atoll-sync-agent"}, role); err != nil || role.Rules[len(role.Rules)-1].Resources[0] != "databases" {
+		t.Errorf("after the upgrade, the role has rules %v (%v)", role.Rules, err)
+	}
+	c.uninstall(t, "certs")
+	c.uninstall(t, "databases")
+	if err := c.Get(t.Context(), client.ObjectKey{Name: "publishedresources.syncagent.kcp.io"}, &apiextensionsv1.CustomResourceDefinition{}); err != nil {
+		t.Errorf("the definition is not kept: %v", err)
+	}
 }
 
 // uninstallWithDefinitions uninstalls an operator with its definitions while an installation exists. What an operator has to finish

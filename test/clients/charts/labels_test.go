@@ -26,7 +26,16 @@ metrics: {enabled: true, serviceMonitor: {enabled: true, labels: {release: monit
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, document := range strings.Split(rendered+"\n---\n"+installation, "\n---\n") {
+	agent, err := render(t, syncAgentChart, parsed(t, `
+apiExportEndpointSliceName: certificates
+kcpKubeconfig: kcp
+labels: {app.kubernetes.io/managed-by: flux}
+podLabels: {app.kubernetes.io/name: other, release: pods}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, document := range strings.Split(rendered+"\n---\n"+installation+"\n---\n"+agent, "\n---\n") {
 		var object struct {
 			Kind     string
 			Metadata struct{ Labels map[string]string }
@@ -58,11 +67,11 @@ metrics: {enabled: true, serviceMonitor: {enabled: true, labels: {release: monit
 	}
 }
 
-// TestDependency renders a chart that has both as dependencies with conditions.
+// TestDependency renders a chart that has all as dependencies with conditions.
 func TestDependency(t *testing.T) {
 	umbrella := t.TempDir()
 	definition := "apiVersion: v2\nname: platform\nversion: 1.0.0\ndependencies:\n"
-	for _, chart := range []string{operatorChart, installationChart} {
+	for _, chart := range []string{operatorChart, installationChart, syncAgentChart} {
 		name := filepath.Base(chart)
 		definition += "- {name: " + name + ", version: 0.1.0, condition: " + name + ".enabled}\n"
 		if err := os.CopyFS(filepath.Join(umbrella, "charts", name), os.DirFS(chart)); err != nil {
@@ -76,17 +85,18 @@ func TestDependency(t *testing.T) {
 global: {imagePullSecrets: [registry], other: chart}
 atoll-operator: {enabled: true, nodeSelector: {a: b}}
 atoll-installation: {enabled: true, externalHostname: kcp.example.com}
+atoll-sync-agent: {enabled: true, apiExportEndpointSliceName: certificates, kcpKubeconfig: kcp}
 `))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"\nkind: Deployment\n", "\nkind: RootShard\n", "\n  name: rootshards.operator.kcp.io\n", `- name: "registry"`} {
+	for _, want := range []string{"\nkind: Deployment\n", "\nkind: RootShard\n", "\n  name: rootshards.operator.kcp.io\n", "\n  name: publishedresources.syncagent.kcp.io\n", "/sync-agent", "/operator", `- name: "registry"`} {
 		if !strings.Contains(rendered, want) {
 			t.Errorf("%q is not rendered", want)
 		}
 	}
-	if rendered, err = render(t, umbrella, parsed(t, `{atoll-operator: {enabled: false}, atoll-installation: {enabled: false}}`)); err != nil || strings.Contains(rendered, "kind:") {
-		t.Errorf("without both: %v\n%s", err, rendered)
+	if rendered, err = render(t, umbrella, parsed(t, `{atoll-operator: {enabled: false}, atoll-installation: {enabled: false}, atoll-sync-agent: {enabled: false}}`)); err != nil || strings.Contains(rendered, "kind:") {
+		t.Errorf("without all: %v\n%s", err, rendered)
 	}
 }
 

@@ -23,6 +23,7 @@ var update = flag.Bool("update", false, "write golden files instead of comparing
 const (
 	operatorChart     = "../../../charts/atoll-operator"
 	installationChart = "../../../charts/atoll-installation"
+	syncAgentChart    = "../../../charts/atoll-sync-agent"
 )
 
 func load(t *testing.T, directory string) chart.Charter {
@@ -74,7 +75,7 @@ func renderAs(t *testing.T, releaseName, namespace, directory string, values map
 }
 
 func TestLint(t *testing.T) {
-	for directory, with := range map[string]string{operatorChart: "operator", installationChart: "installation"} {
+	for directory, with := range map[string]string{operatorChart: "operator", installationChart: "installation", syncAgentChart: "sync-agent"} {
 		lint := action.NewLint()
 		lint.Strict = true
 		for _, err := range lint.Run([]string{directory}, values(t, with)).Errors {
@@ -91,6 +92,8 @@ func TestRender(t *testing.T) {
 		{"kcp-operator-values", operatorChart, "kcp-operator"},
 		{"installation-small", installationChart, "installation-small"},
 		{"installation", installationChart, "installation"},
+		{"sync-agent-small", syncAgentChart, "sync-agent-small"},
+		{"sync-agent", syncAgentChart, "sync-agent"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			rendered, err := render(t, tc.directory, values(t, tc.values))
@@ -127,14 +130,19 @@ func withoutSchemas(manifest string) string {
 	return strings.Join(documents, "\n---\n")
 }
 
-func TestDefinitionsAreThoseOfTheOperator(t *testing.T) {
-	for chartFiles, source := range map[string]string{"files/crds": "config/crd/bases", "files": "config/rbac"} {
-		entries, err := filepath.Glob(filepath.Join(operatorChart, chartFiles, "*.yaml"))
+func TestFilesAreThoseOfTheConfiguration(t *testing.T) {
+	for _, of := range []struct{ chart, files, source string }{
+		{operatorChart, "files/crds", "config/crd/bases"},
+		{operatorChart, "files", "config/rbac"},
+		{syncAgentChart, "files/crds", "config/sync-agent/crd"},
+		{syncAgentChart, "files", "config/sync-agent"},
+	} {
+		entries, err := filepath.Glob(filepath.Join(of.chart, of.files, "*.yaml"))
 		if err != nil || len(entries) == 0 {
-			t.Fatalf("no files in %s: %v", chartFiles, err)
+			t.Fatalf("no files in %s of %s: %v", of.files, of.chart, err)
 		}
 		for _, entry := range entries {
-			from := filepath.Join("../../..", source, filepath.Base(entry))
+			from := filepath.Join("../../..", of.source, filepath.Base(entry))
 			if filepath.Base(entry) == "alerts.yaml" {
 				from = "../../../config/prometheus/alerts.yaml"
 			}
@@ -170,6 +178,12 @@ func TestRefused(t *testing.T) {
 		"no root shard":                     {installationChart, "{externalHostname: a.example.org, rootShard: null}", "rootShard"},
 		"a spec that is null":               {installationChart, "{externalHostname: a.example.org, shards: {alpha: null}}", "/shards/alpha"},
 		"a name that is none":               {installationChart, "{externalHostname: a.example.org, shards: {Alpha_1: {}}}", "Alpha_1"},
+		"no endpoint slice":                 {syncAgentChart, "{kcpKubeconfig: kcp}", "apiExportEndpointSliceName: is required"},
+		"no credentials for kcp":            {syncAgentChart, "{apiExportEndpointSliceName: a}", "kcpKubeconfig: is required"},
+		"agents without leader election":    {syncAgentChart, "{apiExportEndpointSliceName: a, kcpKubeconfig: kcp, enableLeaderElection: false}", "enableLeaderElection"},
+		"an unknown controller":             {syncAgentChart, "{apiExportEndpointSliceName: a, kcpKubeconfig: kcp, disabledControllers: [events]}", "disabledControllers"},
+		"an agent whose name is none":       {syncAgentChart, "{apiExportEndpointSliceName: a, kcpKubeconfig: kcp, agentName: A_1}", "agentName"},
+		"an override of no kubeconfig":      {syncAgentChart, "{apiExportEndpointSliceName: a, kcpKubeconfig: kcp, kubeconfigHostOverride: 'https://a'}", "kubeconfig: is required"},
 		"a kubeconfig for nothing":          {installationChart, "{externalHostname: a.example.org, frontProxies: {frontproxy: null}}", "kubeconfigs.admin-kubeconfig.target"},
 	} {
 		t.Run(name, func(t *testing.T) {

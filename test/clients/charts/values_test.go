@@ -4,8 +4,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/pflag"
+	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
+
+	"github.com/atoll-dev/atoll/syncagent/options"
 )
 
 // renderedObjects renders a chart and returns its objects by kind and name. Names that YAML takes for another type fail the test.
@@ -80,6 +86,15 @@ podDisruptionBudget: {enabled: true, minAvailable: 1000000}
 	if text, err := yaml.Marshal(anyUser["Deployment 123-atoll-operator"]); err != nil || strings.Contains(string(text), "65532") || !strings.Contains(string(text), "runAsNonRoot: true") {
 		t.Errorf("without a user, the Deployment is\n%s", text)
 	}
+	agent := renderedObjects(t, "123", "456", syncAgentChart, `
+apiExportEndpointSliceName: "1"
+kcpKubeconfig: "2"
+fullnameOverride: "off"
+serviceAccount: {name: "007"}
+`)
+	if got := field(t, agent["Deployment off"], "spec", "template", "spec", "serviceAccountName"); got != "007" {
+		t.Errorf("the service account of the agent is %v", got)
+	}
 	installation := renderedObjects(t, "123", "456", installationChart, `
 externalHostname: kcp.example.com
 rootShard: {name: "yes", spec: null}
@@ -99,6 +114,34 @@ cacheServers: {"0x1": {}}
 // TestLongNames shows that a release may have the longest name that Helm permits.
 func TestLongNames(t *testing.T) {
 	renderedObjects(t, strings.Repeat("a", 53), "kcp-system", operatorChart, "metrics: {enabled: true}")
+	renderedObjects(t, strings.Repeat("a", 53), "kcp-system", syncAgentChart, "{apiExportEndpointSliceName: certificates, kcpKubeconfig: kcp}")
+}
+
+// TestFlagsOfTheSyncAgent shows that the agent has the flags that the chart sets, and that they say what the values do.
+func TestFlagsOfTheSyncAgent(t *testing.T) {
+	given, err := yaml.Marshal(values(t, "sync-agent"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rendered := renderedObjects(t, "certs", "agents", syncAgentChart, string(given))
+	deployment := &appsv1.Deployment{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(rendered["Deployment certs-atoll-sync-agent"].Object, deployment); err != nil {
+		t.Fatal(err)
+	}
+	got, flags := options.New(), pflag.NewFlagSet("sync-agent", pflag.ContinueOnError)
+	got.AddFlags(flags)
+	if err := flags.Parse(deployment.Spec.Template.Spec.Containers[0].Args); err != nil {
+		t.Fatal(err)
+	}
+	want := options.New()
+	want.KcpKubeconfig, want.Kubeconfig = "/etc/sync-agent/kcp/kubeconfig", "/etc/sync-agent/service/kubeconfig"
+	want.HostOverride, want.CAFileOverride = "https://service.example.com:6443", "/etc/ca/ca.crt"
+	want.EndpointSlice, want.AgentName, want.Namespace, want.PublishedResourceSelector = "certificates", "certs", "$(NAMESPACE)", "agent in (certs, all)"
+	want.OrphanPolicy, want.DisabledControllers = "Delete", []string{"apiexport", "apiresourceschema"}
+	want.HealthAddress, want.MetricsAddress, want.LogDebug = ":8086", ":8085", true
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the options differ (-want +got):\n%s", diff)
+	}
 }
 
 // TestIssuerOfOneServer shows that an issuer of one server is not that of others.

@@ -1,0 +1,113 @@
+package state
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	apilabels "k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/atoll-dev/atoll/syncagent/publication"
+)
+
+// api-syncagent keeps a Secret for each primary object, too, with the labels of its copy, and without one for the agent. The values are whole
+// objects as they have been synced last: the primary object, and the originals of its related objects. What they are keyed and named by is not
+// used: each value says what it is.
+
+// annotationFormer has the name of such a Secret that a state has been made of. It is kept as long as the primary object, so that api-syncagent can
+// go on where it has ended.
+const annotationFormer = publication.Prefix + "former-state"
+
+// FormerName returns the name of the Secret of api-syncagent that a state has been made of, empty if there is none.
+func FormerName(state metav1.Object) string { return state.GetAnnotations()[annotationFormer] }
+
+// Former has the objects that api-syncagent has synced last.
+type Former struct {
+	// Primary is the primary object.
+	Primary *unstructured.Unstructured
+	objects []unstructured.Unstructured
+	name    string
+}
+
+// Find returns an object of a kind, whatever its version, or nil.
+func (f *Former) Find(kind schema.GroupKind, key types.NamespacedName) *unstructured.Unstructured {
+	if f == nil {
+		return nil
+	}
+	if at := slices.IndexFunc(f.objects, is(kind, key)); at >= 0 {
+		return &f.objects[at]
+	}
+	return nil
+}
+
+func is(kind schema.GroupKind, key types.NamespacedName) func(unstructured.Unstructured) bool {
+	return func(object unstructured.Unstructured) bool {
+		return object.GroupVersionKind().GroupKind() == kind && client.ObjectKeyFromObject(&object) == key
+	}
+}
+
+// Claimed reports whether the agent has written the state.
+func (s *State) Claimed() bool {
+	return s.read != nil && s.read.Labels[publication.LabelStateAgent] != ""
+}
+
+// LoadFormer reads what api-syncagent has recorded about a primary object, which has one of some kinds there. source are the labels of its copy. It
+// returns nil if there is nothing: a Secret that does not have the primary object itself is that of another.
+func (s Store) LoadFormer(ctx context.Context, source map[string]string, key types.NamespacedName, kinds ...schema.GroupKind) (*Former, error) {
+	selector := apilabels.SelectorFromSet(source)
+	for _, text := range []string{publication.LabelObjectState + "=true", "!" + publication.LabelStateAgent} {
+		requirements, err := apilabels.ParseToRequirements(text)
+		if err != nil {
+			return nil, err
+		}
+		selector = selector.Add(requirements...)
+	}
+	list := &corev1.SecretList{}
+	if err := s.Client.List(ctx, list, client.InNamespace(s.Namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
+		return nil, fmt.Errorf("listing states of api-syncagent: %w", err)
+	}
+	for _, kind := range kinds {
+		for i := range list.Items {
+			former := &Former{objects: objectsOf(&list.Items[i]), name: list.Items[i].Name}
+			if former.Primary = former.Find(kind, key); former.Primary != nil {
+				return former, nil
+			}
+		}
+	}
+	return nil, nil
+}
+
+// objectsOf returns the values of a Secret that are whole objects, which contents never are.
+func objectsOf(secret *corev1.Secret) (objects []unstructured.Unstructured) {
+	for _, key := range slices.Sorted(maps.Keys(secret.Data)) {
+		if object, ok := wholeObject(secret.Data[key]); ok {
+			objects = append(objects, object)
+		}
+	}
+	return objects
+}
+
+func wholeObject(encoded []byte) (object unstructured.Unstructured, ok bool) {
+	err := object.UnmarshalJSON(encoded)
+	return object, err == nil && object.GetAPIVersion() != "" && object.GetName() != ""
+}
+
+// SetFormer records the Secret that the state is made of. It is deleted with it.
+func (s *State) SetFormer(former *Former) {
+	if former.name != s.name.Name {
+		s.former = former.name
+		return
+	}
+	for key, encoded := range s.contents {
+		if _, ok := wholeObject(encoded); ok {
+			delete(s.contents, key)
+		}
+	}
+}

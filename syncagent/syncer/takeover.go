@@ -1,0 +1,159 @@
+package syncer
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
+	"github.com/atoll-dev/atoll/syncagent/publication"
+	"github.com/atoll-dev/atoll/syncagent/related"
+	"github.com/atoll-dev/atoll/syncagent/state"
+)
+
+// takeOver makes a state of what api-syncagent has recorded, where this agent has its place and its name: what was written last, and which objects are
+// copies of related ones. Those say nothing about it themselves. found is the copy of the primary object, or nil. It has to be as api-syncagent has
+// left it: what related objects are found by is not what the consumer has written since.
+func (p *pass) takeOver(ctx context.Context, found *unstructured.Unstructured) error {
+	if p.state.Claimed() || !slices.Contains(p.source.GetFinalizers(), publication.Finalizer) {
+		return nil // nobody has synced it before
+	}
+	former, err := p.Syncer.state.LoadFormer(ctx, p.request.Source().Labels(), p.request.NamespacedName,
+		p.config.WorkspaceResource.GroupKind(), p.config.ServiceResource.GroupKind())
+	if err != nil || former == nil && !isFormerCopy(found) {
+		return err
+	}
+	if former != nil {
+		p.state.SetFormer(former)
+	}
+	if found != nil {
+		if err := p.takeOverObjects(ctx, found, former); err != nil {
+			return err
+		}
+	}
+	klog.FromContext(ctx).Info("An object of api-syncagent has been taken over", "state", former != nil)
+	return p.saveState(ctx)
+}
+
+// isFormerCopy reports whether api-syncagent has made a copy: it does not say of which resource it is.
+func isFormerCopy(copied *unstructured.Unstructured) bool {
+	return copied != nil && copied.GetLabels()[publication.LabelRemoteResource] == "" && copied.GetAnnotations()[publication.AnnotationRemoteResource] == ""
+}
+
+// takeOverObjects records the copy of the primary object and those of related ones. former is nil if its state is lost.
+func (p *pass) takeOverObjects(ctx context.Context, found *unstructured.Unstructured, former *state.Former) error {
+	p.home = found.GetNamespace()
+	p.state.SetCopy(client.ObjectKeyFromObject(found))
+	p.state.SetCopyUID(found.GetUID())
+	if former != nil {
+		if err := p.state.SetLast(p.primaryKey(), contentOf(former.Primary)); err != nil {
+			return err
+		}
+	}
+	return p.takeOverRelated(ctx, found, former)
+}
+
+// takeOverRelated records the copies of related objects that api-syncagent has made.
+func (p *pass) takeOverRelated(ctx context.Context, found *unstructured.Unstructured, former *state.Former) error {
+	switch err := p.readPath(ctx); {
+	case isTransient(err):
+		return err
+	case err != nil: // a deletion must not wait for it
+		klog.FromContext(ctx).Info("The path of the workspace is not known for related objects of api-syncagent", "err", err)
+	}
+	var entries []state.Related
+	for i := range p.config.Related {
+		resource := &p.config.Related[i]
+		pairs, err := p.locateFormer(ctx, resource, found, former)
+		switch {
+		case isTransient(err):
+			return err
+		case err != nil: // api-syncagent could not locate them either
+			klog.FromContext(ctx).Info("Related objects of api-syncagent cannot be located", "identifier", resource.Spec.Identifier, "err", err)
+			continue
+		}
+		for _, pair := range pairs {
+			entry := newRelated(resource, pair)
+			known, err := p.takeOverCopy(ctx, resource, &entry, former)
+			if err != nil {
+				return err
+			}
+			if known {
+				entries = append(entries, entry)
+			}
+		}
+	}
+	p.state.SetRelated(entries)
+	return nil
+}
+
+// locateFormer returns where related objects have been when api-syncagent has synced them last. Names of copies on the service cluster that
+// depend on the object in the workspace are those of the object that it has synced.
+func (p *pass) locateFormer(ctx context.Context, resource *RelatedResource, found *unstructured.Unstructured, former *state.Former) ([]related.Pair, error) {
+	if former == nil || resource.Spec.Origin != syncagentv1alpha1.RelatedResourceOriginKcp || !selectsBy(resource.Spec.Object) {
+		return p.locatePairs(ctx, resource, found)
+	}
+	current := p.source
+	defer func() { p.source = current }()
+	p.source = overwrite(current, contentOf(former.Primary), metadata{})
+	return p.locatePairs(ctx, resource, found)
+}
+
+func selectsBy(object syncagentv1alpha1.RelatedResourceObject) bool {
+	return object.Selector != nil || object.Namespace != nil && object.Namespace.Selector != nil
+}
+
+// takeOverCopy completes an entry, and reports whether there is evidence that the copy has been made by api-syncagent.
+func (p *pass) takeOverCopy(ctx context.Context, resource *RelatedResource, entry *state.Related, former *state.Former) (bool, error) {
+	origin := former.Find(resource.Origin.GroupVersionKind.GroupKind(), keyOf(entry.Origin))
+	if origin == nil && !p.isAnnotated(*entry) {
+		return false, nil
+	}
+	entry.Former = true
+	if p.confine(relation{Related: *entry, resource: resource}) != nil {
+		return true, nil // what is there may be somebody else's; the finalizer is released
+	}
+	_, to := p.sides(entry.Side)
+	copied, err := to.get(ctx, resource.Copy, keyOf(entry.Copy))
+	switch {
+	case isTransient(err):
+		return false, err
+	case err != nil || copied == nil:
+		// Without a copy, there may be a finalizer to release.
+		return err == nil && entry.Side == syncagentv1alpha1.RelatedResourceOriginKcp, nil
+	}
+	entry.CopyUID = copied.GetUID()
+	if origin == nil {
+		return true, nil
+	}
+	content, err := convert(contentOf(origin), resource.Origin.GroupVersionKind.GroupKind(), resource.Copy.GroupVersionKind.GroupKind())
+	if err != nil {
+		return true, nil // a server has refused it
+	}
+	return true, p.state.SetLast(entry.Key(), content)
+}
+
+// isAnnotated reports whether the primary object names a copy in the workspace as one that has been made for it.
+func (p *pass) isAnnotated(entry state.Related) bool {
+	if entry.Side != syncagentv1alpha1.RelatedResourceOriginService {
+		return false
+	}
+	apiVersion, kind := resourceOf(entry.Origin).ToAPIVersionAndKind()
+	for key, value := range p.source.GetAnnotations() {
+		name, isRelated := strings.CutPrefix(key, publication.AnnotationRelatedPrefix)
+		var named relatedAnnotation
+		if !isRelated || name[:max(0, strings.LastIndexByte(name, '.'))] != entry.Identifier || json.Unmarshal([]byte(value), &named) != nil {
+			continue
+		}
+		if (types.NamespacedName{Namespace: named.Namespace, Name: named.Name}) == keyOf(entry.Copy) && named.APIVersion == apiVersion && named.Kind == kind {
+			return true
+		}
+	}
+	return false
+}
