@@ -316,7 +316,7 @@ func TestRemoteWorkspaces(t *testing.T) {
 				t.Error("a shard at its soft limit got a workspace")
 			}
 		}
-		in.assertOn(t, in.createReady(t, "root", "root", "selected", "beta"), "beta")
+		in.assertOn(t, in.createReady(t, "root", "root", "over-soft", "beta"), "beta")
 		in.limit(t, "beta", `"soft":null`)
 	})
 }
