@@ -141,13 +141,24 @@ func (b *apiBinding) validateExportChange(ctx context.Context, a admission.Attri
 	return nil
 }
 
+// subresourceSelector is the error of a claim of a subresource that selects by labels.
+const subresourceSelector = "must be empty, or matchAll: the claim of the resource selects the objects whose subresource is claimed"
+
+func hasLabels(selector apisv1alpha2.PermissionClaimSelector) bool {
+	return len(selector.MatchLabels)+len(selector.MatchExpressions) > 0
+}
+
 // validateSelectors requires every claim to select its objects in exactly one way.
 func validateSelectors(claims []apisv1alpha2.AcceptablePermissionClaim, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, claim := range claims {
 		at := path.Index(i).Child("selector")
-		byLabels := len(claim.Selector.MatchLabels)+len(claim.Selector.MatchExpressions) > 0
-		if claim.Selector.MatchAll == byLabels {
+		byLabels := hasLabels(claim.Selector)
+		_, subresource := apiindex.ClaimedResource(claim.PermissionClaim)
+		switch {
+		case subresource != "" && byLabels:
+			errs = append(errs, field.Invalid(at, claim.Selector, subresourceSelector))
+		case subresource == "" && claim.Selector.MatchAll == byLabels:
 			errs = append(errs, field.Invalid(at, claim.Selector, "must have either matchAll, or matchLabels and matchExpressions"))
 		}
 		errs = append(errs, metav1validation.ValidateLabelSelector(&claim.Selector.LabelSelector, metav1validation.LabelSelectorValidationOptions{}, at)...)

@@ -43,7 +43,8 @@ type BoundResource struct {
 	*Resource
 	// Binding is the name of the APIBinding.
 	Binding string
-	// Terminating means that the binding is being deleted, so that no object may be created.
+	// Terminating means that the binding is being deleted, so that no object may be created. It is false while the binding
+	// waits for a successor.
 	Terminating bool
 }
 

@@ -7,6 +7,7 @@ import (
 
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	"github.com/atoll-dev/atoll/shardserver/apis/install"
 	"github.com/atoll-dev/atoll/shardserver/apis/registry"
 )
 
@@ -17,6 +18,7 @@ var apiBindings = &registry.Kind[*apisv1alpha2.APIBinding]{
 
 	New:        func() *apisv1alpha2.APIBinding { return &apisv1alpha2.APIBinding{} },
 	NewList:    func() runtime.Object { return &apisv1alpha2.APIBindingList{} },
+	Default:    install.DefaultAPIBinding,
 	CopySpec:   func(to, from *apisv1alpha2.APIBinding) { to.Spec = from.Spec },
 	CopyStatus: func(to, from *apisv1alpha2.APIBinding) { to.Status = from.Status },
 	SameSpec:   func(a, b *apisv1alpha2.APIBinding) bool { return equality.Semantic.DeepEqual(a.Spec, b.Spec) },
@@ -36,7 +38,8 @@ var apiBindings = &registry.Kind[*apisv1alpha2.APIBinding]{
 }
 
 var (
-	claimStates = []apisv1alpha2.AcceptablePermissionClaimState{apisv1alpha2.ClaimAccepted, apisv1alpha2.ClaimRejected}
+	claimStates      = []apisv1alpha2.AcceptablePermissionClaimState{apisv1alpha2.ClaimAccepted, apisv1alpha2.ClaimRejected}
+	deletionPolicies = []apisv1alpha2.APIBindingDeletionPolicy{apisv1alpha2.DeletionPolicyDelete, apisv1alpha2.DeletionPolicyWaitForSuccessor}
 	// A binding that was not reconciled yet has no phase.
 	bindingPhases = []apisv1alpha2.APIBindingPhaseType{apisv1alpha2.APIBindingPhaseBinding, apisv1alpha2.APIBindingPhaseBound}
 )
@@ -44,6 +47,7 @@ var (
 func validateBindingSpec(binding *apisv1alpha2.APIBinding) field.ErrorList {
 	path := field.NewPath("spec")
 	errs := validateReference(binding.Spec.Reference.Export, path.Child("reference", "export"))
+	errs = append(errs, registry.ValidateOneOf(binding.Spec.DeletionPolicy, deletionPolicies, path.Child("deletionPolicy"))...)
 	claims := make([]apisv1alpha2.PermissionClaim, 0, len(binding.Spec.PermissionClaims))
 	at := path.Child("permissionClaims")
 	for i, claim := range binding.Spec.PermissionClaims {
@@ -63,10 +67,20 @@ func validateReference(export *apisv1alpha2.ExportBindingReference, path *field.
 }
 
 func validateBindingTransition(binding, old *apisv1alpha2.APIBinding) field.ErrorList {
-	if equality.Semantic.DeepEqual(binding.Spec.Reference, old.Spec.Reference) {
-		return nil
+	var errs field.ErrorList
+	if !equality.Semantic.DeepEqual(binding.Spec.Reference, old.Spec.Reference) {
+		errs = append(errs, field.Invalid(field.NewPath("spec", "reference"), binding.Spec.Reference, "APIExport reference must not be changed"))
 	}
-	return field.ErrorList{field.Invalid(field.NewPath("spec", "reference"), binding.Spec.Reference, "APIExport reference must not be changed")}
+	selectors := make(map[string]apisv1alpha2.PermissionClaimSelector, len(old.Spec.PermissionClaims))
+	for _, claim := range old.Spec.PermissionClaims {
+		selectors[newClaimKey(claim.PermissionClaim)] = claim.Selector
+	}
+	for i, claim := range binding.Spec.PermissionClaims {
+		if before, known := selectors[newClaimKey(claim.PermissionClaim)]; known && !equality.Semantic.DeepEqual(claim.Selector, before) {
+			errs = append(errs, field.Invalid(field.NewPath("spec", "permissionClaims").Index(i).Child("selector"), claim.Selector, "Permission claim selector is immutable"))
+		}
+	}
+	return errs
 }
 
 func validateBindingStatus(binding *apisv1alpha2.APIBinding) field.ErrorList {

@@ -1322,7 +1322,7 @@ func schema_atoll_api_apis_v1alpha1_AcceptablePermissionClaim(ref common.Referen
 					},
 					"resource": {
 						SchemaProps: spec.SchemaProps{
-							Description: "resource is the plural name of the resource.",
+							Description: "resource is the plural name of the resource, or \"<resource>/<subresource>\".",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -1565,7 +1565,7 @@ func schema_atoll_api_apis_v1alpha1_GroupResource(ref common.ReferenceCallback) 
 					},
 					"resource": {
 						SchemaProps: spec.SchemaProps{
-							Description: "resource is the plural name of the resource.",
+							Description: "resource is the plural name of the resource, or \"<resource>/<subresource>\".",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -1648,7 +1648,7 @@ func schema_atoll_api_apis_v1alpha1_PermissionClaim(ref common.ReferenceCallback
 					},
 					"resource": {
 						SchemaProps: spec.SchemaProps{
-							Description: "resource is the plural name of the resource.",
+							Description: "resource is the plural name of the resource, or \"<resource>/<subresource>\".",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -1968,6 +1968,13 @@ func schema_atoll_api_apis_v1alpha2_APIBindingSpec(ref common.ReferenceCallback)
 									},
 								},
 							},
+						},
+					},
+					"deletionPolicy": {
+						SchemaProps: spec.SchemaProps{
+							Description: "deletionPolicy defines what happens to the objects of bound resources when the APIBinding is deleted. It can be changed while the APIBinding is being deleted, and does not apply when the workspace is deleted.",
+							Type:        []string{"string"},
+							Format:      "",
 						},
 					},
 				},
@@ -2312,7 +2319,7 @@ func schema_atoll_api_apis_v1alpha2_AcceptablePermissionClaim(ref common.Referen
 					},
 					"resource": {
 						SchemaProps: spec.SchemaProps{
-							Description: "resource is the plural name of the resource.",
+							Description: "resource is the plural name of the resource, or \"<resource>/<subresource>\".",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -2353,7 +2360,7 @@ func schema_atoll_api_apis_v1alpha2_AcceptablePermissionClaim(ref common.Referen
 					},
 					"selector": {
 						SchemaProps: spec.SchemaProps{
-							Description: "selector selects the claimed objects.",
+							Description: "selector selects the claimed objects. Immutable. It selects nothing, or all objects, in the claim of a subresource.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha2.PermissionClaimSelector{}.OpenAPIModelName()),
 						},
@@ -2538,7 +2545,7 @@ func schema_atoll_api_apis_v1alpha2_GroupResource(ref common.ReferenceCallback) 
 					},
 					"resource": {
 						SchemaProps: spec.SchemaProps{
-							Description: "resource is the plural name of the resource.",
+							Description: "resource is the plural name of the resource, or \"<resource>/<subresource>\".",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -2608,7 +2615,7 @@ func schema_atoll_api_apis_v1alpha2_PermissionClaim(ref common.ReferenceCallback
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "PermissionClaim requests access to a resource in consuming workspaces.",
+				Description: "PermissionClaim requests access to a resource in consuming workspaces. The claim of a subresource gives access to the subresource of those objects that an accepted claim of the resource gives access to.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"group": {
@@ -2621,7 +2628,7 @@ func schema_atoll_api_apis_v1alpha2_PermissionClaim(ref common.ReferenceCallback
 					},
 					"resource": {
 						SchemaProps: spec.SchemaProps{
-							Description: "resource is the plural name of the resource.",
+							Description: "resource is the plural name of the resource, or \"<resource>/<subresource>\".",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -2830,14 +2837,13 @@ func schema_atoll_api_apis_v1alpha2_ResourceSchemaStorageVirtual(ref common.Refe
 					},
 					"identityHash": {
 						SchemaProps: spec.SchemaProps{
-							Description: "identityHash is the identity hash of the resource in the virtual workspace.",
-							Default:     "",
+							Description: "identityHash is the identity hash of the resource in the virtual workspace. If it is set, it must be the right one.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 				},
-				Required: []string{"reference", "identityHash"},
+				Required: []string{"reference"},
 			},
 		},
 		Dependencies: []string{
@@ -2862,7 +2868,7 @@ func schema_atoll_api_apis_v1alpha2_ScopedPermissionClaim(ref common.ReferenceCa
 					},
 					"resource": {
 						SchemaProps: spec.SchemaProps{
-							Description: "resource is the plural name of the resource.",
+							Description: "resource is the plural name of the resource, or \"<resource>/<subresource>\".",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",

@@ -27,6 +27,9 @@ var (
 	apiBindings = apisv1alpha2.Resource("apibindings")
 )
 
+// statusSubresource needs no claim of its own.
+const statusSubresource = "status"
+
 // Exports returns exports and schemas, as *apiindex.Resolver does. Methods return a Kubernetes NotFound error for an
 // object that does not exist.
 type Exports interface {
@@ -54,6 +57,8 @@ type apiResource struct {
 	schema *apisv1alpha1.APIResourceSchema
 	// claim is the export's claim on the resource; nil for its own resources and for bindings without a claim.
 	claim *apisv1alpha2.PermissionClaim
+	// subresources are the export's claims of subresources of a built-in resource that it claims, by name.
+	subresources map[string]*apisv1alpha2.PermissionClaim
 	// entry is what the view has for the resource; empty without a view.
 	entry string
 	// virtual means that the objects are not stored, but read from elsewhere.
@@ -105,8 +110,12 @@ func (s *apiSet) find(ctx context.Context, gr schema.GroupResource) (*apiResourc
 // the export, which are -1 if there is none.
 func (s *apiSet) resolveResource(ctx context.Context, gr schema.GroupResource, resourceIndex, claim int) (*apiResource, error) {
 	found, err := s.resolveUnrestricted(ctx, gr, resourceIndex, claim)
-	if err != nil || found == nil || s.view == nil {
-		return found, err
+	if err != nil || found == nil {
+		return nil, err
+	}
+	if s.view == nil {
+		found.subresources = s.findSubresources(found)
+		return found, nil
 	}
 	entry, offered, err := s.view.Offer(ctx, s.export, gr, found.isOwn(), found.claim != nil)
 	if err != nil || !offered {
@@ -161,6 +170,26 @@ func (s *apiSet) resolveClaimed(ctx context.Context, gr schema.GroupResource, cl
 	return nil, nil
 }
 
+// findSubresources returns the claims of subresources of a built-in resource that is claimed.
+func (s *apiSet) findSubresources(found *apiResource) map[string]*apisv1alpha2.PermissionClaim {
+	if found.claim == nil || found.identity != "" {
+		return nil
+	}
+	var claims map[string]*apisv1alpha2.PermissionClaim
+	for i := range s.export.Spec.PermissionClaims {
+		claim := &s.export.Spec.PermissionClaims[i]
+		resource, subresource := apiindex.ClaimedResource(*claim)
+		if subresource == "" || subresource == statusSubresource || claim.IdentityHash != "" || resource != found.GroupResource {
+			continue
+		}
+		if claims == nil {
+			claims = map[string]*apisv1alpha2.PermissionClaim{}
+		}
+		claims[subresource] = claim
+	}
+	return claims
+}
+
 // list returns all offers.
 func (s *apiSet) list(ctx context.Context) ([]*apiResource, error) {
 	if s.export == nil {
@@ -179,6 +208,9 @@ func (s *apiSet) list(ctx context.Context) ([]*apiResource, error) {
 		add(resourceIndexes, exportedResource(&s.export.Spec.Resources[i]), i)
 	}
 	for i := range s.export.Spec.PermissionClaims {
+		if _, subresource := apiindex.ClaimedResource(s.export.Spec.PermissionClaims[i]); subresource != "" {
+			continue // offered with the claim of the resource
+		}
 		for _, gr := range claimedResources(&s.export.Spec.PermissionClaims[i]) {
 			add(claimed, gr, i)
 		}

@@ -86,12 +86,19 @@ func (w *workspace) parseRequest(req *http.Request) (*resourceRequest, error) {
 
 // allowedVerbs returns the verbs of the requested resource or subresource in the requested version; none if it does not exist.
 func (w *workspace) allowedVerbs(ctx context.Context, c *resourceRequest) ([]string, error) {
-	if c.info.Subresource != "" && c.info.Subresource != "status" || len(c.info.Parts) > 3 {
-		return nil, nil
-	}
 	candidates := []string(c.resource.verbs)
-	if c.info.Subresource != "" {
+	switch c.info.Subresource {
+	case "":
+	case statusSubresource:
 		candidates = c.resource.status
+	default:
+		if c.resource.subresources[c.info.Subresource] == nil {
+			return nil, nil
+		}
+		candidates = allVerbs
+	}
+	if len(c.info.Parts) > 3 {
+		return nil, nil
 	}
 	if c.resource.schema == nil {
 		_, documents := w.config.Documents()
