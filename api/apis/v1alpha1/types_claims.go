@@ -9,9 +9,9 @@ type GroupResource struct {
 	// +kubebuilder:validation:Pattern=`^(|[a-z0-9]([-a-z0-9]*[a-z0-9](\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*)?)$`
 	Group string `json:"group,omitempty"`
 
-	// resource is the plural name of the resource, or "<resource>/<subresource>".
+	// resource is the plural name of the resource.
 	// +required
-	// +kubebuilder:validation:Pattern=`^[a-z][-a-z0-9]*[a-z0-9](/[a-z][-a-z0-9]*[a-z0-9])?$`
+	// +kubebuilder:validation:Pattern=`^[a-z][-a-z0-9]*[a-z0-9]$`
 	Resource string `json:"resource"`
 }
 

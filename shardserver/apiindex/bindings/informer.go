@@ -31,6 +31,7 @@ type parsedBinding struct {
 	version     uint64
 	terminating bool
 	state       State
+	claims      claimsHash
 	resources   []Resource
 }
 
@@ -41,6 +42,7 @@ func parseBinding(object *apisv1alpha2.APIBinding) (parsedBinding, error) {
 		bindingKey:  bindingKeyOf(object),
 		terminating: object.DeletionTimestamp != nil && !IsWaitingForSuccessor(object),
 		state:       stateOf(object),
+		claims:      hashClaims(object),
 		resources:   make([]Resource, 0, len(object.Status.BoundResources)),
 	}
 	var err error

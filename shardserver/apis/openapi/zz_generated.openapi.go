@@ -1322,7 +1322,7 @@ func schema_atoll_api_apis_v1alpha1_AcceptablePermissionClaim(ref common.Referen
 					},
 					"resource": {
 						SchemaProps: spec.SchemaProps{
-							Description: "resource is the plural name of the resource, or \"<resource>/<subresource>\".",
+							Description: "resource is the plural name of the resource.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -1565,7 +1565,7 @@ func schema_atoll_api_apis_v1alpha1_GroupResource(ref common.ReferenceCallback) 
 					},
 					"resource": {
 						SchemaProps: spec.SchemaProps{
-							Description: "resource is the plural name of the resource, or \"<resource>/<subresource>\".",
+							Description: "resource is the plural name of the resource.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -1648,7 +1648,7 @@ func schema_atoll_api_apis_v1alpha1_PermissionClaim(ref common.ReferenceCallback
 					},
 					"resource": {
 						SchemaProps: spec.SchemaProps{
-							Description: "resource is the plural name of the resource, or \"<resource>/<subresource>\".",
+							Description: "resource is the plural name of the resource.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",

@@ -61,8 +61,9 @@ type apiResource struct {
 	subresources map[string]*apisv1alpha2.PermissionClaim
 	// entry is what the view has for the resource; empty without a view.
 	entry string
-	// virtual means that the objects are not stored, but read from elsewhere.
+	// virtual means that the objects are not stored, but read from elsewhere; owner is the export whose virtual storage it is.
 	virtual bool
+	owner   bindings.ExportKey
 	// verbs are the verbs of the resource, status those of its status subresource.
 	verbs, status metav1.Verbs
 }
@@ -134,7 +135,7 @@ func (s *apiSet) resolveUnrestricted(ctx context.Context, gr schema.GroupResourc
 		}
 		own := &apiResource{GroupResource: gr, identity: s.export.Status.IdentityHash, schema: resourceSchema, verbs: allVerbs, status: statusVerbs}
 		if s.export.Spec.Resources[resourceIndex].Storage.Virtual != nil {
-			own.virtual, own.verbs, own.status = true, readVerbs, nil
+			own.virtual, own.owner, own.verbs, own.status = true, s.name, readVerbs, nil
 		}
 		return own, nil
 	case claim >= 0:
@@ -163,9 +164,16 @@ func (s *apiSet) resolveClaimed(ctx context.Context, gr schema.GroupResource, cl
 		if entry == nil {
 			continue
 		}
-		if found.schema, err = s.getSchema(ctx, logicalcluster.Of(export), entry.Schema); found.schema != nil || err != nil {
-			return found, err
+		if found.schema, err = s.getSchema(ctx, logicalcluster.Of(export), entry.Schema); err != nil {
+			return nil, err
 		}
+		if found.schema == nil {
+			continue
+		}
+		if entry.Storage.Virtual != nil {
+			found.virtual, found.owner, found.verbs, found.status = true, apiindex.ExportKeyOf(export), readVerbs, nil
+		}
+		return found, nil
 	}
 	return nil, nil
 }
@@ -283,7 +291,7 @@ func claimedResources(claim *apisv1alpha2.PermissionClaim) []schema.GroupResourc
 // visibilityLabel returns the label key and values of the objects that the export may see; no key if it may see all.
 func (s *apiSet) visibilityLabel(resource *apiResource) (key string, values []string) {
 	switch {
-	case resource.isOwn():
+	case resource.isOwn(), resource.virtual: // claims of virtual resources are for all objects: none can be labelled
 		return "", nil
 	case resource.claim != nil:
 		key, value := apiindex.ClaimLabel(s.name, *resource.claim)

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
@@ -70,7 +72,35 @@ func checkBinding(binding *apisv1alpha2.APIBinding, found *apiResource, verb, su
 	case found.claim == nil:
 		return newDenied("bindings can only be read without a claim")
 	}
+	if found.virtual {
+		return checkVirtualClaim(binding, found, verb)
+	}
 	return checkClaim(binding, found.claim, verb)
+}
+
+// checkVirtualClaim checks the claim of a resource with virtual storage. It allows all objects or none, because no object has a
+// label of the claim. A request lists what the consumer has bound of the export that owns the storage.
+func checkVirtualClaim(binding *apisv1alpha2.APIBinding, found *apiResource, verb string) stepResult {
+	if accepted := findEffectiveClaim(binding, found.claim); accepted != nil && !accepted.Selector.MatchAll {
+		return newDenied("binding %q accepts the claim on %s by labels, which objects with virtual storage do not have", binding.Name, found.GroupResource)
+	}
+	return checkClaim(binding, found.claim, verb)
+}
+
+// listClaimedClusters returns the logical clusters of this shard with a binding that allows a verb on a claimed resource.
+func (c bindingLister) listClaimedClusters(ctx context.Context, set *apiSet, found *apiResource, verb string) (sets.Set[logicalcluster.Name], error) {
+	key, value := apiindex.ExportLabel(set.name)
+	all, err := c.reader.ListLatest(logicalcluster.With(ctx, logicalcluster.Wildcard), "", labels.SelectorFromSet(labels.Set{key: value}))
+	if err != nil {
+		return nil, fmt.Errorf("listing the bindings of the export: %w", err)
+	}
+	clusters := sets.New[logicalcluster.Name]()
+	for _, binding := range all {
+		if bindsExport(binding, set.name) && checkBinding(binding, found, verb, "").allowed {
+			clusters.Insert(logicalcluster.Of(binding))
+		}
+	}
+	return clusters, nil
 }
 
 // checkSubresource checks the claim of a subresource, and the claim of the resource, which has to give access to the object.
