@@ -1,6 +1,8 @@
 package apis
 
 import (
+	"strings"
+
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -76,11 +78,21 @@ func validateBindingTransition(binding, old *apisv1alpha2.APIBinding) field.Erro
 		selectors[newClaimKey(claim.PermissionClaim)] = claim.Selector
 	}
 	for i, claim := range binding.Spec.PermissionClaims {
-		if before, known := selectors[newClaimKey(claim.PermissionClaim)]; known && !equality.Semantic.DeepEqual(claim.Selector, before) {
+		before, known := selectors[newClaimKey(claim.PermissionClaim)]
+		if known && isUsableSelector(claim) && !equality.Semantic.DeepEqual(claim.Selector, before) {
 			errs = append(errs, field.Invalid(field.NewPath("spec", "permissionClaims").Index(i).Child("selector"), claim.Selector, "Permission claim selector is immutable"))
 		}
 	}
 	return errs
+}
+
+// isUsableSelector reports whether admission accepts the selector of a claim, which otherwise reports why not.
+func isUsableSelector(claim apisv1alpha2.AcceptablePermissionClaim) bool {
+	byLabels := len(claim.Selector.MatchLabels)+len(claim.Selector.MatchExpressions) > 0
+	if strings.Contains(claim.Resource, "/") {
+		return !byLabels
+	}
+	return claim.Selector.MatchAll != byLabels
 }
 
 func validateBindingStatus(binding *apisv1alpha2.APIBinding) field.ErrorList {
