@@ -11,7 +11,7 @@ export GOGC ?= 400
 
 KUBE_VERSION := 1.37.2
 # The API level of kcp that Atoll is compatible with; part of the response of /version.
-KCP_VERSION := 0.32.3
+KCP_VERSION := 0.33.0
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 GIT_COMMIT ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
 LDFLAGS = -s -w \

@@ -49,7 +49,12 @@ func (e *env) answerClaims(t *testing.T, tenant string, state apisv1alpha2.Accep
 			if binding.Spec.Reference.Export == nil || binding.Spec.Reference.Export.Name != export {
 				continue
 			}
-			binding.Spec.PermissionClaims = nil
+			if len(binding.Spec.PermissionClaims) > 0 { // selectors are immutable
+				binding.Spec.PermissionClaims = nil
+				if err := c.Update(ctx, binding); err != nil {
+					return err
+				}
+			}
 			for _, claim := range exported.Spec.PermissionClaims {
 				answered := apisv1alpha2.AcceptablePermissionClaim{PermissionClaim: claim, Selector: *claim.DefaultSelector, State: state}
 				answered.DefaultSelector = nil

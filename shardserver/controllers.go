@@ -216,7 +216,7 @@ func (d *dependencies) exportControllers() []controller.Controller {
 		endpointslice.Controllers(d.sliceConfig()),
 		binding.Controllers(binding.Config{
 			Registry: d.registry, Clients: d.clients, Exports: d.exports, Consumers: d.consumers,
-			Definitions: d.bindingDefinitions, Custom: d.definitions, Claims: claims.NewReleaser(d.claimsConfig()),
+			Definitions: d.bindingDefinitions, Custom: d.definitions, Keys: d.keys, Claims: claims.NewReleaser(d.claimsConfig()),
 			ShardName: d.options.Shard.Name, Clock: clock.RealClock{},
 		}),
 		d.bindingDefinitions.Controllers(),

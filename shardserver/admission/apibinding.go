@@ -3,6 +3,7 @@ package admission
 import (
 	"context"
 	"maps"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
@@ -113,7 +114,52 @@ func (b *apiBinding) Validate(ctx context.Context, a admission.Attributes, _ adm
 	if errs := validateSelectors(binding.Spec.PermissionClaims, field.NewPath("spec", "permissionClaims")); len(errs) > 0 {
 		return forbid(a, "%w", errs.ToAggregate())
 	}
+	if err := b.validateVirtualClaims(ctx, a, binding, old); err != nil {
+		return err
+	}
 	return b.validateExportChange(ctx, a, binding, old)
+}
+
+// validateVirtualClaims refuses to accept claims by labels on resources with virtual storage. Objects cannot be labelled there,
+// so that such a claim would show nothing.
+func (b *apiBinding) validateVirtualClaims(ctx context.Context, a admission.Attributes, binding, old *apisv1alpha2.APIBinding) error {
+	var errs field.ErrorList
+	for i, claim := range binding.Spec.PermissionClaims {
+		wasAccepted := slices.ContainsFunc(old.Spec.PermissionClaims, func(before apisv1alpha2.AcceptablePermissionClaim) bool {
+			return before.EqualGRI(claim.PermissionClaim) && before.State == apisv1alpha2.ClaimAccepted
+		})
+		if claim.IdentityHash == "" || claim.State != apisv1alpha2.ClaimAccepted || !hasLabels(claim.Selector) || wasAccepted {
+			continue
+		}
+		virtual, err := b.isVirtual(ctx, claim.PermissionClaim)
+		if err != nil {
+			return err
+		}
+		if virtual {
+			errs = append(errs, field.Invalid(field.NewPath("spec", "permissionClaims").Index(i).Child("selector"), claim.Selector,
+				"must be matchAll: the claimed resource has virtual storage, whose objects cannot be selected by labels"))
+		}
+	}
+	if len(errs) > 0 {
+		return forbid(a, "%w", errs.ToAggregate())
+	}
+	return nil
+}
+
+// isVirtual reports whether an export with the identity of a claim serves the resource from virtual storage.
+func (b *apiBinding) isVirtual(ctx context.Context, claim apisv1alpha2.PermissionClaim) (bool, error) {
+	exports, err := b.access.exports.ListByIdentity(ctx, claim.IdentityHash)
+	if err != nil {
+		return false, err
+	}
+	for _, export := range exports {
+		for _, resource := range export.Spec.Resources {
+			if resource.Group == claim.Group && resource.Name == claim.Resource && resource.Storage.Virtual != nil {
+				return true, nil
+			}
+		}
+	}
+	return false, nil
 }
 
 // validateExportChange validates a binding that is new or changes its export.
@@ -141,13 +187,24 @@ func (b *apiBinding) validateExportChange(ctx context.Context, a admission.Attri
 	return nil
 }
 
+// subresourceSelector is the error of a claim of a subresource that selects by labels.
+const subresourceSelector = "must be empty, or matchAll: the claim of the resource selects the objects whose subresource is claimed"
+
+func hasLabels(selector apisv1alpha2.PermissionClaimSelector) bool {
+	return len(selector.MatchLabels)+len(selector.MatchExpressions) > 0
+}
+
 // validateSelectors requires every claim to select its objects in exactly one way.
 func validateSelectors(claims []apisv1alpha2.AcceptablePermissionClaim, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, claim := range claims {
 		at := path.Index(i).Child("selector")
-		byLabels := len(claim.Selector.MatchLabels)+len(claim.Selector.MatchExpressions) > 0
-		if claim.Selector.MatchAll == byLabels {
+		byLabels := hasLabels(claim.Selector)
+		_, subresource := apiindex.ClaimedResource(claim.PermissionClaim)
+		switch {
+		case subresource != "" && byLabels:
+			errs = append(errs, field.Invalid(at, claim.Selector, subresourceSelector))
+		case subresource == "" && claim.Selector.MatchAll == byLabels:
 			errs = append(errs, field.Invalid(at, claim.Selector, "must have either matchAll, or matchLabels and matchExpressions"))
 		}
 		errs = append(errs, metav1validation.ValidateLabelSelector(&claim.Selector.LabelSelector, metav1validation.LabelSelectorValidationOptions{}, at)...)

@@ -164,7 +164,10 @@ func TestAPIExport(t *testing.T) {
 		"a schema of another group":                      {object: `spec: {resources: [{name: pods, group: "", schema: v1.pods.example.com}]}`, refuse: "must end in .pods.core"},
 		"claim of built-in resources":                    {object: `spec: {permissionClaims: [{resource: secrets, verbs: ["*"]}, {group: rbac.authorization.k8s.io, resource: roles, verbs: [get]}, {group: core.kcp.io, resource: logicalclusters, verbs: [get]}]}`},
 		"a claim of bindings":                            {object: `spec: {permissionClaims: [{group: apis.kcp.io, resource: apibindings, verbs: ["*"]}]}`},
-		"claim of an exported resource without identity": {object: `spec: {permissionClaims: [{group: example.com, resource: widgets, verbs: ["*"]}]}`, refuse: "spec.permissionClaims[0].identityHash: Required value"},
+		"claim of an exported resource without identity": {object: `spec: {permissionClaims: [{group: example.com, resource: widgets, verbs: ["*"]}]}`, refuse: `spec.permissionClaims[0].identityHash: Invalid value: "": identityHash is required for API types that are not built-in`},
+		"a claim of a subresource":                       {object: `spec: {permissionClaims: [{resource: serviceaccounts/token, verbs: [create], defaultSelector: {matchAll: true}}]}`},
+		"a claim of a subresource by labels":             {object: `spec: {permissionClaims: [{resource: serviceaccounts/token, verbs: [create], defaultSelector: {matchLabels: {a: b}}}]}`, refuse: "spec.permissionClaims[0].defaultSelector: Invalid value"},
+		"a claim of a subresource of another export":     {object: `spec: {permissionClaims: [{group: example.com, resource: widgets/scale, verbs: [get], identityHash: abc}]}`, refuse: "spec.permissionClaims[0].resource: Invalid value"},
 		"claim of an exported resource with an identity": {object: `spec: {permissionClaims: [{group: example.com, resource: widgets, verbs: ["*"], identityHash: abc}]}`},
 		"invalid annotation":                             {version: "v1alpha1", object: `metadata: {annotations: {apis.v1alpha2.kcp.io/resource-schemas: "[{]"}}`, refuse: "apis.v1alpha2.kcp.io/resource-schemas cannot be used"},
 		"annotation with a duplicate claim":              {version: "v1alpha1", object: `{metadata: {annotations: {apis.v1alpha2.kcp.io/permission-claims: '[{"resource":"pods"},{"resource":"pods"}]'}}, spec: {permissionClaims: [{resource: configmaps, verbs: ["*"]}]}}`, refuse: "contains"},
@@ -178,7 +181,7 @@ func TestAPIExport(t *testing.T) {
 			if tc.version == "" {
 				q.version = "v1alpha2"
 			}
-			err := admitAndValidate(t, newAPIExport(Config{}), q)
+			err := admitAndValidate(t, newAPIExport(newFakeShard().config()), q)
 			if tc.refuse == "" && err == nil {
 				return
 			}

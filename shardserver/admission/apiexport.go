@@ -4,7 +4,6 @@ import (
 	"context"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/admission"
 
@@ -15,15 +14,30 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/apis/apis/conversion"
 )
 
-// apiExport validates exports: resources and claims must not be ambiguous.
-type apiExport struct{ *admission.Handler }
+// apiExport validates exports: resources and claims must not be ambiguous, and a resource keeps its scope and kind.
+type apiExport struct {
+	*admission.Handler
+	served servedKinds
+}
 
-func newAPIExport(Config) admission.Interface {
-	return apiExport{admission.NewHandler(admission.Create, admission.Update)}
+func newAPIExport(config Config) admission.Interface {
+	return apiExport{admission.NewHandler(admission.Create, admission.Update), servedKinds{config.Exports}}
+}
+
+// Admit implements admission.MutationInterface.
+func (e apiExport) Admit(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	if a.GetResource().GroupResource() != apiExports || a.GetSubresource() != "" {
+		return nil
+	}
+	export, err := objectOf[*apisv1alpha2.APIExport](a.GetObject())
+	if err != nil {
+		return err
+	}
+	return e.served.record(ctx, a, export)
 }
 
 // Validate implements admission.ValidationInterface.
-func (apiExport) Validate(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+func (e apiExport) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
 	if a.GetResource().GroupResource() != apiExports || a.GetSubresource() != "" {
 		return nil
 	}
@@ -37,6 +51,13 @@ func (apiExport) Validate(_ context.Context, a admission.Attributes, _ admission
 		}
 	}
 	if errs := validateExport(export.Spec); len(errs) > 0 {
+		return forbid(a, "%w", errs.ToAggregate())
+	}
+	errs, err := e.served.validateExport(ctx, a, export)
+	if err != nil {
+		return err
+	}
+	if len(errs) > 0 {
 		return forbid(a, "%w", errs.ToAggregate())
 	}
 	return validateSyncerView(a, export)
@@ -68,9 +89,16 @@ func validateExport(spec apisv1alpha2.APIExportSpec) field.ErrorList {
 		}
 	}
 	for i, claim := range spec.PermissionClaims {
-		claimed := schema.GroupResource{Group: claim.Group, Resource: claim.Resource}
-		if claim.IdentityHash == "" && apiindex.NeedsIdentity(claimed) {
-			errs = append(errs, field.Required(path.Child("permissionClaims").Index(i).Child("identityHash"), "of a resource that is not built in"))
+		at := path.Child("permissionClaims").Index(i)
+		claimed, subresource := apiindex.ClaimedResource(claim)
+		switch needsIdentity := apiindex.NeedsIdentity(claimed); {
+		case needsIdentity && subresource != "":
+			errs = append(errs, field.Invalid(at.Child("resource"), claim.Resource, "subresources can only be claimed of API types that are built-in"))
+		case needsIdentity && claim.IdentityHash == "":
+			errs = append(errs, field.Invalid(at.Child("identityHash"), "", "identityHash is required for API types that are not built-in"))
+		}
+		if selector := claim.DefaultSelector; subresource != "" && selector != nil && hasLabels(*selector) {
+			errs = append(errs, field.Invalid(at.Child("defaultSelector"), *selector, subresourceSelector))
 		}
 	}
 	return errs

@@ -29,15 +29,19 @@ const (
 )
 
 // apiResourceSchema validates that a definition can be derived from a schema, that the schema is named after the
-// resource, and that its spec is immutable: bindings refer to it by UID.
-type apiResourceSchema struct{ *admission.Handler }
+// resource, that its spec is immutable, because bindings refer to it by UID, and that an export that names it keeps scope and
+// kind of the resource.
+type apiResourceSchema struct {
+	*admission.Handler
+	served servedKinds
+}
 
-func newAPIResourceSchema(Config) admission.Interface {
-	return apiResourceSchema{admission.NewHandler(admission.Create, admission.Update)}
+func newAPIResourceSchema(config Config) admission.Interface {
+	return apiResourceSchema{admission.NewHandler(admission.Create, admission.Update), servedKinds{config.Exports}}
 }
 
 // Validate implements admission.ValidationInterface.
-func (apiResourceSchema) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+func (s apiResourceSchema) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
 	if a.GetResource().GroupResource() != apiResourceSchemas || a.GetSubresource() != "" {
 		return nil
 	}
@@ -53,6 +57,13 @@ func (apiResourceSchema) Validate(ctx context.Context, a admission.Attributes, _
 		return err
 	}
 	if errs := validateSchema(ctx, schema); len(errs) > 0 {
+		return forbid(a, "%w", errs.ToAggregate())
+	}
+	errs, err := s.served.validateSchema(ctx, schema)
+	if err != nil {
+		return err
+	}
+	if len(errs) > 0 {
 		return forbid(a, "%w", errs.ToAggregate())
 	}
 	return nil

@@ -51,7 +51,7 @@ func TestAPIResourceSchema(t *testing.T) {
 				schema.Name = tc.name
 			}
 			q := testRequest{cluster: "c1", resource: apiResourceSchemas, name: schema.Name, user: alice, operation: admission.Create, obj: schema}
-			err := admitAndValidate(t, newAPIResourceSchema(Config{}), q)
+			err := admitAndValidate(t, newAPIResourceSchema(newFakeShard().config()), q)
 			if tc.wantErr == "" {
 				if err != nil {
 					t.Error(err)
@@ -81,9 +81,9 @@ func TestAPIResourceSchemaIsImmutable(t *testing.T) {
 	other.Spec.Names.ShortNames = []string{"w"}
 
 	q := testRequest{cluster: "c1", resource: apiResourceSchemas, user: master, operation: admission.Update, obj: same, old: old}
-	if err := admitAndValidate(t, newAPIResourceSchema(Config{}), q); err != nil {
+	if err := admitAndValidate(t, newAPIResourceSchema(newFakeShard().config()), q); err != nil {
 		t.Error(err)
 	}
 	q.obj = other
-	wantForbidden(t, admitAndValidate(t, newAPIResourceSchema(Config{}), q), "is immutable")
+	wantForbidden(t, admitAndValidate(t, newAPIResourceSchema(newFakeShard().config()), q), "is immutable")
 }

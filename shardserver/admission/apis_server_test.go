@@ -2,6 +2,8 @@ package admission_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -130,6 +132,10 @@ func TestAPIBindingServer(t *testing.T) {
 		"removed finalizer is restored": {`{"metadata":{"finalizers":null,"labels":{"internal.apis.kcp.io/export":"other"}}}`, nil},
 		"another export":                {`{"spec":{"reference":{"export":{"name":"other"}}}}`, isForbiddenOrInvalid},
 		"another path":                  {`{"spec":{"reference":{"export":{"path":"` + p.provider + `"}}}}`, apierrors.IsInvalid},
+		"an unknown deletion policy":    {`{"spec":{"deletionPolicy":"Orphan"}}`, apierrors.IsInvalid},
+		"a deletion policy":             {`{"spec":{"deletionPolicy":"WaitForSuccessor"}}`, nil},
+		"a claim of a token":            {`{"spec":{"permissionClaims":[{"resource":"serviceaccounts/token","verbs":["create"],"state":"Accepted","selector":{}}]}}`, nil},
+		"a claim of a token by labels":  {`{"spec":{"permissionClaims":[{"resource":"configmaps/status","verbs":["create"],"state":"Accepted","selector":{"matchLabels":{"a":"b"}}}]}}`, apierrors.IsForbidden},
 		"claim without a selector":      {`{"spec":{"permissionClaims":[{"resource":"secrets","verbs":["*"],"state":"Accepted","selector":{}}]}}`, apierrors.IsForbidden},
 	} {
 		patched := newBinding("w", "", "")
@@ -140,6 +146,16 @@ func TestAPIBindingServer(t *testing.T) {
 		if err == nil && (!slices.Contains(patched.Finalizers, apisv1alpha2.APIBindingFinalizer) || patched.Labels[apisv1alpha2.ExportLabelKey] != label) {
 			t.Errorf("%s: %+v", name, patched.ObjectMeta)
 		}
+	}
+	selecting := func(value string) error {
+		return p.alice.Patch(in, newBinding("w", "", ""), client.RawPatch(types.MergePatchType, []byte(
+			`{"spec":{"permissionClaims":[{"resource":"secrets","verbs":["*"],"state":"Rejected","selector":{"matchLabels":{"a":"`+value+`"}}}]}}`)))
+	}
+	if err := selecting("b"); err != nil {
+		t.Error(err)
+	}
+	if err := selecting("c"); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "spec.permissionClaims[0].selector") || !strings.Contains(err.Error(), "Permission claim selector is immutable") {
+		t.Errorf("another selector: %v", err)
 	}
 	status := client.RawPatch(types.MergePatchType, []byte(`{"status":{"phase":"Bound"}}`))
 	wantForbidden(t, p.alice.Status().Patch(in, newBinding("w", "", ""), status), "")
@@ -224,7 +240,7 @@ func TestAPIObjectsServer(t *testing.T) {
 	claiming := &apisv1alpha2.APIExport{ObjectMeta: metav1.ObjectMeta{Name: "claiming"}, Spec: apisv1alpha2.APIExportSpec{
 		PermissionClaims: []apisv1alpha2.PermissionClaim{{GroupResource: apisv1alpha2.GroupResource{Group: "example.com", Resource: "widgets"}, Verbs: []string{"get"}}},
 	}}
-	wantForbidden(t, p.alice.Create(in, claiming), "identityHash: Required value")
+	wantForbidden(t, p.alice.Create(in, claiming), `spec.permissionClaims[0].identityHash: Invalid value: "": identityHash is required for API types that are not built-in`)
 
 	old := &apisv1alpha1.APIExport{ObjectMeta: metav1.ObjectMeta{Name: "old", Annotations: map[string]string{apisv1alpha2.PermissionClaimsAnnotationKey: "nonsense"}}}
 	wantForbidden(t, p.alice.Create(in, old), "apis.v1alpha2.kcp.io/permission-claims cannot be used")
@@ -239,6 +255,80 @@ func TestAPIObjectsServer(t *testing.T) {
 	shardtesting.Eventually(t, "alice to be allowed to create the slice", func(ctx context.Context) error {
 		return p.alice.Create(shardtesting.In(ctx, p.consumer), slice("root:provider", "widgets"))
 	})
+}
+
+// TestServedKinds changes scope and kind of what an export offers in every way that a provider has.
+func TestServedKinds(t *testing.T) {
+	p := startProviderEnv(t)
+	in := shardtesting.In(t.Context(), p.provider)
+	const recorded = `{"widgets.example.com":{"scope":"Namespaced","kind":"Widget"}}`
+	export := &apisv1alpha2.APIExport{ObjectMeta: metav1.ObjectMeta{Name: "widgets"}}
+	expectRecord := func(want string) {
+		t.Helper()
+		shardtesting.Eventually(t, "the record of "+export.Name, func(context.Context) error {
+			if err := p.admin.Get(in, client.ObjectKeyFromObject(export), export); err != nil {
+				return err
+			}
+			if got := export.Annotations[apisv1alpha2.ServedKindsAnnotationKey]; got != want {
+				return fmt.Errorf("got %q, want %q", got, want)
+			}
+			return nil
+		})
+	}
+	expectRecord(recorded)
+	schemaWith := func(prefix string, scope apiextensionsv1.ResourceScope, kind string) *apisv1alpha1.APIResourceSchema {
+		schema := shardtesting.NewSchema(prefix, widgets, kind)
+		schema.Spec.Scope = scope
+		return schema
+	}
+	p.create(t, p.provider, schemaWith("cluster", apiextensionsv1.ClusterScoped, "Widget"))
+	p.create(t, p.provider, schemaWith("kind", apiextensionsv1.NamespaceScoped, "Gadget"))
+	p.create(t, p.provider, schemaWith("same", apiextensionsv1.NamespaceScoped, "Widget"))
+	patch := func(text string) error {
+		return p.admin.Patch(in, &apisv1alpha2.APIExport{ObjectMeta: metav1.ObjectMeta{Name: "widgets"}}, client.RawPatch(types.MergePatchType, []byte(text)))
+	}
+	offering := func(prefix string) string {
+		return `{"metadata":{"annotations":{"` + apisv1alpha2.ServedKindsAnnotationKey + `":null}},"spec":{"resources":[{"name":"widgets","group":"example.com","schema":"` + prefix + `.widgets.example.com"}]}}`
+	}
+	refuseAll := func() {
+		t.Helper()
+		wantForbidden(t, patch(offering("cluster")), `spec.resources[0].schema: Invalid value: "cluster.widgets.example.com": widgets.example.com cannot be served with scope Cluster`)
+		wantForbidden(t, patch(offering("kind")), "widgets.example.com cannot be served with kind Gadget")
+		old := &apisv1alpha1.APIExport{ObjectMeta: metav1.ObjectMeta{Name: "widgets"}}
+		wantForbidden(t, p.admin.Patch(in, old, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"latestResourceSchemas":["cluster.widgets.example.com"]}}`))), "cannot be served with scope Cluster")
+	}
+	refuseAll()
+	for _, text := range []string{offering("same"), `{"metadata":{"annotations":{"` + apisv1alpha2.ServedKindsAnnotationKey + `":"{}"}}}`, `{"spec":{"resources":null}}`} {
+		if err := patch(text); err != nil {
+			t.Errorf("%s: %v", text, err)
+		}
+		expectRecord(recorded)
+	}
+	refuseAll() // what is offered no longer stays bound
+	if err := patch(offering("v1")); err != nil {
+		t.Fatal(err)
+	}
+
+	// A schema cannot be replaced by one of the other scope while an export names it.
+	if err := p.admin.Delete(in, schemaWith("v1", "", "Widget")); err != nil {
+		t.Fatal(err)
+	}
+	shardtesting.Eventually(t, "the schema is gone and cannot come back with another scope", func(context.Context) error {
+		err := p.admin.Create(in, schemaWith("v1", apiextensionsv1.ClusterScoped, "Widget"))
+		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), `spec.scope: Forbidden: APIExport widgets: widgets.example.com cannot be served with scope Cluster`) {
+			return fmt.Errorf("got %w", errors.Join(errors.New("no such refusal"), err))
+		}
+		return nil
+	})
+	p.create(t, p.provider, schemaWith("v1", apiextensionsv1.NamespaceScoped, "Widget"))
+
+	// An export may be created before its schema, with any scope.
+	export = &apisv1alpha2.APIExport{ObjectMeta: metav1.ObjectMeta{Name: "early"}, Spec: apisv1alpha2.APIExportSpec{
+		Resources: []apisv1alpha2.ResourceSchema{{Name: widgets.Resource, Group: widgets.Group, Schema: "early.widgets.example.com"}},
+	}}
+	p.create(t, p.provider, export)
+	p.create(t, p.provider, schemaWith("early", apiextensionsv1.ClusterScoped, "Widget"))
+	expectRecord(`{"widgets.example.com":{"scope":"Cluster","kind":"Widget"}}`)
 }
 
 func TestCRDConflictsWithBinding(t *testing.T) {

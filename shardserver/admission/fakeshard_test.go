@@ -44,9 +44,9 @@ func (*fakeStore) New() runtime.Object     { return nil }
 func (*fakeStore) Destroy()                {}
 func (*fakeStore) NewList() runtime.Object { return nil }
 
-// List returns an empty list for configurations of tenants only, which do not exist in these tests.
+// List returns an empty list for configurations of tenants and exports only, which do not exist in these tests.
 func (m *fakeStore) List(context.Context, *internalversion.ListOptions) (runtime.Object, error) {
-	if m.resource.Group == admissionregistration.GroupName || m.resource.Resource == "resourcequotas" {
+	if m.resource == apiExports || m.resource.Group == admissionregistration.GroupName || m.resource.Resource == "resourcequotas" {
 		return &metav1.List{}, nil
 	}
 	return nil, errors.New("admission is not expected to list")

@@ -1,6 +1,9 @@
 package apiindex
 
 import (
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
@@ -39,6 +42,12 @@ func EffectiveClaims(binding *apisv1alpha2.APIBinding, export *apisv1alpha2.APIE
 		}
 	}
 	return effective
+}
+
+// ClaimedResource returns the resource of a claim, and the subresource if it claims one.
+func ClaimedResource(claim apisv1alpha2.PermissionClaim) (resource schema.GroupResource, subresource string) {
+	name, subresource, _ := strings.Cut(claim.Resource, "/")
+	return schema.GroupResource{Group: claim.Group, Resource: name}, subresource
 }
 
 // claimKey identifies a claim within an export or a binding.

@@ -41,6 +41,7 @@ func TestExportAcrossShards(t *testing.T) {
 		{"the permission to bind is revoked", testBindPermissionRevoked},
 		{"a service account of the provider on the consumer's shard", testRemoteServiceAccount},
 		{"a default binding to an export of another shard", testRemoteDefaultBinding},
+		{"tokens, scope and successors with an export of another shard", testRemoteTools},
 		{"the provider's shard is down", testProviderShardDown},
 		{"root and the cache are down", testCacheDown},
 		{"a deleted export stays bound", testExportDeletion},

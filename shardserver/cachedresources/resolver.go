@@ -192,8 +192,8 @@ func describeMismatch(entry *apisv1alpha2.ResourceSchema, resource *cachev1alpha
 	if entry.Group != resource.Spec.Group || entry.Name != resource.Spec.Resource {
 		return fmt.Sprintf("the export serves %s by this slice, whose cached resource is %s", schema.GroupResource{Group: entry.Group, Resource: entry.Name}, groupResource(resource))
 	}
-	if resource.Status.IdentityHash == "" || entry.Storage.Virtual.IdentityHash != resource.Status.IdentityHash {
-		return fmt.Sprintf("storage.virtual.identityHash of the export is not status.identityHash of ClusterCachedResource %q; copy it from there", resource.Name)
+	if wanted := entry.Storage.Virtual.IdentityHash; wanted != "" && wanted != resource.Status.IdentityHash {
+		return fmt.Sprintf("storage.virtual.identityHash of the export is not status.identityHash of ClusterCachedResource %q; remove it, or copy it from there", resource.Name)
 	}
 	return ""
 }

@@ -221,7 +221,8 @@ func (s *env) waitSlice(t *testing.T, condition func(*cachev1alpha1.ClusterCache
 func TestCachedResources(t *testing.T) {
 	s := newEnv(t)
 	s.createCRD(t)
-	s.createExport(t, s.cachedResource(t))
+	s.cachedResource(t)
+	s.createExport(t, "") // the identity of the storage need not be named
 	s.consumers.Bind(t, s.consumer, s.provider, "flavors")
 	view := "/services/replication/" + s.provider + "/flavors"
 	s.waitSlice(t, func(slice *cachev1alpha1.ClusterCachedResourceEndpointSlice) bool {

@@ -94,6 +94,7 @@ func TestCachedResourcesAcrossShards(t *testing.T) {
 		{"virtual workspace on the consumer's shard", func(t *testing.T) { s.basePath(t, view) }},
 		{"virtual workspace of the export on the consumer's shard", s.testExportView},
 		{"virtual workspace of the export on a shard without consumers", s.testExportViewWithoutConsumers},
+		{"virtual workspace of an export that claims the cached resource", s.testClaimed},
 		{"published objects are annotated with their origin", s.testCacheContent},
 		{"published objects follow the selected ones", s.testSelection},
 		{"consumers do not see omitted fields", s.testOmittedFields},

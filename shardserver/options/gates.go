@@ -20,6 +20,8 @@ const (
 	GateCacheAPIs = "CacheAPIs"
 	// GateDeprecatedURLs adds the URLs of APIExportEndpointSlices to the status of APIExports.
 	GateDeprecatedURLs = "EnableDeprecatedAPIExportVirtualWorkspacesUrls"
+	// gateStorageVersionAPI is a gate of Kubernetes that kcp exports. Command lines of kcp may switch it off.
+	gateStorageVersionAPI = string(features.StorageVersionAPI)
 	// GateCBOR is the gate of Kubernetes that enables CBOR as a media type. It is disabled by default upstream and
 	// enabled here. It does not change the storage encoding.
 	GateCBOR = string(features.CBORServingAndStorage)
@@ -33,6 +35,7 @@ var gates = map[string]bool{
 	GateWorkspaceMounts:         true,
 	GateDeprecatedURLs:          true,
 	"LogicalClusterMigration":   false,
+	gateStorageVersionAPI:       false,
 }
 
 func knownGates() []string { return slices.Sorted(maps.Keys(gates)) }

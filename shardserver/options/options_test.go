@@ -168,6 +168,7 @@ func TestParseFeatureGates(t *testing.T) {
 		"two features at once":                                {[]string{"WorkspaceMounts=true", "WorkspaceAuthentication=true"}, []string{GateCBOR, GateWorkspaceAuthentication, GateWorkspaceMounts}, ""},
 		"the last value takes precedence":                     {[]string{"WorkspaceMounts=true", "WorkspaceMounts=false"}, []string{GateCBOR}, ""},
 		"a feature that is not implemented can be disabled":   {[]string{"LogicalClusterMigration=false"}, []string{GateCBOR}, ""},
+		"the gate of Kubernetes that kcp has can be disabled": {[]string{"StorageVersionAPI=false"}, []string{GateCBOR}, ""},
 		"a feature that is not implemented cannot be enabled": {[]string{"LogicalClusterMigration=true"}, nil, "does not have the feature"},
 		"CBOR can be disabled":                                {[]string{"CBORServingAndStorage=false"}, nil, ""},
 		"an unknown gate is rejected":                         {[]string{"X=false"}, nil, "unknown gate"},

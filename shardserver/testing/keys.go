@@ -67,6 +67,25 @@ func (s *Shard) ReplaceInKey(t testing.TB, key, old, text string) {
 	}
 }
 
+// CopyKey copies the value of a key of the shard's etcd to another key, without a text, as an older version of the server may
+// have written it.
+func (s *Shard) CopyKey(t testing.TB, from, to, without string) {
+	t.Helper()
+	etcd := s.etcd(t)
+	defer etcd.Close()
+	response, err := etcd.Get(context.Background(), from)
+	if err != nil || len(response.Kvs) != 1 {
+		t.Fatalf("reading %s: %v, %v", from, response, err)
+	}
+	value := strings.Replace(string(response.Kvs[0].Value), without, "", 1)
+	if without != "" && value == string(response.Kvs[0].Value) {
+		t.Fatalf("%s does not contain %s", from, without)
+	}
+	if _, err := etcd.Put(context.Background(), to, value); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // Write is one change of one key in the shard's etcd.
 type Write struct {
 	Key string

@@ -48,7 +48,8 @@ func claimRows() []row {
 		{"4.2", "maximalPermissionPolicy without local", "bob", create, `{"metadata":{"name":"e"},"spec":{"maximalPermissionPolicy":{}}}`, 422, 422, "maximalPermissionPolicy"},
 		{"4.2", "virtual storage", "bob", create, withStorage(`{"identityHash":"a","reference":{"apiGroup":"cache.kcp.io","kind":"ClusterCachedResourceEndpointSlice","name":"x"}}`), 201, 201, ""},
 		{"4.2", "virtual storage without a kind", "bob", create, withStorage(`{"identityHash":"a","reference":{"name":"x"}}`), 422, 422, "kind"},
-		{"4.2", "virtual storage without an identity", "bob", create, withStorage(`{"reference":{"kind":"K","name":"x"}}`), 422, 422, "identityHash"},
+		{"4.2", "virtual storage without an identity", "bob", create, withStorage(`{"reference":{"kind":"K","name":"x"}}`), 201, 201, ""},
+		{"K2.20", "claim of a subresource", "bob", create, claim(`{"resource":"serviceaccounts/token","verbs":["create"]}`), 201, 201, `"resource":"serviceaccounts/token"`},
 		{"4.2", "unknown field with strict validation", "bob", create + "&fieldValidation=Strict", `{"metadata":{"name":"e"},"spec":{"nope":1}}`, 400, 400, "spec.nope"},
 
 		{"4.2", "v1alpha1: schema of the core group", "bob", createOld, `{"metadata":{"name":"e"},"spec":{"latestResourceSchemas":["v1.x.core"]}}`, 201, 201, `"latestResourceSchemas":["v1.x.core"]`},

@@ -111,7 +111,7 @@ func TestA5SchemasOfDeletedResourcesStay(t *testing.T) {
 		t.Fatal(err)
 	}
 	change(t, e.Service, kept, func(p *syncagentv1alpha1.PublishedResource) {
-		p.Spec.Projection = &syncagentv1alpha1.ResourceProjection{Scope: syncagentv1alpha1.ClusterScoped}
+		p.Spec.Projection = &syncagentv1alpha1.ResourceProjection{ShortNames: &[]string{"gd"}}
 	})
 	projected := e.published(t, kept, "gadgets."+e.Group)
 	if projected.Name == gadgets.Name {

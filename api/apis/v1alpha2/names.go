@@ -23,6 +23,9 @@ const (
 	SkipEndpointSliceAnnotationKey = "apiexports.apis.kcp.io/skip-endpointslice"
 	// ExtraAnnotationKeyPrefix is the prefix of annotations that are copied to all APIBindings of the APIExport.
 	ExtraAnnotationKeyPrefix = "extra.apis.kcp.io/"
+	// ServedKindsAnnotationKey contains scope and kind of each resource that the APIExport has ever offered, as JSON. Only
+	// the server sets it.
+	ServedKindsAnnotationKey = "internal.apis.kcp.io/served-kinds"
 )
 
 // Annotations that preserve fields of one version that do not exist in the other. They are set on objects of the
@@ -48,6 +51,8 @@ const (
 	// V1alpha1StatusAppliedPermissionClaimsAnnotationKey contains v1alpha1 status.appliedPermissionClaims of an
 	// APIBinding.
 	V1alpha1StatusAppliedPermissionClaimsAnnotationKey = "apis.v1alpha2.kcp.io/v1alpha1-status-applied-permission-claims"
+	// DeletionPolicyAnnotationKey contains v1alpha2 spec.deletionPolicy of an APIBinding, as text, unless it is the default.
+	DeletionPolicyAnnotationKey = "apis.kcp.io/deletion-policy"
 )
 
 // Labels.
@@ -142,6 +147,9 @@ const (
 	SomeResourcesRemainReason = "SomeResourcesRemain"
 	// SomeFinalizersRemainReason indicates that objects remain because of their finalizers.
 	SomeFinalizersRemainReason = "SomeFinalizersRemain"
+	// WaitingForSuccessorReason indicates that an APIBinding with the deletion policy WaitForSuccessor waits for another
+	// APIBinding of its resources.
+	WaitingForSuccessorReason = "WaitingForSuccessor"
 	// InternalErrorReason indicates an error that the user cannot resolve.
 	InternalErrorReason = "InternalError"
 )

@@ -53,7 +53,27 @@ type APIBindingSpec struct {
 	// +listMapKey=resource
 	// +listMapKey=identityHash
 	PermissionClaims []AcceptablePermissionClaim `json:"permissionClaims,omitempty"`
+
+	// deletionPolicy defines what happens to the objects of bound resources when the APIBinding is deleted. It can be
+	// changed while the APIBinding is being deleted, and does not apply when the workspace is deleted.
+	// +optional
+	// +kubebuilder:default=Delete
+	DeletionPolicy APIBindingDeletionPolicy `json:"deletionPolicy,omitempty"`
 }
+
+// APIBindingDeletionPolicy defines what happens to the objects of bound resources.
+//
+// +kubebuilder:validation:Enum=Delete;WaitForSuccessor
+type APIBindingDeletionPolicy string
+
+const (
+	// DeletionPolicyDelete deletes the objects of resources that no other APIBinding binds with the same schema and
+	// identity.
+	DeletionPolicyDelete APIBindingDeletionPolicy = "Delete"
+	// DeletionPolicyWaitForSuccessor keeps the APIBinding, with its resources, until other APIBindings bind all of them with the
+	// same schema and identity.
+	DeletionPolicyWaitForSuccessor APIBindingDeletionPolicy = "WaitForSuccessor"
+)
 
 // BindingReference is a reference to the object to bind.
 type BindingReference struct {

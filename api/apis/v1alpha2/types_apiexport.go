@@ -111,9 +111,9 @@ type ResourceSchemaStorageVirtual struct {
 	// +required
 	Reference corev1.TypedLocalObjectReference `json:"reference"`
 
-	// identityHash is the identity hash of the resource in the virtual workspace.
-	// +required
-	IdentityHash string `json:"identityHash"`
+	// identityHash is the identity hash of the resource in the virtual workspace. If it is set, it must be the right one.
+	// +optional
+	IdentityHash string `json:"identityHash,omitempty"`
 }
 
 // Identity describes the identity of an APIExport.

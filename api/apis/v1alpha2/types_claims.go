@@ -13,13 +13,14 @@ type GroupResource struct {
 	// +kubebuilder:validation:Pattern=`^(|[a-z0-9]([-a-z0-9]*[a-z0-9](\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*)?)$`
 	Group string `json:"group"`
 
-	// resource is the plural name of the resource.
+	// resource is the plural name of the resource, or "<resource>/<subresource>".
 	// +required
-	// +kubebuilder:validation:Pattern=`^[a-z][-a-z0-9]*[a-z0-9]$`
+	// +kubebuilder:validation:Pattern=`^[a-z][-a-z0-9]*[a-z0-9](/[a-z][-a-z0-9]*[a-z0-9])?$`
 	Resource string `json:"resource"`
 }
 
-// PermissionClaim requests access to a resource in consuming workspaces.
+// PermissionClaim requests access to a resource in consuming workspaces. The claim of a subresource gives access to the
+// subresource of those objects that an accepted claim of the resource gives access to.
 type PermissionClaim struct {
 	GroupResource `json:",inline"`
 
@@ -73,8 +74,9 @@ type AcceptablePermissionClaim struct {
 	// The selector of ScopedPermissionClaim is repeated instead of embedding that type: structured-merge-diff (v6.3.3)
 	// confuses fields of structs that are inlined three levels deep, which corrupts objects in server-side apply.
 
-	// selector selects the claimed objects.
+	// selector selects the claimed objects. Immutable. It selects nothing, or all objects, in the claim of a subresource.
 	// +required
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="Permission claim selector is immutable"
 	Selector PermissionClaimSelector `json:"selector"`
 
 	// state indicates whether the claim is accepted or rejected.

@@ -35,6 +35,8 @@ func TestBindings(t *testing.T) {
 		"resources with conflicting names are not bound":               testNameConflicts,
 		"updates of the export are bound":                              testExportUpdates,
 		"a binding survives deletion and recreation of its export":     testExportRecreation,
+		"a bound resource keeps its scope":                             testChangedScope,
+		"a bound resource without a definition holds no other binding": testMissingDefinition,
 		"extra annotations are copied from the export to its bindings": testExtraAnnotations,
 		"missing or invalid reservations are restored":                 testReservationsAreRestored,
 		"the reservation of a definition expires":                      testReservationExpiry,

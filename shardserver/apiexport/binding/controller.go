@@ -21,6 +21,7 @@ import (
 	ownapiextensions "github.com/atoll-dev/atoll/shardserver/apis/apiextensions"
 	"github.com/atoll-dev/atoll/shardserver/controller"
 	"github.com/atoll-dev/atoll/shardserver/customresources/crdregistry"
+	"github.com/atoll-dev/atoll/shardserver/lifecycle/content"
 	"github.com/atoll-dev/atoll/shardserver/loopback"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
@@ -43,6 +44,8 @@ type Config struct {
 	Definitions *definitions.Manager
 	// Custom returns the storages of bound resources.
 	Custom *crdregistry.Registry
+	// Keys counts objects of bound resources whose definition is gone.
+	Keys content.KeyCounter
 	// Claims removes the claim labels of bindings that are being deleted.
 	Claims *claims.Releaser
 	// ShardName is the value of the label "shard" of metrics.

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -22,12 +23,14 @@ import (
 
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/apiexport/claims"
 	"github.com/atoll-dev/atoll/shardserver/apiexport/definitions"
 	"github.com/atoll-dev/atoll/shardserver/apiindex"
 	"github.com/atoll-dev/atoll/shardserver/apiindex/bindings"
 	"github.com/atoll-dev/atoll/shardserver/controller"
+	"github.com/atoll-dev/atoll/shardserver/customresources/crdstorage"
 	"github.com/atoll-dev/atoll/shardserver/purge"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
@@ -51,6 +54,7 @@ const (
 type deletionController struct {
 	cfg      Config
 	bindings *storage.Reader[*apisv1alpha2.APIBinding]
+	clusters *storage.Reader[*corev1alpha1.LogicalCluster]
 	limiter  purge.Limiter
 }
 
@@ -58,11 +62,16 @@ func newDeletionController(cfg Config) controller.Controller {
 	c := &deletionController{
 		cfg:      cfg,
 		bindings: storage.NewReader[*apisv1alpha2.APIBinding](cfg.Registry, apibindings),
+		clusters: storage.NewReader[*corev1alpha1.LogicalCluster](cfg.Registry, logicalClusters),
 		limiter:  purge.Limiter{PerCluster: maxDeletionsPerCluster},
 	}
 	return controller.Controller{
-		Name:                    "apibinding-deletion",
-		Sources:                 []controller.Source{{Resource: apibindings, MapFunc: deletingKeys}},
+		Name: "apibinding-deletion",
+		Sources: []controller.Source{
+			{Resource: apibindings, MapFunc: deletingKeys},
+			{Resource: apibindings, MapFunc: c.successorKeys},
+			{Resource: logicalClusters, MapFunc: c.deletingClusterKeys},
+		},
 		MaxConcurrentReconciles: deletionWorkers,
 		Reconcile:               c.reconcile,
 	}
@@ -87,6 +96,9 @@ func (c *deletionController) reconcile(ctx context.Context, key controller.Reque
 	}
 	if err != nil {
 		return controller.Result{}, err
+	}
+	if waiting, err := c.waitForSuccessor(ctx, binding); waiting || err != nil {
+		return controller.Result{RequeueAfter: successorRetryInterval}, err
 	}
 	if !c.limiter.TryAcquire(key.ClusterName) {
 		return controller.Result{RequeueAfter: limiterRetryInterval}, nil
@@ -156,18 +168,23 @@ func areCountsFresh(binding *apisv1alpha2.APIBinding, now time.Time) bool {
 	return age >= 0 && age < countsMaxAge // negative if the clock of another replica is ahead
 }
 
+// listOthers returns the bindings of the logical cluster that may adopt objects of a binding. It reads consistently, because
+// objects of an adopting binding that the cache misses would be lost.
+func (c *deletionController) listOthers(ctx context.Context, binding *apisv1alpha2.APIBinding) ([]*apisv1alpha2.APIBinding, error) {
+	all, err := c.bindings.ListLatest(ctx, "", nil)
+	return slices.DeleteFunc(all, func(other *apisv1alpha2.APIBinding) bool {
+		return other.Name == binding.Name || other.DeletionTimestamp != nil
+	}), err
+}
+
 // deleteObjects deletes the objects of all bound resources of a binding that no other binding adopts.
 func (c *deletionController) deleteObjects(ctx context.Context, binding *apisv1alpha2.APIBinding) (*deletionProgress, error) {
 	state := &deletionProgress{objects: map[string]int{}, finalizers: map[string]int{}}
-	// A consistent read, because objects of an adopting binding that the cache misses would be lost.
-	all, err := c.bindings.ListLatest(ctx, "", nil)
+	others, err := c.listOthers(ctx, binding)
 	if err != nil {
 		return state, err
 	}
-	others := slices.DeleteFunc(all, func(other *apisv1alpha2.APIBinding) bool {
-		return other.Name == binding.Name || other.DeletionTimestamp != nil
-	})
-	done, inFlight := c.findDone(ctx, others, binding.Status.BoundResources)
+	done, inFlight := c.findDone(ctx, others, binding)
 	state.requestsInFlight = inFlight
 	var errs []error
 	for i, bound := range binding.Status.BoundResources {
@@ -188,7 +205,8 @@ func (c *deletionController) deleteObjects(ctx context.Context, binding *apisv1a
 // findDone reports for each bound resource whether the binding has nothing to delete: storage is virtual, another binding
 // adopts the objects, or there are none. It asks for all resources at once, because each answer waits for etcd. Resources
 // with errors are not done. inFlight means that requests may still create objects of a resource that is done.
-func (c *deletionController) findDone(ctx context.Context, others []*apisv1alpha2.APIBinding, resources []apisv1alpha2.BoundAPIResource) (done []bool, inFlight bool) {
+func (c *deletionController) findDone(ctx context.Context, others []*apisv1alpha2.APIBinding, binding *apisv1alpha2.APIBinding) (done []bool, inFlight bool) {
+	resources := binding.Status.BoundResources
 	done = make([]bool, len(resources))
 	var requests atomic.Bool
 	var running errgroup.Group
@@ -206,6 +224,7 @@ func (c *deletionController) findDone(ctx context.Context, others []*apisv1alpha
 			}
 			lister, _, quiesced, release, err := c.acquireBoundObjects(ctx, bound)
 			if err != nil {
+				done[i] = apierrors.IsServiceUnavailable(err) && c.isStale(ctx, binding, bound)
 				return nil
 			}
 			defer release()
@@ -219,6 +238,21 @@ func (c *deletionController) findDone(ctx context.Context, others []*apisv1alpha
 	}
 	_ = running.Wait()
 	return done, requests.Load()
+}
+
+// isStale reports whether a bound resource has no objects, and can get none because its definition and its schema are gone.
+func (c *deletionController) isStale(ctx context.Context, binding *apisv1alpha2.APIBinding, bound apisv1alpha2.BoundAPIResource) bool {
+	definition, err := c.cfg.Definitions.Find(ctx, types.UID(bound.Schema.UID))
+	if definition != nil || err != nil {
+		return false
+	}
+	found, err := findBoundSchema(ctx, c.cfg.Exports, binding, bound)
+	if err != nil || (found != nil && string(found.UID) == bound.Schema.UID) {
+		return false
+	}
+	stored := &storage.Resource{Prefix: crdstorage.Prefix(boundGroupResource(bound), bound.Schema.IdentityHash)}
+	counts, err := c.cfg.Keys.CountIn(ctx, []*storage.Resource{stored}, "")
+	return err == nil && counts[0] == 0
 }
 
 func boundGroupResource(bound apisv1alpha2.BoundAPIResource) schema.GroupResource {

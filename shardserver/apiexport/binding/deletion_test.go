@@ -33,6 +33,11 @@ func TestDeletion(t *testing.T) {
 		"a binding with another schema does not adopt the objects":  testNoAdoptionOfOtherSchema,
 		"a workspace is deleted with its bound objects":             testWorkspaceDeletion,
 		"bindings survive the deletion of the provider's workspace": testProviderDeletion,
+		"objects of the other scope are deleted with their binding": testOtherScopeDeletion,
+		"objects of the other scope do not hold their workspace":    testOtherScopeWorkspaceDeletion,
+		"a binding waits for its successor":                         testSuccessor,
+		"a binding stops to wait for a successor":                   testSuccessorIsNotAwaited,
+		"a workspace does not wait for successors":                  testSuccessorWorkspaceDeletion,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

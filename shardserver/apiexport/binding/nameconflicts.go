@@ -6,12 +6,10 @@ import (
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
-	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
 // detectNameConflicts sets nameConflict of each resource whose names are taken by another resource of the logical
@@ -53,13 +51,13 @@ func (s *clusterState) addDefinitionNames(to nameIndex) {
 // addBoundNames adds the names of the bound resources of a binding.
 func (s *clusterState) addBoundNames(ctx context.Context, binding *apisv1alpha2.APIBinding, to nameIndex) error {
 	for _, bound := range binding.Status.BoundResources {
-		found, err := s.cfg.Definitions.Names(ctx, types.UID(bound.Schema.UID))
+		found, err := s.cfg.Definitions.Find(ctx, types.UID(bound.Schema.UID))
 		if err != nil {
 			return err
 		}
 		resource := namedResource{GroupResource: schema.GroupResource{Group: bound.Group, Resource: bound.Resource}, owner: fmt.Sprintf("APIBinding %q of APIExport %q", binding.Name, referenceText(binding))}
 		if found != nil {
-			resource.names = toV1Names(found)
+			resource.names = toV1Names(&found.Names)
 		} else if resource.names, err = s.schemaNames(ctx, binding, bound); err != nil {
 			return err
 		}
@@ -72,15 +70,8 @@ func (s *clusterState) addBoundNames(ctx context.Context, binding *apisv1alpha2.
 // plural if the schema does not exist.
 func (s *clusterState) schemaNames(ctx context.Context, binding *apisv1alpha2.APIBinding, bound apisv1alpha2.BoundAPIResource) (apiextensionsv1.CustomResourceDefinitionNames, error) {
 	fallback := apiextensionsv1.CustomResourceDefinitionNames{Plural: bound.Resource}
-	cluster, err := logicalcluster.ParseName(binding.Status.APIExportClusterName)
-	if err != nil {
-		return fallback, nil //nolint:nilerr // without a logical cluster there is no schema
-	}
-	found, err := s.cfg.Exports.GetSchema(ctx, cluster, bound.Schema.Name)
-	if apierrors.IsNotFound(err) {
-		return fallback, nil
-	}
-	if err != nil {
+	found, err := findBoundSchema(ctx, s.cfg.Exports, binding, bound)
+	if found == nil || err != nil {
 		return fallback, err
 	}
 	return found.Spec.Names, nil

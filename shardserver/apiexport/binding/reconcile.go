@@ -45,6 +45,9 @@ func (c *clusterController) reconcile(ctx context.Context, key controller.Reques
 	if err := s.detectNameConflicts(ctx); err != nil {
 		return controller.Result{}, err
 	}
+	if err := s.detectChangedKinds(ctx); err != nil {
+		return controller.Result{}, err
+	}
 	errs = append(errs, s.ensureDefinitions(ctx)...)
 	errs = append(errs, s.writeStatuses(ctx)...)
 	return controller.Result{RequeueAfter: requeueAfter}, errors.Join(errs...)
@@ -126,7 +129,7 @@ func (s *clusterState) ensureDefinitions(ctx context.Context) (errs []error) {
 	}
 	for _, state := range s.states {
 		for _, resource := range state.inputs.resources {
-			if resource.reservedBy != "" || resource.nameConflict != "" {
+			if resource.reservedBy != "" || resource.nameConflict != "" || resource.invalid != nil {
 				continue
 			}
 			if err := s.ensureDefinition(ctx, resource); definitions.IsInvalid(err) {

@@ -78,11 +78,21 @@ func newClaimSet(binding *apisv1alpha2.APIBinding, hash contentHash) *claimSet {
 	s := &claimSet{hash: hash, claims: map[schema.GroupResource][]claim{}}
 	export, _ := parseExportKey(binding)
 	for _, accepted := range effectiveClaims(binding) {
+		if isSubresource(accepted.PermissionClaim) {
+			continue
+		}
 		gr := claimGroupResource(accepted.PermissionClaim)
 		key, value := apiindex.ClaimLabel(export, accepted.PermissionClaim)
 		s.claims[gr] = append(s.claims[gr], claim{key: key, value: value, identity: accepted.IdentityHash, selector: newSelector(accepted.Selector)})
 	}
 	return s
+}
+
+// isSubresource reports whether a claim is one of a subresource. It selects no objects: those that are visible by the claim
+// of the resource have it.
+func isSubresource(claim apisv1alpha2.PermissionClaim) bool {
+	_, subresource := apiindex.ClaimedResource(claim)
+	return subresource != ""
 }
 
 func claimGroupResource(claim apisv1alpha2.PermissionClaim) schema.GroupResource {

@@ -156,6 +156,7 @@ func testSelector(t *testing.T, shard *shardtesting.Shard) {
 	p.update(blue, func(obj client.Object) { obj.SetLabels(map[string]string{"colour": "blue"}) })
 	p.expectLabels(blue, hidden)
 
+	p.claims() // selectors are immutable
 	p.claims(newAcceptedClaim(claim, map[string]string{"colour": "blue"}))
 	shardtesting.Eventually(t, "the other one is labelled", func(context.Context) error {
 		for obj, want := range map[client.Object]map[string]string{red: hidden, blue: shown} {

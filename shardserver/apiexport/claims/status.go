@@ -50,6 +50,9 @@ func outdatedResources(applied, desired []apisv1alpha2.ScopedPermissionClaim) []
 	for _, pair := range [][2][]apisv1alpha2.ScopedPermissionClaim{{applied, desired}, {desired, applied}} {
 		others := indexByKey(pair[1], scopedPermissionClaim)
 		for _, claim := range pair[0] {
+			if isSubresource(claim.PermissionClaim) {
+				continue // no objects are labelled
+			}
 			if other, has := others[newClaimKey(claim.PermissionClaim)]; !has || !equality.Semantic.DeepEqual(claim.Selector, other.Selector) {
 				found.Insert(claimGroupResource(claim.PermissionClaim))
 			}

@@ -108,8 +108,8 @@ func (d *Manager) Ensure(ctx context.Context, schema *apisv1alpha1.APIResourceSc
 	return false, nil
 }
 
-// Names returns the names of the resource of a definition, or nil if the definition does not exist.
-func (d *Manager) Names(ctx context.Context, uid types.UID) (*apiextensions.CustomResourceDefinitionNames, error) {
+// Find returns the specification of the definition of a schema, or nil if the definition does not exist.
+func (d *Manager) Find(ctx context.Context, uid types.UID) (*apiextensions.CustomResourceDefinitionSpec, error) {
 	existing, err := d.reader.Get(logicalcluster.With(ctx, logicalcluster.BoundCRDs), "", string(uid))
 	if apierrors.IsNotFound(err) {
 		return nil, nil
@@ -117,7 +117,7 @@ func (d *Manager) Names(ctx context.Context, uid types.UID) (*apiextensions.Cust
 	if err != nil {
 		return nil, err
 	}
-	return &existing.Spec.Names, nil
+	return &existing.Spec, nil
 }
 
 // IsCompiledIn reports whether a resource with an identity is a compiled-in type of the shard, which needs no definition.

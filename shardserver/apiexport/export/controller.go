@@ -1,5 +1,5 @@
-// Package export holds the controller of APIExports. It generates and verifies the identity of an export and creates its
-// default APIExportEndpointSlice.
+// Package export holds the controller of APIExports. It generates and verifies the identity of an export, creates its
+// default APIExportEndpointSlice, and has admission record the kinds that it offers.
 //
 // The package must not touch bindings (package binding) or the status of endpoint slices (package endpointslice).
 package export
@@ -31,6 +31,7 @@ import (
 
 var (
 	exports        = apisv1alpha2.Resource("apiexports")
+	schemas        = apisv1alpha1.Resource("apiresourceschemas")
 	endpointSlices = apisv1alpha1.Resource("apiexportendpointslices")
 	secrets        = schema.GroupResource{Resource: "secrets"}
 	shards         = corev1alpha1.Resource("shards")
@@ -62,6 +63,7 @@ func Controllers(cfg Config) []controller.Controller {
 		{Resource: exports, MapFunc: controller.RequestForObject},
 		{Resource: endpointSlices, MapFunc: deletedSliceKeys},
 		{Resource: secrets, MapFunc: c.secretKeys},
+		{Resource: schemas, MapFunc: c.schemaKeys},
 	}
 	if cfg.DeprecatedURLs {
 		inputs = append(inputs, controller.Source{Resource: shards, MapFunc: c.shardKeys, Global: true})
@@ -107,7 +109,7 @@ func (c *exportController) shardKeys(event watch.Event) []controller.Request {
 	return controller.RequestsForObjects(c.exports, logicalcluster.Wildcard, nil)
 }
 
-// reconcile ensures the identity, computes and writes the status, and ensures the default endpoint slice.
+// reconcile ensures the identity, computes and writes the status, and ensures the default endpoint slice and the record of kinds.
 func (c *exportController) reconcile(ctx context.Context, key controller.Request) (controller.Result, error) {
 	stored, err := c.exports.Get(ctx, "", key.Name)
 	if apierrors.IsNotFound(err) || (err == nil && stored.DeletionTimestamp != nil) {
@@ -133,7 +135,7 @@ func (c *exportController) reconcile(ctx context.Context, key controller.Request
 			apiindex.ObserveExportReady(c.cfg.ShardName, export.CreationTimestamp, time.Now())
 		}
 	}
-	errs = append(errs, c.ensureEndpointSlice(ctx, export))
+	errs = append(errs, c.ensureEndpointSlice(ctx, export), c.recordServedKinds(ctx, export))
 	if export.ResourceVersion != stored.ResourceVersion {
 		_, _ = c.exports.GetNotOlderThan(ctx, "", export.Name, export.ResourceVersion) // best effort: the next reconciliation should read it
 	}

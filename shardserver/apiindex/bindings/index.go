@@ -43,7 +43,8 @@ type BoundResource struct {
 	*Resource
 	// Binding is the name of the APIBinding.
 	Binding string
-	// Terminating means that the binding is being deleted, so that no object may be created.
+	// Terminating means that the binding is being deleted, so that no object may be created. It is false while the binding
+	// waits for a successor.
 	Terminating bool
 }
 
@@ -60,8 +61,8 @@ type Index struct {
 	states map[State]int
 	// syncedVersion is the resource version up to which all changes are applied.
 	syncedVersion uint64
-	// virtualVersion is the resource version of the last change of bound resources with virtual storage; virtualChanged is
-	// closed with the next.
+	// virtualVersion is the resource version of the last change of bound resources with virtual storage, or of claims that may be
+	// of such; virtualChanged is closed with the next.
 	virtualVersion uint64
 	virtualChanged chan struct{}
 	subscribers    []func(Change)
@@ -74,6 +75,7 @@ type entry struct {
 	version     uint64
 	terminating bool
 	state       State
+	claims      claimsHash
 	// set holds the bound resources, shared with bindings that bind the same.
 	set *resourceSet
 }
@@ -231,14 +233,14 @@ func (i *Index) update(o parsedBinding, fromRequest bool) {
 		i.mu.Unlock()
 		return
 	}
-	current := entry{name: o.name, version: o.version, terminating: o.terminating, state: o.state, set: i.pool.acquire(o.resources)}
+	current := entry{name: o.name, version: o.version, terminating: o.terminating, state: o.state, claims: o.claims, set: i.pool.acquire(o.resources)}
 	var previous entry
 	if known {
 		previous, entries[at] = entries[at], current
 	} else {
 		i.clusters[o.cluster] = slices.Insert(entries, at, current)
 	}
-	i.setVirtualVersion(o.version, previous.set, current.set)
+	i.setVirtualVersion(o.version, previous, current)
 	i.unlockAndNotify(o.cluster, previous, current)
 }
 
@@ -257,12 +259,12 @@ func (i *Index) remove(k bindingKey, version uint64) {
 	} else {
 		i.clusters[k.cluster] = slices.Clip(entries)
 	}
-	i.setVirtualVersion(version, previous.set, nil)
+	i.setVirtualVersion(version, previous, entry{})
 	i.unlockAndNotify(k.cluster, previous, entry{})
 }
 
-// VirtualVersion returns the resource version of the last change of bound resources with virtual storage in any logical
-// cluster, at least that of the first list, and a channel that is closed with the next change.
+// VirtualVersion returns the resource version of the last change of bound resources with virtual storage, or of claims of
+// resources of other exports, in any logical cluster, at least that of the first list, and a channel that is closed with the next change.
 func (i *Index) VirtualVersion() (version uint64, changed <-chan struct{}) {
 	i.mu.RLock()
 	defer i.mu.RUnlock()
@@ -270,9 +272,10 @@ func (i *Index) VirtualVersion() (version uint64, changed <-chan struct{}) {
 }
 
 // setVirtualVersion records a change of a binding. Callers must hold i.mu.
-func (i *Index) setVirtualVersion(version uint64, previous, current *resourceSet) {
+func (i *Index) setVirtualVersion(version uint64, previous, current entry) {
 	isVirtual := func(resource *Resource) bool { return resource.Virtual }
-	if previous == current || !slices.ContainsFunc(previous.all(), isVirtual) && !slices.ContainsFunc(current.all(), isVirtual) {
+	bound := previous.set != current.set && (slices.ContainsFunc(previous.set.all(), isVirtual) || slices.ContainsFunc(current.set.all(), isVirtual))
+	if !bound && previous.claims == current.claims {
 		return
 	}
 	i.virtualVersion = max(i.virtualVersion, version)

@@ -11,6 +11,7 @@ import (
 	"k8s.io/klog/v2"
 
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
@@ -30,6 +31,7 @@ type parsedBinding struct {
 	version     uint64
 	terminating bool
 	state       State
+	claims      claimsHash
 	resources   []Resource
 }
 
@@ -38,8 +40,9 @@ type parsedBinding struct {
 func parseBinding(object *apisv1alpha2.APIBinding) (parsedBinding, error) {
 	o := parsedBinding{
 		bindingKey:  bindingKeyOf(object),
-		terminating: object.DeletionTimestamp != nil,
+		terminating: object.DeletionTimestamp != nil && !IsWaitingForSuccessor(object),
 		state:       stateOf(object),
+		claims:      hashClaims(object),
 		resources:   make([]Resource, 0, len(object.Status.BoundResources)),
 	}
 	var err error
@@ -66,6 +69,14 @@ func parseBinding(object *apisv1alpha2.APIBinding) (parsedBinding, error) {
 		})
 	}
 	return o, nil
+}
+
+// IsWaitingForSuccessor reports whether a binding that is being deleted serves its resources as before, until another
+// binding has them. Every other condition than that of waiting means that objects are being deleted.
+func IsWaitingForSuccessor(binding *apisv1alpha2.APIBinding) bool {
+	condition := conditionsv1alpha1.Get(binding, apisv1alpha2.BindingResourceDeleteSuccess)
+	return binding.DeletionTimestamp != nil && binding.Spec.DeletionPolicy == apisv1alpha2.DeletionPolicyWaitForSuccessor &&
+		(condition == nil || condition.Reason == apisv1alpha2.WaitingForSuccessorReason)
 }
 
 // Run keeps the index up to date until the context ends. It is called once.

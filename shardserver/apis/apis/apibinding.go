@@ -1,12 +1,15 @@
 package apis
 
 import (
+	"strings"
+
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	"github.com/atoll-dev/atoll/shardserver/apis/install"
 	"github.com/atoll-dev/atoll/shardserver/apis/registry"
 )
 
@@ -17,6 +20,7 @@ var apiBindings = &registry.Kind[*apisv1alpha2.APIBinding]{
 
 	New:        func() *apisv1alpha2.APIBinding { return &apisv1alpha2.APIBinding{} },
 	NewList:    func() runtime.Object { return &apisv1alpha2.APIBindingList{} },
+	Default:    install.DefaultAPIBinding,
 	CopySpec:   func(to, from *apisv1alpha2.APIBinding) { to.Spec = from.Spec },
 	CopyStatus: func(to, from *apisv1alpha2.APIBinding) { to.Status = from.Status },
 	SameSpec:   func(a, b *apisv1alpha2.APIBinding) bool { return equality.Semantic.DeepEqual(a.Spec, b.Spec) },
@@ -48,7 +52,8 @@ func printExport(binding *apisv1alpha2.APIBinding) string {
 }
 
 var (
-	claimStates = []apisv1alpha2.AcceptablePermissionClaimState{apisv1alpha2.ClaimAccepted, apisv1alpha2.ClaimRejected}
+	claimStates      = []apisv1alpha2.AcceptablePermissionClaimState{apisv1alpha2.ClaimAccepted, apisv1alpha2.ClaimRejected}
+	deletionPolicies = []apisv1alpha2.APIBindingDeletionPolicy{apisv1alpha2.DeletionPolicyDelete, apisv1alpha2.DeletionPolicyWaitForSuccessor}
 	// A binding that was not reconciled yet has no phase.
 	bindingPhases = []apisv1alpha2.APIBindingPhaseType{apisv1alpha2.APIBindingPhaseBinding, apisv1alpha2.APIBindingPhaseBound}
 )
@@ -56,6 +61,7 @@ var (
 func validateBindingSpec(binding *apisv1alpha2.APIBinding) field.ErrorList {
 	path := field.NewPath("spec")
 	errs := validateReference(binding.Spec.Reference.Export, path.Child("reference", "export"))
+	errs = append(errs, registry.ValidateOneOf(binding.Spec.DeletionPolicy, deletionPolicies, path.Child("deletionPolicy"))...)
 	claims := make([]apisv1alpha2.PermissionClaim, 0, len(binding.Spec.PermissionClaims))
 	at := path.Child("permissionClaims")
 	for i, claim := range binding.Spec.PermissionClaims {
@@ -75,10 +81,30 @@ func validateReference(export *apisv1alpha2.ExportBindingReference, path *field.
 }
 
 func validateBindingTransition(binding, old *apisv1alpha2.APIBinding) field.ErrorList {
-	if equality.Semantic.DeepEqual(binding.Spec.Reference, old.Spec.Reference) {
-		return nil
+	var errs field.ErrorList
+	if !equality.Semantic.DeepEqual(binding.Spec.Reference, old.Spec.Reference) {
+		errs = append(errs, field.Invalid(field.NewPath("spec", "reference"), binding.Spec.Reference, "APIExport reference must not be changed"))
 	}
-	return field.ErrorList{field.Invalid(field.NewPath("spec", "reference"), binding.Spec.Reference, "APIExport reference must not be changed")}
+	selectors := make(map[string]apisv1alpha2.PermissionClaimSelector, len(old.Spec.PermissionClaims))
+	for _, claim := range old.Spec.PermissionClaims {
+		selectors[newClaimKey(claim.PermissionClaim)] = claim.Selector
+	}
+	for i, claim := range binding.Spec.PermissionClaims {
+		before, known := selectors[newClaimKey(claim.PermissionClaim)]
+		if known && isUsableSelector(claim) && !equality.Semantic.DeepEqual(claim.Selector, before) {
+			errs = append(errs, field.Invalid(field.NewPath("spec", "permissionClaims").Index(i).Child("selector"), claim.Selector, "Permission claim selector is immutable"))
+		}
+	}
+	return errs
+}
+
+// isUsableSelector reports whether admission accepts the selector of a claim, which otherwise reports why not.
+func isUsableSelector(claim apisv1alpha2.AcceptablePermissionClaim) bool {
+	byLabels := len(claim.Selector.MatchLabels)+len(claim.Selector.MatchExpressions) > 0
+	if strings.Contains(claim.Resource, "/") {
+		return !byLabels
+	}
+	return claim.Selector.MatchAll != byLabels
 }
 
 func validateBindingStatus(binding *apisv1alpha2.APIBinding) field.ErrorList {

@@ -85,7 +85,6 @@ func validateResource(resource apisv1alpha2.ResourceSchema, path *field.Path) fi
 	}
 	if virtual := resource.Storage.Virtual; virtual != nil {
 		at := storage.Child("virtual")
-		errs = append(errs, registry.ValidateRequired(virtual.IdentityHash, at.Child("identityHash"))...)
 		errs = append(errs, registry.ValidateRequired(virtual.Reference.Kind, at.Child("reference", "kind"))...)
 		errs = append(errs, registry.ValidateRequired(virtual.Reference.Name, at.Child("reference", "name"))...)
 	}

@@ -40,6 +40,13 @@ func DefaultAPIExport(export *apisv1alpha2.APIExport) {
 	}
 }
 
+// DefaultAPIBinding sets defaults.
+func DefaultAPIBinding(binding *apisv1alpha2.APIBinding) {
+	if binding.Spec.DeletionPolicy == "" {
+		binding.Spec.DeletionPolicy = apisv1alpha2.DeletionPolicyDelete
+	}
+}
+
 // DefaultAPIResourceSchema sets defaults, except for served versions, whose default is set by decoding.
 func DefaultAPIResourceSchema(schema *apisv1alpha1.APIResourceSchema) {
 	if schema.Spec.NameValidation == "" {
@@ -47,14 +54,21 @@ func DefaultAPIResourceSchema(schema *apisv1alpha1.APIResourceSchema) {
 	}
 }
 
-// addAPIDefaults registers the defaulting functions, which run at every decoding. Bindings, conversions, endpoint
-// slices and exports of v1alpha1 have none.
+// addAPIDefaults registers the defaulting functions, which run at every decoding. Conversions, endpoint slices, and
+// bindings and exports of v1alpha1 have none.
 func addAPIDefaults(scheme *runtime.Scheme) {
 	scheme.AddTypeDefaultingFunc(&apisv1alpha2.APIExport{}, func(obj any) { DefaultAPIExport(obj.(*apisv1alpha2.APIExport)) })
 	scheme.AddTypeDefaultingFunc(&apisv1alpha2.APIExportList{}, func(obj any) {
 		items := obj.(*apisv1alpha2.APIExportList).Items
 		for i := range items {
 			DefaultAPIExport(&items[i])
+		}
+	})
+	scheme.AddTypeDefaultingFunc(&apisv1alpha2.APIBinding{}, func(obj any) { DefaultAPIBinding(obj.(*apisv1alpha2.APIBinding)) })
+	scheme.AddTypeDefaultingFunc(&apisv1alpha2.APIBindingList{}, func(obj any) {
+		items := obj.(*apisv1alpha2.APIBindingList).Items
+		for i := range items {
+			DefaultAPIBinding(&items[i])
 		}
 	})
 	scheme.AddTypeDefaultingFunc(&apisv1alpha1.APIResourceSchema{}, func(obj any) { DefaultAPIResourceSchema(obj.(*apisv1alpha1.APIResourceSchema)) })

@@ -1971,6 +1971,13 @@ func schema_atoll_api_apis_v1alpha2_APIBindingSpec(ref common.ReferenceCallback)
 							},
 						},
 					},
+					"deletionPolicy": {
+						SchemaProps: spec.SchemaProps{
+							Description: "deletionPolicy defines what happens to the objects of bound resources when the APIBinding is deleted. It can be changed while the APIBinding is being deleted, and does not apply when the workspace is deleted.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
 				},
 				Required: []string{"reference"},
 			},
@@ -2313,7 +2320,7 @@ func schema_atoll_api_apis_v1alpha2_AcceptablePermissionClaim(ref common.Referen
 					},
 					"resource": {
 						SchemaProps: spec.SchemaProps{
-							Description: "resource is the plural name of the resource.",
+							Description: "resource is the plural name of the resource, or \"<resource>/<subresource>\".",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -2354,7 +2361,7 @@ func schema_atoll_api_apis_v1alpha2_AcceptablePermissionClaim(ref common.Referen
 					},
 					"selector": {
 						SchemaProps: spec.SchemaProps{
-							Description: "selector selects the claimed objects.",
+							Description: "selector selects the claimed objects. Immutable. It selects nothing, or all objects, in the claim of a subresource.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha2.PermissionClaimSelector{}.OpenAPIModelName()),
 						},
@@ -2539,7 +2546,7 @@ func schema_atoll_api_apis_v1alpha2_GroupResource(ref common.ReferenceCallback) 
 					},
 					"resource": {
 						SchemaProps: spec.SchemaProps{
-							Description: "resource is the plural name of the resource.",
+							Description: "resource is the plural name of the resource, or \"<resource>/<subresource>\".",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -2609,7 +2616,7 @@ func schema_atoll_api_apis_v1alpha2_PermissionClaim(ref common.ReferenceCallback
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "PermissionClaim requests access to a resource in consuming workspaces.",
+				Description: "PermissionClaim requests access to a resource in consuming workspaces. The claim of a subresource gives access to the subresource of those objects that an accepted claim of the resource gives access to.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"group": {
@@ -2622,7 +2629,7 @@ func schema_atoll_api_apis_v1alpha2_PermissionClaim(ref common.ReferenceCallback
 					},
 					"resource": {
 						SchemaProps: spec.SchemaProps{
-							Description: "resource is the plural name of the resource.",
+							Description: "resource is the plural name of the resource, or \"<resource>/<subresource>\".",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -2831,14 +2838,13 @@ func schema_atoll_api_apis_v1alpha2_ResourceSchemaStorageVirtual(ref common.Refe
 					},
 					"identityHash": {
 						SchemaProps: spec.SchemaProps{
-							Description: "identityHash is the identity hash of the resource in the virtual workspace.",
-							Default:     "",
+							Description: "identityHash is the identity hash of the resource in the virtual workspace. If it is set, it must be the right one.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 				},
-				Required: []string{"reference", "identityHash"},
+				Required: []string{"reference"},
 			},
 		},
 		Dependencies: []string{
@@ -2863,7 +2869,7 @@ func schema_atoll_api_apis_v1alpha2_ScopedPermissionClaim(ref common.ReferenceCa
 					},
 					"resource": {
 						SchemaProps: spec.SchemaProps{
-							Description: "resource is the plural name of the resource.",
+							Description: "resource is the plural name of the resource, or \"<resource>/<subresource>\".",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",

@@ -17,7 +17,7 @@ type Instances struct {
 	// Store lists the objects as they are stored, in any version.
 	Store storage.Store
 	// Deleter deletes an object and honors finalizers and owner references. It also deletes objects that cannot be
-	// converted. Logical cluster and namespace are those of the context.
+	// converted, and those of the other scope. Logical cluster and namespace are those of the context.
 	Deleter rest.GracefulDeleter
 	// Quiesced means that no object can be created any more by this process: the definition, or the binding, is
 	// terminating, and every write that began before has ended.
@@ -53,7 +53,7 @@ func (r *Registry) AcquireInstances(ctx context.Context, gr schema.GroupResource
 	}
 	return &Instances{
 		Store:    lease.CRD.Resource.Store,
-		Deleter:  &fallbackDeleter{GracefulDeleter: deleter, store: lease.CRD.Storage},
+		Deleter:  &fallbackDeleter{GracefulDeleter: deleter, store: lease.CRD.Storage, namespaced: lease.CRD.Resource.Namespaced},
 		Quiesced: lease.Terminating && lease.countWriters() == 0,
 		lease:    lease,
 	}, nil

@@ -27,6 +27,9 @@ var (
 	apiBindings = apisv1alpha2.Resource("apibindings")
 )
 
+// statusSubresource needs no claim of its own.
+const statusSubresource = "status"
+
 // Exports returns exports and schemas, as *apiindex.Resolver does. Methods return a Kubernetes NotFound error for an
 // object that does not exist.
 type Exports interface {
@@ -54,10 +57,13 @@ type apiResource struct {
 	schema *apisv1alpha1.APIResourceSchema
 	// claim is the export's claim on the resource; nil for its own resources and for bindings without a claim.
 	claim *apisv1alpha2.PermissionClaim
+	// subresources are the export's claims of subresources of a built-in resource that it claims, by name.
+	subresources map[string]*apisv1alpha2.PermissionClaim
 	// entry is what the view has for the resource; empty without a view.
 	entry string
-	// virtual means that the objects are not stored, but read from elsewhere.
+	// virtual means that the objects are not stored, but read from elsewhere; owner is the export whose virtual storage it is.
 	virtual bool
+	owner   bindings.ExportKey
 	// verbs are the verbs of the resource, status those of its status subresource.
 	verbs, status metav1.Verbs
 }
@@ -105,8 +111,12 @@ func (s *apiSet) find(ctx context.Context, gr schema.GroupResource) (*apiResourc
 // the export, which are -1 if there is none.
 func (s *apiSet) resolveResource(ctx context.Context, gr schema.GroupResource, resourceIndex, claim int) (*apiResource, error) {
 	found, err := s.resolveUnrestricted(ctx, gr, resourceIndex, claim)
-	if err != nil || found == nil || s.view == nil {
-		return found, err
+	if err != nil || found == nil {
+		return nil, err
+	}
+	if s.view == nil {
+		found.subresources = s.findSubresources(found)
+		return found, nil
 	}
 	entry, offered, err := s.view.Offer(ctx, s.export, gr, found.isOwn(), found.claim != nil)
 	if err != nil || !offered {
@@ -125,7 +135,7 @@ func (s *apiSet) resolveUnrestricted(ctx context.Context, gr schema.GroupResourc
 		}
 		own := &apiResource{GroupResource: gr, identity: s.export.Status.IdentityHash, schema: resourceSchema, verbs: allVerbs, status: statusVerbs}
 		if s.export.Spec.Resources[resourceIndex].Storage.Virtual != nil {
-			own.virtual, own.verbs, own.status = true, readVerbs, nil
+			own.virtual, own.owner, own.verbs, own.status = true, s.name, readVerbs, nil
 		}
 		return own, nil
 	case claim >= 0:
@@ -154,11 +164,38 @@ func (s *apiSet) resolveClaimed(ctx context.Context, gr schema.GroupResource, cl
 		if entry == nil {
 			continue
 		}
-		if found.schema, err = s.getSchema(ctx, logicalcluster.Of(export), entry.Schema); found.schema != nil || err != nil {
-			return found, err
+		if found.schema, err = s.getSchema(ctx, logicalcluster.Of(export), entry.Schema); err != nil {
+			return nil, err
 		}
+		if found.schema == nil {
+			continue
+		}
+		if entry.Storage.Virtual != nil {
+			found.virtual, found.owner, found.verbs, found.status = true, apiindex.ExportKeyOf(export), readVerbs, nil
+		}
+		return found, nil
 	}
 	return nil, nil
+}
+
+// findSubresources returns the claims of subresources of a built-in resource that is claimed.
+func (s *apiSet) findSubresources(found *apiResource) map[string]*apisv1alpha2.PermissionClaim {
+	if found.claim == nil || found.identity != "" {
+		return nil
+	}
+	var claims map[string]*apisv1alpha2.PermissionClaim
+	for i := range s.export.Spec.PermissionClaims {
+		claim := &s.export.Spec.PermissionClaims[i]
+		resource, subresource := apiindex.ClaimedResource(*claim)
+		if subresource == "" || subresource == statusSubresource || claim.IdentityHash != "" || resource != found.GroupResource {
+			continue
+		}
+		if claims == nil {
+			claims = map[string]*apisv1alpha2.PermissionClaim{}
+		}
+		claims[subresource] = claim
+	}
+	return claims
 }
 
 // list returns all offers.
@@ -179,6 +216,9 @@ func (s *apiSet) list(ctx context.Context) ([]*apiResource, error) {
 		add(resourceIndexes, exportedResource(&s.export.Spec.Resources[i]), i)
 	}
 	for i := range s.export.Spec.PermissionClaims {
+		if _, subresource := apiindex.ClaimedResource(s.export.Spec.PermissionClaims[i]); subresource != "" {
+			continue // offered with the claim of the resource
+		}
 		for _, gr := range claimedResources(&s.export.Spec.PermissionClaims[i]) {
 			add(claimed, gr, i)
 		}
@@ -251,7 +291,7 @@ func claimedResources(claim *apisv1alpha2.PermissionClaim) []schema.GroupResourc
 // visibilityLabel returns the label key and values of the objects that the export may see; no key if it may see all.
 func (s *apiSet) visibilityLabel(resource *apiResource) (key string, values []string) {
 	switch {
-	case resource.isOwn():
+	case resource.isOwn(), resource.virtual: // claims of virtual resources are for all objects: none can be labelled
 		return "", nil
 	case resource.claim != nil:
 		key, value := apiindex.ClaimLabel(s.name, *resource.claim)

@@ -102,7 +102,35 @@ func TestCheckBinding(t *testing.T) {
 		"deleting bindings without an accepted claim":               {claimed(newClaim(apiBindings, "", "*")), "delete", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := checkBinding(binding, tc.offered, tc.verb); got.allowed != tc.want {
+			if got := checkBinding(binding, tc.offered, tc.verb, ""); got.allowed != tc.want {
+				t.Errorf("got %+v", got)
+			}
+		})
+	}
+}
+
+func TestCheckSubresource(t *testing.T) {
+	accounts, token := schema.GroupResource{Resource: "serviceaccounts"}, schema.GroupResource{Resource: "serviceaccounts/token"}
+	type claims = []apisv1alpha2.PermissionClaim
+	for name, tc := range map[string]struct {
+		accepted claims
+		verb     string
+		want     bool
+	}{
+		"both claims":                               {claims{newClaim(accounts, "", "get"), newClaim(token, "", "create")}, "create", true},
+		"without the claim of the resource":         {claims{newClaim(token, "", "create")}, "create", false},
+		"the claim of the resource without get":     {claims{newClaim(accounts, "", "list"), newClaim(token, "", "create")}, "create", false},
+		"without the claim of the subresource":      {claims{newClaim(accounts, "", "get", "create", "update")}, "create", false},
+		"a verb that the subresource's claim lacks": {claims{newClaim(accounts, "", "get", "update"), newClaim(token, "", "create")}, "update", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			parent, sub := newClaim(accounts, "", "get", "list", "create", "update"), newClaim(token, "", "create")
+			found := &apiResource{GroupResource: accounts, claim: &parent, subresources: map[string]*apisv1alpha2.PermissionClaim{"token": &sub}}
+			binding := &apisv1alpha2.APIBinding{}
+			for _, claim := range tc.accepted {
+				binding.Spec.PermissionClaims = append(binding.Spec.PermissionClaims, apisv1alpha2.AcceptablePermissionClaim{PermissionClaim: claim, State: apisv1alpha2.ClaimAccepted})
+			}
+			if got := checkBinding(binding, found, tc.verb, "token"); got.allowed != tc.want {
 				t.Errorf("got %+v", got)
 			}
 		})

@@ -142,7 +142,7 @@ func (a stepsAuthorizer) checkBindings(ctx context.Context, request accessReques
 	}
 	last := newDenied("no binding")
 	for _, binding := range bound {
-		if last = checkBinding(binding, found, request.GetVerb()); last.allowed {
+		if last = checkBinding(binding, found, request.GetVerb(), request.GetSubresource()); last.allowed {
 			break
 		}
 	}

@@ -60,7 +60,10 @@ func (f *apiSetResolver) Resolve(ctx context.Context) (*discovery.APISet, error)
 	for _, o := range resources {
 		if o.schema == nil {
 			selected[o.GroupResource] = o.verbs
-			selected[schema.GroupResource{Group: o.Group, Resource: o.Resource + "/status"}] = o.status
+			selected[schema.GroupResource{Group: o.Group, Resource: o.Resource + "/" + statusSubresource}] = o.status
+			for subresource := range o.subresources {
+				selected[schema.GroupResource{Group: o.Group, Resource: o.Resource + "/" + subresource}] = allVerbs
+			}
 			continue
 		}
 		definition, err := f.getDefinition(ctx, o.schema)

@@ -9,6 +9,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	endpointfilters "k8s.io/apiserver/pkg/endpoints/filters"
@@ -86,12 +87,19 @@ func (w *workspace) parseRequest(req *http.Request) (*resourceRequest, error) {
 
 // allowedVerbs returns the verbs of the requested resource or subresource in the requested version; none if it does not exist.
 func (w *workspace) allowedVerbs(ctx context.Context, c *resourceRequest) ([]string, error) {
-	if c.info.Subresource != "" && c.info.Subresource != "status" || len(c.info.Parts) > 3 {
-		return nil, nil
-	}
 	candidates := []string(c.resource.verbs)
-	if c.info.Subresource != "" {
+	switch c.info.Subresource {
+	case "":
+	case statusSubresource:
 		candidates = c.resource.status
+	default:
+		if c.resource.subresources[c.info.Subresource] == nil {
+			return nil, nil
+		}
+		candidates = allVerbs
+	}
+	if len(c.info.Parts) > 3 {
+		return nil, nil
 	}
 	if c.resource.schema == nil {
 		_, documents := w.config.Documents()
@@ -129,7 +137,7 @@ func intersection(a, b []string) []string {
 func (w *workspace) serveWildcard(rw http.ResponseWriter, req *http.Request, c *resourceRequest, content http.Handler) {
 	if c.resource.virtual && w.config.VirtualStorage != nil {
 		w.serveOrEmpty(rw, virtual.InCluster(req), c, http.HandlerFunc(func(rw http.ResponseWriter, req *http.Request) {
-			w.config.VirtualStorage.ServeAll(rw, req, c.set.name, c.resource.GroupResource)
+			w.config.VirtualStorage.ServeAll(rw, req, c.resource.owner, c.resource.GroupResource, w.claimedClusters(c))
 		}))
 		return
 	}
@@ -139,6 +147,17 @@ func (w *workspace) serveWildcard(rw http.ResponseWriter, req *http.Request, c *
 		return
 	}
 	w.serveOrEmpty(rw, forwarded, c, content)
+}
+
+// claimedClusters returns a function that returns the logical clusters that allow a request by a claim; nil if the request needs no
+// claim.
+func (w *workspace) claimedClusters(c *resourceRequest) func(context.Context) (sets.Set[logicalcluster.Name], error) {
+	if c.resource.isOwn() {
+		return nil
+	}
+	return func(ctx context.Context) (sets.Set[logicalcluster.Name], error) {
+		return w.consumers.listClaimedClusters(ctx, c.set, c.resource, c.info.Verb)
+	}
 }
 
 // serveInCluster serves a request to the logical cluster of one consumer, as the caller with a warrant for it.
@@ -211,7 +230,7 @@ func (a attributesWithUser) GetUser() user.Info { return a.caller }
 
 // restrictToClaim restricts a request for a claimed resource to the objects that the claim selects.
 func (w *workspace) restrictToClaim(inClusterReq *http.Request, c *resourceRequest) (*http.Request, error) {
-	if c.resource.isOwn() {
+	if c.resource.isOwn() || c.resource.virtual {
 		return inClusterReq, nil
 	}
 	if named := c.info.Verb == "get" || c.info.Subresource != ""; named {

@@ -47,7 +47,7 @@ func (w *workspace) getSelectorRules(ctx context.Context, c *resourceRequest) (*
 			return nil, err
 		}
 		for _, binding := range bound {
-			if accepted := findEffectiveClaim(binding, c.resource); accepted != nil {
+			if accepted := findEffectiveClaim(binding, c.resource.claim); accepted != nil {
 				return newSelectorRules(accepted.Selector, c.resource.GroupResource)
 			}
 		}
@@ -132,7 +132,8 @@ var errNotSelected = errors.New("object does not match required labels")
 // checkReachable fails for a write of an existing object that the selector does not match. It runs before the request is
 // processed, because the error of a failed patch may reveal the content of the object.
 func (w *workspace) checkReachable(ctx context.Context, c *resourceRequest, rules *selectorRules) error {
-	if c.info.Name == "" || c.info.Verb == "create" || c.info.Verb == "deletecollection" {
+	isNew := c.info.Verb == "create" && c.info.Subresource == ""
+	if c.info.Name == "" || isNew || c.info.Verb == "deletecollection" {
 		return nil
 	}
 	served, err := w.config.Registry.Resolve(ctx, c.resource.GroupResource)

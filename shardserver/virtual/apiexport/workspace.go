@@ -8,6 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"k8s.io/apiserver/pkg/endpoints/request"
@@ -61,8 +62,9 @@ type View interface {
 
 // VirtualStorage serves resources with virtual storage, as *virtualstorage.Handler does.
 type VirtualStorage interface {
-	// ServeAll serves a list or watch over all consumers on this shard, or responds with 404 if there is none.
-	ServeAll(w http.ResponseWriter, req *http.Request, export bindings.ExportKey, resource schema.GroupResource)
+	// ServeAll serves a list or watch over all consumers of an export on this shard that allow it, or responds with 404 if there is
+	// none. allows returns them, and changes with the channel of Changed only; nil for all.
+	ServeAll(w http.ResponseWriter, req *http.Request, export bindings.ExportKey, resource schema.GroupResource, allows func(context.Context) (sets.Set[logicalcluster.Name], error))
 	// Changed returns a channel that is closed when the consumers of any such resource change.
 	Changed() <-chan struct{}
 }

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
@@ -26,6 +27,8 @@ type consumers struct {
 	index  *bindings.Index
 	export bindings.ExportKey
 	gr     schema.GroupResource
+	// allows returns the logical clusters that allow the request; nil if all that bind the resource do.
+	allows func(context.Context) (sets.Set[logicalcluster.Name], error)
 }
 
 var _ crdstorage.Audience = consumers{}
@@ -50,8 +53,17 @@ func (c consumers) list(ctx context.Context) (clusters []logicalcluster.Name, ui
 	if err != nil {
 		return nil, "", err
 	}
+	var allowed sets.Set[logicalcluster.Name]
+	if c.allows != nil {
+		if allowed, err = c.allows(ctx); err != nil {
+			return nil, "", err
+		}
+	}
 	for _, binding := range all { // in the order of their logical clusters
 		schemaUID, ok := c.boundSchema(binding)
+		if c.allows != nil && !allowed.Has(logicalcluster.Of(binding)) {
+			continue
+		}
 		if cluster := logicalcluster.Of(binding); ok && !slices.Contains(clusters[max(0, len(clusters)-1):], cluster) {
 			clusters = append(clusters, cluster)
 			if uid == "" {

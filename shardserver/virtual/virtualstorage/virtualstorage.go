@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/klog/v2"
@@ -99,14 +100,14 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	h.serve(w, req, bound.Export, bound.GroupResource, h.Replication.ServeConsumer)
 }
 
-// ServeAll serves a list or watch of a resource of an export over all logical clusters of this shard that bind it. It
-// responds with 404 if there is none.
-func (h *Handler) ServeAll(w http.ResponseWriter, req *http.Request, export bindings.ExportKey, gr schema.GroupResource) {
+// ServeAll serves a list or watch of a resource of an export over all logical clusters of this shard that bind it, or those of
+// them that allows returns, unless it is nil. It responds with 404 if there is none.
+func (h *Handler) ServeAll(w http.ResponseWriter, req *http.Request, export bindings.ExportKey, gr schema.GroupResource, allows func(context.Context) (sets.Set[logicalcluster.Name], error)) {
 	if hasTooManyHops(req) {
 		h.writeError(w, req, fmt.Errorf("%s: header %s is %q", gr, hopsHeader, req.Header.Get(hopsHeader)))
 		return
 	}
-	all := consumers{h.bindings, h.Bindings, export, gr}
+	all := consumers{h.bindings, h.Bindings, export, gr, allows}
 	if err := all.checkResumable(req); err != nil {
 		responsewriters.ErrorNegotiated(err, h.Serializer, schema.GroupVersion{}, w, req)
 		return

@@ -32,9 +32,13 @@ func putAnnotation[T any](c *annotationEditor, key string, list []T) error {
 	if err != nil {
 		return fmt.Errorf("encoding annotation %s: %w", key, err)
 	}
-	c.ensureCopied()
-	c.annotations[key] = string(text)
+	c.put(key, string(text))
 	return nil
+}
+
+func (c *annotationEditor) put(key, value string) {
+	c.ensureCopied()
+	c.annotations[key] = value
 }
 
 func (c *annotationEditor) remove(key string) {

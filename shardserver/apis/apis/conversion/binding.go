@@ -35,6 +35,8 @@ func BindingToV1alpha2(in *apisv1alpha1.APIBinding, out *apisv1alpha2.APIBinding
 			return err
 		}
 	}
+	spec.DeletionPolicy = apisv1alpha2.APIBindingDeletionPolicy(in.Annotations[apisv1alpha2.DeletionPolicyAnnotationKey])
+	preserved.remove(apisv1alpha2.DeletionPolicyAnnotationKey)
 	out.ObjectMeta, out.Spec, out.Status = in.ObjectMeta, spec, status
 	out.Annotations = preserved.annotations
 	return nil
@@ -55,6 +57,10 @@ func bindingSpecToV1alpha2(preserved *annotationEditor, in apisv1alpha1.APIBindi
 			}
 		}),
 	}
+}
+
+func hasDefaultDeletionPolicy(binding *apisv1alpha2.APIBinding) bool {
+	return binding.Spec.DeletionPolicy == "" || binding.Spec.DeletionPolicy == apisv1alpha2.DeletionPolicyDelete
 }
 
 func permissionClaims(claims []apisv1alpha1.AcceptablePermissionClaim) []apisv1alpha1.PermissionClaim {
@@ -94,6 +100,9 @@ func BindingToV1alpha1(in *apisv1alpha2.APIBinding, out *apisv1alpha1.APIBinding
 		filterItems(in.Status.AppliedPermissionClaims, func(claim apisv1alpha2.ScopedPermissionClaim) bool { return !hasDefaultScope(claim) }))
 	if err != nil {
 		return err
+	}
+	if preserved.remove(apisv1alpha2.DeletionPolicyAnnotationKey); !hasDefaultDeletionPolicy(in) {
+		preserved.put(apisv1alpha2.DeletionPolicyAnnotationKey, string(in.Spec.DeletionPolicy))
 	}
 	claims := indexByKey(popAnnotation(preserved, apisv1alpha2.V1alpha1PermissionClaimsAnnotationKey, acceptAll[apisv1alpha1.PermissionClaim]), keyV1alpha1)
 	exported := indexByKey(popAnnotation(preserved, apisv1alpha2.V1alpha1StatusExportPermissionClaimsAnnotationKey, acceptAll[apisv1alpha1.PermissionClaim]), keyV1alpha1)

@@ -132,6 +132,28 @@ func TestBindingsToV1alpha2(t *testing.T) {
 	expectEqual(t, got, want)
 }
 
+func TestDeletionPolicyInV1alpha1(t *testing.T) {
+	const annotated, plain = `{metadata: {annotations: {own: kept, apis.kcp.io/deletion-policy: WaitForSuccessor}}}`, `{metadata: {annotations: {own: kept}}}`
+	for name, tc := range map[string]struct{ in, want string }{
+		"another policy than the default": {`{metadata: {annotations: {own: kept}}, spec: {deletionPolicy: WaitForSuccessor}}`, annotated},
+		"the default":                     {`{metadata: {annotations: {own: kept}}, spec: {deletionPolicy: Delete}}`, plain},
+		"a client's own annotation":       {annotated, plain},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := &apisv1alpha1.APIBinding{}
+			if err := BindingToV1alpha1(mustParse[apisv1alpha2.APIBinding](t, tc.in), got); err != nil {
+				t.Fatal(err)
+			}
+			expectEqual(t, got, mustParse[apisv1alpha1.APIBinding](t, tc.want))
+		})
+	}
+	got := &apisv1alpha2.APIBinding{}
+	if err := BindingToV1alpha2(mustParse[apisv1alpha1.APIBinding](t, annotated), got); err != nil {
+		t.Fatal(err)
+	}
+	expectEqual(t, got, mustParse[apisv1alpha2.APIBinding](t, `{metadata: {annotations: {own: kept}}, spec: {deletionPolicy: WaitForSuccessor}}`))
+}
+
 func TestBindingsToV1alpha1(t *testing.T) {
 	in := mustParse[apisv1alpha2.APIBinding](t, `{spec: {reference: {export: {path: root, name: e}}, permissionClaims: [
 			{group: "", resource: pods, verbs: [get], identityHash: "", selector: {matchAll: true}, state: Accepted},
