@@ -12,6 +12,7 @@ import (
 
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
+	"github.com/atoll-dev/atoll/infrastructure/shortname"
 )
 
 // Labels of definitions. A definition without LabelTemplate is somebody else's and never changed. The prefix of labels is the API
@@ -83,7 +84,7 @@ func Definition(t *infrastructurev1alpha1.Template, current *apiextensionsv1.Cus
 			Name: DefinitionName(t),
 			Labels: map[string]string{
 				LabelTemplate(names.Group):        t.Name,
-				LabelTemplateVersion(names.Group): labelValue(t.Spec.Version),
+				LabelTemplateVersion(names.Group): shortname.LabelValue(t.Spec.Version),
 			},
 		},
 		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
@@ -231,15 +232,4 @@ func parseSchema(raw []byte) (*apiextensionsv1.JSONSchemaProps, error) {
 		return nil, fmt.Errorf("reading the schema: %w", err)
 	}
 	return schema, nil
-}
-
-// labelValue makes a valid label value of a version.
-func labelValue(version string) string {
-	value := strings.Map(func(r rune) rune {
-		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '.' || r == '-' || r == '_' {
-			return r
-		}
-		return '-'
-	}, version)
-	return strings.Trim(value[:min(len(value), 63)], "-._")
 }
