@@ -142,6 +142,7 @@ func TestInstances(t *testing.T) {
 		{"tenants provision", e.testProvision},
 		{"a condition that cannot be evaluated deletes nothing", e.testUnclearCondition},
 		{"connections are handed over to tenants who accept that", e.testConnection},
+		{"values that make no objects, and outputs that are too large", e.testValues},
 		{"events on the tenant's object", e.testEvents},
 		{"expressions that cannot be evaluated are told", e.testMistakes},
 		{"an export that is deleted by hand is made anew", e.testExportDeleted},
