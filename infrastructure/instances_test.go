@@ -146,6 +146,7 @@ func TestInstances(t *testing.T) {
 		{"events on the tenant's object", e.testEvents},
 		{"expressions that cannot be evaluated are told", e.testMistakes},
 		{"an export that is deleted by hand is made anew", e.testExportDeleted},
+		{"a version that is retired", e.testRetirement},
 		{"metrics of Templates", e.testMetrics},
 		{"a connection is gone with its instance", e.testDeletion},
 		{"a workspace that is gone is purged, with its namespace", e.testWorkspaceGone},

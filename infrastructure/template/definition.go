@@ -69,8 +69,8 @@ func withServed(definition *apiextensionsv1.CustomResourceDefinition, served *ap
 }
 
 // Definition returns the definition of the kind of a Template. current is the definition that exists, or nil: its versions stay
-// served, its storage version stays what it is. Versions that the Template retires are left out unless objects may be stored in
-// them. The new version keeps the values of fields that only others have. While a Template is being deleted, all versions refuse new
+// served unless their retirement has begun, its storage version stays what it is. Versions that the Template retires are left out unless
+// objects may be stored in them. The new version keeps the values of fields that only others have. While a Template is being deleted, all versions refuse new
 // instances.
 func Definition(t *infrastructurev1alpha1.Template, current *apiextensionsv1.CustomResourceDefinition) (*apiextensionsv1.CustomResourceDefinition, error) {
 	names := t.Spec.InstanceCRD
@@ -122,6 +122,8 @@ func mergeVersions(t *infrastructurev1alpha1.Template, version apiextensionsv1.C
 		if former.Storage {
 			version.Storage = false
 		}
+		// A version that is retired is served until the retirement begins. One that is not retired any more is served again.
+		former.Served = former.Served || !slices.Contains(t.Spec.RetiredVersions, former.Name)
 		former.Deprecated = true
 		former.DeprecationWarning = ptr.To(fmt.Sprintf("%s/%s %s is deprecated; use %s", t.Spec.InstanceCRD.Group, former.Name, t.Spec.InstanceCRD.Kind, version.Name))
 		former.Schema = former.Schema.DeepCopy()
