@@ -1,7 +1,6 @@
 package instances
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"slices"
@@ -107,7 +106,7 @@ func unionOf(a, b *metav1.FieldsV1) (*metav1.FieldsV1, error) {
 			continue
 		}
 		set := &fieldpath.Set{}
-		if err := set.FromJSON(bytes.NewReader(fields.Raw)); err != nil {
+		if err := set.FromJSON(fields.GetRawReader()); err != nil {
 			return nil, err
 		}
 		union = union.Union(set)
@@ -116,5 +115,5 @@ func unionOf(a, b *metav1.FieldsV1) (*metav1.FieldsV1, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &metav1.FieldsV1{Raw: raw}, nil
+	return metav1.NewFieldsV1(string(raw)), nil
 }

@@ -13,7 +13,7 @@ func TestOwnersOfRetiredVersionsAreMoved(t *testing.T) {
 	const group = "infrastructure.example.org"
 	early, late := metav1.NewTime(time.Unix(1, 0)), metav1.NewTime(time.Unix(2, 0))
 	owner := func(manager string, operation metav1.ManagedFieldsOperationType, version, subresource string, at *metav1.Time, fields string) metav1.ManagedFieldsEntry {
-		return metav1.ManagedFieldsEntry{Manager: manager, Operation: operation, APIVersion: version, Subresource: subresource, Time: at, FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)}}
+		return metav1.ManagedFieldsEntry{Manager: manager, Operation: operation, APIVersion: version, Subresource: subresource, Time: at, FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(fields)}
 	}
 	const apply, update, old, current = metav1.ManagedFieldsOperationApply, metav1.ManagedFieldsOperationUpdate, group + "/v1alpha1", group + "/v1"
 	size, tier := `{"f:spec":{"f:size":{}}}`, `{"f:spec":{"f:tier":{}}}`

@@ -10,8 +10,8 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
-	pathvalidation "k8s.io/apimachinery/pkg/api/validation/path"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -136,7 +136,7 @@ func (v *validator) name(gvk schema.GroupVersionKind, name string) []string {
 	maximum, problems := validation.DNS1123SubdomainMaxLength, validation.IsDNS1123Subdomain
 	switch {
 	case gvk.Group == rbacv1.GroupName:
-		problems = func(name string) []string { return pathvalidation.IsValidPathSegmentName(name) }
+		problems = content.IsPathSegmentName
 	case gvk.GroupKind() == corev1.SchemeGroupVersion.WithKind("Service").GroupKind():
 		maximum, problems = validation.DNS1123LabelMaxLength, validation.IsDNS1123Label
 	case gvk.GroupKind() == batchv1.SchemeGroupVersion.WithKind("CronJob").GroupKind():
