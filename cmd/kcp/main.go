@@ -77,6 +77,7 @@ func run(ctx context.Context, opts *options.Options) error {
 	if err != nil {
 		return err
 	}
+	servercommand.ConfigureMetrics(completed.Metrics)
 	server, err := shardserver.New(ctx, completed, embeddedcache.New)
 	if err != nil && ctx.Err() != nil {
 		klog.InfoS("Ended before the shard could start", "reason", err)

@@ -189,9 +189,9 @@ func connectionCondition(err error, again bool) (*metav1.Condition, error) {
 	case errors.Is(err, errForeign), apierrors.IsAlreadyExists(err):
 		condition.Reason = reasonForeign
 		condition.Message = "Another Secret has the name of the Secret with the connection; it is not changed; delete it or rename it."
-	case isWrite && (apierrors.IsForbidden(err) || apierrors.IsNotFound(err) || apierrors.IsInvalid(err)):
+	case isWrite && (apierrors.IsForbidden(err) || apierrors.IsNotFound(err) || apierrors.IsInvalid(err) || apierrors.IsRequestEntityTooLargeError(err)):
 		condition.Reason = reasonRefused
-		condition.Message = fmt.Sprintf("The workspace refuses the Secret with the connection (%s): the accepted claim lacks a verb that the export claims, a quota is exhausted, or the namespace %s is missing.", apierrors.ReasonForError(err), connectionNamespace)
+		condition.Message = fmt.Sprintf("The workspace refuses the Secret with the connection (%s): the accepted claim lacks a verb that the export claims, a quota is exhausted, the values are too large, or the namespace %s is missing.", apierrors.ReasonForError(err), connectionNamespace)
 	case isWrite && again && isUnanswered(err):
 		condition.Reason = reasonRefused
 		condition.Message = "The workspace does not answer in time where the Secret with the connection is written, as when a webhook of it for secrets is slow or fails; the platform tries again every minute."

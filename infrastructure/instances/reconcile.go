@@ -32,6 +32,8 @@ const (
 	provisioningTimeout = 30 * time.Minute
 	// toleratedErrors is the number of errors in a row that tenants do not see.
 	toleratedErrors = 2
+	// tooLargeInterval is how often it is tried to write outputs that are too large.
+	tooLargeInterval = time.Minute
 	// statusTimeout bounds the write of a status after an error.
 	statusTimeout = 10 * time.Second
 )
@@ -128,7 +130,11 @@ func (p *pass) provide() (reconcile.Result, error) {
 	connected, failed := p.connect(state)
 	status, changed := newStatus(object, state, connected, time.Now())
 	if changed {
-		failed = errors.Join(p.writeStatus(status), failed)
+		unwritten := p.writeStatus(status)
+		if apierrors.IsRequestEntityTooLargeError(unwritten) {
+			state, unwritten = p.leaveOutputsOut(connected)
+		}
+		failed = errors.Join(unwritten, failed)
 		if state.Mistake != "" && state.Phase == infrastructurev1alpha1.PhaseFailed {
 			p.recordMistake(state.Mistake)
 		}
@@ -137,6 +143,17 @@ func (p *pass) provide() (reconcile.Result, error) {
 		return reconcile.Result{}, failed
 	}
 	return reconcile.Result{RequeueAfter: recheckAfter(state, connected)}, nil
+}
+
+// leaveOutputsOut writes the status of an instance that is too large with its outputs: tenants decide how long values are, and see why they
+// get nothing.
+func (p *pass) leaveOutputsOut(connected connection) (State, error) {
+	state := tooLarge()
+	status, changed := newStatus(p.instance.Object, state, connected, time.Now())
+	if !changed {
+		return state, nil
+	}
+	return state, p.writeStatus(status)
 }
 
 // apply calls the handler. An instance that fails is read first: a new default of its kind is part of what servers answer, and no event.

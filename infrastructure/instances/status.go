@@ -20,6 +20,7 @@ const (
 	reasonProvisioning = "Provisioning"
 	reasonFailed       = "Failed"
 	reasonTimedOut     = "ProvisioningTimedOut"
+	reasonTooLarge     = "OutputsTooLarge"
 	reasonUnavailable  = "RuntimeUnavailable"
 	reasonDeleting     = "Deleting"
 	reasonRemoved      = "TemplateRemoved"
@@ -69,6 +70,12 @@ func settle(object *unstructured.Unstructured, state State, timeout time.Duratio
 		state.RecheckAfter = left
 	}
 	return state
+}
+
+// tooLarge is the state of an instance that cannot be stored with its outputs. It has none.
+func tooLarge() State {
+	return State{Phase: infrastructurev1alpha1.PhaseFailed, Reason: reasonTooLarge, Outputs: map[string]any{}, RecheckAfter: tooLargeInterval,
+		Message: "The instance is provided, but too large to be stored with its outputs; make its values shorter."}
 }
 
 // newStatus returns the status of an instance in a state, and whether it differs from the present one.

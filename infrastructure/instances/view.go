@@ -14,10 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/util/flowcontrol"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -30,9 +28,6 @@ import (
 
 // pageSize bounds the objects that are in memory during a list. They can be as large as a server allows.
 const pageSize = 50
-
-// rewriteRate is how many instances are written a second that are stored in an old version.
-const rewriteRate = 20
 
 // errNoEndpoints means that the server has not said yet where workspaces are.
 var errNoEndpoints = errors.New("the endpoint slice of the export does not exist yet")
@@ -81,25 +76,6 @@ func (v *View) Bindings(ctx context.Context, exports []string, call func(*apisv1
 			return fmt.Errorf("reading an APIBinding: %w", err)
 		}
 		return call(binding)
-	})
-}
-
-// Rewrite implements template.Instances. An instance that is written at the same time need not be written again.
-func (v *View) Rewrite(ctx context.Context, t *infrastructurev1alpha1.Template, rewritten sets.Set[types.UID]) error {
-	limiter := flowcontrol.NewTokenBucketRateLimiter(rewriteRate, rewriteRate)
-	return v.writeEach(ctx, t, func(ctx context.Context, c dynamic.ResourceInterface, object *unstructured.Unstructured) error {
-		if rewritten.Has(object.GetUID()) {
-			return nil
-		}
-		if limiter.Wait(ctx) != nil { // the context ends before its turn
-			<-ctx.Done()
-			return ctx.Err()
-		}
-		_, err := c.Update(ctx, object, metav1.UpdateOptions{})
-		if err == nil || apierrors.IsConflict(err) {
-			rewritten.Insert(object.GetUID())
-		}
-		return err
 	})
 }
 

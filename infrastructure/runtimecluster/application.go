@@ -2,6 +2,7 @@ package runtimecluster
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -41,16 +42,24 @@ func (c *Cluster) Begin(ctx context.Context, s Set) (*Application, error) {
 func (a *Application) NamespaceUID() types.UID { return a.namespace }
 
 // Apply applies objects in the namespace of the tenant, and returns them as they are now, in the same order. Nothing is written where
-// nothing differs. What the set had before stays until Prune. Nothing is written either where the kind of an object does not exist.
+// nothing differs. What the set had before stays until Prune. Nothing is written either where the kind of an object does not exist, or where
+// one of the objects cannot exist.
 func (a *Application) Apply(ctx context.Context, objects []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
+	wanted := slices.Clone(a.applied)
 	for _, object := range objects {
+		if err := a.cluster.validate(object); err != nil {
+			return nil, err
+		}
 		if err := a.cluster.Check(object.GroupVersionKind()); err != nil {
 			return nil, err
 		}
+		m := memberOf(object)
+		if slices.ContainsFunc(wanted, m.isSame) { // each would overwrite the other again and again
+			return nil, &InvalidError{fmt.Errorf("two objects of the instance are %s %s", m.Kind, m.Name)}
+		}
+		wanted = append(wanted, m)
 	}
-	for _, object := range objects {
-		a.applied = append(a.applied, memberOf(object))
-	}
+	a.applied = wanted
 	if !a.isRecorded() {
 		if err := a.cluster.writeInventory(ctx, a.set, a.inventory, append(slices.Clone(a.applied), a.former()...)); err != nil {
 			return nil, err

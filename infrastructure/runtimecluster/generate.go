@@ -17,14 +17,12 @@ import (
 // long as the Secret has them: whatever is computed from an instance could be computed by everybody who may read the instance.
 const annotationGenerate = "generate"
 
-// generate fills in the generated values of an object that is about to be applied. Values that exist are kept.
+// generate fills in the generated values of an object that is about to be applied, which is valid: only Secrets have them. Values that exist are
+// kept.
 func (c *Cluster) generate(ctx context.Context, object *unstructured.Unstructured) error {
 	keys := object.GetAnnotations()[c.label(annotationGenerate)]
 	if keys == "" {
 		return nil
-	}
-	if object.GroupVersionKind() != corev1.SchemeGroupVersion.WithKind("Secret") {
-		return fmt.Errorf("%s %s: only Secrets can have the annotation %s", object.GetKind(), object.GetName(), c.label(annotationGenerate))
 	}
 	existing := &corev1.Secret{}
 	err := c.Client.Get(ctx, client.ObjectKeyFromObject(object), existing)

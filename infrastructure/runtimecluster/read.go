@@ -12,8 +12,11 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// Get returns an object in the namespace of a tenant, whoever made it, or nil.
+// Get returns an object in the namespace of a tenant, whoever made it, or nil. A name that no object has is an InvalidError.
 func (c *Cluster) Get(ctx context.Context, tenant logicalcluster.Name, gvk schema.GroupVersionKind, name string) (*unstructured.Unstructured, error) {
+	if err := validateName(gvk, name); err != nil {
+		return nil, err
+	}
 	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(gvk)
 	err := c.Client.Get(ctx, client.ObjectKey{Namespace: Namespace(tenant), Name: name}, object)
@@ -26,7 +29,7 @@ func (c *Cluster) Get(ctx context.Context, tenant logicalcluster.Name, gvk schem
 	return object, nil
 }
 
-// List returns the objects in the namespace of a tenant that a selector selects, whoever made them. More than limit is an error.
+// List returns the objects in the namespace of a tenant that a selector selects, whoever made them. More than limit are an InvalidError.
 func (c *Cluster) List(ctx context.Context, tenant logicalcluster.Name, gvk schema.GroupVersionKind, selector labels.Selector, limit int) ([]*unstructured.Unstructured, error) {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(gvk)
@@ -34,7 +37,7 @@ func (c *Cluster) List(ctx context.Context, tenant logicalcluster.Name, gvk sche
 		return nil, fmt.Errorf("listing %s: %w", gvk.Kind, err)
 	}
 	if len(list.Items) > limit {
-		return nil, fmt.Errorf("listing %s: there are more than %d", gvk.Kind, limit)
+		return nil, &InvalidError{fmt.Errorf("listing %s: there are more than %d", gvk.Kind, limit)}
 	}
 	objects := make([]*unstructured.Unstructured, len(list.Items))
 	for i := range list.Items {

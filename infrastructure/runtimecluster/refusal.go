@@ -2,6 +2,7 @@ package runtimecluster
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -33,10 +34,23 @@ func Refusal(err error) (instances.State, bool) {
 		return failed("A part of this instance would have the name of something else; delete that, or give this instance another name."), true
 	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), exceeded):
 		return quotaExceeded(), true
-	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
+	case isInvalid(err):
 		return InvalidValues(), true
 	}
 	return instances.State{}, false
+}
+
+// unreasoned are what errors say about objects for which API servers have no reason: an object that is not of its schema, and one that is too
+// large for etcd or for a request to it.
+var unreasoned = []string{"failed to create typed patch object", "etcdserver: request is too large", "trying to send message larger than max"}
+
+// isInvalid reports whether an object is why it cannot be applied.
+func isInvalid(err error) bool {
+	if _, ok := errors.AsType[*InvalidError](err); ok || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsRequestEntityTooLargeError(err) {
+		return true
+	}
+	var answer apierrors.APIStatus
+	return errors.As(err, &answer) && slices.ContainsFunc(unreasoned, func(text string) bool { return strings.Contains(err.Error(), text) })
 }
 
 // InvalidValues is the state of an instance whose values make no objects, or objects that the runtime cluster refuses.

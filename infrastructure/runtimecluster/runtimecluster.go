@@ -72,7 +72,7 @@ func (c *Cluster) labels(s Set) map[string]string {
 		managedBy:              Owner,
 		c.label(labelTenant):   s.Tenant.String(),
 		c.label(labelTemplate): shortname.Of(s.Template, shortname.Label),
-		c.label(labelVersion):  shortname.Of(s.Version, shortname.Label),
+		c.label(labelVersion):  shortname.LabelValue(s.Version),
 		c.label(labelInstance): shortname.Of(s.Instance, shortname.Label),
 		c.label(labelBackend):  c.Backend,
 	}

@@ -23,3 +23,14 @@ func Of(name string, limit int) string {
 	// What is cut must not end in a separator: "a.-b" is no name.
 	return strings.TrimRight(name[:limit-hashed-1], "-._") + "-" + hex.EncodeToString(sum[:hashed/2])
 }
+
+// LabelValue returns a text as a value of a label, with dashes for what such a value cannot have, like the plus sign of a semantic version.
+func LabelValue(text string) string {
+	value := strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '.' || r == '-' || r == '_' {
+			return r
+		}
+		return '-'
+	}, text)
+	return strings.Trim(value[:min(len(value), Label)], "-._")
+}

@@ -32,6 +32,18 @@ func TestOf(t *testing.T) {
 	}
 }
 
+func TestLabelValue(t *testing.T) {
+	for text, want := range map[string]string{
+		"1.2.3": "1.2.3", "1.2.3-rc.1+build.5": "1.2.3-rc.1-build.5", "version 2": "version-2", "1.0 (ß)": "1.0", "+": "", "": "",
+		strings.Repeat("1", 62) + "++": strings.Repeat("1", 62),
+	} {
+		got := LabelValue(text)
+		if problems := validation.IsValidLabelValue(got); got != want || len(problems) > 0 {
+			t.Errorf("%q: got %q %v, want %q", text, got, problems, want)
+		}
+	}
+}
+
 // hashOf returns the hash at the end of a shortened name.
 func hashOf(name string) string {
 	short := Of(name, Label)

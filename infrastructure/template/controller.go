@@ -34,8 +34,8 @@ const retryInterval = 10 * time.Second
 type Instances interface {
 	// Each calls a function for each of them.
 	Each(ctx context.Context, template *infrastructurev1alpha1.Template, call func(*unstructured.Unstructured) error) error
-	// Rewrite writes each of them as it is, at a bounded rate, so that it is stored in the present storage version. It skips those whose UIDs
-	// are in written, and adds those that are written.
+	// Rewrite writes each of them as it is, at a bounded rate, so that it is stored in the present storage version, and that nobody owns fields
+	// of it in a version that the Template retires. It skips those whose UIDs are in written, and adds those that are written.
 	Rewrite(ctx context.Context, template *infrastructurev1alpha1.Template, written sets.Set[types.UID]) error
 	// Bindings calls a function for each binding of exports.
 	Bindings(ctx context.Context, exports []string, call func(*apisv1alpha2.APIBinding) error) error

@@ -12,6 +12,7 @@ import (
 
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
+	"github.com/atoll-dev/atoll/infrastructure/shortname"
 )
 
 // Labels of definitions. A definition without LabelTemplate is somebody else's and never changed. The prefix of labels is the API
@@ -68,8 +69,8 @@ func withServed(definition *apiextensionsv1.CustomResourceDefinition, served *ap
 }
 
 // Definition returns the definition of the kind of a Template. current is the definition that exists, or nil: its versions stay
-// served, its storage version stays what it is. Versions that the Template retires are left out unless objects may be stored in
-// them. The new version keeps the values of fields that only others have. While a Template is being deleted, all versions refuse new
+// served unless their retirement has begun, its storage version stays what it is. Versions that the Template retires are left out unless
+// objects may be stored in them. The new version keeps the values of fields that only others have. While a Template is being deleted, all versions refuse new
 // instances.
 func Definition(t *infrastructurev1alpha1.Template, current *apiextensionsv1.CustomResourceDefinition) (*apiextensionsv1.CustomResourceDefinition, error) {
 	names := t.Spec.InstanceCRD
@@ -83,7 +84,7 @@ func Definition(t *infrastructurev1alpha1.Template, current *apiextensionsv1.Cus
 			Name: DefinitionName(t),
 			Labels: map[string]string{
 				LabelTemplate(names.Group):        t.Name,
-				LabelTemplateVersion(names.Group): labelValue(t.Spec.Version),
+				LabelTemplateVersion(names.Group): shortname.LabelValue(t.Spec.Version),
 			},
 		},
 		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
@@ -121,6 +122,8 @@ func mergeVersions(t *infrastructurev1alpha1.Template, version apiextensionsv1.C
 		if former.Storage {
 			version.Storage = false
 		}
+		// A version that is retired is served until the retirement begins. One that is not retired any more is served again.
+		former.Served = former.Served || !slices.Contains(t.Spec.RetiredVersions, former.Name)
 		former.Deprecated = true
 		former.DeprecationWarning = ptr.To(fmt.Sprintf("%s/%s %s is deprecated; use %s", t.Spec.InstanceCRD.Group, former.Name, t.Spec.InstanceCRD.Kind, version.Name))
 		former.Schema = former.Schema.DeepCopy()
@@ -231,15 +234,4 @@ func parseSchema(raw []byte) (*apiextensionsv1.JSONSchemaProps, error) {
 		return nil, fmt.Errorf("reading the schema: %w", err)
 	}
 	return schema, nil
-}
-
-// labelValue makes a valid label value of a version.
-func labelValue(version string) string {
-	value := strings.Map(func(r rune) rune {
-		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '.' || r == '-' || r == '_' {
-			return r
-		}
-		return '-'
-	}, version)
-	return strings.Trim(value[:min(len(value), 63)], "-._")
 }

@@ -74,8 +74,9 @@ func (c *Cleaner) Retire(ctx context.Context) error {
 // retire moves the instances of a Template to its version, so that retired ones are needed no longer. Each step waits until all bindings
 // have the schema of the former one, and everything follows from the definition, so that the process may end at any time:
 //
-//  1. The definition stores objects in the version of the Template.
-//  2. All instances are written as they are.
+//  1. The definition stores objects in the version of the Template, and serves those that are retired no longer: from then on, nobody owns
+//     fields in them anew.
+//  2. All instances are written as they are, with the version of the Template for the fields that somebody owns in a retired one.
 //  3. Status and annotation of the definition say that nothing is stored in other versions. The controller drops those that are retired.
 func (c *Cleaner) retire(ctx context.Context, t *infrastructurev1alpha1.Template) error {
 	if len(t.Spec.RetiredVersions) == 0 || !t.DeletionTimestamp.IsZero() || !isReady(t) || t.Status.ObservedGeneration != t.Generation {
@@ -93,7 +94,7 @@ func (c *Cleaner) retire(ctx context.Context, t *infrastructurev1alpha1.Template
 	if bound, err := c.isBound(ctx, t, definition); err != nil || !bound {
 		return err
 	}
-	if setStorage(definition, t.Spec.InstanceCRD.Version) {
+	if retireVersions(definition, t.Spec.InstanceCRD.Version, t.Spec.RetiredVersions) {
 		delete(c.rewritten, t.UID) // they are stored in another version
 		return c.Client.Update(ctx, definition)
 	}
@@ -157,12 +158,13 @@ func (c *Cleaner) isBound(ctx context.Context, t *infrastructurev1alpha1.Templat
 	return behind == 0, err
 }
 
-// setStorage has a definition store objects in a version, and reports whether that is a change.
-func setStorage(definition *apiextensionsv1.CustomResourceDefinition, version string) (changed bool) {
+// retireVersions has a definition store objects in a version, and not serve those that are retired. It reports whether that is a change.
+func retireVersions(definition *apiextensionsv1.CustomResourceDefinition, version string, retired []string) (changed bool) {
 	for i := range definition.Spec.Versions {
 		v := &definition.Spec.Versions[i]
-		changed = changed || v.Storage != (v.Name == version)
-		v.Storage = v.Name == version
+		storage, served := v.Name == version, v.Served && !slices.Contains(retired, v.Name)
+		changed = changed || v.Storage != storage || v.Served != served
+		v.Storage, v.Served = storage, served
 	}
 	return changed
 }

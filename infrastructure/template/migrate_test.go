@@ -60,7 +60,7 @@ func TestRetirement(t *testing.T) {
 	})
 	former := mustDefine(t, redis(), nil)
 	definition := mustDefine(t, template, former)
-	setStorage(definition, "v1")
+	retireVersions(definition, "v1", []string{"v1alpha1"})
 	schemaOf := func(definition *apiextensionsv1.CustomResourceDefinition) string {
 		schema, err := Schema(definition)
 		if err != nil {

@@ -234,6 +234,24 @@ func TestDefinitionOfSeveralVersions(t *testing.T) {
 	}
 }
 
+func TestRetiredVersionsAreNotServed(t *testing.T) {
+	next := redis(func(t *infrastructurev1alpha1.Template) {
+		t.Spec.InstanceCRD.Version, t.Spec.RetiredVersions = "v1", []string{"v1alpha1"}
+	})
+	definition := mustDefine(t, next, mustDefine(t, redis(), nil))
+	if !retireVersions(definition, "v1", next.Spec.RetiredVersions) || retireVersions(definition, "v1", next.Spec.RetiredVersions) {
+		t.Error("the first call does not change the definition, or the second one does")
+	}
+	again := mustDefine(t, next, definition)
+	if got := servedVersions(again); !slices.Equal(got, []string{"v1"}) || !equality.Semantic.DeepEqual(again.Spec, definition.Spec) {
+		t.Errorf("the next pass serves %v", got)
+	}
+	next.Spec.RetiredVersions = nil
+	if got := servedVersions(mustDefine(t, next, definition)); !slices.Equal(got, []string{"v1alpha1", "v1"}) {
+		t.Errorf("a version that is not retired after all: %v are served", got)
+	}
+}
+
 func TestDefinitionKeepsFieldsOfOtherVersions(t *testing.T) {
 	first := mustDefine(t, redis(withSchema(`{"type":"object","properties":{"old":{"type":"string"},"nested":{"type":"object","properties":{"old":{"type":"string"}}}}}`)), nil)
 	next := redis(withSchema(`{"type":"object","properties":{"nested":{"type":"object","properties":{"new":{"type":"string"}}}}}`), func(t *infrastructurev1alpha1.Template) {

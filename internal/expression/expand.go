@@ -11,19 +11,19 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// part is a piece of a text: literal, or an expression.
-type part struct {
-	text         string
-	isExpression bool
+// Part is a piece of a text: literal, or an expression without "${" and "}".
+type Part struct {
+	Text         string
+	IsExpression bool
 }
 
-// split splits a text at "${" and the "}" that belongs to it: one within a string or braces of the expression does not end it.
-func split(text string) ([]part, error) {
-	var parts []part
+// Split splits a text at "${" and the "}" that belongs to it: one within a string or braces of the expression does not end it.
+func Split(text string) ([]Part, error) {
+	var parts []Part
 	for {
 		before, rest, found := strings.Cut(text, "${")
 		if before != "" {
-			parts = append(parts, part{text: before})
+			parts = append(parts, Part{Text: before})
 		}
 		if !found {
 			return parts, nil
@@ -32,7 +32,7 @@ func split(text string) ([]part, error) {
 		if end < 0 {
 			return nil, fmt.Errorf("%q has no end", "${"+rest)
 		}
-		parts = append(parts, part{rest[:end], true})
+		parts = append(parts, Part{rest[:end], true})
 		text = rest[end+1:]
 	}
 }
@@ -102,20 +102,20 @@ func ExpandText(text string, self, other map[string]any) (string, error) {
 }
 
 func expandText(text string, self, other map[string]any) (any, error) {
-	parts, err := split(text)
+	parts, err := Split(text)
 	if err != nil {
 		return nil, err
 	}
-	if len(parts) == 1 && parts[0].isExpression {
-		return EvaluateCEL(parts[0].text, nil, self, other)
+	if len(parts) == 1 && parts[0].IsExpression {
+		return EvaluateCEL(parts[0].Text, nil, self, other)
 	}
 	var b strings.Builder
 	for _, p := range parts {
-		if !p.isExpression {
-			b.WriteString(p.text)
+		if !p.IsExpression {
+			b.WriteString(p.Text)
 			continue
 		}
-		result, err := EvaluateCEL(p.text, nil, self, other)
+		result, err := EvaluateCEL(p.Text, nil, self, other)
 		if err != nil {
 			return nil, err
 		}
@@ -138,12 +138,22 @@ func asText(value any) string {
 	return string(text)
 }
 
+// ValidateKey returns what is wrong with a key of an object whose texts have expressions: keys have none, so one that looks like it would go
+// on as it is written.
+func ValidateKey(key string, path *field.Path) field.ErrorList {
+	if !strings.Contains(key, "${") {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(path, key, "keys cannot have expressions")}
+}
+
 // ValidateExpand returns what is wrong with the expressions of a value for Expand.
 func ValidateExpand(value any, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	switch v := value.(type) {
 	case map[string]any:
 		for _, key := range slices.Sorted(maps.Keys(v)) {
+			errs = append(errs, ValidateKey(key, path.Key(key))...)
 			errs = append(errs, ValidateExpand(v[key], path.Child(key))...)
 		}
 	case []any:
@@ -151,13 +161,13 @@ func ValidateExpand(value any, path *field.Path) field.ErrorList {
 			errs = append(errs, ValidateExpand(element, path.Index(i))...)
 		}
 	case string:
-		parts, err := split(v)
+		parts, err := Split(v)
 		if err != nil {
 			return field.ErrorList{field.Invalid(path, v, err.Error())}
 		}
 		for _, p := range parts {
-			if p.isExpression {
-				errs = append(errs, ValidateCEL(p.text, path)...)
+			if p.IsExpression {
+				errs = append(errs, ValidateCEL(p.Text, path)...)
 			}
 		}
 	}

@@ -54,6 +54,14 @@ func TestValidateExpandNamesTheField(t *testing.T) {
 	}
 }
 
+func TestKeysHaveNoExpressions(t *testing.T) {
+	value := map[string]any{"a": []any{map[string]any{"x-${self.name}": "b", "$y": "c"}}}
+	errs := ValidateExpand(value, field.NewPath("value"))
+	if len(errs) != 1 || !strings.HasPrefix(errs[0].Error(), "value.a[0][x-${self.name}]: ") {
+		t.Errorf("got %v", errs)
+	}
+}
+
 // Conditions have the errors: with another one each time they would be written each time.
 func TestOfSeveralErrorsTheFirstIsReturned(t *testing.T) {
 	value := map[string]any{"d": "${1/0}${", "c": "${1/0}${", "b": "${1/0}${", "a": "${1/0}${"}

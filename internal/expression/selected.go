@@ -29,15 +29,15 @@ func Selected(value any, variable string) ([]string, error) {
 			found = append(found, fields...)
 		}
 	case string:
-		parts, err := split(v)
+		parts, err := Split(v)
 		if err != nil {
 			return nil, err
 		}
 		for _, p := range parts {
-			if !p.isExpression {
+			if !p.IsExpression {
 				continue
 			}
-			fields, err := SelectedCEL(p.text, variable)
+			fields, err := SelectedCEL(p.Text, variable)
 			if err != nil {
 				return nil, err
 			}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/component-base/logs"
 	logsapi "k8s.io/component-base/logs/api/v1"
 	_ "k8s.io/component-base/logs/json/register" // --logging-format=json
+	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/term"
 
 	"github.com/atoll-dev/atoll/internal/gomemlimit"
@@ -41,6 +42,14 @@ func Configure(logging *logsapi.LoggingConfiguration, gates featuregate.FeatureG
 	}
 	gomemlimit.Set()
 	return nil
+}
+
+// ConfigureMetrics applies the flags for hidden and disabled metrics, which are valid, to the process.
+func ConfigureMetrics(o *metrics.Options) {
+	if o.ShowHiddenMetricsForVersion != "" {
+		metrics.SetShowHidden()
+	}
+	metrics.SetDisabledMetrics(o.DisabledMetrics)
 }
 
 // AddFlagSets adds named sets of flags to a command, whose help prints them by set.

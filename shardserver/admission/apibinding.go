@@ -181,6 +181,9 @@ func (b *apiBinding) validateExportChange(ctx context.Context, a admission.Attri
 	if err != nil || !b.access.canBind(ctx, a, export) {
 		return forbidBinding(a, reference)
 	}
+	if a.GetOperation() == admission.Create && !labelled {
+		return retry(a, "the export "+reference.String()) // the mutation did not find it
+	}
 	if _, want := apiindex.ExportLabel(export); label != want {
 		return forbid(a, "label %s must be %q", apisv1alpha2.ExportLabelKey, want)
 	}

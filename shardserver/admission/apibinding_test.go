@@ -1,8 +1,10 @@
 package admission
 
 import (
+	"strings"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -33,6 +35,7 @@ func exportLabel(cluster, name string) string {
 func newExportShard() *fakeShard {
 	return newFakeShard().
 		workspace("root", "org", "c1").
+		cluster("c2", logicalcluster.PathAnnotationKey, "root:far:own").
 		add("c1", setCluster(newExport("widgets"), "c1"), true).
 		add("c1", setCluster(newExport("secrets"), "c1"), false).
 		allow("alice bind c1/apiexports/widgets", "alice bind c1/apiexports/gone", "alice bind c2/apiexports/later", "alice bind root/apiexports/later")
@@ -73,6 +76,7 @@ func TestAPIBinding(t *testing.T) {
 		"missing path":                                    {object: to("root:missing", "widgets"), refuse: refused + "root:missing:widgets"},
 		"existing export, masters":                        {by: master, object: to("root:org", "secrets"), label: exportLabel("c1", "secrets")},
 		"later export in the same workspace":              {object: to("", "later"), label: exportLabel("c2", "later")},
+		"later export in the same workspace, by its path": {object: to("root:far:own", "later"), label: exportLabel("c2", "later")},
 		"later export in root":                            {object: to("root", "later"), label: exportLabel("root", "later")},
 		"export in the same workspace without permission": {object: to("", "other"), refuse: refused + "c2:other"},
 		"export in root without permission":               {object: to("root", "other"), refuse: refused + "root:other"},
@@ -123,6 +127,20 @@ func TestAPIBinding(t *testing.T) {
 		q := testRequest{cluster: "c2", resource: apiBindings, name: "b", user: alice, operation: admission.Create, obj: obj}
 		wantForbidden(t, validateOnly(t, plugin, q), "label internal.apis.kcp.io/export must be")
 	})
+	t.Run("an export that is replicated between mutation and validation", func(t *testing.T) {
+		q := testRequest{cluster: "c2", resource: apiBindings, name: "b", user: alice, operation: admission.Create, obj: newBinding(t, to("c1", "widgets"))}
+		wantRetry(t, validateOnly(t, plugin, q))
+		q.user = member("other")
+		wantForbidden(t, validateOnly(t, plugin, q), refused+"c1:widgets")
+	})
+}
+
+// wantRetry checks that clients repeat a request on their own, and learn nothing of labels that they have not sent.
+func wantRetry(t *testing.T, err error) {
+	t.Helper()
+	if seconds, ok := apierrors.SuggestsClientDelay(err); !apierrors.IsTooManyRequests(err) || !ok || seconds != 1 || strings.Contains(err.Error(), "internal") {
+		t.Errorf("got %v", err)
+	}
 }
 
 func TestAPIExportEndpointSlice(t *testing.T) {
@@ -139,7 +157,10 @@ func TestAPIExportEndpointSlice(t *testing.T) {
 		"export with permission":             {obj: slice("root:org", "widgets", "")},
 		"export without permission":          {obj: slice("root:org", "secrets", ""), refuse: "no permission to bind to export root:org:secrets"},
 		"missing export":                     {obj: slice("root:org", "gone", ""), refuse: "no permission to bind to export root:org:gone"},
-		"later export in the same workspace": {obj: slice("", "later", ""), refuse: "no permission to bind to export c2:later"},
+		"later export in the same workspace": {obj: slice("", "later", "")},
+		"the same by its path":               {obj: slice("root:far:own", "later", "")},
+		"without permission to bind it":      {obj: slice("", "other", ""), refuse: "no permission to bind to export c2:other"},
+		"later export in another workspace":  {obj: slice("c1", "gone", ""), refuse: "no permission to bind to export c1:gone"},
 		"changed partition":                  {obj: slice("root:org", "secrets", "b"), old: slice("root:org", "secrets", "a")},
 	} {
 		t.Run(sentence, func(t *testing.T) {
@@ -223,4 +244,6 @@ func TestPathAnnotationOfAPIs(t *testing.T) {
 	if err := admitAndValidate(t, plugin, q); err != nil || len(unplaced.Annotations) != 0 {
 		t.Errorf("%v, %v", unplaced.Annotations, err)
 	}
+	state.cluster("c2", logicalcluster.PathAnnotationKey, "root:late") // between mutation and validation
+	wantRetry(t, validateOnly(t, plugin, q))
 }

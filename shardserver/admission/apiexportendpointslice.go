@@ -34,11 +34,11 @@ func (s *apiExportEndpointSlice) Validate(ctx context.Context, a admission.Attri
 			return err
 		}
 	}
-	_, reference, err := referenceIn(ctx, slice.Spec.APIExport.Path, slice.Spec.APIExport.Name)
+	own, reference, err := referenceIn(ctx, slice.Spec.APIExport.Path, slice.Spec.APIExport.Name)
 	if err != nil {
 		return forbid(a, "spec.export: %w", err)
 	}
-	export, err := s.access.resolve(ctx, reference)
+	export, err := s.access.locate(ctx, own, reference)
 	if err != nil || !s.access.canBind(ctx, a, export) {
 		return forbidBinding(a, reference)
 	}

@@ -40,6 +40,11 @@ func (r clusterReader) isDeleting(ctx context.Context) (bool, error) {
 	return err == nil && cluster.DeletionTimestamp != nil, err
 }
 
+// list returns the LogicalClusters of this shard, and those that other shards publish: clusters that have an export, a type or a cached resource.
+func (r clusterReader) list(ctx context.Context) ([]*corev1alpha1.LogicalCluster, error) {
+	return r.reader.Global().List(logicalcluster.With(ctx, logicalcluster.Wildcard), "", nil)
+}
+
 // canonicalPath returns the path of the context's logical cluster in the workspace tree, or a NotFound error if the
 // logical cluster does not exist.
 func (r clusterReader) canonicalPath(ctx context.Context) (string, error) {

@@ -2,6 +2,7 @@ package admission
 
 import (
 	"context"
+	"fmt"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,16 +17,31 @@ import (
 // exportAccess resolves exports that objects refer to, and authorizes users to bind them.
 type exportAccess struct {
 	exports    *apiindex.Resolver
+	clusters   clusterReader
 	permission permission
 }
 
 func newExportAccess(config Config) exportAccess {
-	return exportAccess{config.Exports, permission{config.Authorizer, config.WithDeepSAR}}
+	return exportAccess{config.Exports, newClusterReader(config.Registry), permission{config.Authorizer, config.WithDeepSAR}}
+}
+
+// local returns a reference by the path of the request's logical cluster as one by its name, and others unchanged. The path may lead through
+// logical clusters of other shards, and the index of exports by path may not have a new export yet.
+func (e exportAccess) local(ctx context.Context, reference apiindex.Reference) apiindex.Reference {
+	own, ok := logicalcluster.From(ctx)
+	if !ok || reference.Path == own.Path() {
+		return reference
+	}
+	if path, err := e.clusters.canonicalPath(ctx); err == nil && path == reference.Path.String() {
+		reference.Path = own.Path()
+	}
+	return reference
 }
 
 // locate returns the export of a reference. One in root, or in the logical cluster of the reference, need not exist: it
 // may be created later. For other exports that do not exist, it returns a NotFound error.
 func (e exportAccess) locate(ctx context.Context, own logicalcluster.Name, reference apiindex.Reference) (bindings.ExportKey, error) {
+	reference = e.local(ctx, reference)
 	for _, cluster := range []logicalcluster.Name{own, logicalcluster.Root} {
 		if reference.Path == cluster.Path() {
 			return bindings.ExportKey{Cluster: cluster, Name: reference.Name}, nil
@@ -36,7 +52,7 @@ func (e exportAccess) locate(ctx context.Context, own logicalcluster.Name, refer
 
 // resolve returns the export of a reference, or a NotFound error.
 func (e exportAccess) resolve(ctx context.Context, reference apiindex.Reference) (bindings.ExportKey, error) {
-	export, err := e.exports.Resolve(ctx, reference)
+	export, err := e.exports.Resolve(ctx, e.local(ctx, reference))
 	if err != nil {
 		return bindings.ExportKey{}, err
 	}
@@ -55,6 +71,13 @@ func (e exportAccess) canBind(ctx context.Context, a admission.Attributes, expor
 // cannot access.
 func forbidBinding(a admission.Attributes, reference apiindex.Reference) error {
 	return forbid(a, "unable to %s %s: no permission to bind to export %s", strings.ToLower(string(a.GetOperation())), a.GetKind().Kind, reference)
+}
+
+// retry is the answer to a request whose validation finds what its mutation did not find yet, because a cache or a replica has received it
+// meanwhile. Clients repeat it on their own, as the header Retry-After says.
+func retry(a admission.Attributes, missing string) error {
+	return apierrors.NewTooManyRequests(fmt.Sprintf("unable to %s %s %q: %s has changed while the request was processed; try again",
+		strings.ToLower(string(a.GetOperation())), a.GetResource().GroupResource(), a.GetName(), missing), 1)
 }
 
 // referenceIn parses a reference of an object in the request's logical cluster.

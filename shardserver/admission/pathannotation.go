@@ -64,7 +64,11 @@ func (p *pathAnnotation) Validate(ctx context.Context, a admission.Attributes, _
 	if err != nil || path == "" {
 		return err
 	}
-	if got := obj.GetAnnotations()[logicalcluster.PathAnnotationKey]; got != path {
+	got := obj.GetAnnotations()[logicalcluster.PathAnnotationKey]
+	if got == "" && a.GetOperation() == admission.Create && a.GetResource().GroupResource() == apiBindings {
+		return retry(a, "its logical cluster") // the mutation did not find it
+	}
+	if got != path {
 		return forbid(a, "annotation %s must be %q, got %q", logicalcluster.PathAnnotationKey, path, got)
 	}
 	return nil

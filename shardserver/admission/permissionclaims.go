@@ -36,8 +36,9 @@ func (p permissionClaims) Admit(ctx context.Context, a admission.Attributes, _ a
 	return nil
 }
 
-// Validate refuses objects whose labels a later plug-in changed. With a subresource most registries keep the stored
-// labels, correct or not, which the user's request cannot influence, so subresources are not validated.
+// Validate refuses objects whose labels are no longer those of the claims: a claim was accepted or withdrawn since Admit. No plug-in that tenants
+// configure runs between both, so the labels are not the client's, and it is asked to repeat the request. With a subresource most registries
+// keep the stored labels, correct or not, which the user's request cannot influence, so subresources are not validated.
 func (p permissionClaims) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
 	if a.GetSubresource() != "" {
 		return nil
@@ -47,7 +48,7 @@ func (p permissionClaims) Validate(ctx context.Context, a admission.Attributes, 
 		return err
 	}
 	if !claims.LabelsMatch(object.GetLabels(), desired) {
-		return forbid(a, "labels of permission claims can only be set by the system")
+		return retry(a, "a permission claim")
 	}
 	return nil
 }

@@ -3,15 +3,18 @@ package admission
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"sync"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apiserver/pkg/admission"
 
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/apiindex"
-	"github.com/atoll-dev/atoll/shardserver/apiindex/bindings"
 	"github.com/atoll-dev/atoll/shardserver/tenancy/workspacetype"
 	"github.com/atoll-dev/atoll/shardserver/workspacepath"
 )
@@ -23,6 +26,7 @@ const rootTypeName = "root"
 type workspaceType struct {
 	*admission.Handler
 	types      *workspacetype.Resolver
+	clusters   clusterReader
 	exports    exportAccess
 	permission permission
 }
@@ -31,6 +35,7 @@ func newWorkspaceType(config Config) admission.Interface {
 	return &workspaceType{
 		Handler:    admission.NewHandler(admission.Create, admission.Update),
 		types:      config.Types,
+		clusters:   newClusterReader(config.Registry),
 		exports:    newExportAccess(config),
 		permission: permission{config.Authorizer, config.WithDeepSAR},
 	}
@@ -90,6 +95,7 @@ func lacksPath(ref tenancyv1alpha1.WorkspaceTypeReference) bool { return ref.Pat
 // default bindings need no permission of the user who edits the type. A path that does not resolve is refused with the
 // same error; an export may be created later.
 func (w *workspaceType) validateDefaultBindings(ctx context.Context, a admission.Attributes, own logicalcluster.Name, before, after []tenancyv1alpha1.APIExportReference) error {
+	clusters := sync.OnceValues(func() ([]*corev1alpha1.LogicalCluster, error) { return w.clusters.list(ctx) })
 	for _, binding := range after {
 		if slices.Contains(before, binding) {
 			continue
@@ -98,27 +104,59 @@ func (w *workspaceType) validateDefaultBindings(ctx context.Context, a admission
 		if path == "" {
 			path = own.String()
 		}
-		if !w.canBindExport(ctx, a, path, binding.Export) {
+		if !w.canBindExport(ctx, a, path, binding.Export, clusters) {
 			return forbid(a, "unable to use %s:%s as a default API binding: no permission to bind to export %s:%s", path, binding.Export, path, binding.Export)
 		}
 	}
 	return nil
 }
 
-func (w *workspaceType) canBindExport(ctx context.Context, a admission.Attributes, path, export string) bool {
+func (w *workspaceType) canBindExport(ctx context.Context, a admission.Attributes, path, export string, clusters func() ([]*corev1alpha1.LogicalCluster, error)) bool {
 	parsed, err := logicalcluster.ParsePath(path)
 	if err != nil {
 		return false
 	}
-	cluster, err := w.types.Locate(ctx, parsed)
-	if errors.Is(err, workspacepath.ErrRemote) { // the path cannot be resolved on this shard: only an existing export can be found by it
-		var found bindings.ExportKey
-		found, err = w.exports.resolve(ctx, apiindex.Reference{Path: parsed, Name: export})
-		cluster = found.Cluster
-	}
+	cluster, err := w.locate(ctx, apiindex.Reference{Path: parsed, Name: export}, clusters)
 	if err != nil {
 		return false
 	}
 	allowed, err := w.permission.isAllowed(ctx, a, cluster, apisv1alpha2.VerbBind, apisv1alpha2.GroupName, apisv1alpha2.SchemeGroupVersion.Version, apiExports.Resource, export)
 	return allowed && err == nil
+}
+
+// locate returns the logical cluster of a reference to an export, which need not exist. A path that leads through logical clusters of other
+// shards is known by the exports and the LogicalClusters that have it.
+func (w *workspaceType) locate(ctx context.Context, reference apiindex.Reference, clusters func() ([]*corev1alpha1.LogicalCluster, error)) (logicalcluster.Name, error) {
+	reference = w.exports.local(ctx, reference)
+	cluster, err := w.types.Locate(ctx, reference.Path)
+	if !errors.Is(err, workspacepath.ErrRemote) {
+		return cluster, err
+	}
+	found, err := w.exports.resolve(ctx, reference)
+	if !apierrors.IsNotFound(err) {
+		return found.Cluster, err
+	}
+	all, err := clusters()
+	if err != nil {
+		return logicalcluster.Name{}, err
+	}
+	return findByPath(all, reference.Path)
+}
+
+// findByPath returns the logical cluster with a path. While one of two is being deleted, it is the other one.
+func findByPath(all []*corev1alpha1.LogicalCluster, path logicalcluster.Path) (logicalcluster.Name, error) {
+	var found logicalcluster.Name
+	for _, cluster := range all {
+		if cluster.Annotations[logicalcluster.PathAnnotationKey] != path.String() || cluster.DeletionTimestamp != nil {
+			continue
+		}
+		if !found.Empty() {
+			return logicalcluster.Name{}, fmt.Errorf("two logical clusters have the path %q", path)
+		}
+		found = logicalcluster.Of(cluster)
+	}
+	if found.Empty() {
+		return found, workspacepath.NewNotFound(path)
+	}
+	return found, nil
 }

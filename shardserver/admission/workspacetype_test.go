@@ -3,16 +3,20 @@ package admission
 import (
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/utils/ptr"
 
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
 func TestWorkspaceType(t *testing.T) {
 	state := newFakeShard().
 		workspace("root", "org", "c1").
+		cluster("c2", logicalcluster.PathAnnotationKey, "root:far:own").
 		allow("alice bind c1/apiexports/widgets", "alice bind c2/apiexports/own")
 	type change = func(*tenancyv1alpha1.WorkspaceTypeSpec)
 	child := func(path string) change {
@@ -57,6 +61,7 @@ func TestWorkspaceType(t *testing.T) {
 		"export with permission":                          {spec: []change{binds("root:org", "widgets")}},
 		"export with permission by cluster name":          {spec: []change{binds("c1", "widgets")}},
 		"export in the same workspace":                    {spec: []change{binds("", "own")}},
+		"export in the same workspace by its path":        {spec: []change{binds("root:far:own", "own")}},
 		"export without permission":                       {spec: []change{binds("root:org", "secrets")}, wantErr: "no permission to bind to export root:org:secrets"},
 		"export at a missing path":                        {spec: []change{binds("root:gone", "widgets")}, wantErr: "no permission to bind to export root:gone:widgets"},
 		"export in the same workspace without permission": {spec: []change{binds("", "widgets")}, wantErr: "no permission to bind to export c2:widgets"},
@@ -81,6 +86,34 @@ func TestWorkspaceType(t *testing.T) {
 			}
 			wantForbidden(t, admitAndValidate(t, newWorkspaceType(state.config()), q), tc.wantErr)
 		})
+	}
+}
+
+// A path that leads through another shard is that of a LogicalCluster.
+func TestFindByPath(t *testing.T) {
+	at := func(cluster, path string, deleting bool) *corev1alpha1.LogicalCluster {
+		object := &corev1alpha1.LogicalCluster{}
+		object.Annotations = map[string]string{logicalcluster.AnnotationKey: cluster, logicalcluster.PathAnnotationKey: path}
+		if deleting {
+			object.DeletionTimestamp = new(metav1.Now())
+		}
+		return object
+	}
+	for name, tc := range map[string]struct {
+		all  []*corev1alpha1.LogicalCluster
+		want string
+	}{
+		"the one with the path":        {[]*corev1alpha1.LogicalCluster{at("c1", "root:a", false), at("c2", "root:a:b", false)}, "c1"},
+		"none":                         {all: []*corev1alpha1.LogicalCluster{at("c2", "root:a:b", false)}},
+		"one that is being deleted":    {all: []*corev1alpha1.LogicalCluster{at("c1", "root:a", true)}},
+		"its successor":                {[]*corev1alpha1.LogicalCluster{at("c1", "root:a", true), at("c2", "root:a", false)}, "c2"},
+		"two, of which none is meant":  {all: []*corev1alpha1.LogicalCluster{at("c1", "root:a", false), at("c2", "root:a", false)}},
+		"one without a path, its name": {all: []*corev1alpha1.LogicalCluster{at("root:a", "", false)}},
+	} {
+		found, err := findByPath(tc.all, logicalcluster.MustParsePath("root:a"))
+		if found.String() != tc.want || (err == nil) != (tc.want != "") {
+			t.Errorf("%s: got %q, %v", name, found, err)
+		}
 	}
 }
 

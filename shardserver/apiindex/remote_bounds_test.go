@@ -2,6 +2,7 @@ package apiindex_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -11,6 +12,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
@@ -53,9 +55,36 @@ func testRemoteAdmissionPolicy(t *testing.T, s *env) {
 			PolicyName: "names", ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
 		},
 	})
+	create(t, c, s.provider, &admissionregistrationv1.MutatingAdmissionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: "labels"},
+		Spec: admissionregistrationv1.MutatingAdmissionPolicySpec{
+			MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{
+				RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+					Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+					Rule:       admissionregistrationv1.Rule{APIGroups: []string{"example.io"}, APIVersions: []string{"v1"}, Resources: []string{"widgets"}},
+				},
+			}}},
+			MatchConditions:    []admissionregistrationv1.MatchCondition{{Name: "names", Expression: `object.metadata.name.startsWith("labelled")`}},
+			ReinvocationPolicy: admissionregistrationv1.NeverReinvocationPolicy,
+			Mutations: []admissionregistrationv1.Mutation{{PatchType: admissionregistrationv1.PatchTypeApplyConfiguration, ApplyConfiguration: &admissionregistrationv1.ApplyConfiguration{
+				Expression: `Object{metadata: Object.metadata{labels: {"by": "provider"}}}`,
+			}}},
+		},
+	})
+	create(t, c, s.provider, &admissionregistrationv1.MutatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "labels"}, Spec: admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{PolicyName: "labels"},
+	})
 	resource := s.widgets(t, "beta", "alice", s.consumer)
 	eventuallyForbidden(t, resource, "bad", "denied by the provider")
 	eventuallyCreate(t, resource, "good")
+	shardtesting.Eventually(t, "the label of the provider", func(ctx context.Context) error {
+		labelled := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.io/v1", "kind": "Widget", "metadata": map[string]any{"name": "labelled"}}}
+		created, err := resource.Create(ctx, labelled, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if err == nil && created.GetLabels()["by"] != "provider" {
+			err = fmt.Errorf("labels %v", created.GetLabels())
+		}
+		return err
+	})
 }
 
 func testRemoteServiceAccount(t *testing.T, s *env) {

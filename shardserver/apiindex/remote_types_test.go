@@ -120,6 +120,27 @@ func testRemoteDefaultBinding(t *testing.T, s *env) {
 	if err := alice.Create(shardtesting.In(t.Context(), s.otherConsumer), newType("refused")); !apierrors.IsForbidden(err) {
 		t.Fatalf("without permission to bind: %v", err)
 	}
+	// An export that does not exist yet, by a path that leads through the root workspace, which is on another shard: from the shard of the
+	// workspace, from that workspace itself, and from another shard, which has the LogicalCluster because of other exports.
+	later := newType("later")
+	later.Spec.DefaultAPIBindings[0].Export = "later"
+	rule := func(group, resource, verb string, names ...string) rbacv1.PolicyRule {
+		return rbacv1.PolicyRule{Verbs: []string{verb}, APIGroups: []string{group}, Resources: []string{resource}, ResourceNames: names}
+	}
+	s.grant(t, "alpha", s.provider, "dave-enters", "system:kcp:workspace:access", "dave")
+	s.grantRule(t, "alpha", s.provider, "dave-writes-types", "dave", rule("tenancy.kcp.io", "workspacetypes", "create"))
+	for user, at := range map[string]struct{ shard, cluster string }{"alice": {"beta", s.otherConsumer}, "dave": {"alpha", s.provider}} {
+		shardtesting.Eventually(t, user+" may write types, and not bind an export that does not exist yet", func(ctx context.Context) error {
+			if err := s.userClient(t, at.shard, user).Create(shardtesting.In(ctx, at.cluster), later.DeepCopy()); err == nil || !strings.Contains(err.Error(), "no permission to bind") {
+				return fmt.Errorf("got %v", err)
+			}
+			return nil
+		})
+		s.grantRule(t, "alpha", s.provider, user+"-binds-later", user, rule("apis.kcp.io", "apiexports", "bind", "later"))
+		shardtesting.Eventually(t, user+" may bind an export that does not exist yet", func(ctx context.Context) error {
+			return s.userClient(t, at.shard, user).Create(shardtesting.In(ctx, at.cluster), later.DeepCopy())
+		})
+	}
 	s.grant(t, "alpha", s.provider, "binders-again", "binders", "alice")
 	shardtesting.Eventually(t, "alice may bind again", func(ctx context.Context) error {
 		return alice.Create(shardtesting.In(ctx, s.otherConsumer), newType("allowed"))

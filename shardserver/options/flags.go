@@ -25,6 +25,8 @@ var upstreamFlags = []string{
 	"cors-allowed-origins", "goaway-chance", "livez-grace-period", "max-mutating-requests-inflight", "max-requests-inflight", "shutdown-delay-duration", "shutdown-send-retry-after",
 	"shutdown-watch-termination-grace-period", "strict-transport-security-directives", "storage-initialization-timeout",
 	"v", "vmodule", "logging-format", "log-flush-frequency", "profiling", "contention-profiling", "debug-socket-path",
+	// Not those for label values: the shard itself limits the values that tenants choose.
+	"show-hidden-metrics-for-version", "disabled-metrics",
 }
 
 // unsupportedFlags match a prefix above but are not registered, because they have no effect here.
@@ -116,6 +118,7 @@ func (o *Options) AddFlags(fss *cliflag.NamedFlagSets) {
 		stockflags.Set{Name: "Audit", AddFlags: o.Audit.AddFlags},
 		stockflags.Set{Name: "Generic", AddFlags: o.ServerRun.AddUniversalFlags},
 		stockflags.Set{Name: "Debug", AddFlags: o.Features.AddFlags},
+		stockflags.Set{Name: "Metrics", AddFlags: o.Metrics.AddFlags},
 		stockflags.Set{Name: "Logs", AddFlags: func(fs *pflag.FlagSet) { logsapi.AddFlags(o.Logs, fs) }},
 	)
 }

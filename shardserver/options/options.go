@@ -21,6 +21,7 @@ import (
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/component-base/logs"
+	"k8s.io/component-base/metrics"
 	kubeoptions "k8s.io/kubernetes/pkg/kubeapiserver/options"
 
 	cacheclient "github.com/atoll-dev/atoll/cacheserver/client"
@@ -50,6 +51,7 @@ type Options struct {
 	Authentication *kubeoptions.BuiltInAuthenticationOptions
 	Audit          *genericoptions.AuditOptions
 	Features       *genericoptions.FeatureOptions
+	Metrics        *metrics.Options
 	Logs           *logs.Options
 
 	EmbeddedEtcd embeddedetcd.Config
@@ -190,6 +192,7 @@ func New(rootDirectory string) *Options {
 		Authentication: kubeoptions.NewBuiltInAuthenticationOptions().WithAll(),
 		Audit:          genericoptions.NewAuditOptions(),
 		Features:       genericoptions.NewFeatureOptions(),
+		Metrics:        metrics.NewOptions(),
 		Logs:           logs.NewOptions(),
 		EmbeddedEtcd:   embeddedetcd.NewConfig(),
 		Shard:          ShardOptions{Name: DefaultShardName, MaxObjectsPerRemoteShard: cacheclient.DefaultMaxObjects},
@@ -404,6 +407,9 @@ func (c *completed) validate() error {
 	}
 	if reads, writes := c.ServerRun.MaxRequestsInFlight, c.ServerRun.MaxMutatingRequestsInFlight; reads < 0 || writes < 0 || reads+writes == 0 {
 		errs = append(errs, fmt.Errorf("--max-requests-inflight, --max-mutating-requests-inflight: got %d and %d, want a sum of at least 1", reads, writes))
+	}
+	for _, err := range c.Metrics.Validate() {
+		errs = append(errs, fmt.Errorf("--show-hidden-metrics-for-version, --disabled-metrics: %w", err))
 	}
 	errs = append(errs, c.SecureServing.Validate()...)
 	errs = append(errs, c.Authentication.Validate()...)

@@ -77,6 +77,8 @@ func TestCompleteRejects(t *testing.T) {
 		"a non-root shard with identity seeds":   {[]string{"--shard-name=alpha", "--cache-kubeconfig=options.go", "--root-shard-kubeconfig-file=options.go", "--root-identities-file=options.go"}, "--root-identities-file"},
 		"an invalid shard name":                  {[]string{"--shard-name=Alpha", "--cache-kubeconfig=options.go", "--root-shard-kubeconfig-file=options.go"}, "--shard-name"},
 		"a negative maximum of objects":          {[]string{"--shard-max-objects=-1"}, "--shard-max-objects"},
+		"hidden metrics of another version":      {[]string{"--show-hidden-metrics-for-version=1.2"}, "--show-hidden-metrics-for-version"},
+		"a metric that is no name":               {[]string{"--disabled-metrics=a b"}, "--disabled-metrics"},
 		"no seats for requests":                  {[]string{"--max-requests-inflight=0", "--max-mutating-requests-inflight=0"}, "--max-requests-inflight"},
 		"embedded and external etcd at once":     {[]string{"--etcd-servers=embedded,https://etcd:2379"}, "--etcd-servers"},
 		"an invalid etcd URL":                    {[]string{"--etcd-servers=etcd"}, "--etcd-servers"},

@@ -92,7 +92,7 @@ func parseConfig(t *infrastructurev1alpha1.Template) (*config, error) {
 	if err := parsed.convertNumbers(); err != nil {
 		return nil, fmt.Errorf("spec.backendConfig: %w", err)
 	}
-	if errs := parsed.validate(); len(errs) > 0 {
+	if errs := parsed.validate(t.Spec.InstanceCRD.Group); len(errs) > 0 {
 		return nil, errs.ToAggregate()
 	}
 	if parsed.Status != nil {

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -18,6 +19,8 @@ import (
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
 	"github.com/atoll-dev/atoll/infrastructure/backend"
 	"github.com/atoll-dev/atoll/infrastructure/instances"
+	"github.com/atoll-dev/atoll/infrastructure/runtimecluster"
+	"github.com/atoll-dev/atoll/logicalcluster"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
@@ -226,6 +229,9 @@ resources:
 - id: missing
   includeWhen: ["${schema.spec.size == 'large'}"]
   template: {apiVersion: v1, kind: ConfigMap, metadata: {name: missing}, data: {a: "${schema.spec.users[0]}"}}
+- id: users
+  forEach: [{user: "${schema.spec.?users.orValue([])}"}]
+  template: {apiVersion: v1, kind: ConfigMap, metadata: {name: "${user}"}}
 `)
 	e.setUp(t, template)
 	of := func(name, spec string) instances.Instance { return instance(t, template, "refused", name, spec) }
@@ -239,6 +245,9 @@ resources:
 		"an expression without end":        {of("mine", "{size: small, backup: true}"), "The values of this instance cannot be applied"},
 		"an object of another instance":    {of("other", "{size: small}"), "would have the name of something else"},
 		"a name that no object can have":   {of("mine", "{size: small, image: 'Not A Name'}"), "The values of this instance cannot be applied"},
+		"a name that is two":               {of("mine", "{size: small, image: a/b}"), "The values of this instance cannot be applied"},
+		"no name":                          {of("mine", "{size: small, users: ['', a]}"), "The values of this instance cannot be applied"},
+		"an object twice":                  {of("mine", "{size: small, users: [a, a]}"), "The values of this instance cannot be applied"},
 	} {
 		state := e.apply(t, test.instance)
 		if state.Phase != infrastructurev1alpha1.PhaseFailed || !strings.Contains(state.Message, test.message) {
@@ -252,6 +261,34 @@ resources:
 	e.remove(t, of("other", "size: small"))
 	e.remove(t, of("mine", "size: small"))
 	e.expectNames(t, "refused")
+}
+
+// testRefusals applies objects that the cluster refuses without giving a reason: they count as values, not as a cluster that is not there.
+func (e *env) testRefusals(t *testing.T) {
+	set := runtimecluster.Set{Tenant: logicalcluster.MustParseName("refusals"), Template: "refusals", Version: "1.0.0+build", Instance: "mine"}
+	configMap := func(value any) *unstructured.Unstructured {
+		return &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "main"}, "data": map[string]any{"a": value}}}
+	}
+	if _, err := e.backend.Cluster.Apply(t.Context(), set, []*unstructured.Unstructured{configMap("b")}); err != nil {
+		t.Fatal(err)
+	}
+	for name, object := range map[string]*unstructured.Unstructured{
+		"more than etcd stores":                configMap(strings.Repeat("a", 1800<<10)),
+		"more than a message to etcd may have": configMap(strings.Repeat("a", 2200<<10)),
+		"more than the body of a request":      configMap(strings.Repeat("a", 4<<20)),
+		"a text for a number": {Object: map[string]any{"apiVersion": "v1", "kind": "Service", "metadata": map[string]any{"name": "typed"},
+			"spec": map[string]any{"ports": []any{map[string]any{"port": "a"}}}}},
+		"a field that does not exist": {Object: map[string]any{"apiVersion": "v1", "kind": "Service", "metadata": map[string]any{"name": "typed"},
+			"spec": map[string]any{"port": int64(1)}}},
+	} {
+		_, err := e.backend.Cluster.Apply(t.Context(), set, []*unstructured.Unstructured{object})
+		if state, refused := runtimecluster.Refusal(err); !refused || state.Phase != infrastructurev1alpha1.PhaseFailed {
+			t.Errorf("%s: %.300v", name, err)
+		}
+	}
+	if gone, err := e.backend.Cluster.Delete(t.Context(), set); err != nil || !gone {
+		t.Errorf("deleting: %v, %v", gone, err)
+	}
 }
 
 func (e *env) testQuota(t *testing.T) {

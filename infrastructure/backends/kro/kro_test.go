@@ -81,6 +81,7 @@ func TestBackend(t *testing.T) {
 		{"an interrupted instance is completed and leaves nothing", e.testInterruptions},
 		{"an edit that breaks the Template leaves instances as they are", e.testBrokenTemplate},
 		{"values that cannot be applied", e.testValues},
+		{"objects that the cluster refuses", e.testRefusals},
 		{"a quota that is exhausted", e.testQuota},
 	} {
 		t.Run(test.name, test.run)

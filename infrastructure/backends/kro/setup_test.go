@@ -22,7 +22,7 @@ func (e *env) testMistakes(t *testing.T) {
 		"a reference without namespace":    {`resources: [{id: one, externalRef: {apiVersion: v1, kind: Node, metadata: {name: a}}}]`, "spec.backendConfig.resources[0].externalRef", "not namespaced"},
 		"a field that does not exist":      {object(`, dta: {a: b}`), "spec.backendConfig.resources[0].template.dta", "dta"},
 		"a value of another type":          {object(`, data: {a: "${1}"}`), "spec.backendConfig.resources[0].template.data.a", "int"},
-		"a constant of another type":       {object(`, data: {a: 1}`), "spec.backendConfig.resources[0].template.data.a", "string"},
+		"a constant of another type":       {object(`, data: {a: 1}`), "spec.backendConfig.resources[0].template.data[a]", "must be a text"},
 		"an unknown resource":              {object(`, data: {a: "${two.metadata.name}"}`), "spec.backendConfig", "two"},
 		"an unknown field of the instance": {object(`, data: {a: "${schema.spec.colour}"}`), "spec.backendConfig.resources[0].template.data.a", "colour"},
 		"labels of the tenant":             {object(`, data: {a: "${schema.metadata.labels['a']}"}`), "spec.backendConfig.resources[0].template.data.a", "labels"},

@@ -14,6 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/atoll-dev/atoll/infrastructure/runtimecluster"
+	"github.com/atoll-dev/atoll/internal/expression"
 )
 
 const (
@@ -43,7 +46,7 @@ var (
 func root() *field.Path { return field.NewPath("spec", "backendConfig") }
 
 // validate finds what the compiler does not look at.
-func (c *config) validate() field.ErrorList {
+func (c *config) validate(group string) field.ErrorList {
 	var errs field.ErrorList
 	at := root().Child("resources")
 	if len(c.Resources) == 0 {
@@ -62,7 +65,7 @@ func (c *config) validate() field.ErrorList {
 		ids.Insert(r.ID)
 	}
 	for i := range c.Resources {
-		errs = append(errs, c.Resources[i].validate(at.Index(i), ids)...)
+		errs = append(errs, c.Resources[i].validate(at.Index(i), ids, group)...)
 	}
 	return append(errs, c.validateOutputs()...)
 }
@@ -80,12 +83,15 @@ func (c *config) validateOutputs() field.ErrorList {
 			if reservedOutputs.Has(output) {
 				errs = append(errs, field.Forbidden(root().Child(outputs.name).Key(output), "is a field of the platform"))
 			}
+			errs = append(errs, expression.ValidateKey(output, root().Child(outputs.name).Key(output))...)
+			errs = append(errs, validateTexts(outputs.values[output], root().Child(outputs.name).Key(output))...)
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(c.Connection)) {
 		for _, problem := range validation.IsConfigMapKey(key) {
 			errs = append(errs, field.Invalid(root().Child("connection").Key(key), key, problem))
 		}
+		errs = append(errs, validateText(c.Connection[key], root().Child("connection").Key(key))...)
 	}
 	return errs
 }
@@ -101,13 +107,15 @@ func validateName(name string, at *field.Path) field.ErrorList {
 	return nil
 }
 
-func (r *resource) validate(at *field.Path, ids sets.Set[string]) field.ErrorList {
+func (r *resource) validate(at *field.Path, ids sets.Set[string], group string) field.ErrorList {
 	var errs field.ErrorList
 	switch {
 	case r.Template != nil && r.ExternalRef != nil:
 		errs = append(errs, field.Forbidden(at.Child("externalRef"), "a resource has template or externalRef"))
 	case r.Template != nil:
 		errs = append(errs, validateTemplate(r.Template, at.Child("template"))...)
+		errs = append(errs, validateTexts(r.Template, at.Child("template"))...)
+		errs = append(errs, runtimecluster.ValidateTemplate(r.Template, group, at.Child("template"))...)
 	case r.ExternalRef != nil:
 		errs = append(errs, r.ExternalRef.validate(at.Child("externalRef"))...)
 		if len(r.ForEach) > 0 {
@@ -180,9 +188,11 @@ func (e *externalRef) validate(at *field.Path) field.ErrorList {
 		return append(errs, field.Invalid(at.Child("metadata"), nil, "must have either name or selector"))
 	}
 	if e.Metadata.Selector != nil {
-		errs = append(errs, validateSelector(e.Metadata.Selector, at.Child("metadata", "selector"))...)
+		return append(errs, validateSelector(e.Metadata.Selector, at.Child("metadata", "selector"))...)
 	}
-	return errs
+	errs = append(errs, validateText(e.Metadata.Name, at.Child("metadata", "name"))...)
+	named := map[string]any{"apiVersion": e.APIVersion, "kind": e.Kind, "metadata": map[string]any{"name": e.Metadata.Name}}
+	return append(errs, runtimecluster.ValidateTemplate(named, "", at)...)
 }
 
 // validateSelector validates what does not depend on an instance.
@@ -194,8 +204,8 @@ func validateSelector(selector any, at *field.Path) field.ErrorList {
 	if err != nil {
 		return field.ErrorList{field.Invalid(at, selector, err.Error())}
 	}
-	if strings.Contains(string(text), "${") {
-		return nil // it is validated when it is known
+	if errs := validateTexts(selector, at); len(errs) > 0 || strings.Contains(string(text), "${") {
+		return errs // what expressions become is validated when it is known
 	}
 	parsed := &metav1.LabelSelector{}
 	if err := json.Unmarshal(text, parsed); err != nil {
@@ -204,13 +214,53 @@ func validateSelector(selector any, at *field.Path) field.ErrorList {
 	return metav1validation.ValidateLabelSelector(parsed, metav1validation.LabelSelectorValidationOptions{}, at)
 }
 
-// validateExpression requires that a text is one expression.
-func validateExpression(text string, at *field.Path) field.ErrorList {
-	ok, err := parser.IsStandaloneExpression(text)
+// validateTexts validates the texts of a value.
+func validateTexts(value any, at *field.Path) (errs field.ErrorList) {
+	switch value := value.(type) {
+	case map[string]any:
+		for _, key := range slices.Sorted(maps.Keys(value)) {
+			errs = append(errs, expression.ValidateKey(key, at.Key(key))...)
+			errs = append(errs, validateTexts(value[key], at.Child(key))...)
+		}
+	case []any:
+		for i := range value {
+			errs = append(errs, validateTexts(value[i], at.Index(i))...)
+		}
+	case string:
+		return validateText(value, at)
+	}
+	return errs
+}
+
+// validateText requires that the compiler finds the expressions of a text. It knows strings in double quotes only, and leaves what it does not
+// find in the text. So each expression must be one for a reader of CEL, too.
+func validateText(text string, at *field.Path) field.ErrorList {
+	parts, err := expression.Split(text)
 	if err != nil {
 		return field.ErrorList{field.Invalid(at, text, err.Error())}
 	}
-	if !ok {
+	found, err := parser.ExtractExpressions(text)
+	if err != nil {
+		return field.ErrorList{field.Invalid(at, text, err.Error())}
+	}
+	var expressions []string
+	for _, part := range parts {
+		if part.IsExpression {
+			expressions = append(expressions, part.Text)
+		}
+	}
+	if !slices.Equal(expressions, found) {
+		return field.ErrorList{field.Invalid(at, text, "braces and double quotes within strings of an expression are supported in strings in double quotes only, where a double quote is written \\\"")}
+	}
+	return nil
+}
+
+// validateExpression requires that a text is one expression.
+func validateExpression(text string, at *field.Path) field.ErrorList {
+	if errs := validateText(text, at); len(errs) > 0 {
+		return errs
+	}
+	if parts, err := expression.Split(text); err != nil || len(parts) != 1 || !parts[0].IsExpression {
 		return field.ErrorList{field.Invalid(at, text, "must be one expression between ${ and }")}
 	}
 	return nil

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
+	"github.com/atoll-dev/atoll/infrastructure/runtimecluster"
 	"github.com/atoll-dev/atoll/internal/expression"
 )
 
@@ -56,10 +57,10 @@ func parseConfig(t *infrastructurev1alpha1.Template) (*config, error) {
 	if err := decoder.Decode(parsed); err != nil {
 		return nil, fmt.Errorf("spec.backendConfig: %w", err)
 	}
-	return parsed, parsed.validate(field.NewPath("spec", "backendConfig")).ToAggregate()
+	return parsed, parsed.validate(field.NewPath("spec", "backendConfig"), t.Spec.InstanceCRD.Group).ToAggregate()
 }
 
-func (c *config) validate(path *field.Path) field.ErrorList {
+func (c *config) validate(path *field.Path, group string) field.ErrorList {
 	var errs field.ErrorList
 	if len(c.Manifests) == 0 {
 		errs = append(errs, field.Required(path.Child("manifests"), ""))
@@ -74,7 +75,7 @@ func (c *config) validate(path *field.Path) field.ErrorList {
 			errs = append(errs, field.Duplicate(at.Child("id"), m.ID))
 		}
 		ids[m.ID] = true
-		errs = append(errs, m.validate(at)...)
+		errs = append(errs, m.validate(at, group)...)
 	}
 	for i, m := range c.Manifests {
 		for n, condition := range m.ReadyWhen {
@@ -110,7 +111,7 @@ func checkIDs(ids map[string]bool, selected []string, err error, at *field.Path)
 	return errs
 }
 
-func (m *manifest) validate(path *field.Path) field.ErrorList {
+func (m *manifest) validate(path *field.Path, group string) field.ErrorList {
 	object := &unstructured.Unstructured{Object: m.Template}
 	at := path.Child("template")
 	var errs field.ErrorList
@@ -123,6 +124,7 @@ func (m *manifest) validate(path *field.Path) field.ErrorList {
 		errs = append(errs, field.Forbidden(at.Child("metadata", "namespace"), "objects are in the namespace of their tenant"))
 	}
 	errs = append(errs, expression.ValidateExpand(m.Template, at)...)
+	errs = append(errs, runtimecluster.ValidateTemplate(m.Template, group, at)...)
 	for i, condition := range m.ReadyWhen {
 		errs = append(errs, expression.ValidateCEL(condition, path.Child("readyWhen").Index(i))...)
 	}

@@ -30,6 +30,26 @@ func TestExpressionsNameObjectsThatExist(t *testing.T) {
 	}
 }
 
+// What API servers refuse in any case is a mistake in the Template, and not in what tenants write.
+func TestPartsThatEveryServerRefuses(t *testing.T) {
+	const service = `{"apiVersion":"v1","kind":"Service","metadata":{"name":"${self.metadata.name}"}}`
+	for template, field := range map[string]string{
+		service: "",
+		strings.Replace(service, "${self.metadata.name}", "${self.metadata.name}/${self.spec.size}", 1): "metadata.name: Invalid",
+		strings.Replace(service, `"}`, `","labels":{"${self.metadata.name}":"a"}}`, 1):                  "metadata.labels[${self.metadata.name}]: Invalid",
+		strings.Replace(service, `"}`, `","labels":{"a":"`+strings.Repeat("a", 64)+`"}}`, 1):            "metadata.labels[a]: Invalid",
+		strings.Replace(service, `"}`, `","annotations":{"example.org/generate":"a"}}`, 1):              "metadata.annotations[example.org/generate]: Forbidden",
+	} {
+		configured := &infrastructurev1alpha1.Template{}
+		configured.Spec.InstanceCRD.Group = "example.org"
+		configured.Spec.BackendConfig = &runtime.RawExtension{Raw: []byte(`{"manifests":[{"id":"main","template":` + template + `}]}`)}
+		_, err := parseConfig(configured)
+		if field == "" && err != nil || field != "" && (err == nil || !strings.HasPrefix(err.Error(), "spec.backendConfig.manifests[0].template."+field)) {
+			t.Errorf("%s: got %v", template, err)
+		}
+	}
+}
+
 // Conditions have the message: in another order it would be another one, and be written.
 func TestMistakesAreInOrder(t *testing.T) {
 	template := &infrastructurev1alpha1.Template{}

@@ -18,6 +18,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
@@ -103,6 +104,7 @@ func (c *config) validate(path *field.Path, unrestricted bool) field.ErrorList {
 	if c.Timeout != nil && c.Timeout.Seconds() < 1 {
 		errs = append(errs, field.Invalid(path.Child("timeout"), c.Timeout.Duration.String(), "must be at least one second"))
 	}
+	errs = append(errs, c.runSettings.validate(path)...)
 	if len(errs) > 0 {
 		return errs
 	}
@@ -111,6 +113,41 @@ func (c *config) validate(path *field.Path, unrestricted bool) field.ErrorList {
 		return errs
 	}
 	return c.compare(found, path)
+}
+
+// validate finds what every API server would refuse in a Job, and names that no Secret has.
+func (s *runSettings) validate(path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if strings.TrimSpace(s.Image) != s.Image {
+		errs = append(errs, field.Invalid(path.Child("image"), s.Image, "must not begin or end with white space"))
+	}
+	for i, name := range s.Credentials {
+		for _, problem := range validation.IsDNS1123Subdomain(name) {
+			errs = append(errs, field.Invalid(path.Child("credentials").Index(i), name, problem))
+		}
+	}
+	resources := path.Child("resources")
+	for _, list := range []struct {
+		name       string
+		quantities corev1.ResourceList
+	}{{"limits", s.Resources.Limits}, {"requests", s.Resources.Requests}} {
+		for _, name := range slices.Sorted(maps.Keys(list.quantities)) {
+			at, quantity := resources.Child(list.name).Key(string(name)), list.quantities[name]
+			for _, problem := range validation.IsQualifiedName(string(name)) {
+				errs = append(errs, field.Invalid(at, string(name), problem))
+			}
+			if quantity.Sign() < 0 {
+				errs = append(errs, field.Invalid(at, quantity.String(), "must not be negative"))
+			}
+			if limit, found := s.Resources.Limits[name]; list.name == "requests" && found && quantity.Cmp(limit) > 0 {
+				errs = append(errs, field.Invalid(at, quantity.String(), "must be at most the limit, "+limit.String()))
+			}
+		}
+	}
+	if len(s.Resources.Claims) > 0 {
+		errs = append(errs, field.Forbidden(resources.Child("claims"), "runs have no resource claims"))
+	}
+	return errs
 }
 
 func (m *module) validate(path *field.Path) field.ErrorList {

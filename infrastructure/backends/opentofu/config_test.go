@@ -39,6 +39,15 @@ func inline(config map[string]any) map[string]any {
 	return config["module"].(map[string]any)["inline"].(map[string]any)
 }
 
+// resources sets the memory of runs.
+func resources(list, quantity string) func(map[string]any) {
+	return func(config map[string]any) {
+		of := map[string]any{"requests": map[string]any{"memory": "1Gi"}, "limits": map[string]any{"memory": "1Gi"}}
+		of[list] = map[string]any{"memory": quantity}
+		config["resources"] = of
+	}
+}
+
 func TestConfigIsValidated(t *testing.T) {
 	for name, test := range map[string]struct {
 		add    string // to the module
@@ -82,7 +91,16 @@ func TestConfigIsValidated(t *testing.T) {
 		"a provisioner in JSON": {change: func(c map[string]any) {
 			inline(c)["more.tf.json"] = `{"resource": {"a": {"b": {"provisioner": {"local-exec": {"command": "x"}}}}}}`
 		}, want: "a provisioner runs programs"},
-		"a child module": {add: "module \"x\" {\n  source = \"a/b/c\"\n}", want: "cannot be checked before"},
+		"an expression in a key": {change: func(c map[string]any) {
+			c["variables"] = map[string]any{"size": map[string]any{"${self.spec.size}": "x"}}
+		}, want: "spec.backendConfig.variables[size][${self.spec.size}]: Invalid"},
+		"an image with white space": {change: func(c map[string]any) { c["image"] = "runner " }, want: "spec.backendConfig.image: Invalid"},
+		"a name that no Secret has": {change: func(c map[string]any) { c["credentials"] = []any{"cloud", "a/b"} }, want: "spec.backendConfig.credentials[1]: Invalid"},
+		"a name that is empty":      {change: func(c map[string]any) { c["credentials"] = []any{""} }, want: "spec.backendConfig.credentials[0]: Invalid"},
+		"a request above its limit": {change: resources("requests", "2Gi"), want: "spec.backendConfig.resources.requests[memory]: Invalid"},
+		"a negative limit":          {change: resources("limits", "-1"), want: "spec.backendConfig.resources.limits[memory]: Invalid"},
+		"a request that is allowed": {change: resources("requests", "1Gi")},
+		"a child module":            {add: "module \"x\" {\n  source = \"a/b/c\"\n}", want: "cannot be checked before"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := parseConfig(template(t, validModule+test.add, test.change), false)

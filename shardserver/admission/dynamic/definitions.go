@@ -10,21 +10,32 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/apiindex/bindings"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
 // definitions reads the definitions of custom resources.
 type definitions struct {
 	reader *storage.Reader[*apiextensions.CustomResourceDefinition]
+	// bound resolves resources that are bound from an export; nil means none.
+	bound *bindings.Index
 }
 
-func newDefinitions(registry *storage.Registry) definitions {
-	return definitions{storage.NewReader[*apiextensions.CustomResourceDefinition](registry, apiextensions.Resource("customresourcedefinitions"))}
+func newDefinitions(registry *storage.Registry, bound *bindings.Index) definitions {
+	return definitions{storage.NewReader[*apiextensions.CustomResourceDefinition](registry, apiextensions.Resource("customresourcedefinitions")), bound}
 }
 
-// get returns the definition of a resource in the context's logical cluster, or nil if there is none.
+// get returns the definition of a resource in the context's logical cluster, or nil if there is none. That of a bound resource is the one of
+// its binding, which the shard of the binding has, wherever its export is.
 func (d definitions) get(ctx context.Context, resource schema.GroupResource) (*apiextensions.CustomResourceDefinition, error) {
-	definition, err := d.reader.Get(ctx, "", resource.String())
+	name, read := resource.String(), d.reader.Get
+	if d.bound != nil {
+		if bound, ok := d.bound.Get(ctx, resource); ok {
+			ctx, name, read = logicalcluster.With(ctx, logicalcluster.BoundCRDs), string(bound.SchemaUID), d.getBound
+		}
+	}
+	definition, err := read(ctx, "", name)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
@@ -32,6 +43,15 @@ func (d definitions) get(ctx context.Context, resource schema.GroupResource) (*a
 		return nil, fmt.Errorf("reading the definition of %s: %w", resource, err)
 	}
 	return definition, nil
+}
+
+// getBound reads a definition of system:bound-crds. One that a request is served by may be newer than the watch cache.
+func (d definitions) getBound(ctx context.Context, namespace, name string) (*apiextensions.CustomResourceDefinition, error) {
+	definition, err := d.reader.Get(ctx, namespace, name)
+	if apierrors.IsNotFound(err) {
+		return d.reader.GetLatest(ctx, namespace, name)
+	}
+	return definition, err
 }
 
 // isServed reports whether a resource is served in a version.

@@ -28,6 +28,7 @@ func TestDynamicAdmission(t *testing.T) {
 		"certificate signing requests are approved with permission":       testCertificates,
 		"policies and webhooks apply to custom resources":                 testCustomResources,
 		"webhooks and policies of the provider apply to bound resources":  testBoundResources,
+		"mutating policies of the provider apply to bound resources":      testBoundMutations,
 		"equal policies compile once, and caches are bounded":             testBounds,
 		"no state without configurations":                                 testNoStateWithoutConfigurations,
 		"expressions that exceed their cost limit are suspended":          testSuspension,

@@ -82,8 +82,8 @@ func New(config Config) (*Plugins, error) {
 		mutating: mutating, validating: validating,
 		config:     config,
 		namespaces: storage.NewReader[*core.Namespace](config.Registry, namespaces),
-		schemas:    NewSchemas(config.Registry, config.Scheme, config.OpenAPI),
-		custom:     newDefinitions(config.Registry),
+		schemas:    NewSchemas(config.Registry, config.Bound, config.Scheme, config.OpenAPI),
+		custom:     newDefinitions(config.Registry, config.Bound),
 		compilers:  newCompilers(),
 
 		Suspensions: suspension.NewTracker(clock.RealClock{}),

@@ -20,6 +20,7 @@ import (
 	openapiutil "k8s.io/kube-openapi/pkg/util"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 
+	"github.com/atoll-dev/atoll/shardserver/apiindex/bindings"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
@@ -27,7 +28,7 @@ import (
 const maxModels = 256
 
 // Schemas resolves the types of the objects that logical clusters serve: those compiled in, and those of definitions,
-// which all logical clusters with equal definitions share. A model is built when a policy first needs it: to apply a
+// own or bound, which all logical clusters with equal definitions share. A model is built when a policy first needs it: to apply a
 // configuration to an object, or to check expressions.
 type Schemas struct {
 	registry *storage.Registry
@@ -54,10 +55,10 @@ type model struct {
 	err       error
 }
 
-// NewSchemas returns the schemas of the registry's resources.
-func NewSchemas(registry *storage.Registry, scheme *runtime.Scheme, openAPI *common.OpenAPIV3Config) *Schemas {
+// NewSchemas returns the schemas of the registry's resources, and of those that are bound; nil means that none are.
+func NewSchemas(registry *storage.Registry, bound *bindings.Index, scheme *runtime.Scheme, openAPI *common.OpenAPIV3Config) *Schemas {
 	return &Schemas{
-		registry: registry, custom: newDefinitions(registry), scheme: scheme, openAPI: openAPI,
+		registry: registry, custom: newDefinitions(registry, bound), scheme: scheme, openAPI: openAPI,
 		compiled:  newLRUCache[schema.GroupVersionKind, func() model](maxModels),
 		byContent: newLRUCache[contentKey, func() model](maxModels),
 		hashes:    newLRUCache[definitionVersion, contentKey](4 * maxModels),

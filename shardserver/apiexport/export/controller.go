@@ -151,13 +151,6 @@ func (c *exportController) ensureEndpointSlice(ctx context.Context, export *apis
 		return err
 	}
 	cluster := logicalcluster.Of(export)
-	reference, err := apiindex.NewReference(cluster, cluster.String(), export.Name)
-	if err != nil {
-		return fmt.Errorf("referring to APIExport %q: %w", export.Name, err)
-	}
-	if _, err := c.cfg.Exports.Resolve(ctx, reference); apierrors.IsNotFound(err) { // admission would refuse the slice
-		return apierrors.NewConflict(exports, export.Name, errors.New("it is not in the index of exports yet"))
-	}
 	slice := &apisv1alpha1.APIExportEndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: export.Name,

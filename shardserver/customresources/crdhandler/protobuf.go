@@ -7,6 +7,8 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"reflect"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -51,6 +53,7 @@ func (h *Handler) protobufToJSON(w http.ResponseWriter, req *http.Request, info 
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("the object provided is unrecognized (must be of type %s): %v", kind.Kind, err))
 	}
 	object.GetObjectKind().SetGroupVersionKind(*actual)
+	setEmpty(reflect.ValueOf(object))
 	body, err := json.Marshal(object)
 	if err != nil {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("the object cannot be encoded as JSON: %v", err))
@@ -59,4 +62,55 @@ func (h *Handler) protobufToJSON(w http.ResponseWriter, req *http.Request, info 
 	req.Body, req.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 	req.Header.Set("Content-Type", runtime.ContentTypeJSON)
 	return req, nil
+}
+
+// setEmpty sets the lists and maps that JSON always has and that are nil: protobuf does not tell an empty one from none, and null would be
+// refused where the schema requires the field.
+func setEmpty(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Pointer, reflect.Interface:
+		if !v.IsNil() {
+			setEmpty(v.Elem())
+		}
+	case reflect.Slice:
+		for i := range v.Len() {
+			setEmpty(v.Index(i))
+		}
+	case reflect.Map:
+		if v.Type().Elem().Kind() != reflect.Struct {
+			return // keys and values of Kubernetes' maps are texts, bytes and quantities, or structs
+		}
+		for _, key := range v.MapKeys() {
+			value := reflect.New(v.Type().Elem()).Elem()
+			value.Set(v.MapIndex(key))
+			setEmpty(value)
+			v.SetMapIndex(key, value)
+		}
+	case reflect.Struct:
+		if _, encodesItself := v.Interface().(json.Marshaler); encodesItself || reflect.PointerTo(v.Type()).Implements(marshaler) {
+			return
+		}
+		for i := range v.NumField() {
+			setEmptyField(v.Field(i), v.Type().Field(i))
+		}
+	}
+}
+
+var marshaler = reflect.TypeFor[json.Marshaler]()
+
+func setEmptyField(v reflect.Value, field reflect.StructField) {
+	if !field.IsExported() {
+		return
+	}
+	tag := field.Tag.Get("json")
+	isOptional := strings.Contains(tag, ",omitempty") || strings.Contains(tag, ",omitzero") || tag == "-"
+	isBytes := v.Kind() == reflect.Slice && v.Type().Elem().Kind() == reflect.Uint8
+	switch {
+	case isOptional || isBytes:
+	case v.Kind() == reflect.Slice && v.IsNil():
+		v.Set(reflect.MakeSlice(v.Type(), 0, 0))
+	case v.Kind() == reflect.Map && v.IsNil():
+		v.Set(reflect.MakeMap(v.Type()))
+	}
+	setEmpty(v)
 }

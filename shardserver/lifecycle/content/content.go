@@ -192,8 +192,17 @@ func FindEmpty(ctx context.Context, keys KeyCounter, resources []*storage.Resour
 	return empty, nil
 }
 
+// stopped is what the error of a watch cache says that was stopped: the definition of the resource was deleted since the resources were
+// listed, as by a deletion before. The error has no type.
+const stopped = "cacher is stopped"
+
+// list returns the objects of a resource. A resource that is gone is a Conflict, which controllers repeat without an error in the log: the next
+// list of resources does not have it.
 func list(ctx context.Context, resource *storage.Resource, namespace, resourceVersion string) ([]metav1.Object, error) {
 	found, err := resource.Store.List(request.WithNamespace(ctx, namespace), &internalversion.ListOptions{ResourceVersion: resourceVersion})
+	if err != nil && strings.Contains(err.Error(), stopped) {
+		return nil, apierrors.NewConflict(resource.GVR.GroupResource(), "", err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("listing %s: %w", resource.GVR.GroupResource(), err)
 	}

@@ -1,12 +1,49 @@
 package content
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/atoll-dev/atoll/shardserver/storage"
 )
+
+// failing is a storage whose lists fail.
+type failing struct {
+	storage.Store
+	err error
+}
+
+func (f failing) List(context.Context, *internalversion.ListOptions) (runtime.Object, error) {
+	return nil, f.err
+}
+
+// A definition that is deleted while the content of its logical cluster is stops the watch cache of its resource: that is no error for a log.
+func TestAResourceThatIsGoneIsAConflict(t *testing.T) {
+	for _, version := range []string{Cached, Latest} {
+		for name, test := range map[string]struct {
+			err      error
+			conflict bool
+		}{
+			"a watch cache that was stopped":       {apierrors.NewTooManyRequests("apiserver cacher is stopped", 1), true},
+			"one that a consistent read waits for": {errors.New("apiserver cacher is stopped"), true},
+			"etcd that does not answer":            {errors.New("etcdserver: request timed out"), false},
+		} {
+			resource := &storage.Resource{GVR: schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}, Store: failing{err: test.err}}
+			_, err := Delete(t.Context(), nil, []*storage.Resource{resource}, "", version)
+			if err == nil || apierrors.IsConflict(err) != test.conflict {
+				t.Errorf("%s: got %v", name, err)
+			}
+		}
+	}
+}
 
 func TestRemainingString(t *testing.T) {
 	left := NewRemaining()
