@@ -37,6 +37,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/tenancy/mount"
 	"github.com/atoll-dev/atoll/shardserver/tenancy/watchterminator"
 	"github.com/atoll-dev/atoll/shardserver/virtual"
+	"github.com/atoll-dev/atoll/shardserver/virtual/admin"
 	virtualapiexport "github.com/atoll-dev/atoll/shardserver/virtual/apiexport"
 	"github.com/atoll-dev/atoll/shardserver/virtual/apiresourceschema"
 	"github.com/atoll-dev/atoll/shardserver/virtual/cache"
@@ -209,6 +210,13 @@ func (d *dependencies) createVirtualWorkspaces(context.Context) error {
 		return err
 	}
 	all = append(all, exports, agents, schemas)
+	if d.options.IsRoot() {
+		shards, err := admin.New(admin.Config{Base: d.generic, Shards: d.storesOf(corev1alpha1.SchemeGroupVersion)["shards"]})
+		if err != nil {
+			return err
+		}
+		all = append(all, shards)
+	}
 	if d.replicationView != nil {
 		all = append(all, d.replicationView.VirtualWorkspace())
 	}

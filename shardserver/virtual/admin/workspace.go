@@ -1,0 +1,126 @@
+// Package admin holds the virtual workspace in which administrators of an installation read its shards, close them for new
+// workspaces, and limit them. All else of a Shard belongs to the shard itself.
+//
+// The root shard serves it: Shard objects are in its workspace root.
+package admin
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"k8s.io/apiserver/pkg/audit"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/registry/rest"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/healthz"
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
+
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/apis/registry"
+	"github.com/atoll-dev/atoll/shardserver/authorization"
+	"github.com/atoll-dev/atoll/shardserver/storage"
+	"github.com/atoll-dev/atoll/shardserver/virtual"
+)
+
+// name is the name of the virtual workspace and of its readiness check.
+const name = "admin"
+
+// auditKey is the prefix of the audit annotations with the decision.
+const auditKey = "virtual.admin.authorization.kcp.io"
+
+// Reasons of decisions.
+const (
+	reasonGranted  = "access granted"
+	reasonNoMember = "access to the admin workspace requires membership in the " + authorization.GroupAdmin + " or " + authorization.GroupMasters + " group"
+	reasonVerb     = "verb not supported by the admin workspace"
+	reasonResource = "verb not supported by the admin workspace for this resource"
+)
+
+// Config holds the dependencies of the virtual workspace. All fields are required.
+type Config struct {
+	// Base is the configuration of the shard's API server before completion.
+	Base *genericapiserver.Config
+	// Shards is the storage of Shards.
+	Shards rest.Storage
+}
+
+// New returns the virtual workspace.
+func New(cfg Config) (*virtual.Workspace, error) {
+	description, described := cfg.Shards.(virtual.Description)
+	readable, stored := cfg.Shards.(storage.Store)
+	writable, updated := cfg.Shards.(updater)
+	if !described || !stored || !updated {
+		return nil, fmt.Errorf("the storage of shards is %T, which is not that of a resource of the shard", cfg.Shards)
+	}
+	group := genericapiserver.NewDefaultAPIGroupInfo(corev1alpha1.SchemeGroupVersion.Group, legacyscheme.Scheme, legacyscheme.ParameterCodec, legacyscheme.Codecs)
+	group.NegotiatedSerializer = registry.WithoutProtobuf(cfg.Base.Serializer)
+	group.VersionedResourcesStorageMap[corev1alpha1.SchemeGroupVersion.Version] = map[string]rest.Storage{
+		shards.Resource: &shardStorage{Description: description, store: readable, updater: writable},
+	}
+	api, err := virtual.NewAPI(cfg.Base, name, &group)
+	if err != nil {
+		return nil, err
+	}
+	return &virtual.Workspace{
+		Name:       name,
+		Resolve:    resolve,
+		Authorizer: groupAuthorizer{},
+		Handler:    func(http.Handler) http.Handler { return api },
+		IsOpen:     func(virtual.Request, *corev1alpha1.LogicalCluster) bool { return true },
+		Checks: []healthz.HealthChecker{healthz.NamedCheck(name, func(*http.Request) error {
+			if checked, ok := cfg.Shards.(interface{ ReadinessCheck() error }); ok {
+				return checked.ReadinessCheck()
+			}
+			return nil
+		})},
+	}, nil
+}
+
+// resolve parses "<path>" and "clusters/<name or *>/<path>". All show the same: the shards of the installation.
+func resolve(path string) (virtual.Request, bool) {
+	request := virtual.Request{Cluster: logicalcluster.Root, Path: "/" + path}
+	if rest, ok := strings.CutPrefix(path, "clusters/"); ok {
+		cluster, rest, _ := strings.Cut(rest, "/")
+		if _, err := logicalcluster.ParseName(cluster); err != nil && cluster != logicalcluster.Wildcard.String() {
+			return virtual.Request{}, false
+		}
+		request.Path = "/" + rest
+	}
+	return request, true
+}
+
+// verbs are those that are served. Shards create and delete their objects themselves.
+var verbs = []string{"get", "list", "watch", "update", "patch"}
+
+// groupAuthorizer allows members of two groups, and asks no RBAC: the shards of an installation are not content of a workspace.
+type groupAuthorizer struct{}
+
+// Authorize implements authorizer.UnconditionalAuthorizer.
+func (groupAuthorizer) Authorize(ctx context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
+	decision, reason := decide(attributes)
+	text := "allowed"
+	if decision != authorizer.DecisionAllow {
+		text = "denied"
+	}
+	audit.AddAuditAnnotations(ctx, auditKey+"/decision", text, auditKey+"/reason", reason)
+	return decision, reason, nil
+}
+
+func decide(attributes authorizer.Attributes) (authorizer.Decision, string) {
+	groups := attributes.GetUser().GetGroups()
+	switch {
+	case !slices.Contains(groups, authorization.GroupAdmin) && !slices.Contains(groups, authorization.GroupMasters):
+		return authorizer.DecisionDeny, reasonNoMember
+	case !attributes.IsResourceRequest() && attributes.GetVerb() == "get":
+		return authorizer.DecisionAllow, reasonGranted
+	case !attributes.IsResourceRequest() || !slices.Contains(verbs, attributes.GetVerb()):
+		return authorizer.DecisionDeny, reasonVerb
+	case attributes.GetAPIGroup() != shards.Group || attributes.GetResource() != shards.Resource || attributes.GetSubresource() != "":
+		return authorizer.DecisionDeny, reasonResource
+	}
+	return authorizer.DecisionAllow, reasonGranted
+}
