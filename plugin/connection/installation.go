@@ -105,6 +105,25 @@ func (i *Installation) List(ctx context.Context, path logicalcluster.Path, resou
 	}
 }
 
+// IsAdminReachable reports whether the user may enter the admin workspace: whether the server serves it, and lets the user
+// read it.
+func (i *Installation) IsAdminReachable() (bool, error) {
+	config := rest.CopyConfig(i.config)
+	config.Host = i.AdminURL()
+	client, err := discovery.NewDiscoveryClientForConfigAndClient(config, i.http)
+	if err != nil {
+		return false, fmt.Errorf("making a client for the admin workspace: %w", err)
+	}
+	_, err = client.ServerGroups()
+	switch {
+	case apierrors.IsForbidden(err), apierrors.IsNotFound(err):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("asking the admin workspace for its APIs: %w", err)
+	}
+	return true, nil
+}
+
 // IsReachable reports whether the user may enter a logical cluster, derived from its API discovery: a 403, or a response
 // without any API group, means false. Every other failure is an error.
 func (i *Installation) IsReachable(path logicalcluster.Path) (bool, error) {

@@ -47,6 +47,27 @@ func ParseLocation(serverURL string) (Location, error) {
 	return Location{Base: parsed.String(), Path: path}, nil
 }
 
+// adminPath is the path of the admin workspace, in which administrators see the shards of an installation.
+const adminPath = "/services/admin"
+
+// AdminLocation parses the server URL of an admin workspace: the installation, at its root workspace. It returns false for
+// any other URL.
+func AdminLocation(serverURL string) (Location, bool) {
+	parsed, err := url.Parse(serverURL)
+	if err != nil {
+		return Location{}, false
+	}
+	before, ok := strings.CutSuffix(strings.TrimSuffix(parsed.Path, "/"), adminPath)
+	if !ok {
+		return Location{}, false
+	}
+	parsed.Path, parsed.RawPath, parsed.RawQuery, parsed.Fragment = before, "", "", ""
+	return Location{Base: parsed.String(), Path: logicalcluster.Root.Path()}, true
+}
+
+// AdminURL returns the server URL of the admin workspace of the installation.
+func (l Location) AdminURL() string { return l.Base + adminPath }
+
 // URLFor returns the server URL of another logical cluster of the same installation.
 func (l Location) URLFor(path logicalcluster.Path) string { return l.Base + path.URLPath() }
 

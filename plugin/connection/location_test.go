@@ -44,6 +44,25 @@ func TestParseLocation(t *testing.T) {
 	}
 }
 
+func TestAdminLocation(t *testing.T) {
+	for url, base := range map[string]string{
+		"https://h:6443/services/admin":                    "https://h:6443",
+		"https://h/prefix/services/admin/":                 "https://h/prefix",
+		"https://h/services/admin/clusters/root":           "",
+		"https://h/services/apiexport/root/x/clusters/abc": "",
+		"https://h/clusters/admin":                         "",
+		"https://h":                                        "",
+	} {
+		got, ok := AdminLocation(url)
+		if ok != (base != "") || got.Base != base {
+			t.Errorf("%s: got %+v, %t", url, got, ok)
+		}
+		if ok && got.AdminURL() != base+"/services/admin" {
+			t.Errorf("%s: got back %s", url, got.AdminURL())
+		}
+	}
+}
+
 func TestTreeRoot(t *testing.T) {
 	for path, top := range map[string]string{
 		"root:a:b":     "root",

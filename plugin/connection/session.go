@@ -77,3 +77,8 @@ func (s *Session) Installation() (*Installation, error) {
 	}
 	return newInstallation(location, s.config)
 }
+
+// InstallationAt returns clients for the installation of a location, with the credentials of the session.
+func (s *Session) InstallationAt(location Location) (*Installation, error) {
+	return newInstallation(location, s.config)
+}

@@ -40,6 +40,10 @@ func NewCommand(flags *connection.Flags) *cobra.Command {
   # print the path alone, for scripts
   kubectl ws . --short
 
+  # as an administrator of the installation: see its shards, and close one for new workspaces
+  kubectl ws :admin
+  kubectl annotate shard alpha experimental.core.kcp.io/unschedulable=true
+
   # show all workspaces below the current one
   kubectl ws tree`,
 		Args:              cobra.MaximumNArgs(1),

@@ -14,6 +14,9 @@ const (
 	homeNote = "Note: 'kubectl ws' now matches 'cd' semantics: without an argument it goes to the home workspace. Use 'kubectl ws .' to print the current one."
 )
 
+// adminName is the name of the admin workspace. It is reserved here only: a workspace "admin" in root is ":root:admin".
+const adminName = ":admin"
+
 // move is the kind of change of the current workspace.
 type move int
 
@@ -22,6 +25,7 @@ const (
 	moveBack                 // exchange current and previous
 	moveHome                 // the home workspace, or below it
 	moveTreeRoot             // the first workspace of the current path
+	moveAdmin                // the admin workspace of the installation
 	movePath                 // any other workspace
 )
 
@@ -51,6 +55,8 @@ func parseTarget(arg, homeDir string, short bool) target {
 		return target{move: moveBack}
 	case name == ":":
 		return target{move: moveTreeRoot}
+	case name == adminName:
+		return target{move: moveAdmin}
 	case name == "root", strings.HasPrefix(name, "root:") && !short:
 		return target{move: movePath, relative: name, absolute: true, note: rootNote}
 	case strings.HasPrefix(name, ":"):

@@ -37,12 +37,14 @@ func (n *navigator) use(ctx context.Context, arg string) error {
 		return n.back(ctx)
 	}
 
-	installation, err := n.session.Installation()
+	installation, err := n.installation(t)
 	if err != nil {
 		return err
 	}
 	from := installation.Path
 	switch t.move {
+	case moveAdmin:
+		return n.enterAdmin(ctx, installation)
 	case moveTreeRoot:
 		return n.enter(ctx, installation, connection.TreeRoot(from), false)
 	case moveHome:
@@ -55,6 +57,34 @@ func (n *navigator) use(ctx context.Context, arg string) error {
 		return err
 	}
 	return n.enter(ctx, installation, path, true)
+}
+
+// installation returns the installation of the current URL. From the admin workspace, no relative path leads anywhere.
+func (n *navigator) installation(t target) (*connection.Installation, error) {
+	location, ok := connection.AdminLocation(n.session.URL())
+	if !ok {
+		return n.session.Installation()
+	}
+	if t.move == movePath && !t.absolute {
+		return nil, errors.New("the admin workspace has no workspaces: use a path that starts with ':', such as ':root'")
+	}
+	return n.session.InstallationAt(location)
+}
+
+// enterAdmin makes the admin workspace the current one.
+func (n *navigator) enterAdmin(ctx context.Context, installation *connection.Installation) error {
+	reachable, err := installation.IsAdminReachable()
+	if err != nil {
+		return err
+	}
+	if !reachable {
+		return errors.New("access to the admin workspace denied: it is for members of the group system:kcp:admin, and the server has to be one that serves it")
+	}
+	changed, err := switchTo(n.session.Kubeconfig, installation.AdminURL())
+	if err != nil {
+		return err
+	}
+	return n.commit(ctx, changed, "")
 }
 
 // home runs "kubectl ws" without an argument.
@@ -107,8 +137,13 @@ func (n *navigator) printCurrent() error { return n.printWorkspace("") }
 
 func (n *navigator) printWorkspace(workspaceType string) error {
 	location, err := n.session.Location()
+	_, isAdmin := connection.AdminLocation(n.session.URL())
 	var line string
 	switch {
+	case isAdmin && n.short:
+		line = adminName
+	case isAdmin:
+		line = fmt.Sprintf("Current workspace is '%s'.", adminName)
 	case err != nil && n.short:
 		return nil // a script requires a path and there is none
 	case err != nil:

@@ -54,6 +54,7 @@ func TestPlugins(t *testing.T) {
 		"quickstart of a tree": testTreeQuickstart,
 		"published resources":  testPublishedResources,
 		"no server":            testNoServer,
+		"admin workspace":      testAdminWorkspace,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, i) })
 	}

@@ -1,11 +1,20 @@
 package plugins
 
 import (
+	"context"
+	"fmt"
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/clientcmd"
 
+	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 	"github.com/atoll-dev/atoll/test/installation"
 )
 
@@ -59,6 +68,61 @@ func testWorkspaces(t *testing.T, i *installation.Installation) {
 	if homeOutput.err != "" || !strings.HasPrefix(homeOutput.out, "Current workspace is '") {
 		t.Errorf("ws ~: %+v", homeOutput)
 	}
+}
+
+// testAdminWorkspace enters the admin workspace through the front proxy, closes a shard of another server there, and opens it.
+func testAdminWorkspace(t *testing.T, i *installation.Installation) {
+	u := newUser(t, i, i.Admin(t, "root"))
+	u.expect(u.kcp("ws :admin"), commandOutput{out: "Current workspace is ':admin'.\n"})
+	u.expect(u.kcp("ws ."), commandOutput{out: "Current workspace is ':admin'.\n"})
+	u.expect(u.kcp("ws current --short"), commandOutput{out: ":admin\n"})
+	u.expect(u.kcp("ws child"), commandOutput{err: "the admin workspace has no workspaces: use a path that starts with ':', such as ':root'"})
+
+	kubeconfig, err := clientcmd.LoadFromFile(u.kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := clientcmd.NewDefaultClientConfig(*kubeconfig, nil).ClientConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	shards, err := dynamic.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resource := shards.Resource(corev1alpha1.SchemeGroupVersion.WithResource("shards"))
+	list, err := resource.List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(list.Items) != 3 {
+		t.Fatalf("got %v, %v", list, err)
+	}
+	closed := list.Items[0].GetName()
+	for _, step := range []struct{ annotation, status string }{{`"true"`, "False"}, {"null", "True"}} {
+		patch := `{"metadata":{"annotations":{"` + corev1alpha1.UnschedulableAnnotationKey + `":` + step.annotation + `}}}`
+		if _, err := resource.Patch(t.Context(), closed, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		shardtesting.Eventually(t, "the condition Schedulable of "+closed+" is "+step.status, func(ctx context.Context) error {
+			object, err := resource.Get(ctx, closed, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			shard := &corev1alpha1.Shard{}
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, shard); err != nil {
+				return err
+			}
+			if condition := conditionsv1alpha1.Get(shard, corev1alpha1.ShardSchedulable); condition == nil || string(condition.Status) != step.status {
+				return fmt.Errorf("got %+v", condition)
+			}
+			return nil
+		})
+	}
+	u.expect(u.kcp("ws -"), commandOutput{out: "Current workspace is 'root'.\n"})
+	u.expect(u.kcp("ws -"), commandOutput{out: "Current workspace is ':admin'.\n"})
+	u.expect(u.kcp("ws :root"), commandOutput{out: "Current workspace is 'root' (type root).\n"})
+
+	stranger := newUser(t, i, i.User(t, "root", "mallory"))
+	stranger.expect(stranger.kcp("ws :admin"), commandOutput{
+		err: "access to the admin workspace denied: it is for members of the group system:kcp:admin, and the server has to be one that serves it"})
 }
 
 func testNoServer(t *testing.T, i *installation.Installation) {
