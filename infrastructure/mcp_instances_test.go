@@ -46,6 +46,9 @@ func (e *webEnv) testLifecycle(t *testing.T) {
 		return nil
 	})
 	alice.refused(t, "provision", map[string]any{"workspace": "root:tenant", "template": anyRedis, "name": "mine", "values": map[string]any{"name": "a"}}, "already exists", "infrastructure__update_instance")
+	if got := alice.must(t, "get_instance", mine(map[string]any{"kind": anyRedis})); got["kind"] != "Redis" {
+		t.Errorf("by the name of the template: %v", got)
+	}
 	alice.refused(t, "update_instance", mine(map[string]any{"values": map[string]any{"size": "huge"}}), "- values.size: ")
 	alice.refused(t, "update_instance", mine(map[string]any{"values": map[string]any{"name": nil}}), "- values.name: ")
 	checked := alice.must(t, "update_instance", mine(map[string]any{"values": map[string]any{"size": "large"}, "dryRun": true}))

@@ -55,7 +55,7 @@ func (p page) limit() int {
 // ofInstance are the arguments that name an instance.
 type ofInstance struct {
 	inWorkspace
-	Kind string `json:"kind" jsonschema:"the kind of the instance, as templates and infrastructure__list_instances show it"`
+	Kind string `json:"kind" jsonschema:"the kind of the instance, as templates and infrastructure__list_instances show it, or the name of its template"`
 	Name string `json:"name" jsonschema:"the name of the instance"`
 }
 

@@ -105,7 +105,7 @@ func (c *client) kinds(ctx context.Context) ([]kind, error) {
 	return kinds, nil
 }
 
-// kindOf returns the kind of a name: of the kind, or of the resource.
+// kindOf returns the kind of a name: of the kind, of the resource, or of a template.
 func (c *client) kindOf(ctx context.Context, name string) (kind, error) {
 	kinds, err := c.kinds(ctx)
 	if err != nil {
@@ -118,6 +118,10 @@ func (c *client) kindOf(ctx context.Context, name string) (kind, error) {
 		if i := slices.IndexFunc(kinds, matches); i >= 0 {
 			return kinds[i], nil
 		}
+	}
+	// Whoever has ordered an instance knows the template by its name.
+	if template, err := c.template(ctx, name); err == nil {
+		return c.kindOfTemplate(template)
 	}
 	var known []string
 	for _, k := range kinds {

@@ -19,7 +19,7 @@ const maxKinds = 50
 
 type listInstancesArguments struct {
 	inWorkspace
-	Kind string `json:"kind,omitempty" jsonschema:"list instances of this kind only"`
+	Kind string `json:"kind,omitempty" jsonschema:"list instances of this kind only; the name of a template selects its kind"`
 	page
 }
 
