@@ -22,7 +22,7 @@ var shards = &registry.Kind[*corev1alpha1.Shard]{
 	SameSpec:   func(a, b *corev1alpha1.Shard) bool { return equality.Semantic.DeepEqual(a.Spec, b.Spec) },
 	SameStatus: func(a, b *corev1alpha1.Shard) bool { return equality.Semantic.DeepEqual(a.Status, b.Status) },
 
-	Initialize: MarkNeverReported,
+	Initialize: initializeShardStatus,
 
 	ValidateName:   validateShardName,
 	ValidateSpec:   validateShardSpec,
@@ -42,9 +42,15 @@ var shards = &registry.Kind[*corev1alpha1.Shard]{
 // NoReportAdvice is the end of the messages about a shard that does not report.
 const NoReportAdvice = "see whether it runs, whether its etcd answers, and whether it and the root shard reach the cache server"
 
-// MarkNeverReported sets the Ready condition of a shard that has never reported. Every Shard is created with it, so that
-// its creator can update it before the shard reports: a controller that wrote the condition afterwards would cause a
-// conflict.
+// initializeShardStatus sets the conditions that a controller would set right after the creation. Its write would be a conflict for a
+// creator who updates the Shard.
+func initializeShardStatus(shard *corev1alpha1.Shard) {
+	MarkNeverReported(shard)
+	MarkLimits(shard)
+	MarkCordoned(shard)
+}
+
+// MarkNeverReported sets the Ready condition of a shard that has never reported.
 func MarkNeverReported(shard *corev1alpha1.Shard) {
 	conditionsv1alpha1.MarkUnknown(shard, conditionsv1alpha1.Ready, corev1alpha1.ReasonShardNotReporting, "The shard has never reported; "+NoReportAdvice)
 }

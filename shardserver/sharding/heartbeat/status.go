@@ -120,8 +120,8 @@ func (c *statusController) lastReport(ctx context.Context, shard string) (*shard
 
 // setStatus writes a report to the status of a Shard. Other status fields are kept.
 func setStatus(shard *corev1alpha1.Shard, reported *shardingv1alpha1.ShardReportSpec, age time.Duration) {
-	defer setCordoned(shard)
-	setLimitsApplied(shard)
+	defer kcpcore.MarkCordoned(shard)
+	kcpcore.MarkLimits(shard)
 	if reported == nil {
 		kcpcore.MarkNeverReported(shard)
 		return
@@ -137,14 +137,6 @@ func setStatus(shard *corev1alpha1.Shard, reported *shardingv1alpha1.ShardReport
 		conditionsv1alpha1.MarkUnknown(shard, conditionsv1alpha1.Ready, corev1alpha1.ReasonShardNotReporting, "The shard has not reported for %s; "+kcpcore.NoReportAdvice, Timeout)
 	} else if ready := conditionsv1alpha1.Get(conditions, conditionsv1alpha1.Ready); ready != nil {
 		conditionsv1alpha1.Set(shard, *ready)
-	}
-}
-
-// setCordoned closes a shard that an administrator has closed, whatever it reports.
-func setCordoned(shard *corev1alpha1.Shard) {
-	if _, cordoned := shard.Annotations[corev1alpha1.UnschedulableAnnotationKey]; cordoned {
-		conditionsv1alpha1.MarkFalse(shard, corev1alpha1.ShardSchedulable, corev1alpha1.ReasonShardCordoned, conditionsv1alpha1.SeverityInfo,
-			"shard is cordoned via the %s annotation, no new workspaces are scheduled onto it", corev1alpha1.UnschedulableAnnotationKey)
 	}
 }
 

@@ -1,4 +1,4 @@
-package heartbeat
+package core
 
 import (
 	"fmt"
@@ -12,21 +12,8 @@ import (
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 )
 
-// WorkspaceLimits returns the limits of workspaces that apply, 0 where there is none.
-func WorkspaceLimits(limits *corev1alpha1.ShardResourceLimits) (soft, hard int64) {
-	if limits == nil {
-		return 0, 0
-	}
-	return max(valueOf(limits.Soft, Workspaces), 0), max(valueOf(limits.Hard, Workspaces), 0)
-}
-
-func valueOf(list corev1.ResourceList, name corev1.ResourceName) int64 {
-	quantity := list[name]
-	return quantity.Value()
-}
-
-// setLimitsApplied sets the condition about the limits of a Shard: which are set, and what is wrong with them.
-func setLimitsApplied(shard *corev1alpha1.Shard) {
+// MarkLimits sets the condition about the limits of a Shard: which are set, and what is wrong with them.
+func MarkLimits(shard *corev1alpha1.Shard) {
 	message, complaints := describeLimits(shard.Spec.ResourceLimits)
 	condition := conditionsv1alpha1.Condition{Type: corev1alpha1.ShardResourceLimitsApplied, Status: corev1.ConditionTrue, Message: message}
 	if len(complaints) > 0 {
@@ -34,6 +21,14 @@ func setLimitsApplied(shard *corev1alpha1.Shard) {
 		condition.Reason, condition.Message = corev1alpha1.ReasonInvalidResourceLimits, message+"; "+strings.Join(complaints, "; ")
 	}
 	conditionsv1alpha1.Set(shard, condition)
+}
+
+// MarkCordoned closes a shard that an administrator has closed, whatever it reports.
+func MarkCordoned(shard *corev1alpha1.Shard) {
+	if _, cordoned := shard.Annotations[corev1alpha1.UnschedulableAnnotationKey]; cordoned {
+		conditionsv1alpha1.MarkFalse(shard, corev1alpha1.ShardSchedulable, corev1alpha1.ReasonShardCordoned, conditionsv1alpha1.SeverityInfo,
+			"shard is cordoned via the %s annotation, no new workspaces are scheduled onto it", corev1alpha1.UnschedulableAnnotationKey)
+	}
 }
 
 func describeLimits(limits *corev1alpha1.ShardResourceLimits) (message string, complaints []string) {
