@@ -21,7 +21,7 @@ import (
 var shards = corev1alpha1.Resource("shards")
 
 // errOwned is the reason of a refused write.
-var errOwned = errors.New("Shard objects are owned by the shards: only metadata.annotations[" + corev1alpha1.UnschedulableAnnotationKey + "] and spec.resourceLimits can be changed here") //nolint:staticcheck // the name of a kind
+var errOwned = errors.New("Shard objects are owned by the shards: only metadata.annotations[" + corev1alpha1.UnschedulableAnnotationKey + "] and spec.resourceLimits can be changed here")
 
 type updater interface {
 	rest.Updater
