@@ -89,7 +89,7 @@ func (in *installation) createJane(t *testing.T) {
 	if err := in.host.Create(t.Context(), kubeconfig); err != nil {
 		t.Fatalf("create Kubeconfig jane: %v", err)
 	}
-	eventually(t, time.Minute, "Jane's kubeconfig", in.allReady)
+	eventually(t, 5*time.Minute, "Jane's kubeconfig", in.allReady)
 }
 
 // grant binds a cluster role of one rule to Jane's group in this workspace.

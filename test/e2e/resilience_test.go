@@ -30,7 +30,7 @@ func (in *installation) testReapply(t *testing.T) {
 				before[i].GetGeneration(), after[i].GetGeneration(), before[i].GetResourceVersion(), after[i].GetResourceVersion())
 		}
 	}
-	eventually(t, time.Minute, "readiness", in.allReady)
+	eventually(t, 4*time.Minute, "readiness", in.allReady)
 	for name, generation := range in.generations(t) {
 		if had, ok := children[name]; !ok || had != generation {
 			t.Errorf("%s: generation %d -> %d", name, had, generation)
@@ -90,7 +90,7 @@ func (in *installation) testShardKill(t *testing.T) {
 			t.Errorf("%s had %v before its shard was killed, and has %v", w.path, before[w.path], after)
 		}
 	}
-	eventually(t, time.Minute, "readiness", in.allReady)
+	eventually(t, 4*time.Minute, "readiness", in.allReady)
 	// The shard accepts writes again, and new workspaces.
 	if err := a.client.Create(t.Context(), a.object("later-0")); err != nil {
 		t.Errorf("create after the kill: %v", err)

@@ -37,7 +37,7 @@ func (in *installation) testCertificateRenewal(t *testing.T) {
 		}
 		return err
 	})
-	eventually(t, time.Minute, "readiness", in.allReady)
+	eventually(t, 4*time.Minute, "readiness", in.allReady)
 	for uid, name := range in.podUIDs(t) {
 		if _, there := pods[uid]; !there {
 			t.Errorf("pod %s is new", name)

@@ -148,7 +148,7 @@ func (in *installation) podKubeconfig(t *testing.T, manifest, into string) {
 	kubeconfig := parseObjects(t, manifest)[0]
 	kubeconfig.SetNamespace(in.namespace)
 	in.apply(t, kubeconfig)
-	eventually(t, time.Minute, "the kubeconfig "+kubeconfig.GetName(), in.allReady)
+	eventually(t, 5*time.Minute, "the kubeconfig "+kubeconfig.GetName(), in.allReady)
 	content := in.kubeconfigFile(t, kubeconfig.GetName())
 	if in.route.clusterIP == "" { // pods do not reach a port-forward of this host
 		outside := fmt.Sprintf("https://%s:%d/", in.route.host, in.route.port)
