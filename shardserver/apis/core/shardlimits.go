@@ -23,11 +23,16 @@ func MarkLimits(shard *corev1alpha1.Shard) {
 	conditionsv1alpha1.Set(shard, condition)
 }
 
-// MarkCordoned closes a shard that an administrator has closed, whatever it reports.
+// MarkCordoned closes a shard that an administrator has closed, whatever it reports. Without a report, nothing else is known about a
+// shard that was opened again.
 func MarkCordoned(shard *corev1alpha1.Shard) {
-	if _, cordoned := shard.Annotations[corev1alpha1.UnschedulableAnnotationKey]; cordoned {
+	_, cordoned := shard.Annotations[corev1alpha1.UnschedulableAnnotationKey]
+	switch {
+	case cordoned:
 		conditionsv1alpha1.MarkFalse(shard, corev1alpha1.ShardSchedulable, corev1alpha1.ReasonShardCordoned, conditionsv1alpha1.SeverityInfo,
 			"shard is cordoned via the %s annotation, no new workspaces are scheduled onto it", corev1alpha1.UnschedulableAnnotationKey)
+	case conditionsv1alpha1.GetReason(shard, corev1alpha1.ShardSchedulable) == corev1alpha1.ReasonShardCordoned:
+		conditionsv1alpha1.Delete(shard, corev1alpha1.ShardSchedulable)
 	}
 }
 

@@ -75,4 +75,13 @@ func TestCordonedTakesPrecedence(t *testing.T) {
 			t.Errorf("%s: got %+v", what, condition)
 		}
 	}
+	delete(shard.Annotations, corev1alpha1.UnschedulableAnnotationKey)
+	setStatus(shard, nil, 0)
+	if condition := conditionsv1alpha1.Get(shard, corev1alpha1.ShardSchedulable); condition != nil {
+		t.Errorf("opened again, without a report: got %+v", condition)
+	}
+	setStatus(shard, full, time.Second)
+	if got := conditionsv1alpha1.GetReason(shard, corev1alpha1.ShardSchedulable); got != corev1alpha1.ReasonShardFull {
+		t.Errorf("opened again: got %s", got)
+	}
 }
