@@ -180,7 +180,7 @@ verify: ## Regenerate, format, lint, check import rules and vulnerabilities; fai
 
 .PHONY: test
 test: test-plan ## All tests: unit, in-process servers, Kubernetes' own, and end to end on a real cluster.
-	@source hack/step.sh; for step in test-unit fuzz conformance test-e2e; do timed "make $$step" $(MAKE) --no-print-directory $$step; done
+	@hack/test.sh
 
 .PHONY: test-plan
 test-plan:
@@ -189,7 +189,8 @@ test-plan:
 .PHONY: test-unit
 test-unit: ## Unit tests and tests against in-process servers. Needs nothing but Go.
 	@# `make verify` vets: here vet would analyze all dependencies once more.
-	$(TIMED) go test -vet=off -timeout 30m ./...
+	@# Three packages at once on two processors: many wait for servers most of the time.
+	$(TIMED) go test -vet=off -p $$(($$(getconf _NPROCESSORS_ONLN) * 3 / 2)) -timeout 30m ./...
 	$(TIMED) go -C api test -vet=off ./...
 	$(TIMED) go -C hack/devcluster test -vet=off ./...
 	$(TIMED) go -C hack/release test -vet=off ./...

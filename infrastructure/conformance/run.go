@@ -3,6 +3,7 @@ package conformance
 import (
 	"context"
 	"fmt"
+	"math"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -21,8 +22,11 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// pollInterval is the interval of looks at what is waited for.
-const pollInterval = 20 * time.Millisecond
+// pollBackoff has the intervals of looks at what is waited for: they grow, because looks compete with what they wait for.
+var pollBackoff = wait.Backoff{Duration: 10 * time.Millisecond, Factor: 1.3, Steps: math.MaxInt32, Cap: time.Second}
+
+// pollInterval is the interval of looks at what is to stay as it is.
+const pollInterval = 100 * time.Millisecond
 
 // suites counts the suites of a process: those that share a runtime cluster need different groups.
 var suites atomic.Int32
@@ -178,8 +182,10 @@ func (p *process) stop(t testing.TB) {
 // eventually polls until a condition returns nil.
 func (r *run) eventually(t testing.TB, what string, condition func(context.Context) error) {
 	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), r.Timeout)
+	defer cancel()
 	last := context.DeadlineExceeded
-	err := wait.PollUntilContextTimeout(context.Background(), pollInterval, r.Timeout, true, func(ctx context.Context) (bool, error) {
+	err := pollBackoff.DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
 		if err := condition(ctx); err == nil || ctx.Err() == nil {
 			last = err
 		}

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/atoll-dev/atoll/embeddedcache"
+	"github.com/atoll-dev/atoll/internal/etcdtest"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver"
 	"github.com/atoll-dev/atoll/shardserver/authentication/adminauth"
@@ -86,6 +87,7 @@ func Options(t testing.TB, directory string, configure ...func(*options.Options)
 	opts.BindFreePort = true
 	opts.EmbeddedEtcd.ClientPort, opts.EmbeddedEtcd.PeerPort = 0, 0
 	opts.EmbeddedEtcd.WALSizeBytes = 5000
+	opts.EmbeddedEtcd.ECDSACurve = etcdtest.Curve
 	opts.EmbeddedEtcd.UnsafeNoFsync = true
 	opts.BatteriesIncluded = []string{"+user"}
 	for _, change := range configure {
@@ -199,19 +201,25 @@ func In(ctx context.Context, cluster string) context.Context {
 	return logicalcluster.With(ctx, logicalcluster.MustParseName(cluster))
 }
 
-// Eventually polls until the condition returns nil, and fails the test with its last error at the timeout. It polls less often with time:
-// conditions are requests, which would compete with what they wait for.
+// Eventually is EventuallyWithin a minute.
 func Eventually(t testing.TB, what string, condition func(context.Context) error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	EventuallyWithin(t, time.Minute, what, condition)
+}
+
+// EventuallyWithin polls until the condition returns nil, and fails the test with its last error at the timeout. It polls less often with
+// time: conditions are requests, which would compete with what they wait for.
+func EventuallyWithin(t testing.TB, timeout time.Duration, what string, condition func(context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	last := context.DeadlineExceeded
-	backoff := wait.Backoff{Duration: 10 * time.Millisecond, Factor: 1.3, Steps: math.MaxInt32, Cap: 150 * time.Millisecond}
+	backoff := wait.Backoff{Duration: 10 * time.Millisecond, Factor: 1.3, Steps: math.MaxInt32, Cap: time.Second}
 	err := backoff.DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
 		last = condition(ctx)
 		return last == nil, nil
 	})
 	if err != nil {
-		t.Fatalf("%s: %v", what, last)
+		t.Fatalf("%s within %s: %v", what, timeout, last)
 	}
 }

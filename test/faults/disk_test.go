@@ -112,7 +112,7 @@ func (*processFaults) testFullDisk(f *processFaults) {
 // waitForEtcdToFail waits until the etcd of alpha ends, and checks that it names the reason.
 func (f *processFaults) waitForEtcdToFail() {
 	f.Helper()
-	eventuallyWithin(f.T, 3*time.Minute, "etcd ends", func(context.Context) error {
+	shardtesting.EventuallyWithin(f.T, 3*time.Minute, "etcd ends", func(context.Context) error {
 		select {
 		case <-f.etcd.Exited():
 			return nil
@@ -146,7 +146,7 @@ func (f *processFaults) expectFullDiskMessages() {
 // expectShardCondition waits until the Shard object of alpha is not Ready, with a message.
 func (f *processFaults) expectShardCondition(message string) {
 	f.Helper()
-	eventuallyWithin(f.T, 2*time.Minute, "the Shard object says so", func(ctx context.Context) error {
+	shardtesting.EventuallyWithin(f.T, 2*time.Minute, "the Shard object says so", func(ctx context.Context) error {
 		var shard corev1alpha1.Shard
 		if err := f.admin.Get(shardtesting.In(ctx, "root"), client.ObjectKey{Name: alpha}, &shard); err != nil {
 			return err

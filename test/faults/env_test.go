@@ -11,12 +11,10 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -156,19 +154,6 @@ func (s *env) checkStatus(path string) error {
 		return fmt.Errorf("%d: %w", status.Status().Code, err)
 	}
 	return err
-}
-
-// eventuallyWithin is shardtesting.Eventually with a timeout.
-func eventuallyWithin(t *testing.T, timeout time.Duration, what string, condition func(context.Context) error) {
-	t.Helper()
-	last := context.DeadlineExceeded
-	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, timeout, true, func(ctx context.Context) (bool, error) {
-		last = condition(ctx)
-		return last == nil, nil
-	})
-	if err != nil {
-		t.Fatalf("%s within %s: %v", what, timeout, last)
-	}
 }
 
 // scaled returns how much a test does: the full amount where ATOLL_FAULTS is "full", as it is for `make faults`. CI has time

@@ -41,7 +41,7 @@ func (*processFaults) testCacheOutage(f *processFaults) {
 	f.Logf("%d exports created or deleted meanwhile were in the cache, or gone, %s after its return", len(published), time.Since(returned).Round(time.Millisecond))
 	for _, shard := range f.Shards() {
 		for _, direction := range []string{"read", "write"} {
-			eventuallyWithin(f.T, 2*time.Minute, shard+" has no lag", func(ctx context.Context) error {
+			shardtesting.EventuallyWithin(f.T, 2*time.Minute, shard+" has no lag", func(ctx context.Context) error {
 				if lag, err := f.lag(ctx, shard, direction); err != nil || lag > 1 {
 					return fmt.Errorf("%s: %v s, %w", direction, lag, err)
 				}
@@ -99,7 +99,7 @@ func (s *env) publishFor(duration time.Duration) map[string]bool {
 func (s *env) waitForPublished(published map[string]bool) {
 	s.Helper()
 	config := s.Masters(s.T, sharded.CacheServer)
-	eventuallyWithin(s.T, 2*time.Minute, "the cache has the exports", func(context.Context) error {
+	shardtesting.EventuallyWithin(s.T, 2*time.Minute, "the cache has the exports", func(context.Context) error {
 		response, body := shardtesting.Send(s.T, config, http.MethodGet, "/services/cache/shards/*/clusters/*/apis/apis.kcp.io/v1alpha2/apiexports", "")
 		var list metav1.PartialObjectMetadataList
 		if err := json.Unmarshal([]byte(body), &list); err != nil || response.StatusCode != http.StatusOK {

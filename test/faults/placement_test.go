@@ -108,7 +108,7 @@ func (p *placements) timeout() time.Duration { return time.Minute + time.Duratio
 // eventually is shardtesting.Eventually with the timeout of a part.
 func (p *placements) eventually(what string, condition func(context.Context) error) {
 	p.Helper()
-	eventuallyWithin(p.T, p.timeout(), what, condition)
+	shardtesting.EventuallyWithin(p.T, p.timeout(), what, condition)
 }
 
 func (s *env) newPlacements(parent string, count int) *placements {

@@ -17,7 +17,7 @@ import (
 
 // writeInterval is the pause between two writes of a writer: the tests check for faults, not for throughput, and the writers of all tests
 // are most of what this package costs.
-var writeInterval = scaled(60*time.Millisecond, 20*time.Millisecond)
+var writeInterval = scaled(100*time.Millisecond, 20*time.Millisecond)
 
 // writer writes into one logical cluster until it is stopped, and records which writes were acknowledged.
 type writer struct {
