@@ -1,5 +1,5 @@
 // Command backend is an infrastructure provider with one backend: instances are files in a directory. It is a template for backends of
-// your own; docs/infrastructure.md, "Write a backend in an hour", goes through it.
+// your own; docs/infrastructure-backend.md goes through it.
 package main
 
 import (
