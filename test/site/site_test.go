@@ -73,12 +73,12 @@ func TestSite(t *testing.T) {
 		page := browser.NewPage(t)
 		for _, scheme := range []string{"light", "dark"} {
 			page.Emulate("prefers-color-scheme: " + scheme)
-			for _, name := range []string{"index", "getting-started", "publishing", "infrastructure", "upgrades", "architecture", "reference/metrics", "adr/index"} {
+			for _, name := range []string{"index", "getting-started", "publishing", "infrastructure-portal", "upgrades", "architecture", "reference/metrics", "adr/index"} {
 				page.Open(site + name + ".html")
 				page.CheckAccessibility(name + " in " + scheme)
 			}
 		}
-		page.Open(site + "infrastructure.html")
+		page.Open(site + "infrastructure-portal.html")
 		page.Wait("the dark picture", "[...document.images].some((i) => { i.scrollIntoView(); return i.currentSrc.endsWith('portal-catalogue-dark.png') && i.naturalWidth > 0 })")
 		page.TabTo("Skip to the content")
 		page.Press("\r")
