@@ -230,7 +230,7 @@ fuzz: ## Every fuzz target for FUZZ_TIME.
 	@hack/fuzz.sh $(FUZZ_TIME)
 
 .PHONY: faults
-faults: ## Every fault of test/faults in its full form, with the figures of docs/operator.md in the log: half an hour on an idle machine, as root for the full disk. `make test-unit` runs the short one.
+faults: ## Every fault of test/faults in its full form, with the figures of docs/operator-faults.md in the log: half an hour on an idle machine, as root for the full disk. `make test-unit` runs the short one.
 	ATOLL_FAULTS=full go test -count=1 -v -timeout 120m ./test/faults
 
 .PHONY: bench

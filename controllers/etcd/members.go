@@ -146,10 +146,10 @@ func (c Cluster) decideWithoutQuorum(f Facts) Decision {
 	case intact == 0 && (f.Confirmed == id || c.storage.EmptyDir != nil):
 		return Decision{Action: Forget}
 	case intact == 0:
-		return c.stall("EtcdDataLost", "the volume of every member (%s) is empty, and cluster %s had data there: it is gone unless there is a backup. Restore it (docs/operator.md, \"Repair etcd\"); or set the annotation %s=%s to begin with nothing",
+		return c.stall("EtcdDataLost", "the volume of every member (%s) is empty, and cluster %s had data there: it is gone unless there is a backup. Restore it (docs/operator-etcd.md, \"Repair etcd\"); or set the annotation %s=%s to begin with nothing",
 			strings.Join(empty, ", "), id, operatorv1alpha1.AnnotationEtcdDataLost, id)
 	case intact < int(c.Quorum()):
-		return c.stall("EtcdQuorumLost", "the volumes of %s are empty, so %d of %d members have data and %d are needed. The operator changes nothing, because what they have may not be the newest: restore a backup, or start again from the member that is left (docs/operator.md, \"Repair etcd\")",
+		return c.stall("EtcdQuorumLost", "the volumes of %s are empty, so %d of %d members have data and %d are needed. The operator changes nothing, because what they have may not be the newest: restore a backup, or start again from the member that is left (docs/operator-etcd.md, \"Repair etcd\")",
 			strings.Join(empty, " and "), intact, c.members, c.Quorum())
 	}
 	return Decision{}

@@ -33,8 +33,8 @@ func TestAlerts(t *testing.T) {
 	if err := yaml.Unmarshal([]byte(strings.SplitN(read("config/prometheus/alerts.yaml"), "spec:", 2)[1]), &rule.Spec); err != nil {
 		t.Fatal(err)
 	}
-	conditions, documentation := read("api/operator/v1alpha1/conditions.go"), read("docs/operator.md")
-	condition, series, section := regexp.MustCompile(`condition_type="(\w+)"`), regexp.MustCompile(`\b(?:kcp|atoll)_\w+`), regexp.MustCompile(`See "([^"]+)" in docs/operator.md`)
+	conditions, documentation := read("api/operator/v1alpha1/conditions.go"), read("docs/operator-etcd.md")+read("docs/operator-run.md")
+	condition, series, section := regexp.MustCompile(`condition_type="(\w+)"`), regexp.MustCompile(`\b(?:kcp|atoll)_\w+`), regexp.MustCompile(`See "([^"]+)" in docs/operator-etcd.md`)
 	alerts := map[string]bool{}
 	for _, group := range rule.Spec.Groups {
 		for _, r := range group.Rules {
@@ -61,7 +61,7 @@ func TestAlerts(t *testing.T) {
 	}
 	for _, alert := range regexp.MustCompile("`(Atoll[A-Z]\\w+)`").FindAllStringSubmatch(documentation, -1) {
 		if !alerts[alert[1]] {
-			t.Errorf("docs/operator.md: there is no alert %s", alert[1])
+			t.Errorf("docs/operator-etcd.md, docs/operator-run.md: there is no alert %s", alert[1])
 		}
 	}
 }

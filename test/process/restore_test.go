@@ -21,19 +21,19 @@ import (
 	"github.com/atoll-dev/atoll/test/programs"
 )
 
-// restoreFlags are those with which docs/operator.md restores a snapshot, beside names and addresses.
+// restoreFlags are those with which docs/operator-etcd.md restores a snapshot, beside names and addresses.
 const restoreFlags = "--bump-revision 1000000000 --mark-compacted"
 
-// TestRestore restores a snapshot of etcd as docs/operator.md describes: what was written before it is there, the shard
+// TestRestore restores a snapshot of etcd as docs/operator-etcd.md describes: what was written before it is there, the shard
 // works, and watches of clients that have seen later resource versions end.
 func TestRestore(t *testing.T) {
 	t.Parallel()
-	documentation, err := os.ReadFile("../../docs/operator.md")
+	documentation, err := os.ReadFile("../../docs/operator-etcd.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(string(documentation), "etcdutl snapshot restore snapshot.db "+restoreFlags) {
-		t.Errorf("docs/operator.md restores with other flags than %s", restoreFlags)
+		t.Errorf("docs/operator-etcd.md restores with other flags than %s", restoreFlags)
 	}
 	if err := programs.Build(t.Context(), filepath.Join("..", "..", "hack", "tools"), bin, "go.etcd.io/etcd/etcdutl/v3"); err != nil {
 		t.Fatal(err)
