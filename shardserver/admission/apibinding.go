@@ -154,7 +154,7 @@ func (b *apiBinding) isVirtual(ctx context.Context, claim apisv1alpha2.Permissio
 	}
 	for _, export := range exports {
 		for _, resource := range export.Spec.Resources {
-			if resource.Group == claim.Group && resource.Name == claim.Resource && resource.Storage.Virtual != nil {
+			if resource.Group == claim.Group && resource.Name == claim.Resource && resource.Storage.Virtual != nil && !apiindex.IsSubresourceEntry(resource) {
 				return true, nil
 			}
 		}

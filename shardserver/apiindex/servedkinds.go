@@ -85,6 +85,9 @@ func (s ServedKinds) With(ctx context.Context, schemas SchemaGetter, cluster log
 		added = ServedKinds{}
 	}
 	for _, resource := range spec.Resources {
+		if IsSubresourceEntry(resource) {
+			continue
+		}
 		gr := schema.GroupResource{Group: resource.Group, Resource: resource.Name}
 		if _, known := added[gr.String()]; known {
 			continue

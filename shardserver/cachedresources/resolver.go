@@ -205,7 +205,7 @@ func EntryFor(export *apisv1alpha2.APIExport, slice *cachev1alpha1.ClusterCached
 	}
 	at := slices.IndexFunc(export.Spec.Resources, func(entry apisv1alpha2.ResourceSchema) bool {
 		virtual := entry.Storage.Virtual
-		return virtual != nil && virtual.Reference.Name == slice.Name && virtual.Reference.Kind == "ClusterCachedResourceEndpointSlice" &&
+		return virtual != nil && !apiindex.IsSubresourceEntry(entry) && virtual.Reference.Name == slice.Name && virtual.Reference.Kind == "ClusterCachedResourceEndpointSlice" &&
 			virtual.Reference.APIGroup != nil && *virtual.Reference.APIGroup == cachev1alpha1.GroupName
 	})
 	if at < 0 {

@@ -84,6 +84,9 @@ func (s *clusterState) resolve(ctx context.Context, binding *apisv1alpha2.APIBin
 		return state, nil
 	}
 	for _, resourceSchema := range export.Spec.Resources {
+		if apiindex.IsSubresourceEntry(resourceSchema) {
+			continue
+		}
 		resource, problem, err := s.resolveResource(ctx, export, resourceSchema)
 		if err != nil {
 			return nil, err
