@@ -12,6 +12,9 @@ import (
 // ownSubresources are the subresources that a schema defines, and that the shard serves itself.
 var ownSubresources = sets.New("status", "scale")
 
+// SubresourceVerbs are the verbs that requests for a custom subresource can have, ordered.
+var SubresourceVerbs = []string{"create", "delete", "get", "patch", "update"}
+
 // IsCustomSubresource reports whether only an entry of an export can define a subresource.
 func IsCustomSubresource(subresource string) bool {
 	return subresource != "" && !ownSubresources.Has(subresource)
@@ -25,7 +28,9 @@ func ExportedResource(entry apisv1alpha2.ResourceSchema) (resource schema.GroupR
 }
 
 // IsSubresourceEntry reports whether an entry of an export is one of a custom subresource.
-func IsSubresourceEntry(entry apisv1alpha2.ResourceSchema) bool { return strings.Contains(entry.Name, "/") }
+func IsSubresourceEntry(entry apisv1alpha2.ResourceSchema) bool {
+	return strings.Contains(entry.Name, "/")
+}
 
 // FindSubresource returns the entry of a custom subresource of an export, or nil.
 func FindSubresource(export *apisv1alpha2.APIExport, resource schema.GroupResource, subresource string) *apisv1alpha2.ResourceSchema {

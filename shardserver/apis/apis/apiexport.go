@@ -82,7 +82,6 @@ func validateExportSpec(export *apisv1alpha2.APIExport) field.ErrorList {
 
 func validateResource(resource apisv1alpha2.ResourceSchema, path *field.Path) field.ErrorList {
 	errs := registry.ValidateRequired(resource.Name, path.Child("name"))
-	errs = append(errs, registry.ValidatePattern(resource.Name, resourcePattern, path.Child("name"))...)
 	errs = append(errs, registry.ValidateRequired(resource.Schema, path.Child("schema"))...)
 	storage := path.Child("storage")
 	if (resource.Storage.CRD != nil) == (resource.Storage.Virtual != nil) {
@@ -99,10 +98,10 @@ func validateResource(resource apisv1alpha2.ResourceSchema, path *field.Path) fi
 // validateSubresource validates an entry of a custom subresource.
 func validateSubresource(export *apisv1alpha2.APIExport, entry apisv1alpha2.ResourceSchema, path *field.Path) field.ErrorList {
 	resource, subresource := apiindex.ExportedResource(entry)
-	if subresource == "" {
+	if !apiindex.IsSubresourceEntry(entry) {
 		return nil
 	}
-	var errs field.ErrorList
+	errs := registry.ValidatePattern(entry.Name, resourcePattern, path.Child("name"))
 	if !apiindex.IsCustomSubresource(subresource) {
 		errs = append(errs, field.Invalid(path.Child("name"), entry.Name, "status and scale are defined by the schema of the resource"))
 	}
