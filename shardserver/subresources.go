@@ -101,7 +101,7 @@ func (d *dependencies) boundSubresources(ctx context.Context) func(bindings.Boun
 			return nil, nil
 		}
 		return discovery.SubresourcesOf(ctx, d.exports, from.export, bound.GroupResource, func(entry *apisv1alpha2.ResourceSchema, version string) []string {
-			return from.record.Get(entry).Verbs[version]
+			return from.record.Get(entry).VerbsIn(version)
 		})
 	}
 }

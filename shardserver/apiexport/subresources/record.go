@@ -41,6 +41,9 @@ func ParseRecord(export *apisv1alpha2.APIExport) Record {
 // Get returns the backend of an entry.
 func (r Record) Get(entry *apisv1alpha2.ResourceSchema) Backend { return r[keyOf(entry)] }
 
+// VerbsIn returns the verbs of a version that a request for a subresource can have, ordered. Authors of the export can write its record.
+func (b Backend) VerbsIn(version string) metav1.Verbs { return servedVerbs(b.Verbs[version]) }
+
 func keyOf(entry *apisv1alpha2.ResourceSchema) string {
 	return schema.GroupResource{Group: entry.Group, Resource: entry.Name}.String()
 }
