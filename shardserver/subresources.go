@@ -38,7 +38,7 @@ func (d *dependencies) createSubresources(context.Context) error {
 		}
 	}
 	d.customResources.SetSubresources(virtualstorage.NewSubresources(virtualstorage.SubresourceConfig{
-		Registry: d.registry, Exports: d.exports, Schemas: d.exports, Backends: d.backends,
+		Registry: d.registry, Exports: d.exports, Schemas: d.exports, Bindings: d.bindings, Backends: d.backends,
 		ShardName: d.options.Shard.Name, Serializer: d.generic.Serializer,
 	}))
 	return nil

@@ -28,7 +28,7 @@ const HopsHeader = "X-Kcp-Virtual-Resource-Hops"
 var (
 	requestHeaders = []string{"Accept", "Accept-Language", "Content-Type", "Content-Encoding", "If-Match", "If-None-Match", "User-Agent"}
 	// upgradeHeaders are sent and returned with upgrades only.
-	upgradeHeaders  = []string{"Connection", "Upgrade", "X-Stream-Protocol-Version", "Sec-Websocket-Version", "Sec-Websocket-Key", "Sec-Websocket-Accept", "Sec-Websocket-Extensions"}
+	upgradeHeaders  = []string{protocolsHeader, "Connection", "Upgrade", "X-Stream-Protocol-Version", "Sec-Websocket-Version", "Sec-Websocket-Key", "Sec-Websocket-Accept", "Sec-Websocket-Extensions"}
 	responseHeaders = []string{"Content-Type", "Content-Length", "Content-Encoding", "Cache-Control", "Etag", "Last-Modified", "Retry-After", "Warning"}
 )
 
@@ -67,6 +67,8 @@ func newHeader(in http.Header, upgrade bool, caller user.Info, hops int) http.He
 		maps.Copy(out, pick(in, upgradeHeaders))
 		if protocols := protocolsWithoutToken(in.Values(protocolsHeader)); protocols != "" {
 			out.Set(protocolsHeader, protocols)
+		} else {
+			out.Del(protocolsHeader)
 		}
 	}
 	if out.Get("User-Agent") == "" {
@@ -136,7 +138,7 @@ func (t *guardedTransport) RoundTrip(in *http.Request) (*http.Response, error) {
 		ContentLength: res.ContentLength, Body: &endingBody{res.Body, end}, Request: in,
 	}
 	if body != nil {
-		out.Header, out.Body = pick(res.Header, append(upgradeHeaders, protocolsHeader)), &endingConnection{body, end}
+		out.Header, out.Body = pick(res.Header, upgradeHeaders), &endingConnection{body, end}
 	}
 	return out, nil
 }

@@ -5,13 +5,16 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,8 +23,6 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	corev1 "k8s.io/api/core/v1"
 
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
@@ -139,8 +140,19 @@ func (s *shardedEnv) testSubresources(t *testing.T) {
 			}
 		}
 	})
-	t.Run("an upgraded connection passes", func(t *testing.T) { s.testUpgrade(t, admin, path) })
 	t.Run("the virtual workspace of an export that claims it", func(t *testing.T) { s.testClaimedSubresource(t, export.Status.IdentityHash) })
+	t.Run("an upgraded connection ends when the export no longer has the subresource", func(t *testing.T) {
+		connection := s.upgrade(t, admin, path)
+		shardtesting.Eventually(t, "removing the subresource", func(ctx context.Context) error {
+			ctx = shardtesting.In(ctx, s.provider)
+			if err := s.c.Get(ctx, client.ObjectKeyFromObject(export), export); err != nil {
+				return err
+			}
+			export.Spec.Resources = slices.DeleteFunc(export.Spec.Resources, func(entry apisv1alpha2.ResourceSchema) bool { return entry.Name == "machines/console" })
+			return s.c.Update(ctx, export)
+		})
+		waitForEnd(t, connection)
+	})
 	t.Run("addresses follow the slice", func(t *testing.T) {
 		s.createBackendObject(t, "missing", "https://127.0.0.1:1")
 		shardtesting.Eventually(t, "the address is used", func(context.Context) error {
@@ -195,8 +207,9 @@ func (s *shardedEnv) testSubresourceAccess(t *testing.T, path string) {
 	}
 }
 
-// testUpgrade sends a line through an upgraded connection.
-func (s *shardedEnv) testUpgrade(t *testing.T, config *rest.Config, path string) {
+// upgrade opens a connection with another protocol, and sends a line. It returns what comes after the answer.
+func (s *shardedEnv) upgrade(t *testing.T, config *rest.Config, path string) io.Reader {
+	t.Helper()
 	tlsConfig, err := rest.TLSConfigFor(config)
 	if err != nil {
 		t.Fatal(err)
@@ -210,8 +223,18 @@ func (s *shardedEnv) testUpgrade(t *testing.T, config *rest.Config, path string)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer connection.Close()
-	fmt.Fprintf(connection, "POST %s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n", path, host.Host, config.BearerToken)
+	t.Cleanup(func() { _ = connection.Close() })
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, config.Host+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header = http.Header{"Authorization": {"Bearer " + config.BearerToken}, "Connection": {"Upgrade"}, "Upgrade": {"echo"}}
+	if impersonated := config.Impersonate; impersonated.UserName != "" {
+		req.Header["Impersonate-User"], req.Header["Impersonate-Group"] = []string{impersonated.UserName}, impersonated.Groups
+	}
+	if err := req.Write(connection); err != nil {
+		t.Fatal(err)
+	}
 	reader := bufio.NewReader(connection)
 	response, err := http.ReadResponse(reader, nil)
 	if err != nil {
@@ -222,7 +245,16 @@ func (s *shardedEnv) testUpgrade(t *testing.T, config *rest.Config, path string)
 	}
 	fmt.Fprintln(connection, "hello")
 	if line, err := reader.ReadString('\n'); line != "echo hello\n" {
-		t.Errorf("got %q, %v", line, err)
+		t.Fatalf("got %q, %v", line, err)
+	}
+	return reader
+}
+
+// waitForEnd waits for the end of an upgraded connection.
+func waitForEnd(t *testing.T, connection io.Reader) {
+	t.Helper()
+	if rest, err := io.ReadAll(connection); len(rest) > 0 || err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("at the end of the connection: %q, %v", rest, err)
 	}
 }
 
@@ -295,6 +327,17 @@ func (s *shardedEnv) testClaimedSubresource(t *testing.T, identity string) {
 	expect(http.StatusForbidden, http.MethodGet, consolePath, "") // not claimed
 	expect(http.StatusOK, http.MethodGet, "/apis/example.com/v1", `{"name":"machines/console","singularName":"","namespaced":true,"kind":"Console","verbs":["create"]}`)
 	expect(http.StatusNotFound, http.MethodPost, machinesPath+"/absent/console", "")
+	connection := s.upgrade(t, user, view+consolePath)
+	shardtesting.Eventually(t, "rejecting the claim of the subresource", func(ctx context.Context) error {
+		ctx = shardtesting.In(ctx, s.consumer)
+		if err := c.Get(ctx, client.ObjectKeyFromObject(binding), binding); err != nil {
+			return err
+		}
+		binding.Spec.PermissionClaims[1].State = apisv1alpha2.ClaimRejected
+		return c.Update(ctx, binding)
+	})
+	waitForEnd(t, connection)
+	expect(http.StatusForbidden, http.MethodPost, consolePath, "")
 	if response, body := shardtesting.Send(t, user, http.MethodPost, strings.Replace(view, s.consumer, s.provider, 1)+consolePath, ""); response.StatusCode != http.StatusForbidden {
 		t.Errorf("in a workspace without the binding: %d: %s", response.StatusCode, body)
 	}

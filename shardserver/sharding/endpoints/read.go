@@ -61,5 +61,5 @@ func readSlice(ctx context.Context, registry *storage.Registry, resource *storag
 		return storage.NewReader[runtime.Object](registry, gr).Global().GetLatest(ctx, "", name)
 	}
 	ctx = request.WithRequestInfo(request.WithNamespace(ctx, ""), &request.RequestInfo{APIGroup: gr.Group, Resource: gr.Resource})
-	return resource.Store.Get(ctx, name, &metav1.GetOptions{})
+	return resource.Store.Get(ctx, name, &metav1.GetOptions{ResourceVersion: "0"}) // from the watch cache: it is read again and again
 }

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -29,11 +30,15 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
+// recheckInterval is how often it is checked that an open connection is still allowed by the binding.
+const recheckInterval = 2 * time.Second
+
 // SubresourceConfig holds the dependencies of Subresources.
 type SubresourceConfig struct {
 	Registry *storage.Registry
 	Exports  Exports
 	Schemas  apiindex.SchemaGetter
+	Bindings *bindings.Index
 	// Backends is nil if this shard has no connection to backends.
 	Backends *backends.Client
 	// ShardName is the name of this shard's Shard object in root.
@@ -78,6 +83,12 @@ func (h *Subresources) Serve(w http.ResponseWriter, req *http.Request, bound bin
 		h.writeError(w, req, bound.GroupResource, err)
 		return true
 	}
+	if req.Header.Get("Upgrade") != "" {
+		ctx, cancel := context.WithCancel(req.Context())
+		defer cancel()
+		go h.closeUnbound(ctx, cancel, r, bound)
+		req = req.WithContext(ctx)
+	}
 	h.Backends.Forward(w, req, target, r.caller, r.hops+1, func(err error) {
 		if req.Context().Err() == nil {
 			klog.FromContext(req.Context()).V(4).Info("The backend of a custom subresource does not answer", "host", target.Host, "reason", err)
@@ -85,6 +96,30 @@ func (h *Subresources) Serve(w http.ResponseWriter, req *http.Request, bound bin
 		h.writeError(w, req, bound.GroupResource, apierrors.NewGenericServerResponse(http.StatusBadGateway, r.info.Verb, bound.GroupResource, r.info.Name, "the server of the subresource does not answer", 0, true))
 	})
 	return true
+}
+
+// closeUnbound ends a connection with another protocol when the resource is no longer bound, or the export no longer defines the
+// subresource. It returns when the connection has ended.
+func (h *Subresources) closeUnbound(ctx context.Context, end context.CancelFunc, r *subresourceRequest, bound bindings.BoundResource) {
+	ticker := time.NewTicker(recheckInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		current, ok := h.Bindings.Get(ctx, bound.GroupResource)
+		if !ok || current.Export != bound.Export || current.Identity != bound.Identity {
+			end()
+			return
+		}
+		export, err := h.Exports.Get(ctx, bound.Export)
+		if apierrors.IsNotFound(err) || err == nil && apiindex.FindSubresource(export, bound.GroupResource, r.info.Subresource) == nil {
+			end()
+			return
+		}
+	}
 }
 
 // parse returns the request; nil if the export does not define its subresource for it.
