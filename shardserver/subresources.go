@@ -10,9 +10,9 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	entries "github.com/atoll-dev/atoll/internal/subresources"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/apiexport/subresources"
-	"github.com/atoll-dev/atoll/shardserver/apiindex"
 	"github.com/atoll-dev/atoll/shardserver/apiindex/bindings"
 	"github.com/atoll-dev/atoll/shardserver/backends"
 	"github.com/atoll-dev/atoll/shardserver/controller"
@@ -59,7 +59,7 @@ func (d *dependencies) subresourceControllers() []controller.Controller {
 // isSubresourceUpgrade reports whether a request asks for another protocol with a custom subresource of a bound resource. Such a
 // connection stays open. The bindings are asked, because other requests must not avoid timeouts and flow control by the header.
 func (d *dependencies) isSubresourceUpgrade(req *http.Request, info *request.RequestInfo) bool {
-	if req.Header.Get("Upgrade") == "" || !apiindex.IsCustomSubresource(info.Subresource) || !d.servesSubresources() {
+	if req.Header.Get("Upgrade") == "" || !entries.IsCustom(info.Subresource) || !d.servesSubresources() {
 		return false
 	}
 	if cluster, ok := logicalcluster.From(req.Context()); !ok || cluster.IsWildcard() {
@@ -70,7 +70,7 @@ func (d *dependencies) isSubresourceUpgrade(req *http.Request, info *request.Req
 		return false
 	}
 	export, err := d.exports.Get(req.Context(), bound.Export)
-	return err == nil && apiindex.FindSubresource(export, bound.GroupResource, info.Subresource) != nil
+	return err == nil && entries.Find(export, bound.GroupResource, info.Subresource) != nil
 }
 
 // boundSubresources returns a function that returns the custom subresources of a bound resource, for discovery: those whose verbs are

@@ -33,7 +33,7 @@ type Files struct {
 
 // Client sends requests to backends.
 type Client struct {
-	transport http.RoundTripper
+	transport *http.Transport
 }
 
 // New returns a client. It has no state per backend but a bounded number of idle connections.
@@ -71,11 +71,7 @@ func New(files Files) (*Client, error) {
 }
 
 // Close closes idle connections.
-func (c *Client) Close() {
-	if transport, ok := c.transport.(*http.Transport); ok {
-		transport.CloseIdleConnections()
-	}
-}
+func (c *Client) Close() { c.transport.CloseIdleConnections() }
 
 const (
 	// discoveryUser asks backends for their discovery. It has no permission anywhere.

@@ -11,9 +11,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	"github.com/atoll-dev/atoll/internal/subresources"
 	"github.com/atoll-dev/atoll/logicalcluster"
-	"github.com/atoll-dev/atoll/shardserver/apiindex"
 )
 
 // Subresource is a custom subresource of a definition, which an export defines and its backend serves.
@@ -29,13 +30,18 @@ type SubresourceVersion struct {
 	Verbs []string
 }
 
+// Schemas returns schemas, as *apiindex.Resolver does.
+type Schemas interface {
+	GetSchema(ctx context.Context, cluster logicalcluster.Name, name string) (*apisv1alpha1.APIResourceSchema, error)
+}
+
 // SubresourcesOf returns the custom subresources of a resource of an export, ordered by name. verbs returns the verbs of one in a version;
 // those without any, and those without a schema, are left out.
-func SubresourcesOf(ctx context.Context, schemas apiindex.SchemaGetter, export *apisv1alpha2.APIExport, resource schema.GroupResource,
+func SubresourcesOf(ctx context.Context, schemas Schemas, export *apisv1alpha2.APIExport, resource schema.GroupResource,
 	verbs func(entry *apisv1alpha2.ResourceSchema, version string) []string,
 ) ([]Subresource, error) {
 	var all []Subresource
-	for _, entry := range apiindex.ListSubresources(export, resource) {
+	for _, entry := range subresources.List(export, resource) {
 		described, err := schemas.GetSchema(ctx, logicalcluster.Of(export), entry.Schema)
 		if apierrors.IsNotFound(err) {
 			continue
@@ -43,7 +49,7 @@ func SubresourcesOf(ctx context.Context, schemas apiindex.SchemaGetter, export *
 		if err != nil {
 			return nil, fmt.Errorf("reading APIResourceSchema %q: %w", entry.Schema, err)
 		}
-		_, name := apiindex.ExportedResource(*entry)
+		_, name := subresources.Split(*entry)
 		found := Subresource{Name: name, Kind: described.Spec.Names.Kind}
 		for _, version := range described.Spec.Versions {
 			if served := verbs(entry, version.Name); version.Served && len(served) > 0 {

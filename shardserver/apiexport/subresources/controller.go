@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	entries "github.com/atoll-dev/atoll/internal/subresources"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/apiindex"
 	"github.com/atoll-dev/atoll/shardserver/controller"
@@ -74,7 +75,7 @@ func Controllers(cfg Config) []controller.Controller {
 // keysOfExport returns the key of an export that has custom subresources, or a record of some.
 func keysOfExport(event watch.Event) []controller.Request {
 	export, ok := event.Object.(*apisv1alpha2.APIExport)
-	if !ok || !slices.ContainsFunc(export.Spec.Resources, apiindex.IsSubresourceEntry) && export.Annotations[apisv1alpha2.SubresourceBackendsAnnotationKey] == "" {
+	if !ok || !slices.ContainsFunc(export.Spec.Resources, entries.IsEntry) && export.Annotations[apisv1alpha2.SubresourceBackendsAnnotationKey] == "" {
 		return nil
 	}
 	return controller.RequestForObject(event)
@@ -104,7 +105,7 @@ func (c *recorder) reconcileEndpoints(ctx context.Context, key controller.Reques
 	recorded, desired := ParseRecord(export), Record{}
 	for i := range export.Spec.Resources {
 		entry := &export.Spec.Resources[i]
-		if !apiindex.IsSubresourceEntry(*entry) || entry.Storage.Virtual == nil {
+		if !entries.IsEntry(*entry) || entry.Storage.Virtual == nil {
 			continue
 		}
 		found, err := endpoints.Read(ctx, c.cfg.Registry, logicalcluster.Of(export), entry.Storage.Virtual.Reference)
@@ -136,7 +137,7 @@ func (c *recorder) reconcileVerbs(ctx context.Context, key controller.Request) (
 	for i := range export.Spec.Resources {
 		entry := &export.Spec.Resources[i]
 		backend, ok := desired[keyOf(entry)]
-		if !ok || !apiindex.IsSubresourceEntry(*entry) || len(backend.Endpoints) == 0 {
+		if !ok || !entries.IsEntry(*entry) || len(backend.Endpoints) == 0 {
 			continue
 		}
 		found = true
@@ -211,7 +212,7 @@ func (c *recorder) discoverVerbs(ctx context.Context, answers discoveryAnswers, 
 // servedVerbs returns those verbs that a request for a subresource can have, ordered.
 func servedVerbs(verbs metav1.Verbs) metav1.Verbs {
 	var served metav1.Verbs
-	for _, verb := range apiindex.SubresourceVerbs {
+	for _, verb := range entries.Verbs {
 		if slices.Contains(verbs, verb) {
 			served = append(served, verb)
 		}

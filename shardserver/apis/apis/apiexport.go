@@ -12,7 +12,7 @@ import (
 
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
-	"github.com/atoll-dev/atoll/shardserver/apiindex"
+	"github.com/atoll-dev/atoll/internal/subresources"
 	"github.com/atoll-dev/atoll/shardserver/apis/install"
 	"github.com/atoll-dev/atoll/shardserver/apis/registry"
 )
@@ -97,12 +97,12 @@ func validateResource(resource apisv1alpha2.ResourceSchema, path *field.Path) fi
 
 // validateSubresource validates an entry of a custom subresource.
 func validateSubresource(export *apisv1alpha2.APIExport, entry apisv1alpha2.ResourceSchema, path *field.Path) field.ErrorList {
-	resource, subresource := apiindex.ExportedResource(entry)
-	if !apiindex.IsSubresourceEntry(entry) {
+	resource, subresource := subresources.Split(entry)
+	if !subresources.IsEntry(entry) {
 		return nil
 	}
 	errs := registry.ValidatePattern(entry.Name, resourcePattern, path.Child("name"))
-	if !apiindex.IsCustomSubresource(subresource) {
+	if !subresources.IsCustom(subresource) {
 		errs = append(errs, field.Invalid(path.Child("name"), entry.Name, "status and scale are defined by the schema of the resource"))
 	}
 	if !slices.ContainsFunc(export.Spec.Resources, func(other apisv1alpha2.ResourceSchema) bool {

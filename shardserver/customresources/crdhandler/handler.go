@@ -13,8 +13,8 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
+	"github.com/atoll-dev/atoll/internal/subresources"
 	"github.com/atoll-dev/atoll/logicalcluster"
-	"github.com/atoll-dev/atoll/shardserver/apiindex"
 	"github.com/atoll-dev/atoll/shardserver/apiindex/bindings"
 	"github.com/atoll-dev/atoll/shardserver/customresources/crdregistry"
 	"github.com/atoll-dev/atoll/shardserver/customresources/crdstorage"
@@ -88,7 +88,7 @@ func (h *Handler) Wrap(next http.Handler) http.Handler {
 func (h *Handler) serve(w http.ResponseWriter, req *http.Request, info *request.RequestInfo, gr schema.GroupResource, next http.Handler) {
 	identity := bindings.IdentityFrom(req.Context())
 	if b, ok := h.registry.Bindings.Get(req.Context(), gr); ok && (identity == "" || identity == b.Identity) {
-		if h.subresources != nil && apiindex.IsCustomSubresource(info.Subresource) && h.subresources.Serve(w, req, b) {
+		if h.subresources != nil && subresources.IsCustom(info.Subresource) && h.subresources.Serve(w, req, b) {
 			return
 		}
 		if b.Virtual {

@@ -11,6 +11,7 @@ import (
 
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	"github.com/atoll-dev/atoll/internal/subresources"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/apiindex"
 	"github.com/atoll-dev/atoll/shardserver/apiindex/bindings"
@@ -204,7 +205,7 @@ func (s *apiSet) findSubresources(found *apiResource) map[string]*apisv1alpha2.P
 		if subresource == "" || subresource == statusSubresource || claim.IdentityHash != found.identity || resource != found.GroupResource {
 			continue
 		}
-		if found.definer != nil && apiindex.FindSubresource(found.definer, resource, subresource) == nil {
+		if found.definer != nil && subresources.Find(found.definer, resource, subresource) == nil {
 			continue
 		}
 		if claims == nil {
@@ -325,7 +326,7 @@ func (s *apiSet) visibilityLabel(resource *apiResource) (key string, values []st
 // claimedVerbs returns the verbs of a claim of a custom subresource, in the order of the API.
 func claimedVerbs(claim *apisv1alpha2.PermissionClaim) metav1.Verbs {
 	if slices.Contains(claim.Verbs, apisv1alpha2.VerbAll) {
-		return apiindex.SubresourceVerbs
+		return subresources.Verbs
 	}
-	return intersection(apiindex.SubresourceVerbs, claim.Verbs)
+	return intersection(subresources.Verbs, claim.Verbs)
 }

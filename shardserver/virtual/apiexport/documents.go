@@ -17,6 +17,7 @@ import (
 
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	"github.com/atoll-dev/atoll/internal/subresources"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/apiindex"
 	"github.com/atoll-dev/atoll/shardserver/discovery"
@@ -95,7 +96,7 @@ func (f apiSource) describeSubresources(ctx context.Context, o *apiResource) ([]
 		return nil, nil
 	}
 	return discovery.SubresourcesOf(ctx, f.exports, o.definer, o.GroupResource, func(entry *apisv1alpha2.ResourceSchema, _ string) []string {
-		_, subresource := apiindex.ExportedResource(*entry)
+		_, subresource := subresources.Split(*entry)
 		if claim := o.subresources[subresource]; claim != nil {
 			return claimedVerbs(claim)
 		}

@@ -21,6 +21,7 @@ import (
 
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	entries "github.com/atoll-dev/atoll/internal/subresources"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/apiexport/subresources"
 	"github.com/atoll-dev/atoll/shardserver/apiindex"
@@ -115,7 +116,7 @@ func (h *Subresources) closeUnbound(ctx context.Context, end context.CancelFunc,
 			return
 		}
 		export, err := h.Exports.Get(ctx, bound.Export)
-		if apierrors.IsNotFound(err) || err == nil && apiindex.FindSubresource(export, bound.GroupResource, r.info.Subresource) == nil {
+		if apierrors.IsNotFound(err) || err == nil && entries.Find(export, bound.GroupResource, r.info.Subresource) == nil {
 			end()
 			return
 		}
@@ -143,13 +144,13 @@ func (h *Subresources) parse(req *http.Request, bound bindings.BoundResource) (*
 	if r.export.Status.IdentityHash != bound.Identity {
 		return nil, nil // it is another export in the place of the one that was bound
 	}
-	if r.entry = apiindex.FindSubresource(r.export, bound.GroupResource, r.info.Subresource); r.entry == nil {
+	if r.entry = entries.Find(r.export, bound.GroupResource, r.info.Subresource); r.entry == nil {
 		return nil, nil
 	}
 	if ok, err := h.isServed(ctx, r, bound); err != nil || !ok {
 		return nil, err
 	}
-	if !slices.Contains(apiindex.SubresourceVerbs, r.info.Verb) {
+	if !slices.Contains(entries.Verbs, r.info.Verb) {
 		return nil, apierrors.NewMethodNotSupported(bound.GroupResource, req.Method)
 	}
 	if hasTooManyHops(req) {
@@ -205,7 +206,7 @@ func (h *Subresources) target(ctx context.Context, r *subresourceRequest) (*url.
 
 // path returns the path below the version, escaped.
 func (r *subresourceRequest) path() string {
-	resource, subresource := apiindex.ExportedResource(*r.entry)
+	resource, subresource := entries.Split(*r.entry)
 	path := ""
 	if r.info.Namespace != "" {
 		path = "namespaces/" + url.PathEscape(r.info.Namespace) + "/"
