@@ -43,6 +43,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/authentication/adminauth"
 	"github.com/atoll-dev/atoll/shardserver/authorization"
 	"github.com/atoll-dev/atoll/shardserver/authorization/requester"
+	"github.com/atoll-dev/atoll/shardserver/backends"
 	cachedreplica "github.com/atoll-dev/atoll/shardserver/cachedresources/replica"
 	"github.com/atoll-dev/atoll/shardserver/controller"
 	"github.com/atoll-dev/atoll/shardserver/customresources/crdhandler"
@@ -116,6 +117,7 @@ type dependencies struct {
 	replicationView    *replication.Workspace
 	originals          *cachedreplica.Store // nil if replicationView is
 	virtualStorage     *virtualstorage.Handler
+	backends           *backends.Client // nil without a connection to servers of custom subresources
 	exportWatches      []*virtualapiexport.WatchTerminator
 	cache              cache.Server
 	// builtInGroups collects the groups that the API server installs.
@@ -161,6 +163,7 @@ func (d *dependencies) build(ctx context.Context, newCache cache.NewServerFunc) 
 		d.applyHandlerChain,
 		d.createGroups,
 		d.createCustomResources,
+		d.createSubresources,
 		d.createVirtualWorkspaces,
 		func(ctx context.Context) error { return d.createCache(ctx, newCache) },
 		d.createRegistration,
@@ -193,7 +196,10 @@ func (d *dependencies) applyServing(context.Context) error {
 	d.generic.DiscoveryAddresses = stockdiscovery.DefaultAddresses{DefaultAddress: d.options.Shard.ExternalAddress()}
 	d.generic.EnableMetrics = false // package metrics serves them, with the shard's own
 	d.generic.LoopbackClientConfig.DisableCompression = true
-	d.generic.LongRunningFunc = genericfilters.BasicLongRunningRequestCheck(sets.NewString("watch"), sets.NewString())
+	isWatch := genericfilters.BasicLongRunningRequestCheck(sets.NewString("watch"), sets.NewString())
+	d.generic.LongRunningFunc = func(req *http.Request, info *request.RequestInfo) bool {
+		return isWatch(req, info) || d.isSubresourceUpgrade(req, info)
+	}
 	var err error
 	d.clients, err = loopback.NewClients(d.generic.LoopbackClientConfig)
 	return err

@@ -220,6 +220,7 @@ func (d *dependencies) exportControllers() []controller.Controller {
 			ShardName: d.options.Shard.Name, Clock: clock.RealClock{},
 		}),
 		d.bindingDefinitions.Controllers(),
+		d.subresourceControllers(),
 	)
 }
 

@@ -120,8 +120,13 @@ func (d *dependencies) boundDefinitions(ctx context.Context) ([]discovery.Candid
 		return nil, err
 	}
 	bound := make([]discovery.CandidateDefinition, 0, len(served))
+	subresourcesOf := d.boundSubresources(ctx)
 	for _, b := range served {
-		bound = append(bound, discovery.CandidateDefinition{Object: b.Definition, Terminating: b.Terminating, ReadOnly: b.Virtual})
+		subresources, err := subresourcesOf(b.BoundResource)
+		if err != nil {
+			return nil, err
+		}
+		bound = append(bound, discovery.CandidateDefinition{Object: b.Definition, Terminating: b.Terminating, ReadOnly: b.Virtual, Subresources: subresources})
 	}
 	return bound, nil
 }
@@ -191,6 +196,8 @@ func (d *dependencies) createVirtualWorkspaces(context.Context) error {
 		Policy:     d.authorizer.AuthorizeClaimed,
 		Documents:  func() (*discovery.Handler, *openapi.Handler) { return d.discovery, d.openapi },
 		Serializer: d.generic.Serializer,
+
+		CustomSubresources: d.servesSubresources(),
 	}
 	if d.virtualStorage != nil {
 		exportsConfig.VirtualStorage = d.virtualStorage

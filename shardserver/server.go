@@ -323,6 +323,9 @@ func (s *Server) stop() {
 	if s.replication != nil {
 		s.replication.close()
 	}
+	if s.backends != nil {
+		s.backends.Close()
+	}
 	if s.keys != nil {
 		_ = s.keys.Close()
 	}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	"github.com/atoll-dev/atoll/internal/subresources"
 	"github.com/atoll-dev/atoll/shardserver/apiindex"
 	"github.com/atoll-dev/atoll/shardserver/apiindex/bindings"
 	"github.com/atoll-dev/atoll/shardserver/apis/apis/conversion"
@@ -154,7 +155,7 @@ func (b *apiBinding) isVirtual(ctx context.Context, claim apisv1alpha2.Permissio
 	}
 	for _, export := range exports {
 		for _, resource := range export.Spec.Resources {
-			if resource.Group == claim.Group && resource.Name == claim.Resource && resource.Storage.Virtual != nil {
+			if resource.Group == claim.Group && resource.Name == claim.Resource && resource.Storage.Virtual != nil && !subresources.IsEntry(resource) {
 				return true, nil
 			}
 		}

@@ -9,6 +9,7 @@ import (
 
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	"github.com/atoll-dev/atoll/internal/subresources"
 	"github.com/atoll-dev/atoll/internal/syncerview"
 	"github.com/atoll-dev/atoll/shardserver/apiindex"
 	"github.com/atoll-dev/atoll/shardserver/apis/apis/conversion"
@@ -84,7 +85,11 @@ func validateExport(spec apisv1alpha2.APIExportSpec) field.ErrorList {
 	path := field.NewPath("spec")
 	var errs field.ErrorList
 	for i, resource := range spec.Resources {
-		if suffix := schemaSuffix(resource.Name, resource.Group); !strings.HasSuffix(resource.Schema, suffix) {
+		named, subresource := subresources.Split(resource)
+		if subresource != "" {
+			named.Resource = subresource
+		}
+		if suffix := schemaSuffix(named.Resource, named.Group); !strings.HasSuffix(resource.Schema, suffix) {
 			errs = append(errs, field.Invalid(path.Child("resources").Index(i).Child("schema"), resource.Schema, "must end in "+suffix))
 		}
 	}
@@ -92,8 +97,8 @@ func validateExport(spec apisv1alpha2.APIExportSpec) field.ErrorList {
 		at := path.Child("permissionClaims").Index(i)
 		claimed, subresource := apiindex.ClaimedResource(claim)
 		switch needsIdentity := apiindex.NeedsIdentity(claimed); {
-		case needsIdentity && subresource != "":
-			errs = append(errs, field.Invalid(at.Child("resource"), claim.Resource, "subresources can only be claimed of API types that are built-in"))
+		case needsIdentity && subresource != "" && !subresources.IsCustom(subresource):
+			errs = append(errs, field.Invalid(at.Child("resource"), claim.Resource, "the claim of the resource includes it; only custom subresources of API types that are not built-in can be claimed"))
 		case needsIdentity && claim.IdentityHash == "":
 			errs = append(errs, field.Invalid(at.Child("identityHash"), "", "identityHash is required for API types that are not built-in"))
 		}

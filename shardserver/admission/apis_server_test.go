@@ -157,6 +157,7 @@ func TestAPIBindingServer(t *testing.T) {
 	if err := selecting("c"); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "spec.permissionClaims[0].selector") || !strings.Contains(err.Error(), "Permission claim selector is immutable") {
 		t.Errorf("another selector: %v", err)
 	}
+	testAppliedSelector(t, p)
 	status := client.RawPatch(types.MergePatchType, []byte(`{"status":{"phase":"Bound"}}`))
 	wantForbidden(t, p.alice.Status().Patch(in, newBinding("w", "", ""), status), "")
 	export := &apisv1alpha2.APIExport{ObjectMeta: metav1.ObjectMeta{Name: "own"}}
@@ -164,6 +165,32 @@ func TestAPIBindingServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantForbidden(t, p.alice.Status().Patch(in, export, client.RawPatch(types.MergePatchType, []byte(`{"status":{"identityHash":"forged"}}`))), "")
+}
+
+// testAppliedSelector changes the selector of an applied claim of a binding without an export, which no controller changes.
+func testAppliedSelector(t *testing.T, p *providerEnv) {
+	in := shardtesting.In(t.Context(), p.provider)
+	binding := &apisv1alpha2.APIBinding{ObjectMeta: metav1.ObjectMeta{Name: "without-export"}}
+	if err := p.admin.Create(in, binding); err != nil {
+		t.Fatal(err)
+	}
+	apply := func(selector string) error {
+		return p.admin.Status().Patch(in, binding, client.RawPatch(types.MergePatchType, []byte(
+			`{"status":{"appliedPermissionClaims":[{"resource":"secrets","verbs":["*"],"selector":`+selector+`}]}}`)))
+	}
+	if err := apply(`{"matchLabels":{"a":"b"}}`); err != nil {
+		t.Error(err)
+	}
+	err := apply(`{"matchLabels":{"a":"c"}}`)
+	if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "status.appliedPermissionClaims[0].selector") || !strings.Contains(err.Error(), "Permission claim selector is immutable") {
+		t.Errorf("another selector: %v", err)
+	}
+	if err := p.admin.Status().Patch(in, binding, client.RawPatch(types.MergePatchType, []byte(`{"status":{"appliedPermissionClaims":null}}`))); err != nil {
+		t.Error(err)
+	}
+	if err := apply(`{"matchLabels":{"a":"c"}}`); err != nil {
+		t.Error(err)
+	}
 }
 
 func TestAPIGroupStorageAndDiscovery(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	"github.com/atoll-dev/atoll/internal/subresources"
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
@@ -85,6 +86,9 @@ func (s ServedKinds) With(ctx context.Context, schemas SchemaGetter, cluster log
 		added = ServedKinds{}
 	}
 	for _, resource := range spec.Resources {
+		if subresources.IsEntry(resource) {
+			continue
+		}
 		gr := schema.GroupResource{Group: resource.Group, Resource: resource.Name}
 		if _, known := added[gr.String()]; known {
 			continue

@@ -12,6 +12,7 @@ import (
 
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	cachev1alpha1 "github.com/atoll-dev/atoll/api/cache/v1alpha1"
+	"github.com/atoll-dev/atoll/internal/subresources"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/apiindex"
 	"github.com/atoll-dev/atoll/shardserver/storage"
@@ -205,7 +206,7 @@ func EntryFor(export *apisv1alpha2.APIExport, slice *cachev1alpha1.ClusterCached
 	}
 	at := slices.IndexFunc(export.Spec.Resources, func(entry apisv1alpha2.ResourceSchema) bool {
 		virtual := entry.Storage.Virtual
-		return virtual != nil && virtual.Reference.Name == slice.Name && virtual.Reference.Kind == "ClusterCachedResourceEndpointSlice" &&
+		return virtual != nil && !subresources.IsEntry(entry) && virtual.Reference.Name == slice.Name && virtual.Reference.Kind == "ClusterCachedResourceEndpointSlice" &&
 			virtual.Reference.APIGroup != nil && *virtual.Reference.APIGroup == cachev1alpha1.GroupName
 	})
 	if at < 0 {

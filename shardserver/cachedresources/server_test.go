@@ -235,6 +235,7 @@ func TestCachedResources(t *testing.T) {
 	t.Run("virtual workspace of the export", s.testExportView)
 	t.Run("watch ends with the binding", s.testWatchEnds)
 	t.Run("cached resource is deleted", s.testDeletion)
+	t.Run("custom subresources on a shard that trusts no backends", s.testSubresourceWithoutBackends)
 }
 
 // expectCopies checks the copies in the cache server, as clients without a shard list them: by the name of the resource.

@@ -36,6 +36,7 @@ import (
 type shardedEnv struct {
 	*env
 	identity string
+	backend  *backend
 	// joinOptions are the options of shard beta.
 	joinOptions []func(*options.Options)
 	// parent is the test that the servers end with.
@@ -49,9 +50,10 @@ func newShardedEnv(t *testing.T) *shardedEnv {
 		kubeconfig := cache.Kubeconfig(t, cache.Shard(t, shard))
 		return func(o *options.Options) { o.Shard.CacheKubeconfig = kubeconfig }
 	}
-	root := shardtesting.Start(t, cacheAPIs, withCache("root"))
-	s := &shardedEnv{env: &env{root: root, cache: cache}, parent: t, joinOptions: []func(*options.Options){root.Peer(t, "beta"), cacheAPIs, withCache("beta")}}
-	s.shard = shardtesting.StartShard(t, root, "alpha", cacheAPIs, withCache("alpha"))
+	backend := newBackend(t)
+	root := shardtesting.Start(t, cacheAPIs, withCache("root"), backend.trust)
+	s := &shardedEnv{env: &env{root: root, cache: cache}, backend: backend, parent: t, joinOptions: []func(*options.Options){root.Peer(t, "beta"), cacheAPIs, withCache("beta"), backend.trust}}
+	s.shard = shardtesting.StartShard(t, root, "alpha", cacheAPIs, withCache("alpha"), backend.trust)
 	s.consumers = shardtesting.StartIn(t, t.TempDir(), s.joinOptions...)
 	s.c = s.shard.Client(t, s.shard.Admin(t))
 	root.WaitShards(t, "alpha", "beta")
@@ -95,6 +97,7 @@ func TestCachedResourcesAcrossShards(t *testing.T) {
 		{"virtual workspace of the export on the consumer's shard", s.testExportView},
 		{"virtual workspace of the export on a shard without consumers", s.testExportViewWithoutConsumers},
 		{"virtual workspace of an export that claims the cached resource", s.testClaimed},
+		{"custom subresources of an export of another shard", s.testSubresources},
 		{"published objects are annotated with their origin", s.testCacheContent},
 		{"published objects follow the selected ones", s.testSelection},
 		{"consumers do not see omitted fields", s.testOmittedFields},

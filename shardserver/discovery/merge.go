@@ -116,7 +116,7 @@ func (d Definition) addTo(to *groupVersion) {
 		Name: names.Plural, SingularName: names.Singular, Namespaced: scope == apidiscoveryv2.ScopeNamespace, Kind: names.Kind, Verbs: d.verbs(),
 		ShortNames: names.ShortNames, Categories: names.Categories, StorageVersionHash: d.storageVersionHash(),
 	})
-	for _, sub := range d.subresources(gv) {
+	for _, sub := range append(d.subresources(gv), d.customSubresources(gv)...) {
 		resource.Subresources = append(resource.Subresources, sub)
 		to.unaggregated = append(to.unaggregated, listedSubresource(gv, names.Plural, scope, sub))
 	}

@@ -44,6 +44,8 @@ type Definition struct {
 	ReadOnly bool
 	// Verbs are the verbs of the resource in a view; empty for all.
 	Verbs []string
+	// Subresources are its custom subresources, ordered by name.
+	Subresources []Subresource
 	// Object is shared with the watch cache: callers must neither modify nor retain it.
 	Object *apiextensions.CustomResourceDefinition
 }
@@ -105,7 +107,7 @@ func (s *APISet) Key() Hash {
 	s.Compiled.writeRestriction(hash, allGroups)
 	writeHidden(hash, s.Hidden)
 	for _, definition := range s.Definitions {
-		fmt.Fprintf(hash, "%x %t %t %q\n", definition.Content, definition.Terminating, definition.ReadOnly, definition.Verbs)
+		fmt.Fprintf(hash, "%x %t %t %q %q\n", definition.Content, definition.Terminating, definition.ReadOnly, definition.Verbs, definition.Subresources)
 	}
 	return Hash(hash.Sum(nil))
 }
@@ -151,6 +153,8 @@ type Resolver struct {
 type CandidateDefinition struct {
 	Object                *apiextensions.CustomResourceDefinition
 	Terminating, ReadOnly bool
+	// Subresources are its custom subresources, ordered by name.
+	Subresources []Subresource
 }
 
 // NewResolver returns a resolver. The registry has the definitions and the visibility of resources. hashOf returns the hash of
@@ -223,7 +227,7 @@ func (h *hasher) addDefinitions(ctx context.Context, set *APISet, all []Candidat
 			return fmt.Errorf("hashing definition %q: %w", object.Name, err)
 		}
 		set.Definitions = append(set.Definitions, Definition{
-			Content: content, Terminating: defined.Terminating, ReadOnly: defined.ReadOnly, Object: object,
+			Content: content, Terminating: defined.Terminating, ReadOnly: defined.ReadOnly, Subresources: defined.Subresources, Object: object,
 		})
 	}
 	slices.SortFunc(set.Definitions, func(a, b Definition) int {

@@ -22,6 +22,8 @@ func (c *completed) checkFiles() error {
 	}
 	errs = append(errs,
 		requireTogether("shard-client-cert-file", c.Shard.ClientCertFile, "shard-client-key-file", c.Shard.ClientKeyFile),
+		requireTogether("subresource-backend-ca-file", c.Shard.Backends.CA, "subresource-backend-client-cert-file", c.Shard.Backends.ClientCert),
+		requireTogether("subresource-backend-client-cert-file", c.Shard.Backends.ClientCert, "subresource-backend-client-key-file", c.Shard.Backends.ClientKey),
 		requireTogether("tls-cert-file", c.SecureServing.ServerCert.CertKey.CertFile, "tls-private-key-file", c.SecureServing.ServerCert.CertKey.KeyFile),
 		requireTogether("etcd-certfile", c.Etcd.StorageConfig.Transport.CertFile, "etcd-keyfile", c.Etcd.StorageConfig.Transport.KeyFile),
 	)
@@ -42,6 +44,9 @@ func (c *completed) namedFiles() []flagFile {
 		{"root-ca-file", c.RootCAFile},
 		{"shard-client-cert-file", c.Shard.ClientCertFile},
 		{"shard-client-key-file", c.Shard.ClientKeyFile},
+		{"subresource-backend-ca-file", c.Shard.Backends.CA},
+		{"subresource-backend-client-cert-file", c.Shard.Backends.ClientCert},
+		{"subresource-backend-client-key-file", c.Shard.Backends.ClientKey},
 		{"service-account-private-key-file", c.ServiceAccountPrivateKeyFile},
 		{"tls-cert-file", serving.CertFile}, {"tls-private-key-file", serving.KeyFile},
 		{"etcd-cafile", etcd.TrustedCAFile}, {"etcd-certfile", etcd.CertFile}, {"etcd-keyfile", etcd.KeyFile},

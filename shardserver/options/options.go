@@ -31,6 +31,7 @@ import (
 	"github.com/atoll-dev/atoll/internal/sharedindex"
 	"github.com/atoll-dev/atoll/internal/writetimeout"
 	"github.com/atoll-dev/atoll/shardserver/authorization"
+	"github.com/atoll-dev/atoll/shardserver/backends"
 )
 
 // Defaults that clients of kcp rely on.
@@ -103,6 +104,8 @@ type ShardOptions struct {
 	Labels         map[string]string
 	ClientCertFile string
 	ClientKeyFile  string
+	// Backends are the files of the connection to the servers of custom subresources; all or none are set.
+	Backends backends.Files
 	// RootIdentitiesFile contains the initial identities of the root exports.
 	RootIdentitiesFile string
 	// RootKubeconfig is the kubeconfig with which other shards connect to the root shard, CacheKubeconfig the one for

@@ -31,6 +31,12 @@ func claimRows() []row {
 	withStorage := func(storage string) string {
 		return `{"metadata":{"name":"e"},"spec":{"resources":[{"name":"x","group":"example.io","schema":"v1.x.example.io","storage":{"virtual":` + storage + `}}]}}`
 	}
+	withSubresource := func(name, storage string) string {
+		_, subresource, _ := strings.Cut(name, "/")
+		return `{"metadata":{"name":"e"},"spec":{"resources":[{"name":"widgets","group":"example.io","schema":"v1.widgets.example.io","storage":{"crd":{}}},` +
+			`{"name":"` + name + `","group":"example.io","schema":"v1.` + subresource + `.example.io","storage":` + storage + `}]}}`
+	}
+	const backend = `{"virtual":{"reference":{"apiGroup":"example.io","kind":"Backend","name":"x"}}}`
 	bindingWithClaim := func(claim string) string {
 		return `{"metadata":{"name":"e"},"spec":{"reference":{"export":{"path":"root:a","name":"widgets"}},"permissionClaims":[` + claim + `]}}`
 	}
@@ -50,6 +56,15 @@ func claimRows() []row {
 		{"4.2", "virtual storage without a kind", "bob", create, withStorage(`{"identityHash":"a","reference":{"name":"x"}}`), 422, 422, "kind"},
 		{"4.2", "virtual storage without an identity", "bob", create, withStorage(`{"reference":{"kind":"K","name":"x"}}`), 201, 201, ""},
 		{"K2.20", "claim of a subresource", "bob", create, claim(`{"resource":"serviceaccounts/token","verbs":["create"]}`), 201, 201, `"resource":"serviceaccounts/token"`},
+		{"K4.60", "custom subresource", "bob", create, withSubresource("widgets/console", backend), 201, 201, `"name":"widgets/console"`},
+		{"K4.60", "custom subresource status", "bob", create, withSubresource("widgets/status", backend), 422, 422, "spec.resources[1].name"},
+		{"K4.60", "custom subresource scale", "bob", create, withSubresource("widgets/scale", backend), 422, 422, "spec.resources[1].name"},
+		{"K4.60", "custom subresource with stored objects", "bob", create, withSubresource("widgets/console", `{"crd":{}}`), 422, 422, "spec.resources[1].storage.crd"},
+		{"K4.60", "custom subresource without its resource", "bob", create, withSubresource("gadgets/console", backend), 422, 422, "gadgets.example.io"},
+		{"K4.60", "custom subresource with an invalid name", "bob", create, withSubresource("widgets/a/b", backend), 422, 422, "spec.resources[1].name"},
+		{"K4.60", "custom subresource with the schema of another", "bob", create, strings.Replace(withSubresource("widgets/console", backend), "v1.console", "v1.other", 1), 403, 403, "must end in .console.example.io"},
+		{"K4.63", "claim of a custom subresource", "bob", create, claim(`{"group":"example.io","resource":"widgets/console","verbs":["create"],"identityHash":"x"}`), 201, 201, `"resource":"widgets/console"`},
+		{"K4.63", "claim of a custom subresource without identity", "bob", create, claim(`{"group":"example.io","resource":"widgets/console","verbs":["create"]}`), 403, 403, "identityHash is required"},
 		{"4.2", "unknown field with strict validation", "bob", create + "&fieldValidation=Strict", `{"metadata":{"name":"e"},"spec":{"nope":1}}`, 400, 400, "spec.nope"},
 
 		{"4.2", "v1alpha1: schema of the core group", "bob", createOld, `{"metadata":{"name":"e"},"spec":{"latestResourceSchemas":["v1.x.core"]}}`, 201, 201, `"latestResourceSchemas":["v1.x.core"]`},

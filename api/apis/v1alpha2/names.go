@@ -26,6 +26,9 @@ const (
 	// ServedKindsAnnotationKey contains scope and kind of each resource that the APIExport has ever offered, as JSON. Only
 	// the server sets it.
 	ServedKindsAnnotationKey = "internal.apis.kcp.io/served-kinds"
+	// SubresourceBackendsAnnotationKey contains the addresses and verbs of the backends of custom subresources, as JSON. The
+	// server sets it.
+	SubresourceBackendsAnnotationKey = "internal.apis.kcp.io/subresource-backends"
 )
 
 // Annotations that preserve fields of one version that do not exist in the other. They are set on objects of the

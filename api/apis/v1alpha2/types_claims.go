@@ -62,8 +62,9 @@ type PermissionClaimSelector struct {
 type ScopedPermissionClaim struct {
 	PermissionClaim `json:",inline"`
 
-	// selector selects the claimed objects.
+	// selector selects the claimed objects. Immutable.
 	// +required
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="Permission claim selector is immutable"
 	Selector PermissionClaimSelector `json:"selector"`
 }
 

@@ -12,6 +12,7 @@ import (
 
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	"github.com/atoll-dev/atoll/internal/subresources"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/apiindex"
 )
@@ -84,6 +85,9 @@ func (s *clusterState) resolve(ctx context.Context, binding *apisv1alpha2.APIBin
 		return state, nil
 	}
 	for _, resourceSchema := range export.Spec.Resources {
+		if subresources.IsEntry(resourceSchema) {
+			continue
+		}
 		resource, problem, err := s.resolveResource(ctx, export, resourceSchema)
 		if err != nil {
 			return nil, err

@@ -29,8 +29,19 @@ func UpdateStatus(binding *apisv1alpha2.APIBinding) (pending []schema.GroupResou
 	return nil
 }
 
-// setApplied sets status.appliedPermissionClaims, if changed, and PermissionClaimsApplied.
+// setApplied sets status.appliedPermissionClaims, if changed, and PermissionClaimsApplied. The selector of an applied claim is
+// immutable. A consumer may withdraw a claim and accept it with another selector before this is noticed; then the claim is removed
+// first, and the event of that write leads here again.
 func setApplied(binding *apisv1alpha2.APIBinding, claims []apisv1alpha2.ScopedPermissionClaim) {
+	applied := indexByKey(binding.Status.AppliedPermissionClaims, scopedPermissionClaim)
+	kept := slices.DeleteFunc(slices.Clone(claims), func(claim apisv1alpha2.ScopedPermissionClaim) bool {
+		before, known := applied[newClaimKey(claim.PermissionClaim)]
+		return known && !equality.Semantic.DeepEqual(before.Selector, claim.Selector)
+	})
+	if len(kept) < len(claims) {
+		binding.Status.AppliedPermissionClaims = kept
+		return
+	}
 	if !equality.Semantic.DeepEqual(binding.Status.AppliedPermissionClaims, claims) {
 		binding.Status.AppliedPermissionClaims = claims
 	}

@@ -133,6 +133,22 @@ func TestUpdateStatus(t *testing.T) {
 			t.Errorf("got %v, %v", pending, binding.Status.Conditions)
 		}
 	})
+	t.Run("a claim with another selector is removed before it is applied", func(t *testing.T) {
+		token := newClaim("", "serviceaccounts/token", "create") // no objects have to be labelled for it
+		binding := newBinding(token)
+		binding.Status.AppliedPermissionClaims = []apisv1alpha2.ScopedPermissionClaim{all(token)}
+		withdrawn := all(token)
+		withdrawn.Selector.MatchAll = false
+		binding.Spec.PermissionClaims = []apisv1alpha2.AcceptablePermissionClaim{accept(withdrawn)}
+		for _, want := range []int{0, 1, 1} {
+			if pending := UpdateStatus(binding); len(pending) > 0 || len(binding.Status.AppliedPermissionClaims) != want {
+				t.Fatalf("pending %v, applied %v, want %d", pending, binding.Status.AppliedPermissionClaims, want)
+			}
+		}
+		if binding.Status.AppliedPermissionClaims[0].Selector.MatchAll {
+			t.Error("the old selector is applied")
+		}
+	})
 	t.Run("a failure is reported, and applied claims are kept", func(t *testing.T) {
 		binding := newBinding(maps)
 		binding.Status.AppliedPermissionClaims = []apisv1alpha2.ScopedPermissionClaim{all(maps)}

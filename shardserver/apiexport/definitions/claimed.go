@@ -147,6 +147,9 @@ func (d *Manager) reconcileClaimed(ctx context.Context, key controller.Request) 
 // visitClaimedSchemas calls visit for each schema of a resource claimed by identity.
 func (d *Manager) visitClaimedSchemas(ctx context.Context, claim apisv1alpha2.PermissionClaim, visit func(*apisv1alpha1.APIResourceSchema) error) error {
 	resource := schema.GroupResource{Group: claim.Group, Resource: claim.Resource}
+	if _, subresource := apiindex.ClaimedResource(claim); subresource != "" {
+		return nil
+	}
 	if claim.IdentityHash == "" || IsCompiledIn(d.cfg.Registry, resource, claim.IdentityHash) {
 		return nil
 	}

@@ -32,6 +32,9 @@ var apiBindings = &registry.Kind[*apisv1alpha2.APIBinding]{
 	ValidateSpec:       validateBindingSpec,
 	ValidateStatus:     validateBindingStatus,
 	ValidateTransition: validateBindingTransition,
+
+	ValidateStatusTransition: validateBindingStatusTransition,
+
 	ValidateVersion: map[string]func(*apisv1alpha2.APIBinding) field.ErrorList{
 		apisv1alpha1.SchemeGroupVersion.Version: validateBindingV1alpha1,
 	},
@@ -80,6 +83,8 @@ func validateReference(export *apisv1alpha2.ExportBindingReference, path *field.
 	return append(registry.ValidateRequired(export.Name, path.Child("name")), registry.ValidatePattern(export.Path, pathPattern, path.Child("path"))...)
 }
 
+const selectorImmutable = "Permission claim selector is immutable"
+
 func validateBindingTransition(binding, old *apisv1alpha2.APIBinding) field.ErrorList {
 	var errs field.ErrorList
 	if !equality.Semantic.DeepEqual(binding.Spec.Reference, old.Spec.Reference) {
@@ -92,7 +97,21 @@ func validateBindingTransition(binding, old *apisv1alpha2.APIBinding) field.Erro
 	for i, claim := range binding.Spec.PermissionClaims {
 		before, known := selectors[newClaimKey(claim.PermissionClaim)]
 		if known && isUsableSelector(claim) && !equality.Semantic.DeepEqual(claim.Selector, before) {
-			errs = append(errs, field.Invalid(field.NewPath("spec", "permissionClaims").Index(i).Child("selector"), claim.Selector, "Permission claim selector is immutable"))
+			errs = append(errs, field.Invalid(field.NewPath("spec", "permissionClaims").Index(i).Child("selector"), claim.Selector, selectorImmutable))
+		}
+	}
+	return errs
+}
+
+func validateBindingStatusTransition(binding, old *apisv1alpha2.APIBinding) field.ErrorList {
+	var errs field.ErrorList
+	selectors := make(map[string]apisv1alpha2.PermissionClaimSelector, len(old.Status.AppliedPermissionClaims))
+	for _, claim := range old.Status.AppliedPermissionClaims {
+		selectors[newClaimKey(claim.PermissionClaim)] = claim.Selector
+	}
+	for i, claim := range binding.Status.AppliedPermissionClaims {
+		if before, known := selectors[newClaimKey(claim.PermissionClaim)]; known && !equality.Semantic.DeepEqual(claim.Selector, before) {
+			errs = append(errs, field.Invalid(field.NewPath("status", "appliedPermissionClaims").Index(i).Child("selector"), claim.Selector, selectorImmutable))
 		}
 	}
 	return errs

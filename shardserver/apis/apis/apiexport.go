@@ -2,6 +2,7 @@ package apis
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -11,6 +12,7 @@ import (
 
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	"github.com/atoll-dev/atoll/internal/subresources"
 	"github.com/atoll-dev/atoll/shardserver/apis/install"
 	"github.com/atoll-dev/atoll/shardserver/apis/registry"
 )
@@ -60,7 +62,9 @@ func validateExportSpec(export *apisv1alpha2.APIExport) field.ErrorList {
 	path := field.NewPath("spec")
 	var errs field.ErrorList
 	for i, resource := range export.Spec.Resources {
-		errs = append(errs, validateResource(resource, path.Child("resources").Index(i))...)
+		at := path.Child("resources").Index(i)
+		errs = append(errs, validateResource(resource, at)...)
+		errs = append(errs, validateSubresource(export, resource, at)...)
 	}
 	errs = append(errs, validateUnique(export.Spec.Resources, func(resource apisv1alpha2.ResourceSchema) string {
 		return resource.Name + "." + resource.Group
@@ -87,6 +91,27 @@ func validateResource(resource apisv1alpha2.ResourceSchema, path *field.Path) fi
 		at := storage.Child("virtual")
 		errs = append(errs, registry.ValidateRequired(virtual.Reference.Kind, at.Child("reference", "kind"))...)
 		errs = append(errs, registry.ValidateRequired(virtual.Reference.Name, at.Child("reference", "name"))...)
+	}
+	return errs
+}
+
+// validateSubresource validates an entry of a custom subresource.
+func validateSubresource(export *apisv1alpha2.APIExport, entry apisv1alpha2.ResourceSchema, path *field.Path) field.ErrorList {
+	resource, subresource := subresources.Split(entry)
+	if !subresources.IsEntry(entry) {
+		return nil
+	}
+	errs := registry.ValidatePattern(entry.Name, resourcePattern, path.Child("name"))
+	if !subresources.IsCustom(subresource) {
+		errs = append(errs, field.Invalid(path.Child("name"), entry.Name, "status and scale are defined by the schema of the resource"))
+	}
+	if !slices.ContainsFunc(export.Spec.Resources, func(other apisv1alpha2.ResourceSchema) bool {
+		return other.Name == resource.Resource && other.Group == resource.Group
+	}) {
+		errs = append(errs, field.Invalid(path.Child("name"), entry.Name, fmt.Sprintf("the export has to offer the resource %s, too", resource)))
+	}
+	if entry.Storage.CRD != nil {
+		errs = append(errs, field.Invalid(path.Child("storage", "crd"), "", "a subresource has no objects: it must have virtual storage"))
 	}
 	return errs
 }

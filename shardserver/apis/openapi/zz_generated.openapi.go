@@ -2910,7 +2910,7 @@ func schema_atoll_api_apis_v1alpha2_ScopedPermissionClaim(ref common.ReferenceCa
 					},
 					"selector": {
 						SchemaProps: spec.SchemaProps{
-							Description: "selector selects the claimed objects.",
+							Description: "selector selects the claimed objects. Immutable.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha2.PermissionClaimSelector{}.OpenAPIModelName()),
 						},

@@ -56,6 +56,8 @@ type Kind[T Object] struct {
 	ValidateSpec, ValidateStatus func(obj T) field.ErrorList
 	// ValidateTransition checks changes of the spec. May be nil.
 	ValidateTransition func(obj, old T) field.ErrorList
+	// ValidateStatusTransition checks changes of the status. May be nil.
+	ValidateStatusTransition func(obj, old T) field.ErrorList
 
 	// ValidateVersion checks rules of another version for objects that clients sent in that version. The object is
 	// already converted. May be nil.

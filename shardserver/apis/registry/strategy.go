@@ -119,7 +119,7 @@ func (s strategy[T]) ValidateUpdate(ctx context.Context, obj, old runtime.Object
 	updated, oldObj := s.typed(obj), s.typed(old)
 	errs := s.validateVersion(ctx, updated)
 	if s.keepsStatus(ctx, s.kind.KeepStatusOnUpdate) && !s.kind.SameStatus(updated, oldObj) {
-		errs = append(errs, s.kind.ValidateStatus(updated)...)
+		errs = append(errs, s.validateStatus(updated, oldObj)...)
 	}
 	if s.kind.SameSpec(updated, oldObj) {
 		return errs
@@ -127,6 +127,15 @@ func (s strategy[T]) ValidateUpdate(ctx context.Context, obj, old runtime.Object
 	errs = append(errs, s.kind.ValidateSpec(updated)...)
 	if s.kind.ValidateTransition != nil {
 		errs = append(errs, s.kind.ValidateTransition(updated, oldObj)...)
+	}
+	return errs
+}
+
+// validateStatus validates a changed status.
+func (s strategy[T]) validateStatus(updated, old T) field.ErrorList {
+	errs := s.kind.ValidateStatus(updated)
+	if s.kind.ValidateStatusTransition != nil {
+		errs = append(errs, s.kind.ValidateStatusTransition(updated, old)...)
 	}
 	return errs
 }
@@ -163,11 +172,11 @@ func (s statusStrategy[T]) PrepareForUpdate(_ context.Context, obj, old runtime.
 
 // ValidateUpdate validates a changed status.
 func (s statusStrategy[T]) ValidateUpdate(_ context.Context, obj, old runtime.Object) field.ErrorList {
-	updated := s.typed(obj)
-	if s.kind.SameStatus(updated, s.typed(old)) {
+	updated, oldObj := s.typed(obj), s.typed(old)
+	if s.kind.SameStatus(updated, oldObj) {
 		return nil
 	}
-	return s.kind.ValidateStatus(updated)
+	return s.validateStatus(updated, oldObj)
 }
 
 // WarningsOnUpdate returns no warnings: finalizers cannot change here.

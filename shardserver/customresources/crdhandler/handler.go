@@ -13,6 +13,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
+	"github.com/atoll-dev/atoll/internal/subresources"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/apiindex/bindings"
 	"github.com/atoll-dev/atoll/shardserver/customresources/crdregistry"
@@ -29,6 +30,14 @@ type Handler struct {
 	protobuf   runtime.Decoder
 	maxBody    int64
 	virtual    atomic.Pointer[http.Handler]
+	// subresources serves custom subresources; nil if they are not enabled.
+	subresources Subresources
+}
+
+// Subresources serves custom subresources of bound resources, as *virtualstorage.Subresources does.
+type Subresources interface {
+	// Serve returns false if the export of the resource does not define the subresource of the request.
+	Serve(w http.ResponseWriter, req *http.Request, bound bindings.BoundResource) bool
 }
 
 // writeVerbs are the verbs that can create an object.
@@ -45,6 +54,9 @@ func NewHandler(registry *crdregistry.Registry, cfg Config, serializer runtime.N
 // SetVirtual sets the handler of bound resources whose objects are not stored on this shard. It gets the bound resource
 // of a request with bindings.BoundResourceFrom.
 func (h *Handler) SetVirtual(handler http.Handler) { h.virtual.Store(&handler) }
+
+// SetSubresources sets what serves custom subresources. It must be called before the first request.
+func (h *Handler) SetSubresources(subresources Subresources) { h.subresources = subresources }
 
 // Wrap returns an http.Handler that delegates to next what the handler does not serve.
 func (h *Handler) Wrap(next http.Handler) http.Handler {
@@ -75,9 +87,14 @@ func (h *Handler) Wrap(next http.Handler) http.Handler {
 // serve serves a request to one logical cluster.
 func (h *Handler) serve(w http.ResponseWriter, req *http.Request, info *request.RequestInfo, gr schema.GroupResource, next http.Handler) {
 	identity := bindings.IdentityFrom(req.Context())
-	if b, ok := h.registry.Bindings.Get(req.Context(), gr); ok && b.Virtual && (identity == "" || identity == b.Identity) {
-		h.serveVirtual(w, req, info, b)
-		return
+	if b, ok := h.registry.Bindings.Get(req.Context(), gr); ok && (identity == "" || identity == b.Identity) {
+		if h.subresources != nil && subresources.IsCustom(info.Subresource) && h.subresources.Serve(w, req, b) {
+			return
+		}
+		if b.Virtual {
+			h.serveVirtual(w, req, info, b)
+			return
+		}
 	}
 	lease, err := h.registry.Acquire(req.Context(), gr, slices.Contains(writeVerbs, info.Verb))
 	switch {

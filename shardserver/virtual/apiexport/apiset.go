@@ -11,6 +11,7 @@ import (
 
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	"github.com/atoll-dev/atoll/internal/subresources"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/apiindex"
 	"github.com/atoll-dev/atoll/shardserver/apiindex/bindings"
@@ -44,6 +45,8 @@ type apiSet struct {
 	// view restricts the set; nil for all.
 	view View
 	name bindings.ExportKey
+	// customSubresources means that custom subresources of other exports can be claimed.
+	customSubresources bool
 	// export is nil if it does not exist or has no identity. The API is empty then.
 	export *apisv1alpha2.APIExport
 }
@@ -57,8 +60,11 @@ type apiResource struct {
 	schema *apisv1alpha1.APIResourceSchema
 	// claim is the export's claim on the resource; nil for its own resources and for bindings without a claim.
 	claim *apisv1alpha2.PermissionClaim
-	// subresources are the export's claims of subresources of a built-in resource that it claims, by name.
+	// subresources are the export's claims of subresources of a resource that it claims, by name: of a built-in resource, or those that
+	// the owner of the resource defines.
 	subresources map[string]*apisv1alpha2.PermissionClaim
+	// definer is the export that defines the subresources; nil for a built-in resource.
+	definer *apisv1alpha2.APIExport
 	// entry is what the view has for the resource; empty without a view.
 	entry string
 	// virtual means that the objects are not stored, but read from elsewhere; owner is the export whose virtual storage it is.
@@ -72,21 +78,29 @@ type apiResource struct {
 func (o *apiResource) isOwn() bool { return o.identity != "" && o.claim == nil }
 
 // apiSetFrom returns the API set of the export of the context's request.
-func apiSetFrom(ctx context.Context, exports Exports, view View) (*apiSet, error) {
+func apiSetFrom(ctx context.Context, from apiSource) (*apiSet, error) {
 	request, ok := virtual.From(ctx)
 	if !ok {
 		return nil, apierrors.NewInternalError(errNoExport)
 	}
-	return apiSetFor(ctx, exports, view, request)
+	return apiSetFor(ctx, from, request)
 }
 
-func apiSetFor(ctx context.Context, exports Exports, view View, request virtual.Request) (*apiSet, error) {
+// apiSource is what API sets are made from.
+type apiSource struct {
+	exports Exports
+	view    View
+	// customSubresources is apiSet.customSubresources.
+	customSubresources bool
+}
+
+func apiSetFor(ctx context.Context, from apiSource, request virtual.Request) (*apiSet, error) {
 	cluster, err := logicalcluster.ParseName(request.Owner[0])
 	if err != nil {
 		return nil, apierrors.NewInternalError(err) // resolve has validated it
 	}
-	set := &apiSet{exports: exports, view: view, name: bindings.ExportKey{Cluster: cluster, Name: request.Owner[1]}}
-	export, err := exports.Get(ctx, set.name)
+	set := &apiSet{exports: from.exports, view: from.view, customSubresources: from.customSubresources, name: bindings.ExportKey{Cluster: cluster, Name: request.Owner[1]}}
+	export, err := from.exports.Get(ctx, set.name)
 	switch {
 	case apierrors.IsNotFound(err):
 	case err != nil:
@@ -173,21 +187,25 @@ func (s *apiSet) resolveClaimed(ctx context.Context, gr schema.GroupResource, cl
 		if entry.Storage.Virtual != nil {
 			found.virtual, found.owner, found.verbs, found.status = true, apiindex.ExportKeyOf(export), readVerbs, nil
 		}
+		found.definer = export
 		return found, nil
 	}
 	return nil, nil
 }
 
-// findSubresources returns the claims of subresources of a built-in resource that is claimed.
+// findSubresources returns the claims of subresources of a resource that is claimed.
 func (s *apiSet) findSubresources(found *apiResource) map[string]*apisv1alpha2.PermissionClaim {
-	if found.claim == nil || found.identity != "" {
+	if found.claim == nil || found.identity != "" && !s.customSubresources {
 		return nil
 	}
 	var claims map[string]*apisv1alpha2.PermissionClaim
 	for i := range s.export.Spec.PermissionClaims {
 		claim := &s.export.Spec.PermissionClaims[i]
 		resource, subresource := apiindex.ClaimedResource(*claim)
-		if subresource == "" || subresource == statusSubresource || claim.IdentityHash != "" || resource != found.GroupResource {
+		if subresource == "" || subresource == statusSubresource || claim.IdentityHash != found.identity || resource != found.GroupResource {
+			continue
+		}
+		if found.definer != nil && subresources.Find(found.definer, resource, subresource) == nil {
 			continue
 		}
 		if claims == nil {
@@ -303,4 +321,12 @@ func (s *apiSet) visibilityLabel(resource *apiResource) (key string, values []st
 		key, value := apiindex.ExportLabel(s.name)
 		return key, []string{value}
 	}
+}
+
+// claimedVerbs returns the verbs of a claim of a custom subresource, in the order of the API.
+func claimedVerbs(claim *apisv1alpha2.PermissionClaim) metav1.Verbs {
+	if slices.Contains(claim.Verbs, apisv1alpha2.VerbAll) {
+		return subresources.Verbs
+	}
+	return intersection(subresources.Verbs, claim.Verbs)
 }

@@ -30,8 +30,7 @@ type PolicyAuthorizer func(ctx context.Context, home logicalcluster.Name, attrib
 
 // stepsAuthorizer allows a request if all steps allow it.
 type stepsAuthorizer struct {
-	exports   Exports
-	view      View
+	apiSource
 	consumers bindingLister
 	// rbac is the authorizer of the shard.
 	rbac   authorizer.UnconditionalAuthorizer
@@ -73,7 +72,7 @@ func (a stepsAuthorizer) Authorize(ctx context.Context, attributes authorizer.At
 }
 
 func (a stepsAuthorizer) authorize(ctx context.Context, request virtual.Request, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
-	set, err := apiSetFor(ctx, a.exports, a.view, request)
+	set, err := apiSetFor(ctx, a.apiSource, request)
 	if err != nil {
 		return a.internalError(ctx, attributes, err)
 	}

@@ -124,6 +124,7 @@ func TestClaimedResources(t *testing.T) {
 		s.expectStatus(http.StatusNotFound, "masters", http.MethodGet, "/clusters/"+cluster+configMapsPath+"/given", "")
 	})
 	t.Run("tokens of service accounts are a subresource with a claim of its own", func(t *testing.T) { testTokens(t, s.withT(t)) })
+	t.Run("custom subresources are not served without the feature gate", func(t *testing.T) { testCustomSubresourceWithoutGate(t, s.withT(t)) })
 	t.Run("bindings to the export are visible without a claim, and no others", func(t *testing.T) {
 		s := s.withT(t)
 		const bindings = "/apis/apis.kcp.io/v1alpha2/apibindings"

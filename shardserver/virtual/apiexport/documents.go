@@ -16,6 +16,8 @@ import (
 	"k8s.io/klog/v2"
 
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	"github.com/atoll-dev/atoll/internal/subresources"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/apiindex"
 	"github.com/atoll-dev/atoll/shardserver/discovery"
@@ -31,20 +33,19 @@ var limits = discoverydocuments.Limits{Count: 1024, Bytes: 16 << 20, Builds: 2}
 
 // apiSetResolver builds the API sets of exports for discovery and OpenAPI documents.
 type apiSetResolver struct {
-	exports Exports
-	view    View
-	source  *discovery.Source
+	apiSource
+	source *discovery.Source
 	// definitions are cached by the UID of the immutable schema.
 	definitions *discoverydocuments.Cache[types.UID, *discovery.Definition]
 }
 
-func newAPISetResolver(exports Exports, view View, source *discovery.Source) *apiSetResolver {
-	return &apiSetResolver{exports: exports, view: view, source: source, definitions: discoverydocuments.New[types.UID, *discovery.Definition](limits)}
+func newAPISetResolver(from apiSource, source *discovery.Source) *apiSetResolver {
+	return &apiSetResolver{apiSource: from, source: source, definitions: discoverydocuments.New[types.UID, *discovery.Definition](limits)}
 }
 
 // Resolve implements discovery.APISetResolver.
 func (f *apiSetResolver) Resolve(ctx context.Context) (*discovery.APISet, error) {
-	set, err := apiSetFrom(ctx, f.exports, f.view)
+	set, err := apiSetFrom(ctx, f.apiSource)
 	if err != nil {
 		return nil, err
 	}
@@ -74,6 +75,9 @@ func (f *apiSetResolver) Resolve(ctx context.Context) (*discovery.APISet, error)
 		}
 		described := *definition
 		described.ReadOnly = o.virtual
+		if described.Subresources, err = f.describeSubresources(ctx, o); err != nil {
+			return nil, err
+		}
 		if f.view != nil && o.isOwn() {
 			if described, err = f.view.Describe(ctx, set.export, described); err != nil {
 				return nil, err
@@ -84,6 +88,20 @@ func (f *apiSetResolver) Resolve(ctx context.Context) (*discovery.APISet, error)
 	result.Compiled = compiled.Restrict(selected)
 	slices.SortFunc(result.Definitions, func(a, b discovery.Definition) int { return strings.Compare(a.Object.Name, b.Object.Name) })
 	return result, nil
+}
+
+// describeSubresources returns the custom subresources that are claimed of a resource of another export, with the claimed verbs.
+func (f apiSource) describeSubresources(ctx context.Context, o *apiResource) ([]discovery.Subresource, error) {
+	if o.definer == nil || len(o.subresources) == 0 {
+		return nil, nil
+	}
+	return discovery.SubresourcesOf(ctx, f.exports, o.definer, o.GroupResource, func(entry *apisv1alpha2.ResourceSchema, _ string) []string {
+		_, subresource := subresources.Split(*entry)
+		if claim := o.subresources[subresource]; claim != nil {
+			return claimedVerbs(claim)
+		}
+		return nil
+	})
 }
 
 // getDefinition returns the definition of a schema for documents.
@@ -105,7 +123,7 @@ func (f *apiSetResolver) getDefinition(ctx context.Context, resourceSchema *apis
 // content.
 func (w *workspace) newDocumentHandler(content http.Handler) http.Handler {
 	shardDiscovery, shardOpenAPI := w.config.Documents()
-	resolver := newAPISetResolver(w.config.Exports, w.config.View, shardOpenAPI.Source())
+	resolver := newAPISetResolver(w.apis, shardOpenAPI.Source())
 	stock := http.HandlerFunc(func(rw http.ResponseWriter, req *http.Request) {
 		path := strings.TrimSuffix(req.URL.Path, "/")
 		switch {

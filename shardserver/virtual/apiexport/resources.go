@@ -16,6 +16,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/virtual"
 )
@@ -58,7 +59,7 @@ func (w *workspace) parseRequest(req *http.Request) (*resourceRequest, error) {
 		return nil, apierrors.NewInternalError(errors.New("no request info in the request"))
 	}
 	var err error
-	if c.set, err = apiSetFor(ctx, w.config.Exports, w.config.View, c.target); err != nil {
+	if c.set, err = apiSetFor(ctx, w.apis, c.target); err != nil {
 		return nil, err
 	}
 	gr := schema.GroupResource{Group: c.info.APIGroup, Resource: c.info.Resource}
@@ -93,8 +94,12 @@ func (w *workspace) allowedVerbs(ctx context.Context, c *resourceRequest) ([]str
 	case statusSubresource:
 		candidates = c.resource.status
 	default:
-		if c.resource.subresources[c.info.Subresource] == nil {
+		claim := c.resource.subresources[c.info.Subresource]
+		if claim == nil {
 			return nil, nil
+		}
+		if c.resource.definer != nil {
+			return w.customVerbs(ctx, c, claim)
 		}
 		candidates = allVerbs
 	}
@@ -118,6 +123,22 @@ func (w *workspace) allowedVerbs(ctx context.Context, c *resourceRequest) ([]str
 		version := &c.resource.schema.Spec.Versions[i]
 		if version.Name == c.info.APIVersion && version.Served && (c.info.Subresource == "" || version.Subresources.Status != nil) {
 			return candidates, nil
+		}
+	}
+	return nil, nil
+}
+
+// customVerbs returns the verbs with which a custom subresource is claimed, if it has the requested version.
+func (w *workspace) customVerbs(ctx context.Context, c *resourceRequest, claim *apisv1alpha2.PermissionClaim) ([]string, error) {
+	described, err := w.apis.describeSubresources(ctx, c.resource)
+	if err != nil || len(c.info.Parts) > 3 {
+		return nil, err
+	}
+	for _, custom := range described {
+		for _, version := range custom.Versions {
+			if custom.Name == c.info.Subresource && version.Name == c.info.APIVersion {
+				return claimedVerbs(claim), nil
+			}
 		}
 	}
 	return nil, nil

@@ -91,6 +91,28 @@ func testTokens(t *testing.T, s *env) {
 	}
 }
 
+// testCustomSubresourceWithoutGate offers a custom subresource while the feature gate is off: nothing serves it, and nothing is bound.
+func testCustomSubresourceWithoutGate(t *testing.T, s *env) {
+	s.createExport(s.provider, "machines")
+	entry := `{"name":"machines/console","group":"example.com","schema":"v1.console.example.com","storage":{"virtual":{"reference":{"apiGroup":"example.com","kind":"Backend","name":"shell"}}}}`
+	body := s.expectStatus(http.StatusOK, "masters", http.MethodPatch, "/clusters/"+s.provider+"/apis/apis.kcp.io/v1alpha2/apiexports/machines",
+		`[{"op":"add","path":"/spec/resources/-","value":`+entry+`}]`, "Content-Type", "application/json-patch+json")
+	if !strings.Contains(body, "machines/console") {
+		t.Errorf("got %s", body)
+	}
+	cluster := s.shard.NewWorkspace(s.T, "root", "of-machines").Spec.Cluster
+	s.bind(cluster, s.provider, "machines")
+	path := "/clusters/" + cluster + "/apis/example.com/v1/namespaces/default/machines"
+	s.eventuallyStatus(http.StatusCreated, "masters", http.MethodPost, path, `{"apiVersion":"example.com/v1","kind":"Machine","metadata":{"name":"one"}}`)
+	s.expectStatus(http.StatusNotFound, "masters", http.MethodPost, path+"/one/console", "")
+	if body := s.expectStatus(http.StatusOK, "masters", http.MethodGet, "/clusters/"+cluster+"/apis/apis.kcp.io/v1alpha2/apibindings/machines", ""); strings.Contains(body, "console") {
+		t.Errorf("bound: %s", body)
+	}
+	if body := s.expectStatus(http.StatusOK, "masters", http.MethodGet, "/clusters/"+cluster+"/apis/example.com/v1", ""); strings.Contains(body, "console") {
+		t.Errorf("discovery has %s", body)
+	}
+}
+
 func rejected(claim apisv1alpha2.AcceptablePermissionClaim) apisv1alpha2.AcceptablePermissionClaim {
 	claim.State = apisv1alpha2.ClaimRejected
 	return claim

@@ -63,9 +63,9 @@ func (s *WatchTerminator) Len() int {
 	return count
 }
 
-// track adds a watch request. Other requests are returned unchanged. Callers must call done at the end of the request.
+// track adds a watch request, or one whose connection stays open with another protocol. Other requests are returned unchanged. Callers must call done at the end of the request.
 func (s *WatchTerminator) track(req *http.Request, c *resourceRequest) (tracked *http.Request, done func()) {
-	if c.info.Verb != "watch" {
+	if upgrade := req.Header.Get("Upgrade") != "" && c.info.Subresource != ""; c.info.Verb != "watch" && !upgrade {
 		return req, func() {}
 	}
 	attributes, err := endpointfilters.GetAuthorizerAttributes(req.Context())
@@ -129,7 +129,7 @@ func (s *WatchTerminator) recheck(ctx context.Context, w *openWatch) {
 var errChanged = errors.New("the export offers something else")
 
 func (s *WatchTerminator) check(ctx context.Context, w *openWatch) error {
-	set, err := apiSetFor(ctx, s.authorizer.exports, s.authorizer.view, w.request.target)
+	set, err := apiSetFor(ctx, s.authorizer.apiSource, w.request.target)
 	if err != nil {
 		return err
 	}

@@ -42,6 +42,8 @@ type Config struct {
 	Policy PolicyAuthorizer
 	// VirtualStorage serves the export's own resources whose objects are not stored, over all consumers; nil if nothing does.
 	VirtualStorage VirtualStorage
+	// CustomSubresources means that claims of custom subresources of other exports are served.
+	CustomSubresources bool
 	// Documents returns the discovery and OpenAPI handlers of logical clusters. It is called when requests are served.
 	Documents func() (*discovery.Handler, *openapi.Handler)
 	// Serializer encodes errors.
@@ -78,6 +80,7 @@ type ExportSource interface {
 // workspace serves the virtual workspace of all exports.
 type workspace struct {
 	config     Config
+	apis       apiSource
 	consumers  bindingLister
 	authorizer stepsAuthorizer
 	watches    *WatchTerminator
@@ -86,7 +89,8 @@ type workspace struct {
 // New returns the virtual workspace and its watch terminator, which has to run as long as the server.
 func New(cfg Config) (*virtual.Workspace, *WatchTerminator) {
 	w := &workspace{config: cfg, consumers: bindingLister{storage.NewReader[*apisv1alpha2.APIBinding](cfg.Registry, apiBindings)}}
-	w.authorizer = stepsAuthorizer{exports: cfg.Exports, view: cfg.View, consumers: w.consumers, rbac: cfg.Authorizer, policy: cfg.Policy}
+	w.apis = apiSource{exports: cfg.Exports, view: cfg.View, customSubresources: cfg.CustomSubresources}
+	w.authorizer = stepsAuthorizer{apiSource: w.apis, consumers: w.consumers, rbac: cfg.Authorizer, policy: cfg.Policy}
 	w.watches = newWatchTerminator(w.authorizer, w.consumers.reader)
 	cfg.Exports.Subscribe(w.watches.onExportChange)
 	return &virtual.Workspace{

@@ -7,7 +7,6 @@ package virtualstorage
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -16,18 +15,17 @@ import (
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
-	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/klog/v2"
 
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/apiindex/bindings"
+	"github.com/atoll-dev/atoll/shardserver/backends"
 	"github.com/atoll-dev/atoll/shardserver/customresources/crdstorage"
 	"github.com/atoll-dev/atoll/shardserver/sharding/endpoints"
 	"github.com/atoll-dev/atoll/shardserver/storage"
@@ -59,7 +57,7 @@ type Exports interface {
 
 const (
 	// hopsHeader counts how often servers forwarded a request from one virtual storage to another.
-	hopsHeader = "X-Kcp-Virtual-Resource-Hops"
+	hopsHeader = backends.HopsHeader
 	maxHops    = 4
 )
 
@@ -156,7 +154,7 @@ func (h *Handler) findSlice(ctx context.Context, key bindings.ExportKey, gr sche
 	if at < 0 {
 		return none, "", errors.New("the export has no virtual storage for the resource")
 	}
-	candidates, err := h.listEndpoints(ctx, key.Cluster, export.Spec.Resources[at].Storage.Virtual)
+	candidates, err := endpoints.Read(ctx, h.Registry, key.Cluster, export.Spec.Resources[at].Storage.Virtual.Reference)
 	if err != nil {
 		return none, "", err
 	}
@@ -176,50 +174,6 @@ func (h *Handler) findSlice(ctx context.Context, key bindings.ExportKey, gr sche
 		return none, "", fmt.Errorf("endpoint %q is not below this shard's virtual workspace of cached resources; others are not supported", address)
 	}
 	return name, slice, nil
-}
-
-// listEndpoints returns status.endpoints of an endpoint slice of any kind in the logical cluster of the export. For exports
-// on other shards, the kind has to be one that shards publish.
-func (h *Handler) listEndpoints(ctx context.Context, cluster logicalcluster.Name, virtual *apisv1alpha2.ResourceSchemaStorageVirtual) ([]endpoints.Endpoint, error) {
-	reference := virtual.Reference
-	kind := schema.GroupKind{Kind: reference.Kind}
-	if reference.APIGroup != nil {
-		kind.Group = *reference.APIGroup
-	}
-	ctx = logicalcluster.With(ctx, cluster)
-	resource, err := h.Registry.ResolveKind(ctx, kind)
-	if err != nil {
-		return nil, err
-	}
-	if resource == nil {
-		return nil, fmt.Errorf("the workspace of the export does not serve %s", kind)
-	}
-	object, err := h.readSlice(ctx, resource, reference.Name)
-	if err != nil {
-		return nil, fmt.Errorf("reading the endpoint slice: %w", err)
-	}
-	text, err := json.Marshal(object)
-	if err != nil {
-		return nil, err
-	}
-	var slice struct {
-		Status struct {
-			Endpoints []endpoints.Endpoint `json:"endpoints"`
-		} `json:"status"`
-	}
-	if err := json.Unmarshal(text, &slice); err != nil {
-		return nil, fmt.Errorf("decoding the endpoint slice: %w", err)
-	}
-	return slice.Status.Endpoints, nil
-}
-
-func (h *Handler) readSlice(ctx context.Context, resource *storage.Resource, name string) (runtime.Object, error) {
-	gr := resource.GVR.GroupResource()
-	if compiled, err := h.Registry.Get(gr); err == nil && compiled == resource {
-		return storage.NewReader[runtime.Object](h.Registry, gr).Global().GetLatest(ctx, "", name)
-	}
-	ctx = request.WithRequestInfo(request.WithNamespace(ctx, ""), &request.RequestInfo{APIGroup: gr.Group, Resource: gr.Resource})
-	return resource.Store.Get(ctx, name, &metav1.GetOptions{})
 }
 
 // writeError responds with 500, or with 503 while the objects of other shards are not synced. Details concern the provider and
