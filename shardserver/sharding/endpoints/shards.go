@@ -38,11 +38,17 @@ func (s ShardLister) List(ctx context.Context) ([]*corev1alpha1.Shard, error) {
 
 // Get returns a shard by name, or a NotFound error.
 func (s ShardLister) Get(ctx context.Context, name string) (*corev1alpha1.Shard, error) {
-	inRoot, err := s.reader.Get(logicalcluster.With(ctx, logicalcluster.Root), "", name)
+	inRoot, err := s.Registered(ctx, name)
 	if err != nil {
 		return nil, err
 	}
 	return s.preferOwned(ctx, inRoot), nil
+}
+
+// Registered returns the Shard in root. Its addresses are those that other shards have written to endpoint slices: a shard that starts at a new
+// address knows that before others do.
+func (s ShardLister) Registered(ctx context.Context, name string) (*corev1alpha1.Shard, error) {
+	return s.reader.Get(logicalcluster.With(ctx, logicalcluster.Root), "", name)
 }
 
 // preferOwned returns a Shard in root with the labels and addresses of the one that the shard owns.

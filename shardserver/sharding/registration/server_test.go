@@ -17,6 +17,7 @@ import (
 	cacheclient "github.com/atoll-dev/atoll/cacheserver/client"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/options"
+	"github.com/atoll-dev/atoll/shardserver/sharding/endpoints"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
@@ -91,6 +92,12 @@ func TestRegistration(t *testing.T) {
 		shard := &corev1alpha1.Shard{ObjectMeta: metav1.ObjectMeta{Name: "alpha"}}
 		patch := `{"metadata":{"labels":{"region":"mars","extra":"yes"}},"spec":{"baseURL":"https://elsewhere.example"}}`
 		must(t, atRoot.Patch(shardtesting.In(t.Context(), inRoot), shard, client.RawPatch(types.MergePatchType, []byte(patch))))
+		for name, shard := range map[string]*shardtesting.Shard{"root": root, "beta": beta} { // also before it is overwritten
+			found, err := endpoints.NewShardLister(shard.Server.Registry).Get(t.Context(), "alpha")
+			if err != nil || found.Spec.BaseURL != alpha.Masters(t).Host || found.Labels["region"] != "moon" || found.Labels["extra"] != "" {
+				t.Errorf("readers of %s get %+v, %v", name, found, err)
+			}
+		}
 		shardtesting.Eventually(t, "the representation", func(context.Context) error {
 			if shard := get(t, atRoot, inRoot, "alpha"); shard.Labels["region"] != "moon" || shard.Labels["extra"] != "" || shard.Spec.BaseURL != alpha.Masters(t).Host {
 				return fmt.Errorf("it is %+v", shard)
