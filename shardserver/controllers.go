@@ -23,6 +23,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/options"
 	"github.com/atoll-dev/atoll/shardserver/sharding/heartbeat"
 	"github.com/atoll-dev/atoll/shardserver/sharding/identitystore"
+	"github.com/atoll-dev/atoll/shardserver/sharding/registration"
 	"github.com/atoll-dev/atoll/shardserver/sharding/replicatelabel"
 	"github.com/atoll-dev/atoll/shardserver/sharding/routing"
 	"github.com/atoll-dev/atoll/shardserver/sharding/topology"
@@ -60,16 +61,31 @@ func (d *dependencies) controllers() []controller.Controller {
 			topology.Controller(topology.Config{Registry: d.registry, Clients: d.clients}),
 		},
 	)
-	if d.options.IsRoot() {
-		all = append(all, heartbeat.Controller(heartbeat.ControllerConfig{
-			Registry: d.registry, Client: d.clients.Typed, ShardName: d.options.Shard.Name, Reporter: d.reporter, Heartbeats: d.heartbeats,
-		}))
-	}
+	all = append(all, d.registrationControllers()...)
 	if d.options.FeatureEnabled(options.GateCacheAPIs) {
 		all = append(all, d.cachedResourceControllers()...)
 	}
 	if d.replication != nil {
 		all = append(all, d.replication.publisher.Controllers()...)
+	}
+	return all
+}
+
+// registrationControllers returns the controllers of Shard objects: of the one that this shard owns and, on the root shard, of those in root.
+func (d *dependencies) registrationControllers() []controller.Controller {
+	config := registration.Config{
+		Registry: d.registry, Client: d.clients.Typed, ShardName: d.options.Shard.Name,
+		Reports: func(shard string) bool { return d.heartbeats.LiveReport(shard) != nil },
+	}
+	all := []controller.Controller{
+		registration.DecisionController(config),
+		heartbeat.Controller(heartbeat.ControllerConfig{
+			Registry: d.registry, Client: d.clients.Typed, ShardName: d.options.Shard.Name, Reporter: d.reporter, Heartbeats: d.heartbeats,
+			Root: d.options.IsRoot(),
+		}),
+	}
+	if d.options.IsRoot() {
+		all = append(all, registration.RepresentationController(config))
 	}
 	return all
 }

@@ -181,7 +181,7 @@ func (d *dependencies) installTokenIssuer(server *genericapiserver.GenericAPISer
 }
 
 // createVirtualWorkspaces creates the virtual workspaces over the storages of the shard.
-func (d *dependencies) createVirtualWorkspaces(context.Context) error {
+func (d *dependencies) createVirtualWorkspaces(ctx context.Context) error {
 	if !d.servesVirtualWorkspaces() {
 		return nil
 	}
@@ -217,13 +217,11 @@ func (d *dependencies) createVirtualWorkspaces(context.Context) error {
 		return err
 	}
 	all = append(all, exports, agents, schemas)
-	if d.options.IsRoot() {
-		shards, err := admin.New(admin.Config{Base: d.generic, Shards: d.storesOf(corev1alpha1.SchemeGroupVersion)["shards"]})
-		if err != nil {
-			return err
-		}
-		all = append(all, shards)
+	shards, err := d.adminWorkspace(ctx)
+	if err != nil {
+		return fmt.Errorf("creating the admin workspace: %w", err)
 	}
+	all = append(all, shards)
 	if d.replicationView != nil {
 		all = append(all, d.replicationView.VirtualWorkspace())
 	}
@@ -232,6 +230,18 @@ func (d *dependencies) createVirtualWorkspaces(context.Context) error {
 	}
 	d.generic.AddReadyzChecks(d.virtual.Checks()...)
 	return nil
+}
+
+// adminWorkspace returns the virtual workspace with the shards of the installation.
+func (d *dependencies) adminWorkspace(ctx context.Context) (*virtual.Workspace, error) {
+	if d.options.IsRoot() {
+		return admin.New(admin.Config{Base: d.generic, Shards: d.storesOf(corev1alpha1.SchemeGroupVersion)["shards"]})
+	}
+	root, err := d.options.RootConfig()
+	if err != nil {
+		return nil, err
+	}
+	return admin.NewForwarding(admin.ForwardConfig{Root: root, Serializer: d.generic.Serializer, Stopping: ctx})
 }
 
 // servesVirtualWorkspaces is false where a server of its own, to which --shard-virtual-workspace-url points, forwards

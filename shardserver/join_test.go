@@ -57,12 +57,9 @@ func TestShardJoin(t *testing.T) {
 			})
 		})
 	}
-	t.Run("a restart updates the URLs and keeps other fields", func(t *testing.T) {
-		labelled := getShard(t, atRoot, "beta")
-		labelled.Labels["region"] = "moon"
-		must(t, atRoot.Update(shardtesting.In(t.Context(), "root"), labelled))
+	t.Run("a restart updates the URLs and labels", func(t *testing.T) {
 		must(t, beta.Stop())
-		beta = shardtesting.StartShardIn(t, beta.Directory, root, "beta")
+		beta = shardtesting.StartShardIn(t, beta.Directory, root, "beta", func(o *options.Options) { o.Shard.Labels = map[string]string{"region": "moon"} })
 		shardtesting.Eventually(t, "the new address", func(context.Context) error {
 			shard := getShard(t, atRoot, "beta")
 			if want := beta.Masters(t).Host; shard.Spec.BaseURL != want || shard.Labels["region"] != "moon" {

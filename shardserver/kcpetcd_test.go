@@ -286,7 +286,8 @@ func testKCPKeys(t *testing.T, shard *shardtesting.Shard, stored map[string]*uns
 			t.Errorf("%s is new", key)
 		}
 	}
-	for prefix, want := range map[string]int{"/registry/core/secrets/root/kcp-system/": 5, "/registry/core.kcp.io/shards/": 1} {
+	// The Shard in root, and the one that the shard owns.
+	for prefix, want := range map[string]int{"/registry/core/secrets/root/kcp-system/": 5, "/registry/core.kcp.io/shards/": 2} {
 		if keys := shard.Keys(t, prefix); len(keys) != want {
 			t.Errorf("%s has %q", prefix, keys)
 		}

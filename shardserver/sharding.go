@@ -27,6 +27,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/customresources/crdstorage"
 	"github.com/atoll-dev/atoll/shardserver/etcdkeys"
 	"github.com/atoll-dev/atoll/shardserver/options"
+	"github.com/atoll-dev/atoll/shardserver/sharding/endpoints"
 	"github.com/atoll-dev/atoll/shardserver/sharding/heartbeat"
 	"github.com/atoll-dev/atoll/shardserver/sharding/join"
 	"github.com/atoll-dev/atoll/shardserver/sharding/publisher"
@@ -149,9 +150,9 @@ func (d *dependencies) createHeartbeat(context.Context) error {
 
 // ownShard returns a function that returns the Shard object of this shard, or nil while it is not known here.
 func (d *dependencies) ownShard() func() *corev1alpha1.Shard {
-	shards := storage.NewReader[*corev1alpha1.Shard](d.registry, corev1alpha1.Resource("shards")).Global()
+	shards := endpoints.NewShardLister(d.registry)
 	return func() *corev1alpha1.Shard {
-		shard, err := shards.Get(logicalcluster.With(context.Background(), logicalcluster.Root), "", d.options.Shard.Name)
+		shard, err := shards.Get(context.Background(), d.options.Shard.Name)
 		if err != nil {
 			return nil
 		}

@@ -138,6 +138,16 @@ func (c *Clients) withRoot(ctx context.Context, root *operatorv1alpha1.RootShard
 	return withClient(config, httpClient, logicalcluster.Root.Path(), do)
 }
 
+// withAdmin calls do with a client of the admin workspace, as the operator, on the root shard.
+func (c *Clients) withAdmin(ctx context.Context, root *operatorv1alpha1.RootShard, do func(dynamic.Interface) error) error {
+	config, httpClient, err := c.connectShard(ctx, desired.NewRootShard(root), pki.OperatorCertificate(root))
+	if err != nil {
+		return err
+	}
+	config.Host += "/services/admin"
+	return withServer(config, httpClient, do)
+}
+
 // withShard calls do with a client of one logical cluster of a shard, or of all of them at once.
 func (c *Clients) withShard(ctx context.Context, shard desired.Shard, cluster logicalcluster.Path, do func(dynamic.Interface) error) error {
 	config, httpClient, err := c.connectShard(ctx, shard, privilegedCertificate(shard.Root()))
@@ -149,8 +159,13 @@ func (c *Clients) withShard(ctx context.Context, shard desired.Shard, cluster lo
 
 // withClient calls do with a client of one logical cluster, and closes its connections.
 func withClient(config *rest.Config, httpClient *http.Client, cluster logicalcluster.Path, do func(dynamic.Interface) error) error {
-	defer httpClient.CloseIdleConnections()
 	config.Host += cluster.URLPath()
+	return withServer(config, httpClient, do)
+}
+
+// withServer calls do with a client of the address of a configuration, and closes its connections.
+func withServer(config *rest.Config, httpClient *http.Client, do func(dynamic.Interface) error) error {
+	defer httpClient.CloseIdleConnections()
 	client, err := dynamic.NewForConfigAndClient(config, httpClient)
 	if err != nil {
 		return fmt.Errorf("client for %s: %w", config.Host, err)

@@ -8,6 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/dynamic"
@@ -119,7 +120,7 @@ func forEach(ctx context.Context, resource dynamic.ResourceInterface, do func(un
 
 // CordonAll keeps new workspaces off all shards of an installation.
 func (c *Clients) CordonAll(ctx context.Context, root *operatorv1alpha1.RootShard) error {
-	err := c.withRoot(ctx, root, func(client dynamic.Interface) error {
+	err := c.withAdmin(ctx, root, func(client dynamic.Interface) error {
 		shards := client.Resource(shardsResource)
 		list, err := shards.List(ctx, metav1.ListOptions{})
 		if err != nil {
@@ -141,42 +142,44 @@ func (c *Clients) CordonAll(ctx context.Context, root *operatorv1alpha1.RootShar
 // Registered reports whether a shard is registered in the installation. One that never started is not, and holds no
 // data.
 func (c *Clients) Registered(ctx context.Context, root *operatorv1alpha1.RootShard, shard *operatorv1alpha1.Shard) (bool, error) {
-	found := false
-	err := c.withRegistration(ctx, root, shard, func(shards dynamic.ResourceInterface, name string) error {
-		_, err := shards.Get(ctx, name, metav1.GetOptions{})
-		found = err == nil
-		return err
+	registered, err := c.registration(ctx, root, shard)
+	return registered != nil, err
+}
+
+// registration returns the Shard of a shard in root, or nil.
+func (c *Clients) registration(ctx context.Context, root *operatorv1alpha1.RootShard, shard *operatorv1alpha1.Shard) (*corev1alpha1.Shard, error) {
+	name := desired.NewShard(shard, root).ShardName()
+	found := &corev1alpha1.Shard{}
+	err := c.withRoot(ctx, root, func(client dynamic.Interface) error {
+		object, err := client.Resource(shardsResource).Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		return runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, found)
 	})
-	return found, err
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, describeError(ctx, err, "requesting shard %s from RootShard %s", name, root.Name)
+	}
+	return found, nil
 }
 
 // Cordon keeps new workspaces off a shard. One that is not registered has none.
 func (c *Clients) Cordon(ctx context.Context, root *operatorv1alpha1.RootShard, shard *operatorv1alpha1.Shard) error {
-	return c.withRegistration(ctx, root, shard, func(shards dynamic.ResourceInterface, name string) error {
-		return cordon(ctx, shards, name)
+	name := desired.NewShard(shard, root).ShardName()
+	err := c.withAdmin(ctx, root, func(client dynamic.Interface) error {
+		return cordon(ctx, client.Resource(shardsResource), name)
 	})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return describeError(ctx, err, "requesting shard %s from RootShard %s", name, root.Name)
+	}
+	return nil
 }
 
 func cordon(ctx context.Context, shards dynamic.ResourceInterface, name string) error {
 	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:"being deleted"}}}`, corev1alpha1.UnschedulableAnnotationKey)
 	_, err := shards.Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 	return err
-}
-
-// Unregister deletes the Shard object of a shard inside the installation.
-func (c *Clients) Unregister(ctx context.Context, root *operatorv1alpha1.RootShard, shard *operatorv1alpha1.Shard) error {
-	return c.withRegistration(ctx, root, shard, func(shards dynamic.ResourceInterface, name string) error {
-		return shards.Delete(ctx, name, metav1.DeleteOptions{})
-	})
-}
-
-func (c *Clients) withRegistration(ctx context.Context, root *operatorv1alpha1.RootShard, shard *operatorv1alpha1.Shard, do func(dynamic.ResourceInterface, string) error) error {
-	name := desired.NewShard(shard, root).ShardName()
-	err := c.withRoot(ctx, root, func(client dynamic.Interface) error {
-		return do(client.Resource(shardsResource), name)
-	})
-	if err != nil && !apierrors.IsNotFound(err) {
-		return describeError(ctx, err, "requesting shard %s from RootShard %s", name, root.Name)
-	}
-	return nil
 }

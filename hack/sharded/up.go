@@ -30,7 +30,7 @@ func (s settings) up(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	layout, err := sharded.New(sharded.Options{
-		Directory: s.directory, Shards: s.shards, NoCache: s.noCache, FreePorts: s.freePorts, ShardFlags: []string{"--feature-gates=CacheAPIs=true"},
+		Directory: s.directory, Shards: s.shards, NoCache: s.noCache, FreePorts: s.freePorts, ShardFlags: []string{"--feature-gates=CacheAPIs=true"}, Regions: true,
 	})
 	if err != nil {
 		return err
@@ -38,9 +38,6 @@ func (s settings) up(ctx context.Context, out io.Writer) error {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	if err := s.startServers(ctx, layout, out); err != nil {
-		return errors.Join(err, s.down(io.Discard))
-	}
-	if err := layout.LabelShards(ctx); err != nil {
 		return errors.Join(err, s.down(io.Discard))
 	}
 	fmt.Fprint(out, formatLine("\nTry:\n  export KUBECONFIG=%s\n  kubectl get shards\n  kubectl create workspace team --enter\n\nLogs are in %s. End it with `make sharded-down`.", layout.Kubeconfig, s.logDirectory()))

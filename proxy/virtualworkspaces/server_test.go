@@ -207,6 +207,8 @@ func TestServer(t *testing.T) {
 		"also for one consumer":                                         {alice, consumerPath, nil, http.StatusOK},
 		"another user is forbidden":                                     {s.user("bob"), wildcardPath, nil, http.StatusForbidden},
 		"the view of a sync agent":                                      {admin, "/services/syncer/" + s.provider + ":widgets/clusters/*/apis", nil, http.StatusOK},
+		"the admin workspace":                                           {admin, "/services/admin/apis/core.kcp.io/v1alpha1/shards", nil, http.StatusOK},
+		"the admin workspace is for members":                            {alice, "/services/admin/apis/core.kcp.io/v1alpha1/shards", nil, http.StatusForbidden},
 		"the view of a sync agent needs another permission":             {alice, "/services/syncer/" + s.provider + ":widgets/clusters/*/apis", nil, http.StatusForbidden},
 		"groups of masters in a certificate are dropped":                {mallory, wildcardPath, nil, http.StatusForbidden},
 		"identity headers of a client are ignored":                      {s.user("bob"), wildcardPath, []string{"X-Remote-User", "alice", "X-Remote-Group", "system:masters"}, http.StatusForbidden},

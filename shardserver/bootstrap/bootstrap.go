@@ -96,21 +96,26 @@ func stages(options Options) ([]stage, error) {
 		{cluster: logicalcluster.Shard, objects: []client.Object{shardLogicalCluster(options)}},
 		{cluster: logicalcluster.Shard, objects: namespaces("default")},
 	}
-	shardStage := stage{cluster: logicalcluster.Shard, objects: shardBindings()}
-	if !options.Root {
-		return append(all, shardStage), nil
+	shardStages := []stage{
+		{cluster: logicalcluster.Shard, objects: shardBindings()},
+		{cluster: logicalcluster.Shard, objects: []client.Object{shard(options)}},
 	}
-	return append(all,
+	if !options.Root {
+		return append(all, shardStages...), nil
+	}
+	all = append(all,
 		stage{cluster: logicalcluster.Root, objects: []client.Object{rootLogicalCluster(options)}},
 		stage{cluster: logicalcluster.Root, objects: schemas},
 		stage{cluster: logicalcluster.Root, objects: rootExports()},
 		stage{cluster: logicalcluster.Root, objects: rootBindings(options)},
-		shardStage,
+	)
+	all = append(all, shardStages...)
+	return append(all,
 		stage{cluster: logicalcluster.Root, objects: rootPolicy(options)},
 		stage{cluster: logicalcluster.Root, objects: namespaces("default", "kube-system", apisv1alpha2.IdentitySecretNamespace)},
 		stage{cluster: logicalcluster.Root, objects: workspaceTypes(options)},
 		stage{cluster: logicalcluster.Root, objects: metricsViewer(options)},
-		stage{cluster: logicalcluster.Root, objects: []client.Object{shard(options)}},
+		stage{cluster: logicalcluster.Root, objects: []client.Object{representation(options)}},
 	), nil
 }
 

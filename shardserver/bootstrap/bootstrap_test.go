@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
@@ -95,11 +96,21 @@ func testContent(t *testing.T, c client.Client) {
 			t.Errorf("children of root are %s", workspaceType.Spec.DefaultChildWorkspaceType.Name)
 		}
 	}
+	for _, cluster := range []string{"root", "system:shard"} {
+		checkShard(t, c, cluster)
+	}
+}
+
+func checkShard(t *testing.T, c client.Client, cluster string) {
+	t.Helper()
 	registered := &corev1alpha1.Shard{}
 	registered.Name = "root"
-	get(t, c, "root", registered)
+	get(t, c, cluster, registered)
 	if want := (corev1alpha1.ShardSpec{BaseURL: baseURL, ExternalURL: "https://kcp.example", VirtualWorkspaceURL: baseURL}); registered.Spec != want || registered.Labels["name"] != "root" {
-		t.Errorf("the shard is registered as %+v, %v", registered.Spec, registered.Labels)
+		t.Errorf("the shard is registered in %s as %+v, %v", cluster, registered.Spec, registered.Labels)
+	}
+	if _, represents := registered.Annotations[corev1alpha1.ShardRepresentationAnnotationKey]; represents != (cluster == "root") {
+		t.Errorf("the Shard in %s has the annotations %v", cluster, registered.Annotations)
 	}
 }
 
@@ -164,9 +175,10 @@ func testUpdates(t *testing.T, c client.Client) {
 
 	registered := &corev1alpha1.Shard{}
 	registered.Name = "root"
+	limits := &corev1alpha1.ShardResourceLimits{Hard: corev1.ResourceList{"workspaces": resource.MustParse("9")}}
 	updateWithRetry(t, c, root, registered, func() {
 		registered.Labels["region"] = "north"
-		registered.Spec.BaseURL = "https://other"
+		registered.Spec.BaseURL, registered.Spec.ResourceLimits = "https://other", limits
 	})
 
 	access := &rbacv1.ClusterRoleBinding{}
@@ -191,8 +203,8 @@ func testUpdates(t *testing.T, c client.Client) {
 	if get(t, c, "root", rootType); rootType.Spec.AdditionalWorkspaceLabels["own"] != "kept" {
 		t.Error("a create-only object is left alone")
 	}
-	if get(t, c, "root", registered); registered.Labels["region"] != "north" || registered.Spec.BaseURL != baseURL {
-		t.Errorf("only the URLs of a shard are overwritten, got %+v", registered)
+	if get(t, c, "root", registered); registered.Labels["region"] != "" || registered.Spec.BaseURL != baseURL || registered.Spec.ResourceLimits == nil {
+		t.Errorf("the URLs and labels of a shard are overwritten, and nothing else; got %+v", registered)
 	}
 	if get(t, c, "root", access); access.RoleRef.Name != "system:kcp:workspace:access" {
 		t.Errorf("a binding to another role is replaced, got %s", access.RoleRef.Name)

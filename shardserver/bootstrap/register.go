@@ -27,9 +27,10 @@ func isRegistered(existing, desired *corev1alpha1.Shard) bool {
 		existing.Spec.VirtualWorkspaceURL == desired.Spec.VirtualWorkspaceURL
 }
 
-// RegisterShard updates the Shard object of this shard in root, through a client of the root shard: its URLs, its
-// labels and the label with its name. It reads before it writes, and only that object, so that a shard needs no permissions on others.
-// If the object does not exist, it is created only if create is set.
+// RegisterShard makes sure that root has a Shard of this shard, through a client of the root shard. A Shard that the root shard keeps as the
+// representation of the one in system:shard is complete. Root shards of earlier versions keep none: there, the shard updates its URLs and labels
+// itself. It reads before it writes, and only that object, so that a shard needs no permissions on others. If the object does not exist, it is
+// created only if create is set.
 func RegisterShard(ctx context.Context, c client.Client, options Options, create bool) error {
 	ctx = logicalcluster.With(ctx, logicalcluster.Root)
 	desired, existing := shard(options), &corev1alpha1.Shard{}
@@ -39,7 +40,7 @@ func RegisterShard(ctx context.Context, c client.Client, options Options, create
 		return nil
 	case err != nil && !apierrors.IsNotFound(err):
 		return fmt.Errorf("reading Shard %s in %s: %w", desired.Name, logicalcluster.Root, err)
-	case err == nil && isRegistered(existing, desired):
+	case err == nil && (existing.Annotations[corev1alpha1.ShardRepresentationAnnotationKey] != "" || isRegistered(existing, desired)):
 		return nil
 	}
 	// Server-side apply creates the object with the same permission as changing it.

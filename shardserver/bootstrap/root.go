@@ -41,7 +41,7 @@ func readyLogicalCluster(name logicalcluster.Name, options Options) *corev1alpha
 	}
 }
 
-// shard returns the Shard object of this shard. Labels other than the name are the administrator's.
+// shard returns the Shard object of this shard, which is in system:shard.
 func shard(options Options) *corev1alpha1.Shard {
 	labels := map[string]string{}
 	maps.Copy(labels, options.ShardLabels)
@@ -54,6 +54,14 @@ func shard(options Options) *corev1alpha1.Shard {
 			VirtualWorkspaceURL: options.virtualWorkspaceURL(),
 		},
 	}
+}
+
+// representation returns the Shard in root that represents the Shard of the root shard. That of any other shard is written by the controller
+// of package registration, which also updates this one: this shard is registered before its controllers run.
+func representation(options Options) *corev1alpha1.Shard {
+	out := shard(options)
+	out.Annotations = map[string]string{corev1alpha1.ShardRepresentationAnnotationKey: "true"}
+	return out
 }
 
 func namespaces(names ...string) []client.Object {

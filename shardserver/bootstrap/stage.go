@@ -160,8 +160,9 @@ func overlay(existing, desired client.Object) bool {
 	if shard, ok := existing.(*corev1alpha1.Shard); ok {
 		want := desired.(*corev1alpha1.Shard).Spec
 		shard.Spec.BaseURL, shard.Spec.ExternalURL, shard.Spec.VirtualWorkspaceURL = want.BaseURL, want.ExternalURL, want.VirtualWorkspaceURL
-		shard.SetLabels(merge(shard.GetLabels(), desired.GetLabels()))
-		return true // other labels, and annotations, are the administrator's
+		shard.SetLabels(desired.GetLabels())
+		shard.SetAnnotations(merge(shard.GetAnnotations(), desired.GetAnnotations()))
+		return true // limits and other annotations are the administrator's
 	}
 	existing.SetLabels(merge(existing.GetLabels(), desired.GetLabels()))
 	existing.SetAnnotations(merge(existing.GetAnnotations(), desired.GetAnnotations()))

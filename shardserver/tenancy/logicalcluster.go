@@ -34,7 +34,7 @@ const adminBinding = "workspace-admin"
 type logicalClusterController struct {
 	cfg      Config
 	bindings *storage.Reader[*rbac.ClusterRoleBinding]
-	shards   shardReader
+	shards   endpoints.ShardLister
 	requestReader
 
 	namespaces *storage.Reader[*core.Namespace]
@@ -45,7 +45,7 @@ func newLogicalClusterController(cfg Config) controller.Controller {
 	c := &logicalClusterController{
 		cfg:      cfg,
 		bindings: storage.NewReader[*rbac.ClusterRoleBinding](cfg.Registry, clusterRoleBindings),
-		shards:   newShardReader(cfg.Registry),
+		shards:   endpoints.NewShardLister(cfg.Registry),
 
 		requestReader: newRequestReader(cfg),
 		namespaces:    storage.NewReader[*core.Namespace](cfg.Registry, namespaces),
@@ -149,7 +149,7 @@ func (c *logicalClusterController) observe(ctx context.Context, key controller.R
 	if err != nil {
 		return nil, err
 	}
-	all, err := c.shards.list(ctx)
+	all, err := c.shards.List(ctx)
 	if err != nil && !apierrors.IsServiceUnavailable(err) { // not synced yet: the event of the Shard triggers another reconcile
 		return nil, fmt.Errorf("listing shards: %w", err)
 	}

@@ -47,7 +47,7 @@ func (c *logicalClusterController) awaitsRelease(ctx context.Context, scope *clu
 		return false, nil
 	}
 	shard, _ := placement.Remote(scope.cluster)
-	all, err := c.shards.list(ctx)
+	all, err := c.shards.List(ctx)
 	if apierrors.IsServiceUnavailable(err) {
 		return true, nil
 	}

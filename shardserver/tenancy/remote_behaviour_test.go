@@ -246,11 +246,11 @@ func TestRemoteWorkspaces(t *testing.T) {
 	t.Run("workspace has the region and the address of the shard", func(t *testing.T) {
 		workspace := in.createReady(t, "root", "root", "regional", "alpha")
 		shard := &corev1alpha1.Shard{}
-		root := shardtesting.In(t.Context(), "root")
+		root, owned := shardtesting.In(t.Context(), "root"), shardtesting.In(t.Context(), "system:shard")
 		err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-			get(t, in.clients["root"], root, shard, "", "alpha")
+			get(t, in.clients["alpha"], owned, shard, "", "alpha")
 			shard.Labels[corev1alpha1.RegionLabelKey] = "north"
-			return in.clients["root"].Update(root, shard)
+			return in.clients["alpha"].Update(owned, shard)
 		})
 		if err != nil {
 			t.Fatal(err)

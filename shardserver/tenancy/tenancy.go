@@ -87,19 +87,6 @@ type Health interface {
 	Full() string
 }
 
-// shardReader reads the Shard objects in root.
-type shardReader struct {
-	reader *storage.Reader[*corev1alpha1.Shard]
-}
-
-func newShardReader(registry *storage.Registry) shardReader {
-	return shardReader{storage.NewReader[*corev1alpha1.Shard](registry, shards).Global()}
-}
-
-func (r shardReader) list(ctx context.Context) ([]*corev1alpha1.Shard, error) {
-	return r.reader.List(logicalcluster.With(ctx, logicalcluster.Root), "", nil)
-}
-
 // shardByName returns the shard of that name, or nil.
 func shardByName(all []*corev1alpha1.Shard, name string) *corev1alpha1.Shard {
 	for _, shard := range all {

@@ -30,7 +30,7 @@ type workspaceController struct {
 	workspaces *storage.Reader[*tenancyv1alpha1.Workspace]
 	clusters   *storage.Reader[*corev1alpha1.LogicalCluster]
 	reports    *storage.Reader[*shardingv1alpha1.LogicalClusterReport]
-	shards     shardReader
+	shards     endpoints.ShardLister
 	scheduler  *scheduling.Scheduler
 }
 
@@ -40,7 +40,7 @@ func newWorkspaceController(cfg Config) controller.Controller {
 		workspaces: storage.NewReader[*tenancyv1alpha1.Workspace](cfg.Registry, workspaces),
 		clusters:   storage.NewReader[*corev1alpha1.LogicalCluster](cfg.Registry, logicalClusters),
 		reports:    storage.NewReader[*shardingv1alpha1.LogicalClusterReport](cfg.Registry, reports).Global(),
-		shards:     newShardReader(cfg.Registry),
+		shards:     endpoints.NewShardLister(cfg.Registry),
 		scheduler:  scheduling.New(cfg.ShardName, cfg.Heartbeats),
 	}
 	return controller.Controller{
@@ -96,7 +96,7 @@ func (c *workspaceController) reconcile(ctx context.Context, key controller.Requ
 	if err != nil {
 		return controller.Result{}, client.IgnoreNotFound(err)
 	}
-	all, err := c.shards.list(ctx)
+	all, err := c.shards.List(ctx)
 	if err != nil {
 		return controller.Result{}, fmt.Errorf("listing shards: %w", err)
 	}

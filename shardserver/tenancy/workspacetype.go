@@ -24,14 +24,14 @@ import (
 type workspaceTypeController struct {
 	cfg    Config
 	types  *storage.Reader[*tenancyv1alpha1.WorkspaceType]
-	shards shardReader
+	shards endpoints.ShardLister
 }
 
 func newWorkspaceTypeController(cfg Config) controller.Controller {
 	c := &workspaceTypeController{
 		cfg:    cfg,
 		types:  storage.NewReader[*tenancyv1alpha1.WorkspaceType](cfg.Registry, workspaceTypes),
-		shards: newShardReader(cfg.Registry),
+		shards: endpoints.NewShardLister(cfg.Registry),
 	}
 	return controller.Controller{
 		Name: "workspacetype",
@@ -52,7 +52,7 @@ func (c *workspaceTypeController) reconcile(ctx context.Context, key controller.
 	if stored.DeletionTimestamp != nil {
 		return controller.Result{}, nil
 	}
-	all, err := c.shards.list(ctx)
+	all, err := c.shards.List(ctx)
 	if err != nil {
 		return controller.Result{}, fmt.Errorf("listing shards: %w", err)
 	}

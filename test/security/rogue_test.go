@@ -51,6 +51,9 @@ func testRogueShard(t *testing.T, s *env) {
 		publish(cluster, core, "shards", "Shard", s.placement.b, `,"labels":{"name":"evil"}`, `,"spec":{"baseURL":"https://evil.example"}`)
 		publish(cluster, rbac, "clusterrolebindings", "ClusterRoleBinding", "evil", `,"annotations":{"internal.kcp.io/replicate":"x"}`, all)
 	}
+	for _, name := range []string{"evil", "root", s.placement.b} {
+		publish("system:shard", core, "shards", "Shard", name, `,"labels":{"name":"`+name+`","evil":"yes"}`, `,"spec":{"baseURL":"https://evil.example"}`)
+	}
 	publish("root", sharding, "shardreports", "ShardReport", s.placement.b, "", `,"spec":{"beat":99999999,"complete":false,"conditions":[{"type":"Ready","status":"False"}]}`)
 	publish(s.a, sharding, "logicalclusterrequests", "LogicalClusterRequest", "far."+far, "", `,"spec":{"shard":"`+s.placement.b+`","cluster":"`+far+`","owner":`+string(ownerOfFar)+`,"delete":true}`)
 	publish("root", sharding, "logicalclusterrequests", "LogicalClusterRequest", "b."+s.b, "", `,"spec":{"shard":"`+s.placement.b+`","cluster":"`+s.b+`","owner":`+string(owner)+`,"delete":true}`)

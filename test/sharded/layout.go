@@ -64,6 +64,8 @@ type Options struct {
 	Flags map[string][]string
 	// ShardFlags, CacheFlags and ProxyFlags are additional flags of every shard, the cache server and the front proxy.
 	ShardFlags, CacheFlags, ProxyFlags []string
+	// Regions labels the shards by regions, so that workspaces and partitions can select some.
+	Regions bool
 }
 
 // Host is the separate network of a server.

@@ -7,7 +7,12 @@ import (
 	"slices"
 
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 )
+
+// regions are assigned to shards in turn, as kcp's test servers do.
+var regions = []string{"us-east-2", "us-east-1", "us-west-1", "eu-central-1"}
 
 // requestHeaders are the flags for the headers in which a proxy forwards the user: to shards, and to a proxy that serves
 // a mount.
@@ -58,6 +63,10 @@ func (l *Layout) shard(name string) (Server, error) {
 			return Server{}, err
 		}
 		args = append(args, "--cache-kubeconfig="+kubeconfig)
+	}
+	if l.options.Regions {
+		region := regions[slices.Index(l.options.Shards, name)%len(regions)]
+		args = append(args, "--shard-labels="+tenancyv1alpha1.RegionLabelKey+"="+region+",shared=true")
 	}
 	return l.server(name, "kcp", append(args, l.options.ShardFlags...)), nil
 }

@@ -45,6 +45,9 @@ const (
 const (
 	// UnschedulableAnnotationKey excludes a shard from scheduling, whatever its value.
 	UnschedulableAnnotationKey = "experimental.core.kcp.io/unschedulable"
+	// ShardRepresentationAnnotationKey marks a Shard in root that represents the one which its shard owns, in the logical
+	// cluster system:shard of that shard.
+	ShardRepresentationAnnotationKey = "core.kcp.io/shard-representation"
 )
 
 // Condition types of Shards, in addition to Ready, and their reasons.

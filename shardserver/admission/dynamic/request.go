@@ -18,11 +18,15 @@ func isLoopback(who user.Info) bool {
 	return who != nil && who.GetName() == user.APIServerUser && slices.Contains(who.GetGroups(), user.SystemPrivilegedGroup)
 }
 
-// isInternalWrite reports whether a request maintains the LogicalCluster object on behalf of the shard. Webhooks and
-// policies of tenants do not apply to it: they could block the deletion of the workspace and hide the reason from its
-// owner.
+// isInternalWrite reports whether a request maintains the LogicalCluster object or a Shard on behalf of the shard. Webhooks and
+// policies do not apply to it. Those of tenants could block the deletion of the workspace and hide the reason from its
+// owner; those of root would make a shard depend on root for its own Shard.
 func isInternalWrite(a admission.Attributes) bool {
-	return a.GetResource().GroupResource() == corev1alpha1.Resource("logicalclusters") && isLoopback(a.GetUserInfo())
+	switch a.GetResource().GroupResource() {
+	case corev1alpha1.Resource("logicalclusters"), corev1alpha1.Resource("shards"):
+		return isLoopback(a.GetUserInfo())
+	}
+	return false
 }
 
 // contextAuthorizer is an authorizer for CEL expressions, which authorize without a context: it adds that of the

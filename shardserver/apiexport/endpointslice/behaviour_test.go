@@ -93,12 +93,12 @@ func newSlice(name, export, partition string) *slice {
 	}
 }
 
-// setRegion sets the label "region" of the shard, or removes it if null.
+// setRegion sets the label "region" of the Shard that the shard owns, or removes it if null.
 func setRegion(t *testing.T, s *shardtesting.Shard, value string) {
 	t.Helper()
 	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"labels":{"region":%s}}}`, value))
 	shard := &corev1alpha1.Shard{ObjectMeta: metav1.ObjectMeta{Name: "root"}}
-	if err := s.Client(t, s.Masters(t)).Patch(shardtesting.In(context.Background(), "root"), shard, patch); err != nil {
+	if err := s.Client(t, s.Masters(t)).Patch(shardtesting.In(context.Background(), "system:shard"), shard, patch); err != nil {
 		t.Fatal(err)
 	}
 }

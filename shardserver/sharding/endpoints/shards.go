@@ -14,25 +14,73 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// ShardLister reads the Shard objects in root, from any shard.
+// ShardLister reads the shards of the installation, from any shard. The Shard objects in root decide which exist, and have what administrators
+// decide. Labels and addresses are those of the Shard that each shard owns, in its logical cluster system:shard; shards of earlier versions own
+// none.
 type ShardLister struct {
-	reader *storage.Reader[*corev1alpha1.Shard]
+	reader   *storage.Reader[*corev1alpha1.Shard]
+	registry *storage.Registry
 }
 
 // NewShardLister returns a ShardLister that reads from a registry.
 func NewShardLister(registry *storage.Registry) ShardLister {
-	return ShardLister{storage.NewReader[*corev1alpha1.Shard](registry, corev1alpha1.Resource("shards")).Global()}
+	return ShardLister{storage.NewReader[*corev1alpha1.Shard](registry, shards).Global(), registry}
 }
 
-// List returns all shards of the installation, or a ServiceUnavailable error while they are not synced.
+// List returns all shards of the installation, or a ServiceUnavailable error while they are not synced. They are shared and must not be changed.
 func (s ShardLister) List(ctx context.Context) ([]*corev1alpha1.Shard, error) {
-	return s.reader.List(logicalcluster.With(ctx, logicalcluster.Root), "", nil)
+	all, err := s.reader.List(logicalcluster.With(ctx, logicalcluster.Root), "", nil)
+	for i := range all {
+		all[i] = s.preferOwned(ctx, all[i])
+	}
+	return all, err
 }
 
 // Get returns a shard by name, or a NotFound error.
 func (s ShardLister) Get(ctx context.Context, name string) (*corev1alpha1.Shard, error) {
+	inRoot, err := s.Registered(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return s.preferOwned(ctx, inRoot), nil
+}
+
+// Registered returns the Shard in root. Its addresses are those that other shards have written to endpoint slices: a shard that starts at a new
+// address knows that before others do.
+func (s ShardLister) Registered(ctx context.Context, name string) (*corev1alpha1.Shard, error) {
 	return s.reader.Get(logicalcluster.With(ctx, logicalcluster.Root), "", name)
 }
+
+// preferOwned returns a Shard in root with the labels and addresses of the one that the shard owns.
+func (s ShardLister) preferOwned(ctx context.Context, inRoot *corev1alpha1.Shard) *corev1alpha1.Shard {
+	owned := s.owned(ctx, inRoot.Name)
+	if owned == nil {
+		return inRoot
+	}
+	spec := owned.Spec
+	spec.ResourceLimits = inRoot.Spec.ResourceLimits
+	if spec == inRoot.Spec && maps.Equal(owned.Labels, inRoot.Labels) {
+		return inRoot
+	}
+	merged := *inRoot // what the copy shares is not changed
+	merged.Labels, merged.Spec = owned.Labels, spec
+	return &merged
+}
+
+// owned returns the Shard that a shard owns, or nil if it is not known here.
+func (s ShardLister) owned(ctx context.Context, name string) *corev1alpha1.Shard {
+	if remote, found := s.registry.RemoteStore().Get(shards, logicalcluster.Shard, "", name); found {
+		owned, _ := remote.(*corev1alpha1.Shard)
+		return owned
+	}
+	owned, err := s.reader.Get(logicalcluster.With(ctx, logicalcluster.Shard), "", name)
+	if err != nil {
+		return nil
+	}
+	return owned
+}
+
+var shards = corev1alpha1.Resource("shards")
 
 // ShardChanges reports which events of Shard objects change what routing and scheduling read. Heartbeats change only
 // the status of a Shard, and must not trigger them. It keeps a small state per shard. The zero value is ready to use

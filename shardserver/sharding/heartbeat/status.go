@@ -30,7 +30,9 @@ type ControllerConfig struct {
 	// Client is a loopback client.
 	Client client.Client
 	// ShardName is the name of this shard.
-	ShardName  string
+	ShardName string
+	// Root is set on the root shard, which has a Shard in root for each shard.
+	Root       bool
 	Reporter   *Reporter
 	Heartbeats *Tracker
 }
@@ -41,8 +43,8 @@ type statusController struct {
 	reports *storage.Reader[*shardingv1alpha1.ShardReport]
 }
 
-// Controller returns the controller that copies the reports of shards to the status of their Shard objects in root. It
-// runs on the root shard.
+// Controller returns the controller of the status of Shard objects. Each shard writes its state to the Shard that it owns, in system:shard. The
+// root shard copies the reports of all shards to their Shards in root.
 func Controller(cfg ControllerConfig) controller.Controller {
 	shards, reports := corev1alpha1.Resource("shards"), shardingv1alpha1.Resource("shardreports")
 	c := &statusController{
@@ -53,24 +55,29 @@ func Controller(cfg ControllerConfig) controller.Controller {
 	return controller.Controller{
 		Name: "shard-health",
 		Sources: []controller.Source{
-			{Resource: shards, MapFunc: shardKey},
-			{Resource: reports, MapFunc: reportKey, Global: true},
+			{Resource: shards, MapFunc: c.shardKey},
+			{Resource: reports, MapFunc: c.reportKey, Global: true},
 		},
 		MaxConcurrentReconciles: 1,
 		Reconcile:               c.reconcile,
 	}
 }
 
-func shardKey(event watch.Event) []controller.Request {
-	if shard, ok := event.Object.(*corev1alpha1.Shard); !ok || logicalcluster.Of(shard) != logicalcluster.Root {
+func (c *statusController) shardKey(event watch.Event) []controller.Request {
+	shard, ok := event.Object.(*corev1alpha1.Shard)
+	if !ok {
 		return nil
 	}
-	return controller.RequestForObject(event)
+	switch cluster := logicalcluster.Of(shard); {
+	case cluster == logicalcluster.Root && c.Root, cluster == logicalcluster.Shard && shard.Name == c.ShardName:
+		return controller.RequestForObject(event)
+	}
+	return nil
 }
 
-func reportKey(event watch.Event) []controller.Request {
+func (c *statusController) reportKey(event watch.Event) []controller.Request {
 	report, ok := event.Object.(*shardingv1alpha1.ShardReport)
-	if !ok {
+	if !ok || !c.Root {
 		return nil
 	}
 	return []controller.Request{{ClusterName: logicalcluster.Root, Name: report.Name}}

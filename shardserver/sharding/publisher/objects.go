@@ -92,7 +92,7 @@ func ObjectSources(registry *storage.Registry) []Source {
 		sources = append(sources, Source{
 			Resource: gr,
 			Inputs: []controller.Source{
-				{Resource: gr, MapFunc: tenantKeys},
+				{Resource: gr, MapFunc: publishedKeys},
 				{Resource: corev1alpha1.Resource("logicalclusters"), MapFunc: c.clusterKeys},
 			},
 			Desired: c.desired,
@@ -123,10 +123,10 @@ func clusterStateOf(cluster metav1.Object) clusterState {
 	return clusterState{annotations[client.ReachAnnotation] == client.ReachGlobal, annotations[corev1alpha1.ReplicateAnnotationKey] != ""}
 }
 
-// tenantKeys maps an event to its object. Objects of system logical clusters are not replicated.
-func tenantKeys(event watch.Event) []controller.Request {
+// publishedKeys maps an event to its object. Objects of system logical clusters are not replicated, except for Shards (isPublished).
+func publishedKeys(event watch.Event) []controller.Request {
 	keys := controller.RequestForObject(event)
-	if len(keys) == 0 || keys[0].ClusterName.IsSystem() {
+	if _, isShard := event.Object.(*corev1alpha1.Shard); len(keys) == 0 || keys[0].ClusterName.IsSystem() && !isShard {
 		return nil
 	}
 	return keys
@@ -161,7 +161,7 @@ func (c *objectSource) list(ctx context.Context) ([]controller.Request, error) {
 	}
 	var keys []controller.Request
 	for _, obj := range objects {
-		keys = append(keys, tenantKeys(watch.Event{Type: watch.Added, Object: obj})...)
+		keys = append(keys, publishedKeys(watch.Event{Type: watch.Added, Object: obj})...)
 	}
 	return keys, nil
 }

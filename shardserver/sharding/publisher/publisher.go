@@ -107,7 +107,7 @@ func (p *Publisher) Controllers() []controller.Controller {
 }
 
 func (p *Publisher) reconcile(ctx context.Context, source Source, key controller.Request) (controller.Result, error) {
-	if key.ClusterName.IsSystem() {
+	if !p.isPublished(source.Resource, key) {
 		return controller.Result{}, nil
 	}
 	if key.Name != "" {
@@ -125,6 +125,12 @@ func (p *Publisher) reconcile(ctx context.Context, source Source, key controller
 		errs = append(errs, err)
 	}
 	return result, errors.Join(errs...)
+}
+
+// isPublished reports whether an object, or one of a logical cluster, may be published. Of the system logical clusters, it is only the Shard of
+// this shard in system:shard.
+func (p *Publisher) isPublished(resource schema.GroupResource, key controller.Request) bool {
+	return !key.ClusterName.IsSystem() || resource == shards && key.ClusterName == logicalcluster.Shard && key.Name == p.cfg.Shard
 }
 
 // keysInCluster returns the keys of a logical cluster that are desired or published.
@@ -246,11 +252,11 @@ func (p *Publisher) annotate(content *unstructured.Unstructured, key controller.
 	content.SetResourceVersion("")
 }
 
-// hasGlobalReach returns whether all caches of an installation need an object: kinds that shards exchange and objects of
-// the logical cluster root always do; others if their logical cluster is annotated so. Caches of earlier versions rely
+// hasGlobalReach returns whether all caches of an installation need an object: kinds that shards exchange, Shards in system:shard and
+// objects of the logical cluster root always do; others if their logical cluster is annotated so. Caches of earlier versions rely
 // on the annotation for all of them.
 func (p *Publisher) hasGlobalReach(ctx context.Context, resource schema.GroupResource, key controller.Request) (bool, error) {
-	if p.cfg.Registry.IsRemoteOnly(resource) || key.ClusterName == logicalcluster.Root {
+	if p.cfg.Registry.IsRemoteOnly(resource) || key.ClusterName == logicalcluster.Root || key.ClusterName == logicalcluster.Shard {
 		return true, nil
 	}
 	cluster, err := p.clusters.Get(ctx, "", corev1alpha1.LogicalClusterName)

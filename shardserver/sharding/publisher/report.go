@@ -11,6 +11,7 @@ import (
 	exactjson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/klog/v2"
 
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	shardingv1alpha1 "github.com/atoll-dev/atoll/api/sharding/v1alpha1"
 	"github.com/atoll-dev/atoll/cacheserver/client"
 	"github.com/atoll-dev/atoll/logicalcluster"
@@ -24,7 +25,10 @@ const (
 	maxRetry = 2 * time.Second
 )
 
-var shardReports = shardingv1alpha1.Resource("shardreports")
+var (
+	shardReports = shardingv1alpha1.Resource("shardreports")
+	shards       = corev1alpha1.Resource("shards")
+)
 
 // reported is the report of this shard in the cache.
 type reported struct {

@@ -164,7 +164,7 @@ func (p *Publisher) retryFailed(ctx context.Context, until time.Time) error {
 
 // resyncObject publishes one object.
 func (p *Publisher) resyncObject(ctx context.Context, source Source, key controller.Request) error {
-	if key.Name == "" || key.ClusterName.IsSystem() {
+	if key.Name == "" || !p.isPublished(source.Resource, key) {
 		return nil
 	}
 	err := p.sync(logicalcluster.With(ctx, key.ClusterName), source, key)

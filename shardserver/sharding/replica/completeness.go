@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/atoll-dev/atoll/cacheserver/client"
+	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
 // shardTracker tracks the registered shards and their reports, which decide whether an absent object is deleted.
@@ -29,6 +30,12 @@ type shardTracker struct {
 	registeredAt client.Position
 }
 
+// isRegister returns whether an object decides which shards exist: reports, and the Shards of the root shard in root. The ones that shards own
+// do not.
+func isRegister(resource schema.GroupResource, object *client.Object) bool {
+	return resource != shards || object.Cluster == logicalcluster.Root
+}
+
 // replace applies the list of reports or of shards.
 func (r *shardTracker) replace(inf *Informer, resource schema.GroupResource, objects []*client.Object, at client.Position) {
 	if resource != shardReports && resource != shards {
@@ -37,7 +44,7 @@ func (r *shardTracker) replace(inf *Informer, resource schema.GroupResource, obj
 	names := map[string]bool{}
 	trusted := make([]*client.Object, 0, len(objects))
 	for _, object := range objects {
-		if inf.trusts(resource, object) {
+		if inf.trusts(resource, object) && isRegister(resource, object) {
 			names[object.Name] = resource == shardReports || reportedOnce(object)
 			trusted = append(trusted, object)
 		}
@@ -65,7 +72,7 @@ func (r *shardTracker) change(inf *Informer, resource schema.GroupResource, chan
 	} else {
 		r.registeredAt = at
 	}
-	if object == nil || !inf.trusts(resource, object) {
+	if object == nil || !inf.trusts(resource, object) || !isRegister(resource, object) {
 		return
 	}
 	if resource == shardReports {

@@ -243,13 +243,22 @@ func TestRemovedShard(t *testing.T) {
 	eventually(t, "the deletion of the type", w.hasTypes("one"))
 }
 
-// TestTrustPolicy: only the root shard publishes in root.
+func labelled(name, label string) *corev1alpha1.Shard {
+	shard := &corev1alpha1.Shard{ObjectMeta: objectMeta(name), Spec: corev1alpha1.ShardSpec{BaseURL: "https://shard"}}
+	shard.Labels = map[string]string{"name": label}
+	return shard
+}
+
+// TestTrustPolicy: only the root shard publishes in root, and in system:shard each shard its own Shard.
 func TestTrustPolicy(t *testing.T) {
 	w := newEnv(t)
 	w.publish("beta", "root", newWorkspaceType("forged"))
 	w.publish("beta", "system:admin", newWorkspaceType("forged"))
 	w.publish("beta", "root", &corev1alpha1.Shard{ObjectMeta: objectMeta("forged")})
 	w.publish("beta", "one", &corev1alpha1.Shard{ObjectMeta: objectMeta("forged")})
+	w.publish("beta", "system:shard", labelled("gamma", "gamma"))
+	w.publish("alpha", "system:shard", labelled("alpha", "beta"))
+	w.publish("beta", "system:shard", labelled("beta", "beta"))
 	w.publish("beta", "root", &shardingv1alpha1.ShardReport{ObjectMeta: objectMeta("gamma")})
 	w.publish("beta", "root", &shardingv1alpha1.ExportConsumers{ObjectMeta: objectMeta("tenancy.kcp.io")})
 	w.publish("root", "root", &shardingv1alpha1.ExportConsumers{ObjectMeta: objectMeta("tenancy.kcp.io")})
@@ -265,7 +274,7 @@ func TestTrustPolicy(t *testing.T) {
 		return w.hasTypes("one", "last")()
 	})
 	eventually(t, "all watches", w.checkConnected)
-	for gr, want := range map[string]int{"workspacetypes": 1, "shards": 0, "shardreports": 0} {
+	for gr, want := range map[string]int{"workspacetypes": 1, "shards": 1, "shardreports": 0} {
 		for known, store := range w.informer.stores {
 			if count, _ := store.size(); known.Resource == gr && count != want {
 				t.Errorf("%d %s are trusted, want %d", count, gr, want)

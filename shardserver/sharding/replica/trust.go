@@ -17,13 +17,18 @@ var (
 	shards                 = corev1alpha1.Resource("shards")
 )
 
+// nameLabel is the label by which workspaces select one shard.
+const nameLabel = "name"
+
 // trusts is the trust policy: it returns whether a shard may publish an object. Only the root shard may publish in the
 // logical cluster root, including the list of shards; other shards publish only their own report and ExportConsumers
-// there. No object outside root may have the path of root, by which all users resolve exports and workspace types of
+// there. Each shard publishes one Shard in system:shard, its own, which is not selected by the name of another. No object outside root may have the path of root, by which all users resolve exports and workspace types of
 // root.
 func (inf *Informer) trusts(resource schema.GroupResource, object *client.Object) bool {
 	key, inRoot := object.Key, object.Cluster == logicalcluster.Root
 	switch {
+	case resource == shards && key.Cluster == logicalcluster.Shard:
+		return key.Name == key.Shard && object.Meta.Labels[nameLabel] == key.Name
 	case key.Cluster.IsSystem():
 		return false
 	case resource == shardReports:

@@ -114,6 +114,27 @@ func TestAdminWorkspace(t *testing.T) {
 		}
 	})
 
+	t.Run("writes outside of the view", func(t *testing.T) {
+		for _, cluster := range []string{"/clusters/root", "/clusters/system:shard"} {
+			for what, request := range map[string]struct{ method, path, body string }{
+				"create":              {http.MethodPost, shardsPath, `{"apiVersion":"core.kcp.io/v1alpha1","kind":"Shard","metadata":{"name":"new"},"spec":{"baseURL":"https://new.example"}}`},
+				"patch":               {http.MethodPatch, shardsPath + "/root", `{"metadata":{"annotations":{"experimental.core.kcp.io/unschedulable":""}}}`},
+				"patch of the status": {http.MethodPatch, shardsPath + "/root/status", `{"status":{"load":{"memory":"1"}}}`},
+				"delete":              {http.MethodDelete, shardsPath + "/root", ``},
+				"delete all":          {http.MethodDelete, shardsPath, ``},
+			} {
+				contentType := "application/json"
+				if request.method == http.MethodPatch {
+					contentType = mergePatch
+				}
+				status, body := send(t, admin, request.method, cluster+request.path, request.body, "Content-Type", contentType)
+				if status != http.StatusForbidden || cluster == "/clusters/root" && !strings.Contains(body, "/services/admin") {
+					t.Errorf("%s in %s: %d: %s", what, cluster, status, body)
+				}
+			}
+		}
+	})
+
 	t.Run("writes", func(t *testing.T) {
 		allowed := `{"metadata":{"annotations":{"experimental.core.kcp.io/unschedulable":"true"}},"spec":{"resourceLimits":{"hard":{"workspaces":50}}}}`
 		if status, body := send(t, admin, http.MethodPatch, own, allowed, "Content-Type", mergePatch); status != http.StatusOK {
@@ -125,6 +146,16 @@ func TestAdminWorkspace(t *testing.T) {
 		shardtesting.Eventually(t, "the shard is cordoned", func(context.Context) error {
 			if _, body := send(t, admin, http.MethodGet, own, ""); !strings.Contains(body, `"reason":"Cordoned"`) || !strings.Contains(body, "workspaces=-/50") {
 				return fmt.Errorf("the Shard is %s", body)
+			}
+			return nil
+		})
+		shardtesting.Eventually(t, "the shard has applied both to its own Shard", func(ctx context.Context) error {
+			own := &corev1alpha1.Shard{}
+			if err := shard.Client(t, masters).Get(shardtesting.In(ctx, "system:shard"), client.ObjectKey{Name: "root"}, own); err != nil {
+				return err
+			}
+			if _, cordoned := own.Annotations[corev1alpha1.UnschedulableAnnotationKey]; !cordoned || own.Spec.ResourceLimits == nil {
+				return fmt.Errorf("it is %+v", own)
 			}
 			return nil
 		})

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	kcpcore "github.com/atoll-dev/atoll/shardserver/apis/core"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 	"github.com/atoll-dev/atoll/shardserver/virtual"
 )
@@ -72,7 +73,7 @@ func (s *shardStorage) Update(ctx context.Context, name string, objInfo rest.Upd
 		if updateValidation == nil {
 			return nil
 		}
-		return updateValidation(ctx, obj, old)
+		return updateValidation(kcpcore.WithDecision(ctx), obj, old)
 	}
 	return s.updater.Update(ctx, name, objInfo, createValidation, validate, false, options)
 }

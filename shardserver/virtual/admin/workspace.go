@@ -1,7 +1,7 @@
 // Package admin holds the virtual workspace in which administrators of an installation read its shards, close them for new
 // workspaces, and limit them. All else of a Shard belongs to the shard itself.
 //
-// The root shard serves it: Shard objects are in its workspace root.
+// The root shard serves it, from the Shards in its workspace root. Other shards forward requests to it.
 package admin
 
 import (
@@ -38,6 +38,7 @@ const (
 	reasonNoMember = "access to the admin workspace requires membership in the " + authorization.GroupAdmin + " or " + authorization.GroupMasters + " group"
 	reasonVerb     = "verb not supported by the admin workspace"
 	reasonResource = "verb not supported by the admin workspace for this resource"
+	reasonOther    = "only the root shard changes the Shards of others: use its admin workspace, or that of a front proxy"
 )
 
 // Config holds the dependencies of the virtual workspace. All fields are required.
@@ -68,7 +69,7 @@ func New(cfg Config) (*virtual.Workspace, error) {
 	return &virtual.Workspace{
 		Name:       name,
 		Resolve:    resolve,
-		Authorizer: groupAuthorizer{},
+		Authorizer: groupAuthorizer{shards: true},
 		Handler:    func(http.Handler) http.Handler { return api },
 		IsOpen:     func(virtual.Request, *corev1alpha1.LogicalCluster) bool { return true },
 		Checks: []healthz.HealthChecker{healthz.NamedCheck(name, func(*http.Request) error {
@@ -96,12 +97,16 @@ func resolve(path string) (virtual.Request, bool) {
 // verbs are those that are served. Shards create and delete their objects themselves.
 var verbs = []string{"get", "list", "watch", "update", "patch"}
 
-// groupAuthorizer allows members of two groups, and asks no RBAC: the shards of an installation are not content of a workspace.
-type groupAuthorizer struct{}
+// groupAuthorizer allows members of two groups, and asks no RBAC: the shards of an installation are not content of a workspace. On the root shard
+// it also allows shards to read, and to change their own Shard: they forward the requests of members.
+type groupAuthorizer struct {
+	// shards allows shards; it is set on the root shard.
+	shards bool
+}
 
 // Authorize implements authorizer.UnconditionalAuthorizer.
-func (groupAuthorizer) Authorize(ctx context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
-	decision, reason := decide(attributes)
+func (g groupAuthorizer) Authorize(ctx context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
+	decision, reason := g.decide(attributes)
 	text := "allowed"
 	if decision != authorizer.DecisionAllow {
 		text = "denied"
@@ -110,10 +115,12 @@ func (groupAuthorizer) Authorize(ctx context.Context, attributes authorizer.Attr
 	return decision, reason, nil
 }
 
-func decide(attributes authorizer.Attributes) (authorizer.Decision, string) {
-	groups := attributes.GetUser().GetGroups()
+func (g groupAuthorizer) decide(attributes authorizer.Attributes) (authorizer.Decision, string) {
+	who := attributes.GetUser()
+	isMember := slices.Contains(who.GetGroups(), authorization.GroupAdmin) || slices.Contains(who.GetGroups(), authorization.GroupMasters)
+	isShard := g.shards && slices.Contains(who.GetGroups(), authorization.GroupShard)
 	switch {
-	case !slices.Contains(groups, authorization.GroupAdmin) && !slices.Contains(groups, authorization.GroupMasters):
+	case !isMember && !isShard:
 		return authorizer.DecisionDeny, reasonNoMember
 	case !attributes.IsResourceRequest() && attributes.GetVerb() == "get":
 		return authorizer.DecisionAllow, reasonGranted
@@ -121,6 +128,8 @@ func decide(attributes authorizer.Attributes) (authorizer.Decision, string) {
 		return authorizer.DecisionDeny, reasonVerb
 	case attributes.GetAPIGroup() != shards.Group || attributes.GetResource() != shards.Resource || attributes.GetSubresource() != "":
 		return authorizer.DecisionDeny, reasonResource
+	case !isMember && !attributes.IsReadOnly() && who.GetName() != authorization.ShardUserPrefix+attributes.GetName():
+		return authorizer.DecisionDeny, reasonOther
 	}
 	return authorizer.DecisionAllow, reasonGranted
 }

@@ -158,7 +158,7 @@ func (h *Handler) findSlice(ctx context.Context, key bindings.ExportKey, gr sche
 	if err != nil {
 		return none, "", err
 	}
-	shard, err := h.shards.Get(ctx, h.ShardName)
+	shard, err := h.shards.Registered(ctx, h.ShardName)
 	if err != nil {
 		return none, "", fmt.Errorf("reading the Shard: %w", err)
 	}
