@@ -34,6 +34,8 @@ type Config struct {
 	Shards *rest.Config
 	// Root reaches the root shard; nil where no kubeconfig is given.
 	Root *rest.Config
+	// Peers are the servers that Shard objects are read from; nil for the root shard.
+	Peers *shards.Peers
 	// SharedIndex, if enabled, is read instead of watching the shards.
 	SharedIndex *sharedindex.Options
 	// Subset selects the shards that the proxy serves.
@@ -97,6 +99,11 @@ func NewConfig(o options.CompletedOptions) (*Config, error) {
 			return nil, fmt.Errorf("--root-kubeconfig: %w", err)
 		}
 	}
+	if len(o.ShardPeerKubeconfigs) > 0 {
+		if c.Peers, err = loadPeers(o.ShardPeerKubeconfigs); err != nil {
+			return nil, fmt.Errorf("--shard-peer-kubeconfig: %w", err)
+		}
+	}
 	for _, entry := range c.Mappings {
 		if entry.IsShards() && c.Root == nil && !c.SharedIndex.Enabled() {
 			return nil, fmt.Errorf("--root-kubeconfig: got nothing, expected a kubeconfig of the root shard, because %s maps %s and there is no shared index", o.MappingFile, mapping.ShardsPath)
@@ -130,6 +137,9 @@ func (c *Config) addCertificates(o options.CompletedOptions) {
 	c.Certificates.AddFile("shared-index-etcd-certfile", o.SharedIndex.CertFile)
 	c.Certificates.AddClient("root-kubeconfig", c.Root)
 	c.Certificates.AddClient("shards-kubeconfig", c.Shards)
+	if c.Peers != nil {
+		c.Certificates.AddClient("shard-peer-kubeconfig", c.Peers.Config)
+	}
 	for _, entry := range c.Mappings {
 		c.Certificates.AddFile("mapping-file", entry.ProxyClientCert)
 	}

@@ -51,7 +51,7 @@ func (c CompletedConfig) newIndexSource(idx *index.Index, types *workspacetypes.
 	if c.SharedIndex.Enabled() {
 		return shards.NewSharedIndexReader(c.SharedIndex, idx, c.Subset, types)
 	}
-	return shards.NewWatcher(shards.Config{Root: c.Root, Shards: c.Shards, Subset: c.Subset, Index: idx, Types: types})
+	return shards.NewWatcher(shards.Config{Root: c.Root, Peers: c.Peers, Shards: c.Shards, Subset: c.Subset, Index: idx, Types: types})
 }
 
 // Server is a front proxy that is ready to run.

@@ -38,7 +38,9 @@ type Options struct {
 	MappingFile      string
 	RootKubeconfig   string
 	ShardsKubeconfig string
-	RootDirectory    string
+	// ShardPeerKubeconfigs name the servers that Shard objects are read from; empty for the root shard.
+	ShardPeerKubeconfigs []string
+	RootDirectory        string
 
 	// SharedIndex is the connection to the index that shards write, if enabled.
 	SharedIndex *sharedindex.Options
@@ -107,6 +109,8 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 		"Kubeconfig of the root shard: Shard objects are read there, unless there is a shared index, and access to /metrics is checked there.")
 	fs.StringVar(&o.ShardsKubeconfig, "shards-kubeconfig", o.ShardsKubeconfig,
 		"Kubeconfig with credentials for all shards (group system:masters). Its server is not used. Required, except with a shared index and --service-account-lookup=false.")
+	fs.StringSliceVar(&o.ShardPeerKubeconfigs, "shard-peer-kubeconfig", o.ShardPeerKubeconfigs,
+		"Kubeconfig of shards, repeatable: Shard objects are read at /services/admin of any server in these files, and of any shard that they name, instead of the root shard. The user of the first file's current context must be in system:kcp:admin or system:masters on all of them.")
 	o.SharedIndex.AddFlags(fs, "This proxy reads it instead of watching every shard, and starts without them.")
 	fs.StringSliceVar(&o.Shards, "shards", o.Shards,
 		"Names of the shards that this proxy serves. Workspaces on others are not found. Empty, and without --shard-selector: all.")
@@ -177,6 +181,9 @@ func (o Options) validate() error {
 		errs = append(errs, errors.New("--shards-kubeconfig: got nothing, expected a kubeconfig with credentials for all shards, or a shared index"))
 	}
 	errs = append(errs, o.SharedIndex.Validate()...)
+	if len(o.ShardPeerKubeconfigs) > 0 && o.SharedIndex.Enabled() {
+		errs = append(errs, errors.New("--shard-peer-kubeconfig: got files and a shared index, expected one of them: the index has the shards"))
+	}
 	if _, err := labels.Parse(o.ShardSelector); err != nil {
 		errs = append(errs, fmt.Errorf("--shard-selector: got %q: %w", o.ShardSelector, err))
 	}

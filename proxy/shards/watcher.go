@@ -28,8 +28,10 @@ import (
 
 // Config configures a Watcher.
 type Config struct {
-	// Root is a client configuration for the root shard. Shard objects are read in its logical cluster "root".
+	// Root is a client configuration for the root shard. Without peers, Shard objects are read in its logical cluster "root".
 	Root *rest.Config
+	// Peers are the servers of the Shard objects; nil for the root shard.
+	Peers *Peers
 	// Shards has the credentials for all shards. Its host is ignored: the base URL of each shard is used.
 	Shards *rest.Config
 	Subset Subset
@@ -77,7 +79,12 @@ func TrimClusterPath(host string) string {
 func (w *Watcher) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	client, err := newResourceClient(w.Root, logicalcluster.Root.String(), coreVersion, w.rootStatus.resource)
+	server, cluster, peers := w.Root, logicalcluster.Root.String(), (*peerTransport)(nil)
+	if w.Peers != nil {
+		server, peers = newPeerConfig(w.Peers)
+		cluster = logicalcluster.Wildcard.String()
+	}
+	client, err := newResourceClient(server, cluster, coreVersion, w.rootStatus.resource)
 	if err != nil {
 		return fmt.Errorf("watching shards: %w", err)
 	}
@@ -90,7 +97,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 	w.ctx = ctx
 	w.mu.Unlock()
 
-	newReflector(client, w.newShardHandler()).Run(ctx)
+	newReflector(client, w.newShardHandler(peers)).Run(ctx)
 
 	w.mu.Lock()
 	w.ctx = nil
@@ -123,7 +130,7 @@ func waitFor(ctx context.Context, ready func() error) error {
 // moves.
 func (w *Watcher) Ready() error {
 	if synced, failure := w.rootStatus.get(); !synced {
-		return fmt.Errorf("the Shard objects of the root shard are not synced (last failure: %v)", failure)
+		return fmt.Errorf("the Shard objects are not synced (last failure: %v)", failure)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -160,7 +167,29 @@ func (w *Watcher) Sources() map[string]bool {
 	return sources
 }
 
-func (w *Watcher) newShardHandler() reflector.Handler {
+// newShardHandler returns the handler of the Shard objects, which it also passes to the peers, unless they are nil.
+func (w *Watcher) newShardHandler(peers *peerTransport) reflector.Handler {
+	both := w.newIndexHandler()
+	if peers == nil {
+		return both
+	}
+	indexed := *both
+	both.put = func(o *shardObject) {
+		peers.putShard(o)
+		indexed.put(o)
+	}
+	both.remove = func(o *shardObject) {
+		peers.removeShard(o.Name)
+		indexed.remove(o)
+	}
+	both.replace = func(all []*shardObject) {
+		peers.replaceShards(all)
+		indexed.replace(all)
+	}
+	return both
+}
+
+func (w *Watcher) newIndexHandler() *handler[*shardObject] {
 	return &handler[*shardObject]{
 		resourceStatus: w.rootStatus,
 		convert:        toShard,

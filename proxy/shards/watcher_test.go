@@ -3,6 +3,9 @@ package shards_test
 import (
 	"context"
 	"fmt"
+	"net"
+	"net/url"
+	"slices"
 	"testing"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -16,10 +19,10 @@ import (
 )
 
 // runWatcher runs a watcher over a shard until the test ends.
-func runWatcher(t *testing.T, shard *shardtesting.Shard) *index.Index {
+func runWatcher(t *testing.T, shard *shardtesting.Shard, peers *shards.Peers) *index.Index {
 	t.Helper()
 	idx := index.New()
-	w := shards.NewWatcher(shards.Config{Root: shard.Masters(t), Shards: shard.Masters(t), Index: idx, Types: workspacetypes.New(idx)})
+	w := shards.NewWatcher(shards.Config{Root: shard.Masters(t), Peers: peers, Shards: shard.Masters(t), Index: idx, Types: workspacetypes.New(idx)})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- w.Run(ctx) }()
@@ -39,7 +42,7 @@ func runWatcher(t *testing.T, shard *shardtesting.Shard) *index.Index {
 func TestWatcherWithShard(t *testing.T) {
 	shard := shardtesting.Start(t)
 	early := shard.NewWorkspace(t, "root", "early")
-	idx := runWatcher(t, shard)
+	idx := runWatcher(t, shard, nil)
 	expectFound := func(path, cluster, workspaceType string) {
 		t.Helper()
 		shardtesting.Eventually(t, path+" is indexed", func(context.Context) error {
@@ -55,6 +58,16 @@ func TestWatcherWithShard(t *testing.T) {
 	expectFound(early.Spec.Cluster, early.Spec.Cluster, "root:universal")
 	late := shard.NewWorkspace(t, early.Spec.Cluster, "late")
 	expectFound("root:early:late", late.Spec.Cluster, "root:universal")
+
+	t.Run("through peers", func(t *testing.T) {
+		at, err := url.Parse(shard.Masters(t).Host)
+		must(t, err)
+		down := &url.URL{Scheme: "https", Host: net.JoinHostPort("127.0.0.1", "1")}
+		seeds := []*url.URL{down, {Scheme: at.Scheme, Host: at.Host}}
+		if names := runWatcher(t, shard, &shards.Peers{Config: shard.Admin(t), Seeds: seeds}).Load().ShardNames(); !slices.Equal(names, []string{"root"}) {
+			t.Errorf("the shards are %v", names)
+		}
+	})
 
 	c := shard.Client(t, shard.Admin(t))
 	if err := c.Delete(shardtesting.In(t.Context(), early.Spec.Cluster), &tenancyv1alpha1.Workspace{ObjectMeta: late.ObjectMeta}); client.IgnoreNotFound(err) != nil {
