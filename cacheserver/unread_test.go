@@ -17,7 +17,8 @@ import (
 // TestUnreadResponses does not read responses, which the server ends.
 func TestUnreadResponses(t *testing.T) {
 	cache := cachetesting.Start(t, func(o *options.Options) {
-		o.WriteTimeouts = writetimeout.Timeouts{Response: 100 * time.Millisecond, Watch: time.Hour}
+		// Longer than a loaded machine keeps a process from running: the timeout also applies to writes of the connection.
+		o.WriteTimeouts = writetimeout.Timeouts{Response: time.Second, Watch: time.Hour}
 	})
 	config := &tls.Config{InsecureSkipVerify: true} //nolint:gosec // the responses are not read
 	c, err := unread.Dial(t.Context(), strings.TrimPrefix(cache.Address, "https://"), config, 0)
