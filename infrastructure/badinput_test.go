@@ -30,7 +30,7 @@ func withNames(kind, resource string) func(*infrastructurev1alpha1.Template) {
 	}
 }
 
-// testBadInput creates Templates with one mistake each: each gets a condition that names the field, the provider creates no CRD and no export
+// testBadInput creates Templates with one invalid field each: each gets a condition that names the field, the provider creates no CRD and no export
 // entry for it, and writes nothing else.
 func (e *env) testBadInput(t *testing.T) {
 	exported, definitions := e.exported(t), e.definitions(t)

@@ -47,7 +47,7 @@ func TestWorkspaceAtItsLimit(t *testing.T) {
 	e.gone(t, removed)
 }
 
-// limit sets the byte limit of a workspace below its size, or removes it, and waits until the shard enforces that.
+// limit makes a workspace reach its byte limit, or removes the limit, and waits until the shard enforces that.
 func (e *instancesEnv) limit(t *testing.T, tenant string, isFull bool) {
 	t.Helper()
 	c, ctx := e.shard.Client(t, e.shard.Admin(t)), shardtesting.In(t.Context(), tenant)

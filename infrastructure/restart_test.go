@@ -244,7 +244,7 @@ func (e *restartEnv) testNewEntry(t *testing.T, gone func(*infrastructurev1alpha
 	}
 }
 
-// testNewSchema removes a Template whose schema was just created by a reconciliation that had not observed the previous removal.
+// testNewSchema removes a Template whose schema was just created, as by a reconciliation with a stale cache that had not observed the removal.
 func (e *restartEnv) testNewSchema(t *testing.T, gone func(*infrastructurev1alpha1.Template) bool) {
 	removed := newTemplate("lagging", "Lagging")
 	removed.Finalizers = []string{template.Finalizer(group)}

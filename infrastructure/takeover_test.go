@@ -75,7 +75,7 @@ func (e *instancesEnv) takeOver(t *testing.T, name string) {
 	}
 }
 
-// testTakeOver replaces the backend of instances, and replaces it back.
+// testTakeOver replaces the backend of instances, and then restores the previous one.
 func (e *instancesEnv) testTakeOver(t *testing.T) {
 	before := e.provision(t, e.tenant, "moved", "small")
 	e.waitData(t, e.tenant, "redis-moved", "small")

@@ -18,7 +18,7 @@ type Backend interface {
 	// Name returns the value of spec.backend of its Templates.
 	Name() string
 	// SetupTemplate prepares for instances of a Template, before the provider exports its kind. The provider calls it at every
-	// reconciliation and after every restart, so it must be idempotent. It validates backendConfig: for a mistake there, it returns no
+	// reconciliation and after every restart, so it must be idempotent. It validates backendConfig: if that is invalid, it returns no
 	// error but a Status that is not ready, with a message that names the field. The provider retries after an error. SetupTemplate must
 	// not change the Template.
 	SetupTemplate(ctx context.Context, template *infrastructurev1alpha1.Template) (Status, error)

@@ -159,7 +159,7 @@ func (r *run) stop(t testing.TB) {
 	r.provider = nil
 }
 
-// kill ends the provider like a crash does: none of its requests reach a server any more.
+// kill ends the provider like a crash does: none of its requests reach a server from then on.
 func (r *run) kill(t testing.TB) {
 	t.Helper()
 	r.provider.faults.kill()

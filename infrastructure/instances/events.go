@@ -51,10 +51,10 @@ func (r *runner) recordPurge(ctx context.Context, tenant logicalcluster.Name) {
 		fmt.Sprintf("Backend %s deleted what it still had of logical cluster %s, which has no instances.", r.Backend, tenant))
 }
 
-// maxMistake bounds the length of a mistake in an event.
+// maxMistake bounds the length of the description of an error in an event.
 const maxMistake = 800
 
-// recordMistake records an event in the provider's workspace that a mistake in a Template prevents an instance from becoming ready. The
+// recordMistake records an event in the provider's workspace that an error in a Template prevents an instance from becoming ready. The
 // event is the same for all instances, so that the recorder aggregates them.
 func (p *pass) recordMistake(mistake string) {
 	log.FromContext(p.ctx).Info("An instance has failed because of a mistake in its Template", "template", p.latest.Name, "reason", mistake)

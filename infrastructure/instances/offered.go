@@ -29,7 +29,7 @@ func isAccepted(t *infrastructurev1alpha1.Template) bool {
 	return t.Status.ObservedGeneration == t.Generation
 }
 
-// concerns reports whether instances must be reconciled because the accepted Template changed, or because it has become usable.
+// concerns reports whether instances must be reconciled because the accepted Template, its readiness or its backend has changed.
 func (o *offered) concerns(before *offered) bool {
 	return o.template.Generation != before.template.Generation ||
 		isAccepted(o.template) != isAccepted(before.template) ||

@@ -178,8 +178,8 @@ func (r *runner) remembered() *endpoints.Remembered {
 	return &endpoints.Remembered{Client: r.provider, Key: client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: "endpoints-" + r.Export}}
 }
 
-// views returns clients of bindings at all URLs that were ever used: workspaces behind a URL may exist although the slice does not list it
-// any more. It omits URLs of exports that do not exist.
+// views returns clients of bindings at all URLs that were ever used: workspaces behind a URL may exist although the slice has stopped
+// listing it. It omits URLs of exports that do not exist.
 func (r *runner) views(ctx context.Context) ([]dynamic.ResourceInterface, error) {
 	urls, err := r.remembered().All(ctx)
 	if err != nil {

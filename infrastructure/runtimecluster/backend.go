@@ -108,8 +108,8 @@ func SetOf(instance instances.Instance) Set {
 	return Set{Tenant: instance.Cluster, Template: instance.Template.Name, Version: instance.Template.Spec.Version, Instance: instance.Object.GetName()}
 }
 
-// Incomplete returns the state of an instance whose objects are ready but lack the fields that its outputs use. mistake names the fields of
-// the Template that wait for them; if the outputs stay unknown, instances report it as a mistake of the Template.
+// Incomplete returns the state of an instance whose objects are ready but lack the fields that its outputs use. The first argument names the
+// fields of the Template that wait for them; if the outputs stay unknown, it is reported as an error in the Template.
 func Incomplete(mistake string, recheckAfter time.Duration) instances.State {
 	return instances.State{Phase: infrastructurev1alpha1.PhaseProvisioning, Message: "All parts are ready; the outputs are not known yet.", Mistake: mistake, RecheckAfter: recheckAfter}
 }

@@ -58,7 +58,7 @@ func InvalidValues() instances.State {
 	return failed("The values of this instance cannot be applied; what was applied before stays as it is.")
 }
 
-// InvalidTemplate returns the state of an instance whose Template has a mistake that no change of objects can repair. mistake names the
+// InvalidTemplate returns the state of an instance whose Template has an error that no change of objects can repair. The argument names the
 // field.
 func InvalidTemplate(mistake string) instances.State {
 	state := failed("The platform has made this instance, and cannot tell what belongs to it, because of a mistake in its kind; ask the platform team, whose log names the mistake.")

@@ -100,7 +100,7 @@ func (s *Seeder) ensure(ctx context.Context, shipped *infrastructurev1alpha1.Tem
 	return nil
 }
 
-// isPristine reports whether the spec of a Template equals the spec that was shipped.
+// isPristine reports whether a Template is unedited: it has the label, its spec has the shipped hash, and it is not being deleted.
 func (s *Seeder) isPristine(t *infrastructurev1alpha1.Template) (bool, error) {
 	sum, err := hash(&t.Spec)
 	return t.Labels[Label(s.Group)] == "true" && t.Annotations[AnnotationHash(s.Group)] == sum && t.DeletionTimestamp.IsZero(), err

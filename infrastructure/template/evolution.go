@@ -22,7 +22,7 @@ const revalidateInterval = 5 * time.Minute
 // maxReasons bounds the reasons in a report.
 const maxReasons = 5
 
-// invalid returns the problem for a mistake that the platform operator must correct. It is retried after the given time; 0 means only after a
+// invalid returns the problem for an error that the platform operator must correct. It is retried after the given time; 0 means only after a
 // change of the Template.
 func invalid(message string, after time.Duration) error {
 	return &problem{condition: infrastructurev1alpha1.ConditionSchemaCompatible, reason: infrastructurev1alpha1.ReasonInvalidSpec, message: message, wait: after == 0, after: after}

@@ -101,7 +101,6 @@ func observeSetUp(t *infrastructurev1alpha1.Template, started time.Time, ready b
 	setUps.WithLabelValues(t.Name, t.Spec.Backend, result).Observe(time.Since(started).Seconds())
 }
 
-// forget removes the series of a Template that is gone.
 func forget(name string) { setUps.DeletePartialMatch(prometheus.Labels{metricTemplate: name}) }
 
 // recordChange records an event if a Template becomes ready, or if the reason why it is not ready changes.

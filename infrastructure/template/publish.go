@@ -20,7 +20,7 @@ import (
 // maxMessage bounds the messages of backends in the status.
 const maxMessage = 2048
 
-// maxCondition bounds the messages of conditions. A schema may have thousands of mistakes.
+// maxCondition bounds the messages of conditions. A schema may have thousands of errors.
 const maxCondition = 4096
 
 // findBackend finds the backend that the Template names. A Template whose backend this process does not have stays as it is.
@@ -35,7 +35,7 @@ func (r *Reconciler) findBackend(_ context.Context, s *scope) error {
 	return nil
 }
 
-// validate returns mistakes before anything is written.
+// validate returns errors in the Template before anything is written.
 func (r *Reconciler) validate(ctx context.Context, s *scope) error {
 	owner := ""
 	if s.definition != nil {

@@ -15,11 +15,11 @@ import (
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
 )
 
-// reserved are fields that every instance has beside its spec. A schema with these properties is a mistake: its author meant to describe
-// the whole object.
+// reserved are fields that every instance has beside its spec. Validate refuses a schema with these properties, because its author meant to
+// describe the whole object.
 var reserved = []string{"apiVersion", "kind", "metadata", "status"}
 
-// Validate returns the mistakes of a Template that can be found without a server. group is the API group of the provider. others are all
+// Validate returns the errors in a Template that can be found without a server. group is the API group of the provider. others are all
 // other Templates. owner is the name of the Template that owns the CRD of the resource, or empty. If two Templates want the same kind or
 // resource, it belongs to the owner, or else to the older Template.
 func Validate(t *infrastructurev1alpha1.Template, group, owner string, others []infrastructurev1alpha1.Template) field.ErrorList {

@@ -28,7 +28,7 @@ type compiled struct {
 	reads bool
 }
 
-// mistakeError is a mistake in a Template. Its message names the field.
+// mistakeError is an error in a Template. Its message names the field.
 type mistakeError struct{ error }
 
 func (e *mistakeError) Unwrap() error { return e.error }

@@ -36,7 +36,7 @@ func limitGraph(g *graph.Graph) error {
 // limitedEnvironment returns an environment with the functions of the compiler, and all variables of a graph. The variables have dynamic
 // types, because the compiler has already checked the types.
 func limitedEnvironment(g *graph.Graph) (*cel.Env, error) {
-	// cel ignores the declaration of a library that is already present, so the limited one comes first.
+	// cel does not add a library that is already present, so the limited one comes first.
 	options := append([]cel.EnvOption{ext.Lists(ext.ListsMaxRangeSize(expression.MaxRangeSize))}, krocel.BaseDeclarations()...)
 	names := map[string]bool{graph.SchemaVarName: true, graph.EachVarName: true}
 	for _, node := range nodesOf(g) {

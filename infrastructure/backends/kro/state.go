@@ -24,8 +24,8 @@ import (
 const marks = "kro.run/"
 
 // project returns the variable schema of expressions: a copy of the instance in the namespace of its tenant, which contains only the spec of
-// what the tenant has set. Its UID is derived from that of the namespace: expressions generate passwords from it, and everybody who may read
-// the instance knows the tenant's UID.
+// what the tenant has set. Its UID also depends on the UID of the namespace: expressions derive passwords from it, and everybody who may
+// read the instance knows the UID that the tenant sees.
 func project(instance instances.Instance, namespace types.UID) *unstructured.Unstructured {
 	object := instance.Object
 	spec, _, _ := unstructured.NestedMap(object.Object, "spec")

@@ -232,8 +232,8 @@ func validateTexts(value any, at *field.Path) (errs field.ErrorList) {
 	return errs
 }
 
-// validateText requires that the compiler finds all expressions of a text. The compiler recognizes only strings in double quotes, and does not
-// evaluate expressions that it does not find. So each expression must have the same limits for a parser of CEL.
+// validateText requires that the compiler finds all expressions of a text. The compiler recognizes only strings in double quotes, and treats
+// expressions that it does not find as text. So it must find the same expressions as a parser that recognizes all strings of CEL.
 func validateText(text string, at *field.Path) field.ErrorList {
 	parts, err := expression.Split(text)
 	if err != nil {

@@ -30,7 +30,7 @@ func TestExpressionsNameObjectsThatExist(t *testing.T) {
 	}
 }
 
-// TestPartsThatEveryServerRefuses checks that content that every API server refuses is a mistake in the Template, not in the values of tenants.
+// TestPartsThatEveryServerRefuses checks that content that every API server refuses is an error in the Template, not in the values of tenants.
 func TestPartsThatEveryServerRefuses(t *testing.T) {
 	const service = `{"apiVersion":"v1","kind":"Service","metadata":{"name":"${self.metadata.name}"}}`
 	for template, field := range map[string]string{
@@ -50,7 +50,7 @@ func TestPartsThatEveryServerRefuses(t *testing.T) {
 	}
 }
 
-// TestMistakesAreInOrder checks that mistakes have a stable order: conditions contain the message, and another order would cause a write.
+// TestMistakesAreInOrder checks that errors have a stable order: conditions contain the message, and another order would cause a write.
 func TestMistakesAreInOrder(t *testing.T) {
 	template := &infrastructurev1alpha1.Template{}
 	template.Spec.BackendConfig = &runtime.RawExtension{Raw: []byte(`{"manifests":[{"id":"main","template":{"d":"${","c":"${","b":"${","a":"${"}}],` +

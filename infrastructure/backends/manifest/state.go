@@ -15,7 +15,7 @@ import (
 )
 
 // state returns the state of an instance whose objects were applied. If an expression needs a field that an object does not have yet, the
-// instance waits for it. Any other error of an expression is a mistake in the Template.
+// instance waits for it. Any other failure of an expression is an error in the Template.
 func (c *config) state(self map[string]any, wanted []manifest, applied []*unstructured.Unstructured) instances.State {
 	other := map[string]any{}
 	for i, m := range wanted {
