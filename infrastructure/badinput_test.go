@@ -30,8 +30,8 @@ func withNames(kind, resource string) func(*infrastructurev1alpha1.Template) {
 	}
 }
 
-// testBadInput creates Templates with one mistake each: each has a condition that names the field, nothing of it is defined or exported,
-// and nothing else is written.
+// testBadInput creates Templates with one invalid field each: each gets a condition that names the field, the provider creates no CRD and no export
+// entry for it, and writes nothing else.
 func (e *env) testBadInput(t *testing.T) {
 	exported, definitions := e.exported(t), e.definitions(t)
 	manyMistakes := `{"type":"object","properties":{` + strings.TrimSuffix(strings.Repeat(`"FIELD":{},`, 2000), ",") + `}}`
@@ -89,7 +89,7 @@ func (e *env) testBadInput(t *testing.T) {
 	e.ready(t, "redis")
 }
 
-// testLongNames has the longest names that are allowed.
+// testLongNames uses the longest names that are allowed.
 func (e *env) testLongNames(t *testing.T) {
 	template := newTemplate(strings.Repeat("n", 63), "", withNames("K"+strings.Repeat("k", 58), strings.Repeat("r", 63)))
 	e.create(t, template)
@@ -97,7 +97,7 @@ func (e *env) testLongNames(t *testing.T) {
 	e.remove(t, template)
 }
 
-// testRivals has two Templates want a kind: when the first goes, the second has it.
+// testRivals creates two Templates of the same kind: when the first is gone, the second gets the kind.
 func (e *env) testRivals(t *testing.T) {
 	first, second := newTemplate("first", "Wanted"), newTemplate("second", "Wanted")
 	e.create(t, first)
@@ -117,8 +117,8 @@ func (e *env) testRivals(t *testing.T) {
 	e.remove(t, second)
 }
 
-// testRefusedNames has a Template want a kind of a definition that is not the provider's: the Template says so, and becomes ready when that
-// definition is gone.
+// testRefusedNames creates a Template with a kind of a CRD that does not belong to the provider: the Template reports that, and becomes ready
+// when the CRD is gone.
 func (e *env) testRefusedNames(t *testing.T) {
 	foreign := &apiextensionsv1.CustomResourceDefinition{
 		ObjectMeta: metav1.ObjectMeta{Name: "foreigners." + group},
@@ -150,7 +150,7 @@ func (e *env) testRefusedNames(t *testing.T) {
 	e.remove(t, wanted)
 }
 
-// hanging is a backend that hangs with the Template "hanging" until it is released.
+// hanging is a backend that blocks in the set-up of the Template "hanging" until it is released.
 type hanging struct {
 	*stub.Backend
 	release chan struct{}
@@ -169,7 +169,7 @@ func (h *hanging) SetupTemplate(ctx context.Context, t *infrastructurev1alpha1.T
 	}
 }
 
-// testHangingBackend has a backend hang with one Template: others become ready.
+// testHangingBackend blocks the backend for one Template: others become ready.
 func (e *env) testHangingBackend(t *testing.T) {
 	first, other := newTemplate("hanging", "Hanging"), newTemplate("other", "Other")
 	e.create(t, first)
@@ -203,7 +203,7 @@ func (e *env) remove(t *testing.T, template *infrastructurev1alpha1.Template) {
 	})
 }
 
-// definitions returns the UIDs of all definitions by name.
+// definitions returns the UIDs of all CRDs by name.
 func (e *env) definitions(t *testing.T) map[string]string {
 	t.Helper()
 	var list apiextensionsv1.CustomResourceDefinitionList

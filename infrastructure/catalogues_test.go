@@ -95,7 +95,7 @@ func (e *instancesEnv) resizeVault(t *testing.T, tenant, size string) {
 	e.waitData(t, tenant, "redis-safe", size)
 }
 
-// TestCatalogueThatIsNotReady makes mistakes with a Catalogue that has instances: they are provided as before, and removed with their Template.
+// TestCatalogueThatIsNotReady makes a Catalogue with instances invalid: the instances are provided as before, and removed with their Template.
 func TestCatalogueThatIsNotReady(t *testing.T) {
 	e := newInstancesEnv(t)
 	e.createCatalogue(t)
@@ -137,7 +137,7 @@ func TestCatalogueThatIsNotReady(t *testing.T) {
 	}
 }
 
-// letGo removes the finalizer that holds an export which is deleted, and waits until it is gone or another one.
+// letGo removes the finalizer from an export that is being deleted, and waits until it is gone or replaced by a new one.
 func (e *instancesEnv) letGo(t *testing.T, export string) {
 	t.Helper()
 	finalizer := template.HoldFinalizer(group)

@@ -31,7 +31,7 @@ func (e *env) inWorkspace(t *testing.T, cluster string) client.Client {
 	return c
 }
 
-// answerClaims has a tenant accept or reject what the export claims, as the export proposes it unless answer changes that.
+// answerClaims makes a tenant accept or reject the claims of the export, as proposed by the export unless answer changes that.
 func (e *env) answerClaims(t *testing.T, tenant string, state apisv1alpha2.AcceptablePermissionClaimState, answer ...func(*apisv1alpha2.AcceptablePermissionClaim)) {
 	t.Helper()
 	exported := &apisv1alpha2.APIExport{}
@@ -120,7 +120,7 @@ func (e *instancesEnv) waitSecretGone(t *testing.T, tenant, name string) {
 }
 
 func (e *instancesEnv) testConnection(t *testing.T) {
-	// Not accepted: the instance is ready, the tenant is told what to do.
+	// Not accepted: the instance is ready, and its condition explains what the tenant can do.
 	refused := e.waitConnection(t, e.tenant, "mine", "ClaimNotAccepted")
 	if phase, _, _ := unstructured.NestedString(refused.Object, "status", "phase"); phase != string(infrastructurev1alpha1.PhaseReady) {
 		t.Errorf("the phase is %s", phase)
@@ -145,7 +145,7 @@ func (e *instancesEnv) testConnection(t *testing.T) {
 		t.Errorf("the managers of the Secret are %v", managers)
 	}
 
-	// What the tenant breaks is repaired.
+	// The provider repairs changes of the tenant.
 	for _, patch := range []string{`{"data":{"uri":null,"more":"eA=="}}`, `{"metadata":{"labels":{"` + group + `/instance":null}}}`} {
 		if err := c.Patch(t.Context(), secret.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
 			t.Fatal(err)
@@ -164,7 +164,7 @@ func (e *instancesEnv) testConnection(t *testing.T) {
 		t.Error("the Secret was not deleted")
 	}
 
-	// It follows the instance, and nothing is written without a change.
+	// The Secret is updated with the instance, and nothing is written without a change.
 	e.resize(t, e.tenant, "large")
 	e.waitSecret(t, e.tenant, "mine-redis", map[string]string{"uri": "redis://confidential@mine", "size": "large"})
 	e.resize(t, e.tenant, "small")
@@ -183,7 +183,7 @@ func (e *instancesEnv) testConnection(t *testing.T) {
 		}
 	}
 
-	// What is not the instance's is not touched.
+	// The provider does not change Secrets that do not belong to the instance.
 	e.provision(t, e.tenant, "taken", "small")
 	taken := e.waitConnection(t, e.tenant, "taken", "SecretExists")
 	if _, found, _ := unstructured.NestedMap(taken.Object, "status", "connectionSecret"); found {
@@ -194,7 +194,7 @@ func (e *instancesEnv) testConnection(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// A tenant may accept more, and change its mind.
+	// A tenant may accept a wider selector, and later reject the claim.
 	e.answerClaims(t, e.second, apisv1alpha2.ClaimAccepted, func(claim *apisv1alpha2.AcceptablePermissionClaim) {
 		claim.Selector = apisv1alpha2.PermissionClaimSelector{MatchAll: true}
 	})

@@ -1,5 +1,5 @@
 // Package infrastructure is the infrastructure provider (docs/adr/0046-infrastructure-provider.md): it serves a catalogue of Templates
-// to workspaces, and has backends provide the instances that tenants create.
+// to workspaces, and its backends provide the instances that tenants create.
 //
-// This package puts the parts together and knows no backend.
+// This package wires the parts together and does not depend on any backend.
 package infrastructure

@@ -30,14 +30,14 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// fragile is a backend that fails as a test asks for.
+// fragile is a backend with configurable failures.
 type fragile struct {
 	*stub.Backend
 	view breaker
 
 	mu       sync.Mutex
 	failures int   // the number of calls of Apply that fail
-	down     error // what Apply and Delete return
+	down     error // the error that Apply and Delete return
 	tenants  []logicalcluster.Name
 	purged   []logicalcluster.Name
 	deleted  []string
@@ -91,7 +91,7 @@ func (f *fragile) Purge(_ context.Context, tenant logicalcluster.Name) error {
 	return nil
 }
 
-// breaker fails the requests of an export's view.
+// breaker fails requests to the virtual workspace of an export.
 type breaker struct {
 	mu     sync.Mutex
 	answer func(*http.Request) error // nil: requests pass
@@ -99,7 +99,7 @@ type breaker struct {
 	count  int // of requests
 }
 
-// set sets what requests fail with, and ends those that run.
+// set sets the error that requests fail with, and ends running requests.
 func (b *breaker) set(answer func(*http.Request) error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -185,7 +185,7 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// waitReady waits until the condition Ready has a status and a reason, and returns the instance and when that changed.
+// waitReady waits until the condition Ready has a status and a reason, and returns the instance and the last transition time.
 func (e *failuresEnv) waitReady(t *testing.T, name string, status metav1.ConditionStatus, reason string) (*unstructured.Unstructured, metav1.Time) {
 	t.Helper()
 	var got *unstructured.Unstructured
@@ -285,7 +285,7 @@ func waitSweeps(t *testing.T, result string) {
 	})
 }
 
-// costs returns the requests of the provider for workspaces, and its goroutines.
+// costs returns the number of the provider's requests for workspaces, and that of its goroutines.
 func (e *failuresEnv) costs() (requests, goroutines int) {
 	e.backend.view.mu.Lock()
 	requests = e.backend.view.count
@@ -308,7 +308,7 @@ func (e *failuresEnv) testBoundWorkspaces(t *testing.T) {
 	for i := range workspaces {
 		e.shard.Bind(t, e.shard.NewWorkspace(t, "root", fmt.Sprintf("bound-%d", i)).Spec.Cluster, e.provider, export)
 	}
-	e.edit(t, "kept", "served") // with a request for its status, and after the events of all bindings
+	e.edit(t, "kept", "served") // causes a request for its status, after the events of all bindings
 	e.waitReady(t, "kept", metav1.ConditionTrue, "AllResourcesReady")
 	shardtesting.Eventually(t, "the provider to be as before", func(context.Context) error {
 		if requestsNow, goroutinesNow := e.costs(); requestsNow > requests+workspaces/2 || goroutinesNow > goroutines+workspaces/2 {
@@ -327,7 +327,7 @@ func parseCluster(t *testing.T, name string) logicalcluster.Name {
 	return cluster
 }
 
-// testUnbound has something left of a workspace that was the only one with a binding.
+// testUnbound deletes the only workspace with a binding while the backend still has objects of it.
 func (e *failuresEnv) testUnbound(t *testing.T) {
 	only := e.shard.NewWorkspace(t, "root", "only")
 	e.shard.Bind(t, only.Spec.Cluster, e.provider, export)
@@ -348,7 +348,7 @@ func (e *failuresEnv) testUnbound(t *testing.T) {
 	e.backend.set(func(f *fragile) { f.purged = nil })
 }
 
-// testViewUnavailable compares what is purged while servers do not answer, or refuse everything, with what is purged later.
+// testViewUnavailable compares the purges while servers do not answer, or refuse every request, with those afterwards.
 func (e *failuresEnv) testViewUnavailable(t *testing.T) {
 	gone, alive := parseCluster(t, "gone"), parseCluster(t, e.tenant)
 	e.backend.view.set(func(*http.Request) error { return errors.New("connection refused") })
@@ -361,7 +361,7 @@ func (e *failuresEnv) testViewUnavailable(t *testing.T) {
 	})
 	e.backend.view.set(func(request *http.Request) error {
 		if strings.Contains(request.URL.Path, "/clusters/*/") && request.URL.Query().Get("limit") == "1" && strings.HasSuffix(request.URL.Path, "/apibindings") && !request.URL.Query().Has("watch") {
-			return errors.New("connection refused") // one that has just been lost: informers have not noticed yet
+			return errors.New("connection refused") // as if the connection was just lost: informers have not detected it yet
 		}
 		return nil
 	})
@@ -398,7 +398,7 @@ func (e *failuresEnv) testLongNames(t *testing.T) {
 	}
 }
 
-// testRefusedEdit restarts the provider after an edit that the backend refuses, and has it accepted later.
+// testRefusedEdit restarts the provider after an edit that the backend refuses, and makes the backend accept it later.
 func (e *failuresEnv) testRefusedEdit(t *testing.T) {
 	e.backend.Answer(backend.Status{Message: "spec.backendConfig.size: is unknown"}, nil)
 	e.change(t, "redis", func(t *infrastructurev1alpha1.Template) { t.Spec.BackendConfig.Raw = []byte(`{"size":1}`) })
@@ -417,7 +417,7 @@ func (e *failuresEnv) testRefusedEdit(t *testing.T) {
 	e.waitPhase(t, e.tenant, "held", infrastructurev1alpha1.PhaseReady)
 }
 
-// testTemplateNotFound takes the finalizer of a Template away, and deletes it, while no provider runs.
+// testTemplateNotFound removes the finalizer of a Template, and deletes the Template, while no provider is running.
 func (e *failuresEnv) testTemplateNotFound(t *testing.T) {
 	lost := e.ready(t, "redis")
 	if _, err := e.inTenant(t, "redis").Create(t.Context(), newInstance("orphan", "small"), metav1.CreateOptions{}); err != nil {
@@ -447,7 +447,7 @@ func (e *failuresEnv) testTemplateNotFound(t *testing.T) {
 	e.waitGone(t, "orphan")
 }
 
-// testAbandoned removes a Template whose backend cannot remove what instances are made of.
+// testAbandoned removes a Template whose backend cannot delete the objects of instances.
 func (e *failuresEnv) testAbandoned(t *testing.T) {
 	e.start(t)
 	e.provision(t, e.tenant, "abandoned", "small")

@@ -18,8 +18,8 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// A workspace that has reached its byte limit refuses every write that makes an object larger. That keeps neither another backend from
-// taking over, nor a Template from being removed.
+// TestWorkspaceAtItsLimit uses a workspace at its byte limit, which refuses every write that makes an object larger. This must block neither
+// the takeover by another backend, nor the removal of a Template.
 func TestWorkspaceAtItsLimit(t *testing.T) {
 	e := newInstancesEnv(t)
 	for _, tenant := range []string{e.tenant, e.second} {
@@ -47,7 +47,7 @@ func TestWorkspaceAtItsLimit(t *testing.T) {
 	e.gone(t, removed)
 }
 
-// limit has a workspace be at its byte limit, or have none of its own, and waits until the shard acts on that.
+// limit makes a workspace reach its byte limit, or removes the limit, and waits until the shard enforces that.
 func (e *instancesEnv) limit(t *testing.T, tenant string, isFull bool) {
 	t.Helper()
 	c, ctx := e.shard.Client(t, e.shard.Admin(t)), shardtesting.In(t.Context(), tenant)

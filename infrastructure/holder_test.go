@@ -23,8 +23,8 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// TestHolderWithoutWatches deletes what is held and the definition of Templates, as the deletion of a workspace does, beside a cache that never
-// sees that the last Template is gone, because its watch ends with the definition.
+// TestHolderWithoutWatches deletes the objects with the finalizer of the holder and the CRD of Templates, like the deletion of a workspace. The
+// cache never observes the deletion of the last Template, because its watch ends with the CRD.
 func TestHolderWithoutWatches(t *testing.T) {
 	e := newWorkspaces(t)
 	direct, err := client.NewWithWatch(e.workspace(t), client.Options{Scheme: infrastructure.NewScheme(group)})

@@ -26,7 +26,7 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// manifests are a Template's: a config map per instance, another one for large ones.
+// manifests is the backendConfig of a Template: each instance has a ConfigMap, and large ones have a second one.
 const manifests = `{
   "manifests": [
     {"id": "main", "template": {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "redis-${self.metadata.name}"}, "data": {"size": "${self.spec.size}", "marker": "confidential"}},
@@ -37,7 +37,7 @@ const manifests = `{
   "connection": {"uri": "redis://${other.main.data.marker}@${self.metadata.name}", "size": "${self.spec.size}"}
 }`
 
-// instancesEnv is an installation with the manifest backend, whose runtime cluster is a workspace, too.
+// instancesEnv is an installation with the manifest backend, whose runtime cluster is another workspace.
 type instancesEnv struct {
 	*env
 	second  string // another tenant
@@ -106,7 +106,7 @@ func (e *instancesEnv) waitPhase(t *testing.T, tenant, name string, phase infras
 	return got
 }
 
-// data returns the data of a config map of a tenant in the runtime cluster.
+// data returns the data of a ConfigMap of a tenant in the runtime cluster.
 func (e *instancesEnv) data(ctx context.Context, tenant, name string) (map[string]string, error) {
 	found := &corev1.ConfigMap{}
 	err := e.runtime.Get(ctx, client.ObjectKey{Namespace: tenant, Name: name}, found)
@@ -188,7 +188,7 @@ func (e *instancesEnv) resize(t *testing.T, tenant, size string) {
 	}
 }
 
-// replace edits backendConfig, which the server has as compact JSON with keys in order.
+// replace edits backendConfig, which the server stores as compact JSON with sorted keys.
 func (e *instancesEnv) replace(t *testing.T, former, later string) {
 	t.Helper()
 	e.change(t, "redis", func(template *infrastructurev1alpha1.Template) {

@@ -29,7 +29,8 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// A tenant whose webhook for secrets times out occupies a few workers, and its instances have a condition that says why there is no connection.
+// TestSlowWebhookOfTenant checks that a tenant whose webhook for Secrets times out occupies only a few workers, and that a condition of its
+// instances explains why they have no connection.
 func TestSlowWebhookOfTenant(t *testing.T) {
 	e := newInstancesEnv(t)
 	for _, tenant := range []string{e.tenant, e.second} {
@@ -37,7 +38,7 @@ func TestSlowWebhookOfTenant(t *testing.T) {
 	}
 	var now, most atomic.Int64
 	server := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		// The server notices that the caller has gone after the request is read.
+		// The server detects that the caller has disconnected only after the request is read.
 		_, _ = io.Copy(io.Discard, r.Body)
 		if n := now.Add(1); n > most.Load() {
 			most.Store(n)
@@ -60,13 +61,13 @@ func TestSlowWebhookOfTenant(t *testing.T) {
 		e.waitConnection(t, e.second, fmt.Sprint("late", i), "Available")
 	}
 	e.waitConnection(t, e.tenant, "slow0", "SecretRefused")
-	// Two at once, and as many whose request has just ended.
+	// Two concurrent requests, and as many that have just ended.
 	if got := most.Load(); got == 0 || got > 4 {
 		t.Errorf("one tenant occupies %d workers", got)
 	}
 }
 
-// addWebhook has a workspace call a server for each Secret that is written, and waits until it does.
+// addWebhook makes a workspace call a server for each write of a Secret, and waits until it does.
 func (e *instancesEnv) addWebhook(t *testing.T, tenant string, server *httptest.Server) {
 	t.Helper()
 	hook := &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "slow"}, Webhooks: []admissionv1.ValidatingWebhook{{
@@ -92,7 +93,7 @@ func (e *instancesEnv) addWebhook(t *testing.T, tenant string, server *httptest.
 	})
 }
 
-// unreachableAtFirst is a backend whose first requests for the resources of a server fail.
+// unreachableAtFirst is a backend whose first discovery requests to a server fail.
 type unreachableAtFirst struct {
 	*stub.Backend
 	failures, left atomic.Int64
@@ -117,7 +118,8 @@ func (b *unreachableAtFirst) Run(ctx context.Context, workspace *rest.Config) er
 	return b.Backend.Run(ctx, workspace)
 }
 
-// A backend that cannot read the workspace of the provider when it starts tries again: its Templates are ready.
+// TestProviderUnreachableAtFirst checks that a backend retries if it cannot read the provider's workspace when it starts: its Templates become
+// ready.
 func TestProviderUnreachableAtFirst(t *testing.T) {
 	e := newWorkspaces(t)
 	b := &unreachableAtFirst{Backend: stub.NewServing(stub.Config{Name: "kro", Group: group, Export: export, Runtime: stub.NewRuntime(), SweepInterval: time.Minute, Log: klog.Background()})}

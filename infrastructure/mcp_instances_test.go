@@ -71,7 +71,7 @@ func (e *webEnv) testLifecycle(t *testing.T) {
 	alice.refused(t, "delete_instance", mine(map[string]any{"confirm": "mine"}), "not found")
 }
 
-// testIdentities shows that a call can do what its token can, and is told nothing of other workspaces.
+// testIdentities shows that a call has the permissions of its token, and learns nothing about other workspaces.
 func (e *webEnv) testIdentities(t *testing.T) {
 	bob := e.connect(t, tokenOf("bob"))
 	bob.must(t, "provision", map[string]any{"workspace": "root:second", "template": anyRedis, "name": "of-bob", "values": map[string]any{"name": "secret-of-bob"}})
@@ -155,7 +155,7 @@ func (e *webEnv) testHostileArguments(t *testing.T) {
 	}
 }
 
-// refusedOrInvalid calls a tool with an argument that it refuses, or that its schema does not allow.
+// refusedOrInvalid calls a tool with an argument that the tool refuses, or that its schema does not allow.
 func (c *mcpClient) refusedOrInvalid(t *testing.T, name string, arguments map[string]any, argument string) string {
 	t.Helper()
 	text, result, failed := c.tool(t, name, arguments)
@@ -173,7 +173,7 @@ func pick(from map[string]any, names ...string) map[string]any {
 	return out
 }
 
-// testLists shows that entries do not depend on the client, the name of the workspace, pages, or the catalogue.
+// testLists shows that entries do not depend on the client, the name of the workspace, the page size, or the catalogue.
 func (e *webEnv) testLists(t *testing.T) {
 	e.create(t, newTemplate("other", "Other"))
 	e.ready(t, "other")
@@ -213,7 +213,7 @@ func (e *webEnv) testLists(t *testing.T) {
 		t.Errorf("templates, one by one: %v", got)
 	}
 	want := []string{"a", "b", "c", "d", "e"}
-	// The provider takes one kind out of the catalogue. Its instances exist nevertheless.
+	// The provider removes one kind from the catalogue. Its instances still exist.
 	e.backend.Answer(backend.Status{Message: "is being repaired"}, nil)
 	e.change(t, "other", func(template *infrastructurev1alpha1.Template) { template.Spec.Version = "0.2.0" })
 	e.waitFor(t, "other", infrastructurev1alpha1.ConditionReady, metav1.ConditionFalse, infrastructurev1alpha1.ReasonBackendNotReady)
@@ -234,7 +234,7 @@ func (e *webEnv) testLists(t *testing.T) {
 	}
 }
 
-// testWaiting shows that a client which goes away does not keep the place of a call that waits. Instances of the kind Other never become Ready.
+// testWaiting shows that a client that disconnects releases the slot of a waiting call. Instances of the kind Other never become Ready.
 func (e *webEnv) testWaiting(t *testing.T) {
 	update := `"name":"infrastructure__update_instance","arguments":{"workspace":"root:tenant","kind":"Other","name":"d","values":{"size":"large"},"waitSeconds":300}`
 	ctx, cancel := context.WithCancel(t.Context())
@@ -267,7 +267,7 @@ func (e *webEnv) testWaiting(t *testing.T) {
 	})
 }
 
-// testPassThrough shows that the API of workspaces takes requests for those of the caller, whatever their headers say.
+// testPassThrough shows that the API of workspaces handles requests with the identity of the caller, regardless of other headers.
 func (e *webEnv) testPassThrough(t *testing.T) {
 	send := func(method, path, body string, header map[string]string) (int, string) {
 		t.Helper()

@@ -64,7 +64,7 @@ func newWebEnv(t *testing.T) *webEnv {
 	return e
 }
 
-// headers sends headers with each request.
+// headers is a transport that adds headers to each request.
 type headers struct{ set map[string]string }
 
 func (h headers) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -82,7 +82,7 @@ type mcpClient struct {
 	progress []string
 }
 
-// reported returns the progress that was reported.
+// reported returns the reported progress.
 func (c *mcpClient) reported() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -113,7 +113,7 @@ func (e *webEnv) connect(t *testing.T, token string, more ...string) *mcpClient 
 	return c
 }
 
-// tool calls a tool and returns its text and result. Nothing that tenants must not see is in them.
+// tool calls a tool and returns its text and result. It fails if they contain anything that tenants must not see.
 func (c *mcpClient) tool(t *testing.T, name string, arguments map[string]any) (text string, result map[string]any, failed bool) {
 	t.Helper()
 	params := &sdk.CallToolParams{Name: "infrastructure__" + name, Arguments: arguments}
@@ -141,7 +141,7 @@ func (c *mcpClient) tool(t *testing.T, name string, arguments map[string]any) (t
 	return text, result, false
 }
 
-// must calls a tool that succeeds.
+// must calls a tool that must succeed.
 func (c *mcpClient) must(t *testing.T, name string, arguments map[string]any) map[string]any {
 	t.Helper()
 	text, result, failed := c.tool(t, name, arguments)
@@ -151,7 +151,7 @@ func (c *mcpClient) must(t *testing.T, name string, arguments map[string]any) ma
 	return result
 }
 
-// refused calls a tool that fails with texts.
+// refused calls a tool that must fail with an error that contains the texts.
 func (c *mcpClient) refused(t *testing.T, name string, arguments map[string]any, texts ...string) string {
 	t.Helper()
 	text, result, failed := c.tool(t, name, arguments)
@@ -189,7 +189,7 @@ func TestMCP(t *testing.T) {
 	}
 }
 
-// raw sends a request to the MCP server as it is.
+// raw sends an unmodified request to the MCP server.
 func (e *webEnv) raw(ctx context.Context, t *testing.T, method, body string, header ...string) *http.Response {
 	t.Helper()
 	req, err := http.NewRequestWithContext(ctx, method, e.url+"/mcp", strings.NewReader(body))
@@ -209,7 +209,7 @@ func (e *webEnv) raw(ctx context.Context, t *testing.T, method, body string, hea
 	return res
 }
 
-// testProtocol shows what is refused before any tool runs.
+// testProtocol shows which requests the server refuses before any tool runs.
 func (e *webEnv) testProtocol(t *testing.T) {
 	list := `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`
 	for name, test := range map[string]struct {
@@ -297,7 +297,7 @@ func (e *webEnv) testMCPTemplates(t *testing.T) {
 	}
 }
 
-// testRefusedValues shows that nothing is created from values that are refused, and that the error names the fields.
+// testRefusedValues shows that refused values create nothing, and that the error names the fields.
 func (e *webEnv) testRefusedValues(t *testing.T) {
 	alice := e.connect(t, tokenOf("alice"))
 	for name, test := range map[string]struct {

@@ -18,7 +18,7 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// testMistakes has outputs that wait for a field, and one that no object can have.
+// testMistakes uses outputs that wait for a field, and one that no object can have.
 func (e *instancesEnv) testMistakes(t *testing.T) {
 	const output, waits, fails = "${other.main.data.size}", "${other.main.data.host}", "${other.main.data.size + 1}"
 	e.replace(t, `"outputs":{`, `"outputs":{"host":"`+output+`",`)
@@ -56,7 +56,7 @@ func (e *instancesEnv) testMistakes(t *testing.T) {
 	}
 }
 
-// testExportDeleted deletes the export, which is held, and does what the Template says to keep the instances.
+// testExportDeleted deletes the export, whose finalizer blocks the deletion, and follows the advice of the Template to keep the instances.
 func (e *instancesEnv) testExportDeleted(t *testing.T) {
 	instance := e.waitPhase(t, e.second, "mine", infrastructurev1alpha1.PhaseReady)
 	deleted := &apisv1alpha2.APIExport{}
@@ -75,7 +75,7 @@ func (e *instancesEnv) testExportDeleted(t *testing.T) {
 		}
 	}
 	e.letGo(t, export)
-	// As the provider does at intervals.
+	// The provider does this at intervals.
 	options := catalogue.Options{Group: group, Export: export, Binders: "system:authenticated", Selector: standardSelector(t)}
 	if err := catalogue.Ensure(t.Context(), e.c, options); err != nil {
 		t.Fatal(err)

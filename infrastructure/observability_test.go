@@ -48,7 +48,7 @@ func (e *instancesEnv) waitEvent(t *testing.T, tenant, name, reason string) core
 	return event
 }
 
-// testEvents runs after the first tenant has accepted the claims, and the second one has not.
+// testEvents runs after the first tenant has accepted the claims, while the second one has not.
 func (e *instancesEnv) testEvents(t *testing.T) {
 	e.provision(t, e.second, "silent", "small")
 	instance := e.provision(t, e.tenant, "eventful", "small")
@@ -137,7 +137,7 @@ func (e *instancesEnv) testPurge(t *testing.T) {
 	})
 }
 
-// waitSeriesGone waits until no metric has the name of a Template.
+// waitSeriesGone waits until no series has the name of a Template.
 func waitSeriesGone(t *testing.T, template string) {
 	t.Helper()
 	shardtesting.Eventually(t, "the series of "+template+" to vanish", func(context.Context) error {

@@ -37,31 +37,30 @@ import (
 const (
 	// leaseName is the name of the lease that replicas share.
 	leaseName = "infrastructure-provider"
-	// ensureInterval is how often the workspace of the provider is compared with what it should have.
+	// ensureInterval is how often the provider reconciles its own workspace.
 	ensureInterval = 5 * time.Minute
-	// cleanInterval is how often it is looked for what Templates no longer need.
+	// cleanInterval is how often the provider removes what Templates do not use.
 	cleanInterval = 30 * time.Second
-	// schemaGrace is how long a schema without bindings stays.
+	// schemaGrace is how long the provider retains a schema without bindings.
 	schemaGrace = 10 * time.Minute
 )
 
 // Config configures a provider.
 type Config struct {
-	// Workspace is the client configuration of the workspace of the provider.
+	// Workspace is the client configuration of the provider's workspace.
 	Workspace *rest.Config
 	Catalogue catalogue.Options
 	Backends  *backend.Registry
 	Instances template.Instances
-	// SchemaGrace is how long a schema without bindings stays; 0 means 10 minutes.
+	// SchemaGrace is how long the provider retains a schema without bindings; 0 means 10 minutes.
 	SchemaGrace time.Duration
-	// Shipped are the Templates that the provider keeps in its workspace; nil: it creates and deletes none.
+	// Shipped are the Templates that the provider creates and updates in its workspace; if nil, it creates and deletes none.
 	Shipped []infrastructurev1alpha1.Template
-	// LeaderElectionNamespace is the namespace, in the workspace of the provider, of the lease that replicas share; empty for one
-	// replica.
+	// LeaderElectionNamespace is the namespace, in the provider's workspace, of the lease that replicas share; empty means one replica.
 	LeaderElectionNamespace string
-	// MetricsAddress and HealthAddress are listened at; "0" for none.
+	// MetricsAddress and HealthAddress are the addresses that the manager serves metrics and health checks on; "0" means none.
 	MetricsAddress, HealthAddress string
-	// Web serves the portal and the MCP server, on every replica; nil for none.
+	// Web serves the portal and the MCP server on every replica; nil means none.
 	Web *web.Server
 	Log logr.Logger
 }
@@ -78,7 +77,7 @@ func NewScheme(group string) *runtime.Scheme {
 	return scheme
 }
 
-// Run serves the catalogue until the context ends. It returns an error where it cannot, or where a backend ended.
+// Run serves the catalogue until the context ends. It returns an error if it cannot, or if a backend returns early.
 func Run(ctx context.Context, cfg Config) error {
 	ctrl.SetLogger(cfg.Log)
 	scheme := NewScheme(cfg.Catalogue.Group)
@@ -95,11 +94,11 @@ func Run(ctx context.Context, cfg Config) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		// In a workspace that is being deleted, the definitions may be gone, and what their objects needed may be held.
+		// If the workspace is being deleted, its CRDs may be gone already, and objects that depend on them may still have finalizers.
 		_, released := holder.Reconcile(ctx, ctrl.Request{})
 		return fmt.Errorf("bringing up the catalogue: %w", errors.Join(err, released))
 	}
-	skipNames := true // one provider of that name per test
+	skipNames := true // each test runs a provider of that name
 	mgr, err := ctrl.NewManager(cfg.Workspace, manager.Options{
 		Scheme: scheme, Logger: cfg.Log,
 		Cache:                         cache.Options{DefaultTransform: cache.TransformStripManagedFields()},
@@ -163,7 +162,7 @@ func Run(ctx context.Context, cfg Config) error {
 	return mgr.Start(ctx)
 }
 
-// run has the leader run a backend. One that returns before the end ends the process, which starts anew.
+// run returns a leader-only runnable for a backend. A backend that returns early ends the process, so that it restarts.
 func run(b backend.Backend, cfg Config) manager.Runnable {
 	return manager.RunnableFunc(func(ctx context.Context) error {
 		err := b.Run(ctx, rest.CopyConfig(cfg.Workspace))
@@ -174,22 +173,22 @@ func run(b backend.Backend, cfg Config) manager.Runnable {
 	})
 }
 
-// keep has the leader repair the workspace of the provider.
+// keep returns a leader-only runnable that repairs the provider's workspace.
 func keep(c client.Client, cfg Config) manager.Runnable {
 	return regularly("repair the catalogue", cfg.Log, ensureInterval, func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, ensureInterval) // it waits for servers
+		ctx, cancel := context.WithTimeout(ctx, ensureInterval) // Ensure waits for servers
 		defer cancel()
 		return catalogue.Ensure(ctx, c, cfg.Catalogue)
 	})
 }
 
-// ship has the leader keep the shipped Templates.
+// ship returns a leader-only runnable that reconciles the shipped Templates.
 func ship(c client.Client, cfg Config) manager.Runnable {
 	seeder := &seed.Seeder{Client: c, Group: cfg.Catalogue.Group, Templates: cfg.Shipped, Instances: cfg.Instances, Log: cfg.Log}
 	return regularly("ship templates", cfg.Log, ensureInterval, seeder.Ensure)
 }
 
-// regularly has the leader do something at intervals.
+// regularly returns a leader-only runnable that calls do at intervals.
 func regularly(what string, log logr.Logger, interval time.Duration, do func(context.Context) error) manager.Runnable {
 	return manager.RunnableFunc(func(ctx context.Context) error {
 		wait.JitterUntilWithContext(ctx, func(ctx context.Context) {

@@ -46,17 +46,17 @@ const (
 type env struct {
 	shard            *shardtesting.Shard
 	provider, tenant string
-	c                client.Client // of the workspace of the provider
+	c                client.Client // of the provider's workspace
 	backend, other   *stub.Backend
 	instances        *counter
 	release          chan struct{} // ends the hanging of the backend
 }
 
-// counter says how many instances there are.
+// counter implements template.Instances with a configurable number of instances.
 type counter struct {
-	template.Instances // nil: nothing else is asked
+	template.Instances // nil: the tests call no other method
 	count              atomic.Int64
-	bound              atomic.Pointer[apisv1alpha2.BoundAPIResource] // by a binding; nil: there is none
+	bound              atomic.Pointer[apisv1alpha2.BoundAPIResource] // the bound resource of the only binding; nil: there is no binding
 }
 
 func (c *counter) Each(_ context.Context, _ *infrastructurev1alpha1.Template, call func(*unstructured.Unstructured) error) error {
@@ -118,7 +118,7 @@ func (e *env) workspace(t *testing.T) *rest.Config {
 	return shardtesting.At(e.shard.Admin(t), e.provider)
 }
 
-// standardSelector selects what the export of the flags offers.
+// standardSelector selects the Templates of the standard export.
 func standardSelector(t *testing.T) labels.Selector {
 	t.Helper()
 	standard, err := labels.Parse("tier!=premium")
@@ -210,7 +210,7 @@ func (e *env) create(t *testing.T, template *infrastructurev1alpha1.Template) {
 	shardtesting.Eventually(t, "templates to be served", func(ctx context.Context) error { return e.c.Create(ctx, template.DeepCopy()) })
 }
 
-// gone waits until a Template and what was published of it is gone.
+// gone waits until a Template and its published objects are gone.
 func (e *env) gone(t *testing.T, template *infrastructurev1alpha1.Template) {
 	t.Helper()
 	shardtesting.Eventually(t, template.Name+" to be gone", func(ctx context.Context) error {
@@ -275,7 +275,7 @@ func (e *env) testPublished(t *testing.T) {
 	e.ready(t, "redis")
 }
 
-// testIgnoredFields has fields of other programs, of any type: a strict client can write them, and nothing else happens.
+// testIgnoredFields sets fields of other programs, of any type: a strict client can write them, and they have no effect.
 func (e *env) testIgnoredFields(t *testing.T) {
 	fields := map[string]any{"exposure": "internal", "view": map[string]any{"columns": []any{"endpoint"}}, "dataPlane": map[string]any{"a": int64(1)}, "development": map[string]any{"b": true}}
 	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(newTemplate("ignored", "Ignored"))
@@ -340,7 +340,7 @@ func (e *env) testChangedSchema(t *testing.T) {
 		t.Errorf("versions %v are served", got)
 	}
 	e.waitHeld(t)
-	// A pass without changes writes nothing. What is replicated follows later.
+	// A reconciliation without changes writes nothing. Replication happens later.
 	revision := e.shard.Revision(t)
 	calls := len(e.backend.SetUp())
 	e.change(t, "redis", func(t *infrastructurev1alpha1.Template) {
@@ -359,7 +359,7 @@ func (e *env) testChangedSchema(t *testing.T) {
 	}
 }
 
-// waitHeld waits until of all schemas those of the export have the finalizer that holds them.
+// waitHeld waits until exactly the schemas of the export have the finalizer of the holder.
 func (e *env) waitHeld(t *testing.T) {
 	t.Helper()
 	shardtesting.Eventually(t, "the schemas to be held", func(ctx context.Context) error {

@@ -19,7 +19,7 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// testRemovalAfterRefusal deletes Templates whose last edit is refused: what refuses new instances is made of what was exported.
+// testRemovalAfterRefusal deletes Templates whose last edit is refused: the schema that refuses new instances is based on the exported one.
 func (e *env) testRemovalAfterRefusal(t *testing.T) {
 	for name, test := range map[string]struct {
 		schema, reason string
@@ -55,7 +55,7 @@ func (e *env) testRemovalAfterRefusal(t *testing.T) {
 	}
 }
 
-// testRemovalWaitsForBindings has a binding that still allows new instances.
+// testRemovalWaitsForBindings uses a binding that still allows new instances.
 func (e *env) testRemovalWaitsForBindings(t *testing.T) {
 	removed := newTemplate("bound", "Bound")
 	e.create(t, removed)
@@ -75,7 +75,7 @@ func (e *env) testRemovalWaitsForBindings(t *testing.T) {
 	e.instances.bound.Store(nil)
 }
 
-// testNameOfLostTemplate takes the finalizer of a Template away that has instances: by its name, backends know what these are made of.
+// testNameOfLostTemplate removes the finalizer of a Template that has instances, whose objects backends identify by the name of the Template.
 func (e *env) testNameOfLostTemplate(t *testing.T) {
 	lost := newTemplate("lost", "Lost")
 	e.create(t, lost)

@@ -28,10 +28,10 @@ import (
 
 var errKilled = errors.New("the process is killed")
 
-// mortal is a client that fails after a number of writes, like a process that is killed; negative for never.
+// mortal is a client that fails after a number of writes, like a process that is killed; a negative number means never.
 type mortal struct {
 	left, writes int
-	lags         bool // it has not seen any schema yet
+	lags         bool // its cache does not contain any schema yet
 }
 
 func (m *mortal) write(do func() error) error {
@@ -81,13 +81,13 @@ func (m *mortal) wrap(c client.WithWatch) client.Client {
 	})
 }
 
-// restartEnv is a workspace of a provider in which no controller runs but those of the test.
+// restartEnv is a provider's workspace in which only the controllers of the test run.
 type restartEnv struct {
 	*env
 	watched client.WithWatch
 }
 
-// run reconciles a Template until nothing is left to do, or the client is dead.
+// reconcile reconciles a Template until it is done, or the client fails.
 func (e *restartEnv) reconcile(t *testing.T, m *mortal, name string, done func(*infrastructurev1alpha1.Template) bool) {
 	t.Helper()
 	registry := &backend.Registry{}
@@ -113,7 +113,7 @@ func (e *restartEnv) reconcile(t *testing.T, m *mortal, name string, done func(*
 	})
 }
 
-// TestRestarts kills the controller after each of its writes, and has another one go on.
+// TestRestarts kills the controller after each of its writes, and continues with another one.
 func TestRestarts(t *testing.T) {
 	e := &restartEnv{env: newWorkspaces(t)}
 	e.backend, e.other, e.instances = stub.New("kro"), stub.New("manifest"), &counter{}
@@ -190,7 +190,7 @@ func TestRestarts(t *testing.T) {
 	e.testEditAfterEdit(t, ready, gone)
 }
 
-// testEditAfterEdit edits a Template while the cache does not have the schema of the former edit yet: what breaks instances is refused.
+// testEditAfterEdit edits a Template while the cache lacks the schema of the previous edit: an edit that would invalidate instances is refused.
 func (e *restartEnv) testEditAfterEdit(t *testing.T, ready, gone func(*infrastructurev1alpha1.Template) bool) {
 	edited := newTemplate("edited", "Edited")
 	e.create(t, edited)
@@ -207,8 +207,8 @@ func (e *restartEnv) testEditAfterEdit(t *testing.T, ready, gone func(*infrastru
 	e.reconcile(t, &mortal{left: -1}, edited.Name, gone)
 }
 
-// testNewEntry removes a Template whose controller is killed after it has listed the kind, and before the status says so: there may be
-// instances already.
+// testNewEntry removes a Template whose controller is killed after it has listed the kind, and before it has updated the status: instances may
+// exist already.
 func (e *restartEnv) testNewEntry(t *testing.T, gone func(*infrastructurev1alpha1.Template) bool) {
 	for writes := 1; ; writes++ {
 		removed := newTemplate("entry", "Entry")
@@ -244,7 +244,7 @@ func (e *restartEnv) testNewEntry(t *testing.T, gone func(*infrastructurev1alpha
 	}
 }
 
-// testNewSchema removes a Template whose schema was made a moment ago, by a pass that had not seen what was removed.
+// testNewSchema removes a Template whose schema was just created, as by a reconciliation with a stale cache that had not observed the removal.
 func (e *restartEnv) testNewSchema(t *testing.T, gone func(*infrastructurev1alpha1.Template) bool) {
 	removed := newTemplate("lagging", "Lagging")
 	removed.Finalizers = []string{template.Finalizer(group)}

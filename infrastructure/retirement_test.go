@@ -24,7 +24,7 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// testRetirement retires the version in which a tenant has applied an instance: the tenant goes on in the next version.
+// testRetirement retires the version in which a tenant has applied an instance: the tenant continues in the next version.
 func (e *instancesEnv) testRetirement(t *testing.T) {
 	e.create(t, newTemplate("versioned", "Versioned", func(t *infrastructurev1alpha1.Template) {
 		t.Spec.Backend, t.Spec.BackendConfig = manifest.Name, &runtime.RawExtension{Raw: []byte(strings.ReplaceAll(manifests, "redis-", "versioned-"))}

@@ -15,7 +15,7 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// testManyTemplates publishes a large catalogue: what is written and called grows with the number of Templates, not with its square.
+// testManyTemplates publishes a large catalogue: writes and calls must grow linearly with the number of Templates, not quadratically.
 func (e *env) testManyTemplates(t *testing.T) {
 	const count = 25
 	revision, calls := e.shard.Revision(t), len(e.backend.SetUp())

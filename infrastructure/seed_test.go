@@ -18,7 +18,7 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// shipped returns a Template with a schema that the server does not normalize, under a version.
+// shipped returns a Template with a version and a schema that the server does not normalize.
 func shipped(name, version string) infrastructurev1alpha1.Template {
 	return *newTemplate(name, strings.ToUpper(name[:1])+name[1:], func(t *infrastructurev1alpha1.Template) { t.Spec.Version = version })
 }
@@ -29,7 +29,7 @@ func (e *env) seeder(templates ...infrastructurev1alpha1.Template) *seed.Seeder 
 
 func (e *env) ensure(t *testing.T, s *seed.Seeder) {
 	t.Helper()
-	// Another write, such as that of the status, may come between.
+	// A concurrent write, such as that of the status, may cause a conflict.
 	shardtesting.Eventually(t, "the shipped templates", s.Ensure)
 }
 
@@ -81,13 +81,13 @@ func (e *env) testSeed(t *testing.T) {
 	retired := e.seeder()
 	e.instances.count.Store(1)
 	e.ensure(t, retired)
-	e.specVersion(t, "kept") // is there
+	e.specVersion(t, "kept") // exists
 	e.instances.count.Store(0)
 	e.ensure(t, retired)
 	kept := shipped("kept", "2.0.0")
 	e.gone(t, &kept)
 	for _, name := range []string{"edited", "foreign"} {
-		e.specVersion(t, name) // is there
+		e.specVersion(t, name) // exists
 		left := shipped(name, "")
 		if err := e.c.Delete(t.Context(), &left); err != nil {
 			t.Fatal(err)
@@ -96,7 +96,7 @@ func (e *env) testSeed(t *testing.T) {
 	}
 }
 
-// testShipped creates what is really shipped, and compares it with what is stored.
+// testShipped creates the real shipped Templates, and compares them with the stored ones.
 func (e *env) testShipped(t *testing.T) {
 	templates, err := seed.Shipped(group)
 	if err != nil {
@@ -124,7 +124,7 @@ func (e *env) testShipped(t *testing.T) {
 	})
 }
 
-// testLargeEnvironment has applications with as many characters of environment variables as they may have, and with more.
+// testLargeEnvironment creates applications with as many characters of environment variables as are allowed, and with more.
 func (e *env) testLargeEnvironment(t *testing.T) {
 	t.Helper()
 	create := func(variables int) error {

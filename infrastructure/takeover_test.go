@@ -42,7 +42,7 @@ func (e *env) testTakeOver(t *testing.T) {
 	if got := e.backend.TornDown(); !slices.Contains(got, "redis") {
 		t.Errorf("the former backend has torn down %v", got)
 	}
-	// As if an earlier provider had another backend.
+	// Simulate an earlier provider with another backend.
 	lost := &infrastructurev1alpha1.Template{ObjectMeta: metav1.ObjectMeta{Name: "redis"}}
 	setBackend := func(name string) {
 		patch := client.RawPatch("application/merge-patch+json", []byte(`{"status":{"backend":{"name":"`+name+`"}}}`))
@@ -63,7 +63,7 @@ func (e *env) testTakeOver(t *testing.T) {
 	e.ready(t, "redis")
 }
 
-// takeOver has another backend provide the instances of Template redis.
+// takeOver replaces the backend that provides the instances of Template redis.
 func (e *instancesEnv) takeOver(t *testing.T, name string) {
 	t.Helper()
 	e.change(t, "redis", func(t *infrastructurev1alpha1.Template) {
@@ -75,7 +75,7 @@ func (e *instancesEnv) takeOver(t *testing.T, name string) {
 	}
 }
 
-// testTakeOver has another backend take over, and gives the instances back.
+// testTakeOver replaces the backend of instances, and then restores the previous one.
 func (e *instancesEnv) testTakeOver(t *testing.T) {
 	before := e.provision(t, e.tenant, "moved", "small")
 	e.waitData(t, e.tenant, "redis-moved", "small")

@@ -34,7 +34,7 @@ func writeTokens(t *testing.T) string {
 	return file
 }
 
-// grant gives a user a role in a workspace: rules, or those of an administrator. It waits until the user may enter.
+// grant grants a user a role in a workspace: the given rules, or those of an administrator. It waits until the user has access.
 func (e *env) grant(t *testing.T, cluster, user string, rules ...rbacv1.PolicyRule) {
 	t.Helper()
 	c := e.inWorkspace(t, cluster)

@@ -13,8 +13,8 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// testValues has names of objects and outputs that tenants choose. Whatever they choose, the instance says what is wrong, and is ready once that
-// is repaired.
+// testValues lets tenants choose names of objects and outputs. For every invalid value, the status of the instance explains the error, and the
+// instance becomes ready when the value is repaired.
 func (e *instancesEnv) testValues(t *testing.T) {
 	const fixed, chosen = "redis-${self.metadata.name}-extra", "${self.spec.name}"
 	e.replace(t, fixed, chosen)

@@ -18,11 +18,11 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// testProviderDeleted deletes the workspace of the provider with Templates, Catalogues and instances: the provider removes all of them,
-// and the workspace is gone.
+// testProviderDeleted deletes the provider's workspace with Templates, Catalogues and instances: the provider removes all of them, and the
+// workspace is gone.
 func (e *instancesEnv) testProviderDeleted(t *testing.T) {
 	e.createCatalogue(t)
-	if err := e.c.Get(t.Context(), client.ObjectKey{Name: "redis"}, &infrastructurev1alpha1.Template{}); err != nil { // the test does not run alone
+	if err := e.c.Get(t.Context(), client.ObjectKey{Name: "redis"}, &infrastructurev1alpha1.Template{}); err != nil { // unless earlier tests have created it
 		e.offer(t, "redis", "Redis", "basic")
 	}
 	e.offer(t, "vault", "Vault", "premium")

@@ -9,7 +9,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Without --binders, groups that had the permission of the flag lose it. A binding that is not the provider's stays.
+// TestPermissionToBindIsRevoked checks that without --binders the permission of previous groups is revoked, and that a binding of another owner
+// stays.
 func TestPermissionToBindIsRevoked(t *testing.T) {
 	t.Parallel()
 	with, without := Options{Export: "standard", Binders: "system:authenticated"}, Options{Export: "standard"}

@@ -26,17 +26,17 @@ import (
 )
 
 const (
-	// repairInterval is how often what a Catalogue has is compared with what it should have.
+	// repairInterval is how often a Catalogue is reconciled without a change.
 	repairInterval = 5 * time.Minute
-	// inUseInterval is how often it is asked whether a deleted Catalogue is still bound.
+	// inUseInterval is how often the controller checks whether a deleted Catalogue is still bound.
 	inUseInterval = 10 * time.Second
-	// offerTimeout is how long servers are waited for that complete what an export has.
+	// offerTimeout bounds the wait for servers to complete the objects of an export.
 	offerTimeout = time.Minute
 )
 
-// Reconciler keeps the exports of Catalogues.
+// Reconciler reconciles Catalogues: it creates, updates and deletes their exports.
 type Reconciler struct {
-	// Client is an uncached client of the workspace of the provider.
+	// Client is an uncached client of the provider's workspace.
 	Client    client.Client
 	Options   Options
 	Instances template.Instances
@@ -51,12 +51,12 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		},
 	}
 	return ctrl.NewControllerManagedBy(mgr).Named("catalogue").For(&infrastructurev1alpha1.Catalogue{}).
-		// An export that is deleted by hand is made anew.
+		// Reconcile creates an export again that somebody has deleted.
 		Watches(&apisv1alpha2.APIExport{}, handler.EnqueueRequestsFromMapFunc(r.ofExport), builder.WithPredicates(ending)).
 		Complete(r)
 }
 
-// ofExport returns the requests of the Catalogues of an export.
+// ofExport returns the requests for the Catalogues of an export.
 func (r *Reconciler) ofExport(ctx context.Context, export client.Object) []reconcile.Request {
 	var all infrastructurev1alpha1.CatalogueList
 	if err := r.Client.List(ctx, &all); err != nil {
@@ -72,7 +72,7 @@ func (r *Reconciler) ofExport(ctx context.Context, export client.Object) []recon
 	return requests
 }
 
-// Reconcile brings one Catalogue up, or removes it once its export has no bindings.
+// Reconcile brings up the export of one Catalogue, or deletes it once it has no bindings.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	c := &infrastructurev1alpha1.Catalogue{}
 	if err := r.Client.Get(ctx, req.NamespacedName, c); err != nil {
@@ -92,7 +92,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	selector, err := metav1.LabelSelectorAsSelector(&c.Spec.TemplateSelector)
 	if err != nil {
-		return ctrl.Result{}, reconcile.TerminalError(err) // validate has checked it
+		return ctrl.Result{}, reconcile.TerminalError(err) // validate has already checked it
 	}
 	export := &apisv1alpha2.APIExport{}
 	if err := r.Client.Get(ctx, client.ObjectKey{Name: c.Spec.Export}, export); client.IgnoreNotFound(err) != nil {
@@ -109,7 +109,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{RequeueAfter: repairInterval}, r.setReady(ctx, c, infrastructurev1alpha1.ReasonReady, "")
 }
 
-// validate returns what is wrong with a Catalogue. Of two that name an export, the one that has the finalizer has it.
+// validate returns why a Catalogue is invalid. If two name the same export, it belongs to the one that has the finalizer.
 func (r *Reconciler) validate(ctx context.Context, c *infrastructurev1alpha1.Catalogue) (string, error) {
 	if _, err := metav1.LabelSelectorAsSelector(&c.Spec.TemplateSelector); err != nil {
 		return "spec.templateSelector: " + err.Error(), nil
@@ -140,7 +140,7 @@ func (r *Reconciler) validate(ctx context.Context, c *infrastructurev1alpha1.Cat
 	return "", client.IgnoreNotFound(err)
 }
 
-// remove deletes what belongs to a Catalogue. As long as a workspace binds its export, instances may be there.
+// remove deletes the objects of a Catalogue. It waits while a workspace binds the export, because instances may exist.
 func (r *Reconciler) remove(ctx context.Context, c *infrastructurev1alpha1.Catalogue, finalizer string) (ctrl.Result, error) {
 	if !controllerutil.ContainsFinalizer(c, finalizer) {
 		return ctrl.Result{}, nil
@@ -151,7 +151,7 @@ func (r *Reconciler) remove(ctx context.Context, c *infrastructurev1alpha1.Catal
 		return nil
 	})
 	if apierrors.IsNotFound(err) {
-		// Without its endpoint slice the bindings of an export are unknown, unless there is no export.
+		// Without the endpoint slice, the bindings of an existing export are unknown.
 		if err = r.Client.Get(ctx, client.ObjectKey{Name: c.Spec.Export}, &apisv1alpha2.APIExport{}); err == nil {
 			err = r.Client.Create(ctx, endpoints(c.Spec.Export))
 			return ctrl.Result{RequeueAfter: inUseInterval}, client.IgnoreAlreadyExists(err)
@@ -171,7 +171,7 @@ func (r *Reconciler) remove(ctx context.Context, c *infrastructurev1alpha1.Catal
 	return ctrl.Result{}, client.IgnoreNotFound(r.Client.Update(ctx, c))
 }
 
-// deleteOffer deletes the export of a Catalogue with what belongs to it. The export of the provider itself stays, and so does an endpoint slice
+// deleteOffer deletes the export of a Catalogue and its objects. It does not delete the export of the provider itself, or an endpoint slice
 // that serves another export.
 func (r *Reconciler) deleteOffer(ctx context.Context, export string) error {
 	if export == r.Options.Export {
@@ -197,7 +197,7 @@ func (r *Reconciler) deleteOffer(ctx context.Context, export string) error {
 	return nil
 }
 
-// setReady writes the condition and the generation that it is about, where they change.
+// setReady writes the condition and the observed generation if they have changed.
 func (r *Reconciler) setReady(ctx context.Context, c *infrastructurev1alpha1.Catalogue, reason, message string) error {
 	before := c.DeepCopy()
 	condition := metav1.Condition{Type: infrastructurev1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: reason, Message: message, ObservedGeneration: c.Generation}

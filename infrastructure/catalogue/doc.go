@@ -1,3 +1,3 @@
-// Package catalogue brings up the workspace of the provider: the definition of Templates, the export, who may bind it, and the
-// publication of Templates to those who have bound it.
+// Package catalogue brings up the provider's workspace: the CRD of Templates, the export, the permission to bind it, and the publication of
+// Templates to workspaces that have bound it.
 package catalogue

@@ -16,27 +16,27 @@ import (
 	"github.com/atoll-dev/atoll/infrastructure/template"
 )
 
-// pollInterval is the interval of looks at objects that servers complete.
+// pollInterval is how often Ensure reads objects that servers complete.
 const pollInterval = 500 * time.Millisecond
 
 // Options configure a catalogue.
 type Options struct {
-	// Group is the API group of the provider, Export the name of its APIExport.
+	// Group is the API group of the provider; Export is the name of its APIExport.
 	Group, Export string
-	// Binders is the group of users who may bind the export, such as system:authenticated; empty for none.
+	// Binders is the group of users who may bind the export, such as system:authenticated; empty means none.
 	Binders string
-	// Selector selects the Templates of the export; nil for all.
+	// Selector selects the Templates of the export; nil selects all.
 	Selector labels.Selector
 }
 
-// offer is what an export offers.
+// offer describes an export, the Templates that it shows, and who may bind it.
 type offer struct {
 	export, slice string
 	selector      labels.Selector
 	binders       []string
 }
 
-// standard is what the export of the flags offers.
+// standard returns the offer of the export that the flags configure.
 func (o *Options) standard() offer {
 	standard := offer{export: o.Export, slice: publication, selector: o.Selector}
 	if standard.selector == nil {
@@ -48,8 +48,8 @@ func (o *Options) standard() offer {
 	return standard
 }
 
-// Ensure brings up the workspace of the provider. It may be repeated at any time, and then writes only what has changed. c is an uncached
-// client of that workspace. It waits for servers until the context ends.
+// Ensure brings up the provider's workspace. It is idempotent, and writes only what has changed. c is an uncached client of that
+// workspace. Ensure waits for servers until the context ends.
 func Ensure(ctx context.Context, c client.Client, o Options) error {
 	for _, kind := range []string{resource, "catalogues"} {
 		if err := ensureDefinition(ctx, c, kind, o.Group); err != nil {
@@ -69,7 +69,7 @@ func Ensure(ctx context.Context, c client.Client, o Options) error {
 	return ensureOffer(ctx, c, o.Group, o.standard())
 }
 
-// ensureDefinition creates or updates the definition of a kind of the provider, and waits until it is established.
+// ensureDefinition creates or updates the CRD of a kind of the provider, and waits until it is established.
 func ensureDefinition(ctx context.Context, c client.Client, kind, group string) error {
 	wanted, err := definition(kind, group)
 	if err != nil {
@@ -99,8 +99,8 @@ func ensureDefinition(ctx context.Context, c client.Client, kind, group string) 
 	})
 }
 
-// checkHidingSupported fails on servers that would show tenants what only backends may read: those that do not know the annotation do
-// not refuse a wrong value of it.
+// checkHidingSupported returns an error if the server would show tenants fields that only backends may read. A server that does not know
+// the annotation accepts an invalid value of it.
 func checkHidingSupported(ctx context.Context, c client.Client, group string) error {
 	probe := cached(group)
 	probe.Name += "-probe"
@@ -116,7 +116,7 @@ func checkHidingSupported(ctx context.Context, c client.Client, group string) er
 	return fmt.Errorf("asking whether fields of the catalogue can be hidden (it needs the feature gate CacheAPIs): %w", err)
 }
 
-// ensurePublication repairs the selection and the hidden fields of the publication.
+// ensurePublication repairs the selector and the hidden fields of the publication.
 func ensurePublication(ctx context.Context, c client.Client, group string) error {
 	wanted, current := cached(group), &cachev1alpha1.ClusterCachedResource{}
 	if err := c.Get(ctx, client.ObjectKeyFromObject(wanted), current); err != nil {
@@ -137,7 +137,7 @@ func ensurePublication(ctx context.Context, c client.Client, group string) error
 	return nil
 }
 
-// waitForIdentity waits for the identity of the publication.
+// waitForIdentity waits until the publication has an identity, and returns it.
 func waitForIdentity(ctx context.Context, c client.Client) (string, error) {
 	current := &cachev1alpha1.ClusterCachedResource{}
 	err := poll(ctx, "the identity of the publication of templates", func(ctx context.Context) (bool, error) {
@@ -147,7 +147,7 @@ func waitForIdentity(ctx context.Context, c client.Client) (string, error) {
 	return current.Status.IdentityHash, err
 }
 
-// poll repeats until the condition holds or the context ends.
+// poll calls condition until it holds or the context ends.
 func poll(ctx context.Context, what string, condition wait.ConditionWithContextFunc) error {
 	if err := wait.PollUntilContextCancel(ctx, pollInterval, true, condition); err != nil {
 		return fmt.Errorf("waiting for %s: %w", what, err)

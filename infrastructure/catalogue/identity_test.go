@@ -15,13 +15,13 @@ import (
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
 )
 
-// A Catalogue that waits in vain for the servers of the publication says so.
+// TestCatalogueSaysThatItWaits checks that a Catalogue reports that it waits for the servers of the publication.
 func TestCatalogueSaysThatItWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		waiting := &infrastructurev1alpha1.Catalogue{ObjectMeta: metav1.ObjectMeta{Name: "premium"}, Spec: infrastructurev1alpha1.CatalogueSpec{Export: "premium"}}
 		c := interceptor.NewClient(newClient(t, waiting, cached(group)).(client.WithWatch), interceptor.Funcs{
 			SubResourcePatch: func(ctx context.Context, c client.Client, name string, object client.Object, patch client.Patch, o ...client.SubResourcePatchOption) error {
-				if ctx.Err() != nil { // as a client of a server
+				if ctx.Err() != nil { // like a client of a real server
 					return ctx.Err()
 				}
 				return c.SubResource(name).Patch(ctx, object, patch, o...)

@@ -29,8 +29,8 @@ const publication = "publish-templates"
 // resource is the plural name of Templates.
 const resource = template.Resource
 
-// hiddenSpec are the fields of spec that tenants do not see: what only backends and the provider read, and what may name what instances are
-// made of.
+// hiddenSpec are the fields of spec that tenants do not see: only backends and the provider use them, and they may reveal how instances are
+// implemented.
 var hiddenSpec = []string{"backendConfig", "backend", "dataPlane", "development"}
 
 // hiddenFields are all fields that tenants do not see.
@@ -39,7 +39,7 @@ var hiddenFields = "spec." + strings.Join(hiddenSpec, ",spec.") + ",status"
 //go:embed crd/*.yaml
 var definitions embed.FS
 
-// definition returns the definition of a kind of the provider in a group.
+// definition returns the CRD of a kind of the provider in a group.
 func definition(resource, group string) (*apiextensionsv1.CustomResourceDefinition, error) {
 	text, err := definitions.ReadFile("crd/" + resource + ".yaml")
 	crd := &apiextensionsv1.CustomResourceDefinition{}
@@ -53,7 +53,7 @@ func definition(resource, group string) (*apiextensionsv1.CustomResourceDefiniti
 	return crd, nil
 }
 
-// publishedSchema returns the schema of Templates as tenants see them: without the fields that are hidden from them.
+// publishedSchema returns the schema of Templates for tenants, which omits the hidden fields.
 func publishedSchema(group string) (*apisv1alpha1.APIResourceSchema, error) {
 	crd, err := definition(resource, group)
 	if err != nil {
@@ -80,13 +80,13 @@ func publishedSchema(group string) (*apisv1alpha1.APIResourceSchema, error) {
 	return apiresourceschema.ByContent(crd, template.CatalogueSchemaPrefix)
 }
 
-// shell returns the export without resources.
+// shell returns an export without resources.
 func shell(name string) *apisv1alpha2.APIExport {
 	return &apisv1alpha2.APIExport{ObjectMeta: metav1.ObjectMeta{Name: name}}
 }
 
-// claims are what the platform asks tenants for: to hand connections of instances over as Secrets, and to write events of instances. The
-// selectors that it proposes leave all other Secrets and events out of its sight.
+// claims returns the permission claims of the platform: to write connections of instances to Secrets, and to record events of instances.
+// The proposed selectors exclude all other Secrets and events.
 func claims(group string) []apisv1alpha2.PermissionClaim {
 	claim := func(resource, label string, verbs ...string) apisv1alpha2.PermissionClaim {
 		return apisv1alpha2.PermissionClaim{
@@ -100,7 +100,7 @@ func claims(group string) []apisv1alpha2.PermissionClaim {
 	}
 }
 
-// setClaims sets claims of an export, and reports whether that changed something. Claims for other resources are kept.
+// setClaims sets claims of an export, and reports whether that changed it. It preserves claims for other resources.
 func setClaims(current *[]apisv1alpha2.PermissionClaim, wanted []apisv1alpha2.PermissionClaim) bool {
 	changed := false
 	for _, claim := range wanted {
@@ -118,7 +118,7 @@ func setClaims(current *[]apisv1alpha2.PermissionClaim, wanted []apisv1alpha2.Pe
 	return changed
 }
 
-// labelManagedBy, with the value managedBy, is the label of permissions that the provider grants, and revokes.
+// labelManagedBy, with the value managedBy, is the label of permissions that the provider grants and revokes.
 const (
 	labelManagedBy = "app.kubernetes.io/managed-by"
 	managedBy      = "infrastructure-provider"
@@ -126,7 +126,7 @@ const (
 
 func isManaged(object metav1.Object) bool { return object.GetLabels()[labelManagedBy] == managedBy }
 
-// binders returns the permission to bind the export for groups of users.
+// binders returns the role and the binding that let groups of users bind the export.
 func binders(export string, groups []string) (*rbacv1.ClusterRole, *rbacv1.ClusterRoleBinding) {
 	var subjects []rbacv1.Subject
 	for _, group := range groups {
@@ -142,7 +142,7 @@ func binders(export string, groups []string) (*rbacv1.ClusterRole, *rbacv1.Clust
 		}
 }
 
-// cached returns the publication of the Templates of a group that are ready.
+// cached returns the publication of the ready Templates of a group.
 func cached(group string) *cachev1alpha1.ClusterCachedResource {
 	return &cachev1alpha1.ClusterCachedResource{
 		ObjectMeta: metav1.ObjectMeta{Name: publication, Annotations: map[string]string{cachev1alpha1.OmittedFieldsAnnotationKey: hiddenFields}},
@@ -153,7 +153,7 @@ func cached(group string) *cachev1alpha1.ClusterCachedResource {
 	}
 }
 
-// publishedBy returns the endpoint slice through which an export serves the Templates that it offers.
+// publishedBy returns the endpoint slice through which an export serves its Templates.
 func publishedBy(o offer) *cachev1alpha1.ClusterCachedResourceEndpointSlice {
 	slice := &cachev1alpha1.ClusterCachedResourceEndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{Name: o.slice},
@@ -168,7 +168,7 @@ func publishedBy(o offer) *cachev1alpha1.ClusterCachedResourceEndpointSlice {
 	return slice
 }
 
-// endpoints returns the slice with the URLs of the export's view.
+// endpoints returns the endpoint slice with the URLs of the virtual workspace of an export.
 func endpoints(export string) *apisv1alpha1.APIExportEndpointSlice {
 	return &apisv1alpha1.APIExportEndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{Name: export},
@@ -176,7 +176,7 @@ func endpoints(export string) *apisv1alpha1.APIExportEndpointSlice {
 	}
 }
 
-// entry returns the entry of Templates in an export, which are served through a slice.
+// entry returns the entry of Templates in an export, which serves them through a slice.
 func entry(group, schema, slice, identity string) apisv1alpha2.ResourceSchema {
 	return apisv1alpha2.ResourceSchema{
 		Name: resource, Group: group, Schema: schema,

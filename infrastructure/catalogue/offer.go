@@ -16,8 +16,8 @@ import (
 	"github.com/atoll-dev/atoll/infrastructure/template"
 )
 
-// ensureOffer brings up an export, who may bind it, and the rows of the catalogue that it shows. Kinds are listed by the controller of
-// Templates.
+// ensureOffer brings up an export, the permission to bind it, and the Templates that it shows. The controller of Templates adds their
+// kinds.
 func ensureOffer(ctx context.Context, c client.Client, group string, o offer) error {
 	if !o.selector.Empty() {
 		if err := checkSelectingSupported(ctx, c, o); err != nil {
@@ -42,8 +42,8 @@ func ensureOffer(ctx context.Context, c client.Client, group string, o offer) er
 	return ensureEntry(ctx, c, group, o, identity)
 }
 
-// checkSelectingSupported fails on servers that would show tenants all Templates: those that do not know the annotation do not refuse a
-// wrong value of it.
+// checkSelectingSupported returns an error if the server would show tenants all Templates. A server that does not know the annotation
+// accepts an invalid value of it.
 func checkSelectingSupported(ctx context.Context, c client.Client, o offer) error {
 	probe := publishedBy(o)
 	probe.Name += "-probe"
@@ -58,7 +58,7 @@ func checkSelectingSupported(ctx context.Context, c client.Client, o offer) erro
 	return fmt.Errorf("asking whether rows of the catalogue can be selected: %w", err)
 }
 
-// ensureSelection repairs which rows an export shows.
+// ensureSelection repairs which Templates an export shows.
 func ensureSelection(ctx context.Context, c client.Client, o offer) error {
 	wanted, current := publishedBy(o), &cachev1alpha1.ClusterCachedResourceEndpointSlice{}
 	if err := c.Get(ctx, client.ObjectKeyFromObject(wanted), current); err != nil {
@@ -84,8 +84,8 @@ func ensureSelection(ctx context.Context, c client.Client, o offer) error {
 	return nil
 }
 
-// ensureBinders allows groups to bind an export. Without groups, the binding of the flags' export is deleted if it is the provider's: others
-// may grant the permission in a binding of their own.
+// ensureBinders allows groups to bind an export. Without groups, it deletes the binding of the standard export if the provider owns it:
+// others may grant the permission in bindings of their own.
 func ensureBinders(ctx context.Context, c client.Client, o offer) error {
 	if len(o.binders) == 0 && o.slice == publication {
 		return revokeBinders(ctx, c, o.export)
@@ -111,7 +111,7 @@ func ensureBinders(ctx context.Context, c client.Client, o offer) error {
 	return nil
 }
 
-// revokeBinders deletes the binding that ensureBinders has made.
+// revokeBinders deletes the binding that ensureBinders has created.
 func revokeBinders(ctx context.Context, c client.Client, export string) error {
 	_, former := binders(export, nil)
 	err := c.Get(ctx, client.ObjectKeyFromObject(former), former)
@@ -127,7 +127,7 @@ func revokeBinders(ctx context.Context, c client.Client, export string) error {
 	return nil
 }
 
-// ensureEntry lists Templates and the claims in an export.
+// ensureEntry adds Templates and the claims to an export.
 func ensureEntry(ctx context.Context, c client.Client, group string, o offer, identity string) error {
 	schema, err := publishedSchema(group)
 	if err != nil {

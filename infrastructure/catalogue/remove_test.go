@@ -36,14 +36,15 @@ func newClient(t *testing.T, objects ...client.Object) client.Client {
 	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&infrastructurev1alpha1.Catalogue{}).Build()
 }
 
-// sliceless does not find the endpoint slice of an export.
+// sliceless returns not found for the endpoint slice of an export.
 type sliceless struct{ template.Instances }
 
 func (sliceless) Bindings(context.Context, []string, func(*apisv1alpha2.APIBinding) error) error {
 	return apierrors.NewNotFound(apisv1alpha1.Resource("apiexportendpointslices"), "premium")
 }
 
-// A Catalogue whose endpoint slice is missing may be bound: it stays until the slice is back, unless its export is gone.
+// TestRemovalWaitsForTheEndpointSlice checks that a Catalogue without an endpoint slice, which may be bound, stays until the slice exists again,
+// unless its export is gone.
 func TestRemovalWaitsForTheEndpointSlice(t *testing.T) {
 	t.Parallel()
 	now := metav1.Now()
@@ -80,14 +81,15 @@ func TestRemovalWaitsForTheEndpointSlice(t *testing.T) {
 	}
 }
 
-// unbound has no bindings.
+// unbound implements template.Instances without bindings.
 type unbound struct{ template.Instances }
 
 func (unbound) Bindings(context.Context, []string, func(*apisv1alpha2.APIBinding) error) error {
 	return nil
 }
 
-// A Catalogue with a name of the standard catalogue is refused, and its removal leaves the standard catalogue as it is.
+// TestNamesOfTheStandardCatalogueAreRefused checks that a Catalogue with a name of the standard catalogue is refused, and that its removal does
+// not change the standard catalogue.
 func TestNamesOfTheStandardCatalogueAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{publication, "standard"} {
@@ -124,7 +126,8 @@ func TestNamesOfTheStandardCatalogueAreRefused(t *testing.T) {
 	}
 }
 
-// The schema of the catalogue may be one of former content that was unused: it is in use again, and not to be deleted as former ones are.
+// TestSchemaOfTheCatalogueThatIsUsedAgainIsNotNotedAsUnused checks that a previous schema of the catalogue that is used again is not deleted as
+// unused.
 func TestSchemaOfTheCatalogueThatIsUsedAgainIsNotNotedAsUnused(t *testing.T) {
 	t.Parallel()
 	noted, err := publishedSchema(group)

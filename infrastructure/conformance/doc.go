@@ -1,5 +1,5 @@
-// Package conformance is the suite that a backend passes: what tenants and platform operators rely on, whatever provides the instances.
-// Authors run it on theirs from a test of their own module:
+// Package conformance is a test suite for backends: it tests what tenants and platform operators rely on, regardless of the backend. Authors
+// run it on their backend from a test of their own module:
 //
 //	func TestConformance(t *testing.T) {
 //		conformance.Run(t, conformance.Suite{
@@ -7,11 +7,11 @@
 //			New:           func(t testing.TB, cfg conformance.Config) backend.Backend { ... },
 //			BackendConfig: `{...}`,
 //			InvalidConfig: `{...}`,
-//			Made:          made, // looks behind the backend
+//			Made:          made, // inspects the objects of the backend
 //			Words:         []string{"terraform"},
 //		})
 //	}
 //
-// The suite runs the provider in the process of the test, and stands between it and its servers: it counts writes, cuts connections, and
-// has the provider die after any number of writes.
+// The suite runs the provider in the process of the test, and intercepts requests to its servers: it counts writes, cuts connections, and
+// crashes the provider after any number of writes.
 package conformance

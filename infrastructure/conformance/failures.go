@@ -12,7 +12,7 @@ import (
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
 )
 
-// sweeps is the number of sweeps in which nothing may be purged.
+// sweeps is the number of sweeps in which the backend must not purge anything.
 const sweeps = 6
 
 func testSweep(t *testing.T, r *run) {
@@ -22,7 +22,7 @@ func testSweep(t *testing.T, r *run) {
 	r.second.provision(t, "kept", "small")
 	kept := r.second.list(t)
 
-	// The workspace vanishes while the provider does not see it, with its instances, of which nobody could take care.
+	// The workspace and its instances disappear while the provider cannot reach them, so that nobody finalizes the instances.
 	r.provider.setReachable(false)
 	defer r.provider.setReachable(true)
 	for _, name := range []string{"lost", "forgotten"} {
@@ -52,7 +52,7 @@ func testSweep(t *testing.T, r *run) {
 	r.second.delete(t, "kept")
 }
 
-// testKilled has the provider die after each number of writes that providing and removing an instance takes.
+// testKilled crashes the provider after each number of writes that providing and removing an instance takes.
 func testKilled(t *testing.T, r *run) {
 	before := len(r.first.list(t))
 	r.first.provision(t, "undisturbed", "large")
@@ -83,7 +83,7 @@ func testKilled(t *testing.T, r *run) {
 	}
 }
 
-// dieAfter runs the backend until it is done, or dies instead of the write after n ones. Then it is started again.
+// dieAfter runs the backend until isDone returns nil, or the backend crashes after n writes. In the latter case it restarts the backend.
 func (r *run) dieAfter(t testing.TB, n int, isDone func(context.Context) error) (done bool) {
 	t.Helper()
 	r.startBackend(t)

@@ -13,35 +13,35 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// errCut is what clients get whose connection is cut.
+// errCut is the error of requests on a connection that is cut.
 var errCut = errors.New("the connection is cut")
 
-// servers are those that a request may be for.
+// server identifies the server that a request is sent to.
 type server int
 
 const (
-	toWorkspace server = iota // the workspace of the provider
+	toWorkspace server = iota // the provider's workspace
 	toView                    // the instances of tenants
-	toRuntime                 // what belongs to the backend
+	toRuntime                 // servers of the backend
 )
 
 // write is a request that changes something.
 type write struct {
 	server       server
 	method, path string
-	body         string // of those to the view
+	body         string // only for writes to the view
 }
 
-// faults stands between one process of a provider and its servers.
+// faults intercepts the requests between one process of a provider and its servers.
 type faults struct {
 	mu     sync.Mutex
 	writes []write
 	cut    bool // the view is unreachable
-	dead   bool // everything is
-	// left is the number of writes to the view and to the runtime until the process dies; negative: it does not.
+	dead   bool // all servers are unreachable
+	// left is the number of writes to the view and to the runtime until the process crashes; negative means never.
 	left   int
-	bodies map[*body]server // of responses that are being read
-	// versions are the resource versions of objects that were applied, by path.
+	bodies map[*body]server // open response bodies
+	// versions are the resource versions of applied objects, by path.
 	versions map[string]string
 }
 
@@ -49,12 +49,12 @@ func newFaults() *faults {
 	return &faults{left: -1, bodies: map[*body]server{}, versions: map[string]string{}}
 }
 
-// wrapKcp returns a wrapper for clients of kcp.
+// wrapKcp wraps the transport of clients of kcp.
 func (f *faults) wrapKcp(next http.RoundTripper) http.RoundTripper {
 	return &transport{f, next, toWorkspace}
 }
 
-// wrapRuntime returns a wrapper for clients of servers of the backend.
+// wrapRuntime wraps the transport of clients of the backend's own servers.
 func (f *faults) wrapRuntime(next http.RoundTripper) http.RoundTripper {
 	return &transport{f, next, toRuntime}
 }
@@ -140,7 +140,7 @@ func (f *faults) admit(to server, request *http.Request) error {
 	if to != toWorkspace && f.left > 0 {
 		f.left--
 	}
-	if !isApply(request) { // of which the response tells whether it is a write
+	if !isApply(request) { // recordApply records these, depending on the response
 		f.writes = append(f.writes, w)
 	}
 	return nil
@@ -165,11 +165,11 @@ func isWrite(request *http.Request) bool {
 	case http.MethodGet, http.MethodHead, http.MethodOptions:
 		return false
 	}
-	// What asks what would be, or who may do what, changes nothing.
+	// Dry runs and access reviews change nothing.
 	return request.URL.Query().Get("dryRun") == "" && !strings.Contains(request.URL.Path, "/apis/authorization.k8s.io/")
 }
 
-// follow has the body of a response cut with the connection.
+// follow wraps the body of a response, so that cutting the connection closes it.
 func (f *faults) follow(to server, response *http.Response) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -197,7 +197,7 @@ func (b *body) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// setReachable cuts the view, or makes it reachable again.
+// setReachable cuts the connections to the view, or makes it reachable again.
 func (f *faults) setReachable(reachable bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -206,7 +206,7 @@ func (f *faults) setReachable(reachable bool) {
 	}
 }
 
-// closeBodies is called with the lock held.
+// closeBodies closes open response bodies. Callers must hold mu.
 func (f *faults) closeBodies(of func(server) bool) {
 	for b, to := range f.bodies {
 		if of(to) {
@@ -216,14 +216,14 @@ func (f *faults) closeBodies(of func(server) bool) {
 	}
 }
 
-// kill has everything fail from now on.
+// kill makes all requests fail from now on.
 func (f *faults) kill() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.die()
 }
 
-// die is called with the lock held.
+// die makes all requests fail. Callers must hold mu.
 func (f *faults) die() {
 	if f.dead {
 		return
@@ -232,7 +232,7 @@ func (f *faults) die() {
 	f.closeBodies(func(server) bool { return true })
 }
 
-// killAfter has the process die instead of the write after the next n ones.
+// killAfter crashes the process at the write after the next n writes.
 func (f *faults) killAfter(n int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -15,10 +15,10 @@ import (
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
 )
 
-// quiet is for how long nothing may be written where nothing has changed.
+// quiet is how long the test observes that nothing is written without a change.
 const quiet = time.Second
 
-// hasty is the number of instances that are deleted at once.
+// hasty is the number of instances that the test deletes right after their creation.
 const hasty = 10
 
 func testOutputs(t *testing.T, r *run) {
@@ -29,7 +29,7 @@ func testOutputs(t *testing.T, r *run) {
 	}
 	known := []string{"conditions", "endpoint", "observedGeneration", "phase", "size"}
 	got := slices.Sorted(maps.Keys(status))
-	got = slices.DeleteFunc(got, func(field string) bool { return field == "connectionSecret" }) // of backends whose instances have credentials
+	got = slices.DeleteFunc(got, func(field string) bool { return field == "connectionSecret" }) // set by backends whose instances have credentials
 	if !slices.Equal(got, known) {
 		t.Errorf("the status has %v, want %v", got, known)
 	}
@@ -64,12 +64,12 @@ func testUpdate(t *testing.T, r *run) {
 	r.first.delete(t, "updated")
 }
 
-// instanceWrites returns the writes that have to do with instances.
+// instanceWrites returns the writes that concern instances.
 func (r *run) instanceWrites() []write {
 	return append(r.provider.written(toView), r.provider.written(toRuntime)...)
 }
 
-// waitQuiet waits until nothing is written, and returns the number of writes.
+// waitQuiet waits until writes have stopped, and returns the number of writes.
 func (r *run) waitQuiet(t testing.TB) int {
 	t.Helper()
 	since, before := time.Now(), -1
@@ -123,7 +123,7 @@ func testDeletion(t *testing.T, r *run) {
 	for n := range hasty {
 		r.first.waitGone(t, fmt.Sprintf("hasty-%d", n))
 	}
-	// One that is deleted while it gets its finalizer is gone before the provider knows it.
+	// An instance that is deleted while it gets its finalizer is gone before the provider observes it.
 	r.waitLeft(t, r.first, len(before), "what was made for instances that were deleted at once is gone")
 	r.first.provision(t, "interrupted", "large")
 	r.provider.killAfter(0)
@@ -145,7 +145,7 @@ func testDeletion(t *testing.T, r *run) {
 	r.waitLeft(t, r.first, len(before), "what an instance was made of that vanished while no provider ran is gone")
 }
 
-// waitLeft waits until there is a number of things of a tenant behind the backend.
+// waitLeft waits until the backend has the given number of objects of a tenant.
 func (r *run) waitLeft(t *testing.T, of *tenant, count int, what string) {
 	t.Helper()
 	r.eventually(t, what, func(ctx context.Context) error {
@@ -157,7 +157,7 @@ func (r *run) waitLeft(t *testing.T, of *tenant, count int, what string) {
 	})
 }
 
-// waitDead waits until the provider has died of a write.
+// waitDead waits until the provider has crashed at a write.
 func (r *run) waitDead(t testing.TB) {
 	t.Helper()
 	r.eventually(t, "the provider writes", func(context.Context) error {

@@ -22,10 +22,10 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// pollBackoff has the intervals of looks at what is waited for: they grow, because looks compete with what they wait for.
+// pollBackoff is the backoff of polling for a condition. The intervals grow, because polling competes with the work that it waits for.
 var pollBackoff = wait.Backoff{Duration: 10 * time.Millisecond, Factor: 1.3, Steps: math.MaxInt32, Cap: time.Second}
 
-// pollInterval is the interval of looks at what is to stay as it is.
+// pollInterval is how often consistently checks its condition.
 const pollInterval = 100 * time.Millisecond
 
 // suites counts the suites of a process: those that share a runtime cluster need different groups.
@@ -43,7 +43,7 @@ type run struct {
 	provider      *process      // nil while none runs
 }
 
-// newRun creates the workspaces, and runs the provider with a Template that is ready.
+// newRun creates the workspaces, and runs the provider with a ready Template.
 func newRun(t *testing.T, suite Suite) *run {
 	t.Helper()
 	group := fmt.Sprintf("s%d.conformance.example.org", suites.Add(1))
@@ -64,14 +64,14 @@ func newRun(t *testing.T, suite Suite) *run {
 	return r
 }
 
-// newScheme returns the types of the provider, and logical clusters.
+// newScheme returns a scheme with the types of the provider and LogicalCluster.
 func newScheme(group string) *runtime.Scheme {
 	scheme := infrastructure.NewScheme(group)
 	utilruntime.Must(corev1alpha1.AddToScheme(scheme))
 	return scheme
 }
 
-// named returns a copy of a configuration with the user agent of the provider, whatever the name of the test is: it is the name of the
+// named returns a copy of a configuration with the user agent of the provider, regardless of the name of the test binary: it determines the
 // field manager, which tenants see.
 func named(config *rest.Config) *rest.Config {
 	config = rest.CopyConfig(config)
@@ -81,7 +81,7 @@ func named(config *rest.Config) *rest.Config {
 	return config
 }
 
-// process is one life of a provider, or of its backend alone.
+// process is one process of a provider, or of its backend alone.
 type process struct {
 	*faults
 	backend backend.Backend
@@ -89,7 +89,7 @@ type process struct {
 	ended   chan error
 }
 
-// newProcess returns a process that has a backend and does not run.
+// newProcess returns a process with a backend that is not running.
 func (r *run) newProcess(t testing.TB) *process {
 	f := newFaults()
 	config := rest.CopyConfig(r.workspace)
@@ -99,7 +99,7 @@ func (r *run) newProcess(t testing.TB) *process {
 	return p
 }
 
-// configOf returns the configuration of the workspace of the provider, for this process.
+// configOf returns the client configuration of the provider's workspace for a process.
 func (r *run) configOf(p *process) *rest.Config {
 	config := rest.CopyConfig(r.workspace)
 	config.Wrap(p.wrapKcp)
@@ -129,7 +129,7 @@ func (r *run) start(t testing.TB) {
 	})
 }
 
-// startBackend runs a backend without the platform around it, as after a start of the provider: all Templates have been set up.
+// startBackend runs a backend without the platform, in the same state as after a start of the provider: all Templates have been set up.
 func (r *run) startBackend(t testing.TB) {
 	t.Helper()
 	p := r.newProcess(t)
@@ -152,14 +152,14 @@ func (r *run) run(t testing.TB, p *process, call func(context.Context) error) {
 	r.provider = p
 }
 
-// stop ends the provider as it ends after a signal.
+// stop ends the provider like a signal does.
 func (r *run) stop(t testing.TB) {
 	t.Helper()
 	r.provider.stop(t)
 	r.provider = nil
 }
 
-// kill ends the provider as a crash does: nothing that it does arrives any more.
+// kill ends the provider like a crash does: none of its requests reach a server from then on.
 func (r *run) kill(t testing.TB) {
 	t.Helper()
 	r.provider.faults.kill()
@@ -196,7 +196,7 @@ func (r *run) eventually(t testing.TB, what string, condition func(context.Conte
 	}
 }
 
-// consistently polls for a while, and fails if a condition returns an error.
+// consistently polls for a duration, and fails if the condition returns an error.
 func (r *run) consistently(t testing.TB, what string, duration time.Duration, condition func(context.Context) error) {
 	t.Helper()
 	var failed error

@@ -14,70 +14,70 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// Suite is what the suite needs to know of a backend.
+// Suite describes a backend to the suite.
 type Suite struct {
-	// Environment has the workspaces.
+	// Environment provides the workspaces.
 	Environment Environment
-	// New returns the backend. It is called several times: each call stands for the start of another process, which knows nothing of
-	// those before but what they have written somewhere.
+	// New returns the backend. The suite calls it several times: each call simulates the start of another process, which has no state of
+	// previous ones except what they have written to servers.
 	New func(t testing.TB, cfg Config) backend.Backend
-	// BackendConfig is spec.backendConfig, as JSON, of a Template with the schema Schema. An instance gets the outputs endpoint, which is
-	// "<name of the instance>.example.org", and size, which is spec.size; the second one may only be there once what the instance is made
-	// of has that size. An instance also gets, somewhere in what it is made of, the text Confidential, which is no output.
+	// BackendConfig is spec.backendConfig, as JSON, of a Template with the schema Schema. An instance must have the output endpoint, which
+	// is "<name of the instance>.example.org", and the output size, which is spec.size. The output size may be absent until the objects of
+	// the instance have that size. The objects of an instance must also contain the text Confidential, which is not an output.
 	BackendConfig string
 	// InvalidConfig is a spec.backendConfig that the backend refuses.
 	InvalidConfig string
-	// Made looks at what the backend has made.
+	// Made inspects the objects of the backend.
 	Made Made
-	// Words are those that tenants must not see, such as the names of kinds, labels and programs of the backend. The case does not
-	// matter. The name of the backend is among them.
+	// Words are words that tenants must not see, such as the names of kinds, labels and programs of the backend. They are not case-sensitive.
+	// The suite adds the name of the backend.
 	Words []string
 
-	// Tenants is the number of tenants of F12, Instances that of the instances of each; 0 means 3 and 10.
+	// Tenants is the number of tenants of F12; Instances is the number of instances of each; 0 means 3 and 10.
 	Tenants, Instances int
-	// Timeout is how long the suite waits for anything; 0 means 1 minute.
+	// Timeout bounds each wait of the suite; 0 means 1 minute.
 	Timeout time.Duration
-	// Log receives the log of the provider; by default, nothing does.
+	// Log receives the log of the provider; the zero value discards it.
 	Log logr.Logger
 }
 
-// Confidential is a text that BackendConfig puts into what instances are made of.
+// Confidential is a text that BackendConfig puts into the objects of instances.
 const Confidential = "known-behind-the-backend"
 
 // Schema is the schema of the spec of instances of the suite.
 const Schema = `{"type":"object","required":["size"],"properties":{"size":{"type":"string","enum":["small","large"]},"note":{"type":"string","maxLength":64}}}`
 
-// Config is what a backend is constructed with.
+// Config configures a backend.
 type Config struct {
-	// Group is the API group of the provider, Export the name of its APIExport.
+	// Group is the API group of the provider; Export is the name of its APIExport.
 	Group, Export string
-	// Workspace is the client configuration of the workspace of the provider.
+	// Workspace is the client configuration of the provider's workspace.
 	Workspace *rest.Config
-	// SweepInterval is how often the backend looks for workspaces that are gone.
+	// SweepInterval is how often the backend checks for deleted workspaces.
 	SweepInterval time.Duration
-	// Wrap is put between the backend and servers of its own, such as a runtime cluster: with rest.Config.Wrap, for example. The suite
-	// counts the writes that pass, and cuts the connections when the process shall die. A backend that does not use it is only tested as
-	// far as it writes to kcp.
+	// Wrap wraps the transport between the backend and its own servers, such as a runtime cluster: with rest.Config.Wrap, for example. The
+	// suite counts the writes that pass through it, and cuts the connections when it crashes the process. Without it, the suite tests only
+	// writes of the backend to kcp.
 	Wrap func(http.RoundTripper) http.RoundTripper
 	Log  logr.Logger
 }
 
-// Made looks at what a backend has made, past the backend.
+// Made inspects what a backend has created, without using the backend.
 type Made interface {
-	// List names everything that exists of a tenant, including records that the backend keeps of instances. What it keeps of the tenant
-	// itself, such as a namespace, may be left out.
+	// List names all existing objects of a tenant, including records that the backend keeps about instances. It may omit objects for the tenant
+	// itself, such as a namespace.
 	List(ctx context.Context, tenant logicalcluster.Name) ([]string, error)
-	// Size returns the size that an instance has been made with, "" if nothing exists of it.
+	// Size returns the size in the objects of an instance, or "" if it has none.
 	Size(ctx context.Context, tenant logicalcluster.Name, instance string) (string, error)
-	// Damage changes the size of what an instance is made of, as if somebody had done it by hand.
+	// Damage changes the size in the objects of an instance, as somebody could do by hand.
 	Damage(ctx context.Context, tenant logicalcluster.Name, instance string) error
 }
 
-// Environment has workspaces. Servers have the feature gate CacheAPIs.
+// Environment provides workspaces. Its servers must have the feature gate CacheAPIs.
 type Environment interface {
 	// NewProvider creates a workspace for a provider.
 	NewProvider(t testing.TB) Workspace
-	// NewTenant creates a workspace for a tenant. An environment of more than one shard creates them on several, and on others than
+	// NewTenant creates a workspace for a tenant. An environment with more than one shard creates them on several shards, and on others than
 	// those of providers.
 	NewTenant(t testing.TB) Workspace
 	// Delete deletes the workspace of a tenant, and waits until it is gone.
@@ -86,13 +86,13 @@ type Environment interface {
 
 // Workspace is a workspace.
 type Workspace struct {
-	// Name is how the environment knows it.
+	// Name identifies the workspace in the environment.
 	Name string
 	// Config is the client configuration of an administrator of the workspace, for its URL.
 	Config *rest.Config
 }
 
-// sweepInterval is that of the backends in the suite.
+// sweepInterval is the interval of the backends in the suite.
 const sweepInterval = 500 * time.Millisecond
 
 func (s *Suite) complete() {

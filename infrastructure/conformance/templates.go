@@ -101,7 +101,7 @@ func (r *run) isExported(t testing.TB, resource string) bool {
 	return slices.ContainsFunc(export.Spec.Resources, func(s apisv1alpha2.ResourceSchema) bool { return s.Name == resource && s.Group == r.group })
 }
 
-// waitTemplateGone waits until a Template and what was published of it are gone.
+// waitTemplateGone waits until a Template and its published objects are gone.
 func (r *run) waitTemplateGone(t testing.TB, name, resource string) {
 	t.Helper()
 	r.eventually(t, "template "+name+" is gone", func(ctx context.Context) error {
@@ -216,7 +216,7 @@ func testEvolution(t *testing.T, r *run) {
 func testRemoval(t *testing.T, r *run) {
 	r.first.provision(t, "last", "small")
 	r.second.provision(t, "last", "small")
-	// The tenant looks at what happens before it lets the instance go.
+	// A finalizer of the tenant delays the removal of the instance, so that the test can observe it.
 	if _, err := r.first.patch(t.Context(), "last", `{"metadata":{"finalizers":["`+instances.Finalizer(r.group)+`","example.org/tenant"]}}`); err != nil {
 		t.Fatal(err)
 	}
@@ -228,7 +228,7 @@ func testRemoval(t *testing.T, r *run) {
 	if !r.isExported(t, "samples") {
 		t.Error("the kind is not exported any more, while there is an instance")
 	}
-	r.eventually(t, "instances are refused", func(ctx context.Context) error { // and removed where that is not known yet
+	r.eventually(t, "instances are refused", func(ctx context.Context) error { // instances in workspaces that still accept them are removed
 		err := r.second.create(ctx, r.newInstance("late", "small"))
 		if !apierrors.IsInvalid(err) {
 			return fmt.Errorf("got %w", err)
@@ -257,8 +257,8 @@ func testRemoval(t *testing.T, r *run) {
 	}
 }
 
-// testLeft removes a Template of which an instance has vanished without having been finalized, while no provider runs: when one runs again,
-// it is the removal that has to find what is left, since no sweep is due before it is done.
+// testLeft removes a Template after one of its instances has disappeared without finalization while no provider was running. When a provider
+// runs again, the removal must find the remaining objects, because no sweep is due before it completes.
 func testLeft(t *testing.T, r *run) {
 	r.createTemplate(t, r.newTemplate("sample", "Sample"))
 	r.waitTemplateReady(t, "sample")

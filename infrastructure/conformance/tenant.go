@@ -29,7 +29,7 @@ type tenant struct {
 	version   string
 }
 
-// newTenant creates a workspace, binds the export, and accepts what it claims.
+// newTenant creates a workspace, binds the export, and accepts its claims.
 func (r *run) newTenant(t testing.TB) *tenant {
 	t.Helper()
 	tenant := &tenant{run: r, workspace: r.Environment.NewTenant(t), version: "v1alpha1"}
@@ -72,7 +72,7 @@ func (r *run) newTenant(t testing.TB) *tenant {
 	return tenant
 }
 
-// at returns the tenant who uses another version of the kind.
+// at returns the tenant with a client for another version of the kind.
 func (t *tenant) at(version string) *tenant {
 	other := *t
 	other.version = version
@@ -92,16 +92,16 @@ func (r *run) newInstance(name, size string) *unstructured.Unstructured {
 func (t *tenant) create(ctx context.Context, object *unstructured.Unstructured) error {
 	_, err := t.instances().Create(ctx, object, metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
-		return nil // a request of which there was no answer
+		return nil // an earlier request succeeded without a response
 	}
 	return err
 }
 
-// order creates an instance, which is deleted with the test. It retries, because the kind may not be served in the workspace yet.
+// order creates an instance, which is deleted with the test. It retries, because the workspace may not serve the kind yet.
 func (t *tenant) order(tb testing.TB, name, size string) {
 	tb.Helper()
 	tb.Cleanup(func() {
-		if tb.Failed() { // for those that follow
+		if tb.Failed() { // for later tests
 			_ = t.instances().Delete(context.Background(), name, metav1.DeleteOptions{})
 			t.waitGone(tb, name)
 		}
@@ -120,7 +120,7 @@ func (t *tenant) patch(ctx context.Context, name, patch string) (*unstructured.U
 	return t.instances().Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 }
 
-// wait waits until an instance is as a condition wants it, and returns it.
+// wait waits until the status of an instance fulfils a condition, and returns the instance.
 func (t *tenant) wait(tb testing.TB, name, what string, condition func(status map[string]any) bool) *unstructured.Unstructured {
 	tb.Helper()
 	var got *unstructured.Unstructured
@@ -160,7 +160,7 @@ func (t *tenant) delete(tb testing.TB, name string) {
 	t.waitGone(tb, name)
 }
 
-// remove deletes an instance, and does not wait.
+// remove deletes an instance without waiting.
 func (t *tenant) remove(tb testing.TB, name string) {
 	tb.Helper()
 	if err := t.instances().Delete(tb.Context(), name, metav1.DeleteOptions{}); err != nil {
@@ -179,7 +179,7 @@ func (t *tenant) waitGone(tb testing.TB, name string) {
 	})
 }
 
-// list returns what there is of a tenant behind the backend.
+// list returns the names of the objects of a tenant in the backend.
 func (t *tenant) list(tb testing.TB) []string {
 	tb.Helper()
 	names, err := t.Made.List(tb.Context(), t.cluster)
@@ -189,7 +189,7 @@ func (t *tenant) list(tb testing.TB) []string {
 	return names
 }
 
-// isEmpty returns an error unless there is nothing of a tenant behind the backend.
+// isEmpty returns an error unless the backend has no objects of a tenant.
 func (t *tenant) isEmpty(ctx context.Context) error {
 	names, err := t.Made.List(ctx, t.cluster)
 	if err == nil && len(names) > 0 {
@@ -198,7 +198,7 @@ func (t *tenant) isEmpty(ctx context.Context) error {
 	return err
 }
 
-// waitMade waits until what an instance is made of has a size.
+// waitMade waits until the objects of an instance have a size.
 func (t *tenant) waitMade(tb testing.TB, name, size string) {
 	tb.Helper()
 	t.eventually(tb, fmt.Sprintf("what %s is made of has size %s", name, size), func(ctx context.Context) error {

@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// visible are the resources of a tenant's workspace that the provider writes, besides its own.
+// visible are the resources in a tenant's workspace that the provider writes, besides its own.
 var visible = []schema.GroupVersionResource{
 	{Version: "v1", Resource: "events"}, {Version: "v1", Resource: "secrets"},
 	{Group: "events.k8s.io", Version: "v1", Resource: "events"}, {Group: "apis.kcp.io", Version: "v1alpha2", Resource: "apibindings"},
@@ -66,8 +66,8 @@ func (t *tenant) get(tb testing.TB, path string) string {
 	return string(text)
 }
 
-// removeProgram removes the name of the test's program from field managers. Servers and clients in the process of the test have it by default, and
-// it has the name of the backend if the module is called so.
+// removeProgram removes the name of the test binary from field managers. Servers and clients in the process of the test use it by default, and
+// it contains the name of the backend if the module has that name.
 func removeProgram(object *unstructured.Unstructured) {
 	managed := object.GetManagedFields()
 	for i := range managed {
@@ -87,7 +87,7 @@ func expectNoWord(t *testing.T, what, text string, words []string) {
 	}
 }
 
-// testFairness has one tenant with many instances and others with few wait for the backend at the same time.
+// testFairness lets one tenant with many instances compete with others that have few.
 func testFairness(t *testing.T, r *run) {
 	tenants := []*tenant{r.first, r.second}
 	for len(tenants) < r.Tenants {
@@ -154,7 +154,7 @@ func (t *tenant) waitCount(tb testing.TB, count int) {
 	})
 }
 
-// readyOrder returns the logical clusters of the instances that have become ready, in the order in which that was written.
+// readyOrder returns the logical clusters of the instances that have become ready, in the order of the status writes.
 func (r *run) readyOrder() []string {
 	var clusters []string
 	for _, w := range r.provider.written(toView) {

@@ -20,7 +20,7 @@ import (
 	"github.com/atoll-dev/atoll/infrastructure/shortname"
 )
 
-// conditionConnection is the type of the condition that says whether the tenant has the connection of an instance.
+// conditionConnection is the type of the condition that reports whether the tenant has the connection of an instance.
 const conditionConnection = "ConnectionAvailable"
 
 // Reasons of the condition.
@@ -31,23 +31,23 @@ const (
 	reasonRefused     = "SecretRefused"
 )
 
-// connectionNamespace is the namespace of Secrets with connections, which every workspace has. Instances have none.
+// connectionNamespace is the namespace of Secrets with connections. Every workspace has it; instances are cluster-scoped.
 const connectionNamespace = corev1.NamespaceDefault
 
-// LabelConnection returns the key of the label of Secrets with connections. Its value is "true".
+// LabelConnection returns the label key of Secrets with connections. Its value is "true".
 func LabelConnection(group string) string { return group + "/connection" }
 
-// errForeign is why a Secret is not written.
+// errForeign means that an existing Secret of that name does not belong to the instance.
 var errForeign = errors.New("the Secret is not the instance's")
 
-// connection is what the status says about the connection of an instance.
+// connection is the part of the status about the connection of an instance.
 type connection struct {
-	secret    string            // its name, empty if there is none
+	secret    string            // the name of the Secret, empty if there is none
 	condition *metav1.Condition // nil if the instance has no connection
 }
 
-// connect hands the connection of an instance over: as a Secret in the workspace of the tenant, if the tenant accepts that. The tenant
-// sees in the status why it cannot be. While an instance is not ready, what was handed over stays as it is.
+// connect writes the connection of an instance to a Secret in the workspace of the tenant, if the tenant accepts the claim. The status
+// reports why it cannot. While an instance is not ready, an existing Secret stays as it is.
 func (p *pass) connect(state State) (connection, error) {
 	object := p.instance.Object
 	former := connectionOf(object)
@@ -70,7 +70,7 @@ func (p *pass) connect(state State) (connection, error) {
 	return connection{}, p.deleteSecret(former.secret)
 }
 
-// connectionOf returns what the status of an instance says.
+// connectionOf returns the connection in the current status of an instance.
 func connectionOf(object *unstructured.Unstructured) connection {
 	var c connection
 	c.secret, _, _ = unstructured.NestedString(object.Object, "status", "connectionSecret", "name")
@@ -83,7 +83,7 @@ func connectionName(object *unstructured.Unstructured) string {
 	return shortname.Of(object.GetName()+"-"+strings.ToLower(object.GetKind()), shortname.Object)
 }
 
-// applySecret creates or repairs the Secret of an instance.
+// applySecret creates or updates the Secret of an instance.
 func (p *pass) applySecret(name string, values map[string]string) error {
 	c := p.kind.shard.workspaces.Client(p.instance.Cluster)
 	wanted := p.newSecret(name, values)
@@ -114,8 +114,8 @@ func (p *pass) applySecret(name string, values map[string]string) error {
 	return nil
 }
 
-// deleteSecret deletes the Secret of an instance that has no connection any more. That of an instance that is gone is deleted by the
-// garbage collector of its workspace.
+// deleteSecret deletes the Secret of an instance that has stopped having a connection. The garbage collector of the workspace deletes the
+// Secret of an instance that is gone.
 func (p *pass) deleteSecret(name string) error {
 	c := p.kind.shard.workspaces.Client(p.instance.Cluster)
 	current := &corev1.Secret{}
@@ -125,7 +125,7 @@ func (p *pass) deleteSecret(name string) error {
 		err = c.Delete(p.ctx, current, client.Preconditions{UID: &uid})
 	}
 	if err == nil || apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || apierrors.IsConflict(err) {
-		return nil // what the tenant does not let the platform reach is the tenant's
+		return nil // without access the platform leaves the Secret to the tenant
 	}
 	return fmt.Errorf("deleting the Secret of the connection: %s", apierrors.ReasonForError(err))
 }
@@ -151,7 +151,7 @@ func (p *pass) newSecret(name string, values map[string]string) *corev1.Secret {
 	}
 }
 
-// isOwned reports whether a Secret belongs to an instance, and not to a former one of its name.
+// isOwned reports whether a Secret belongs to an instance, and not to a previous one of its name.
 func isOwned(secret *corev1.Secret, object *unstructured.Unstructured) bool {
 	for _, owner := range secret.OwnerReferences {
 		if owner.UID == object.GetUID() {
@@ -170,13 +170,13 @@ func isSame(current, wanted *corev1.Secret) bool {
 	return maps.EqualFunc(current.Data, wanted.Data, bytes.Equal)
 }
 
-// refusedError is an error of a write: the tenant lets the platform read the Secret.
+// refusedError is an error of a write, which means that the platform had permission to read the Secret.
 type refusedError struct{ error }
 
 func (e *refusedError) Unwrap() error { return e.error }
 
-// connectionCondition returns what the tenant is told, or an error to be retried. Errors of the server may quote what was sent, so only
-// their reason is kept. A write that times out is a condition only when it is repeated: the shard may be slow, too.
+// connectionCondition returns the condition for an error, or an error to retry. Errors of the server may quote the request, so only their
+// reason is used. A write that times out results in a condition only after repeated errors, because the shard may be slow, too.
 func connectionCondition(err error, again bool) (*metav1.Condition, error) {
 	condition := &metav1.Condition{Type: conditionConnection, Status: metav1.ConditionFalse}
 	_, isWrite := errors.AsType[*refusedError](err)
@@ -201,7 +201,7 @@ func connectionCondition(err error, again bool) (*metav1.Condition, error) {
 	return condition, nil
 }
 
-// isUnanswered reports whether a request took too long, or failed at what it called.
+// isUnanswered reports whether a request timed out, or failed in a server or webhook.
 func isUnanswered(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) || apierrors.IsInternalError(err)
 }

@@ -1,7 +1,7 @@
-// Package instances is what all backends need to serve the instances that tenants create: it watches the kinds of their Templates in all
-// workspaces that have bound the export, owns finalizer, status and conditions, repeats what fails, and finds what workspaces left that
-// are gone. A backend only implements Handler.
+// Package instances is what backends share to serve the instances that tenants create: it watches the kinds of their Templates in all
+// workspaces that have bound the export, owns finalizer, status and conditions, retries after errors, and removes the remains of deleted
+// workspaces. A backend only implements Handler.
 //
-// There is one watch for each kind and shard, and one queue for all, in which tenants have their turns. Nothing exists because a
-// workspace exists.
+// There is one watch for each kind and shard, and one queue for all, which is fair between tenants. No goroutine, watch or cache exists per
+// workspace.
 package instances

@@ -16,11 +16,11 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// LabelEvent returns the key of the label of events of instances. Its value is "true".
+// LabelEvent returns the label key of events of instances. Its value is "true".
 func LabelEvent(group string) string { return group + "/event" }
 
-// recordTransition tells the tenant in an event that an instance has changed its state, if the tenant lets events in. What was written
-// without such a change is no event.
+// recordTransition records an event in the tenant's workspace if an instance has changed its state and the tenant accepts the claim for
+// events. A write that does not change the reason of the condition Ready records none.
 func (p *pass) recordTransition(after map[string]any) {
 	former, current := readyCondition(statusOf(p.instance.Object)), readyCondition(after)
 	if current == nil || former != nil && former.Reason == current.Reason {
@@ -40,7 +40,7 @@ func (s *shard) record(ctx context.Context, cluster logicalcluster.Name, object 
 	s.events.Event(ctx, s.workspaces.Client(cluster), object, eventType, reason, message)
 }
 
-// recordPurge tells the platform operator, in the workspace of the provider, that something was left of a workspace.
+// recordPurge records an event in the provider's workspace that the backend has deleted the remains of a tenant's workspace.
 func (r *runner) recordPurge(ctx context.Context, tenant logicalcluster.Name) {
 	exported := &apisv1alpha2.APIExport{}
 	if err := r.provider.Get(ctx, client.ObjectKey{Name: r.Export}, exported); err != nil {
@@ -51,11 +51,11 @@ func (r *runner) recordPurge(ctx context.Context, tenant logicalcluster.Name) {
 		fmt.Sprintf("Backend %s deleted what it still had of logical cluster %s, which has no instances.", r.Backend, tenant))
 }
 
-// maxMistake is the limit of what an event says of a mistake.
+// maxMistake bounds the length of the description of an error in an event.
 const maxMistake = 800
 
-// recordMistake tells the platform operator, in the workspace of the provider, what in a Template keeps an instance from being ready. It is the
-// same for all instances, so that their events are one.
+// recordMistake records an event in the provider's workspace that an error in a Template prevents an instance from becoming ready. The
+// event is the same for all instances, so that the recorder aggregates them.
 func (p *pass) recordMistake(mistake string) {
 	log.FromContext(p.ctx).Info("An instance has failed because of a mistake in its Template", "template", p.latest.Name, "reason", mistake)
 	if len(mistake) > maxMistake {
@@ -66,7 +66,7 @@ func (p *pass) recordMistake(mistake string) {
 	p.record(p.ctx, kind, p.latest, corev1.EventTypeWarning, "InstancesFail", "Instances cannot become ready: "+mistake)
 }
 
-// record records an event of an object in the workspace of the provider.
+// record records an event about an object in the provider's workspace.
 func (r *runner) record(ctx context.Context, kind schema.GroupVersionKind, of client.Object, eventType, reason, message string) {
 	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(kind)

@@ -20,7 +20,7 @@ import (
 	"github.com/atoll-dev/atoll/internal/informer"
 )
 
-// kind is a kind of instances behind one URL, while it runs.
+// kind is a running watch of a kind of instances behind one URL.
 type kind struct {
 	kindKey
 	current  atomic.Pointer[offered]
@@ -36,16 +36,16 @@ func (k *kind) get(cluster, name string) *unstructured.Unstructured {
 	return k.informer.Get(informer.Key{Cluster: cluster, Name: name})
 }
 
-// updateInterval is the time until the workspace of the provider is read again after an error.
+// updateInterval is the delay before the backend reads the provider's workspace again after an error.
 const updateInterval = 5 * time.Second
 
-// follow starts and stops kinds as Templates and endpoints come and go.
+// follow starts and stops kinds when Templates and endpoints change.
 func (r *runner) follow(ctx context.Context) {
 	changed := make(chan struct{}, 1)
 	notify := func() {
 		select {
 		case changed <- struct{}{}:
-		default: // a look is due already
+		default: // an update is pending already
 		}
 	}
 	for {
@@ -78,7 +78,7 @@ func (r *runner) follow(ctx context.Context) {
 	}
 }
 
-// subscribe waits until Templates and endpoints are known, and has notify called for each change. That ends with a call of end.
+// subscribe waits until the caches of Templates and endpoints have synced, and registers notify for each change. end removes the handlers.
 func (r *runner) subscribe(ctx context.Context, notify func()) (end func(), err error) {
 	var ends []func()
 	end = func() {
@@ -99,12 +99,12 @@ func (r *runner) subscribe(ctx context.Context, notify func()) (end func(), err 
 			end()
 			return nil, err
 		}
-		ends = append(ends, func() { _ = watched.RemoveEventHandler(registration) }) // the cache may have ended before
+		ends = append(ends, func() { _ = watched.RemoveEventHandler(registration) }) // the cache may have stopped already
 	}
 	return end, nil
 }
 
-// failed tells the platform operator that the backend does not know its Templates and endpoints, which is tried again.
+// failed reports that the backend could not read its Templates and endpoints; the caller retries.
 func (r *runner) failed(ctx context.Context, err error) {
 	if ctx.Err() == nil {
 		r.Log.Error(err, "Could not read the workspace of the provider, will retry", "backend", r.Backend)
@@ -112,7 +112,7 @@ func (r *runner) failed(ctx context.Context, err error) {
 	}
 }
 
-// update compares the kinds that run with those that should.
+// update starts and stops kinds to match the Templates and endpoints.
 func (r *runner) update(ctx context.Context) error {
 	var templates infrastructurev1alpha1.TemplateList
 	if err := r.templates.List(ctx, &templates); err != nil {
@@ -131,7 +131,7 @@ func (r *runner) update(ctx context.Context) error {
 		}
 	}
 	if urls[r.Export] == nil {
-		return nil // the server has not said yet where workspaces are
+		return nil // the server has not reported the endpoints yet
 	}
 	wanted, offers := map[kindKey]*offered{}, map[string]*offered{}
 	connected := map[string]bool{}
@@ -155,7 +155,7 @@ func (r *runner) update(ctx context.Context) error {
 		}
 	}
 	if !maps.Equal(connected, r.connected) {
-		// Where the namespace is gone, the workspace is being deleted: what it would remember is not needed any more.
+		// If the namespace is gone, the provider's workspace is being deleted, and the stored URLs are not needed.
 		if _, err := r.remembered().Add(ctx, slices.Collect(maps.Keys(connected))); err != nil && !isNamespaceGone(err) {
 			return err
 		}
@@ -185,12 +185,12 @@ func (r *runner) update(ctx context.Context) error {
 	return nil
 }
 
-// isNamespaceGone reports whether nothing can be created in a namespace, because it is deleted.
+// isNamespaceGone reports whether the error of a create means that the namespace is being deleted or does not exist.
 func isNamespaceGone(err error) bool {
 	return apierrors.IsNotFound(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
 }
 
-// updateShards compares the connections that run with those of the endpoint slice. Callers hold r.mu.
+// updateShards starts and stops connections to match the connected URLs. Callers must hold r.mu.
 func (r *runner) updateShards(ctx context.Context) error {
 	for url, s := range r.shards {
 		if !r.connected[url] {
@@ -211,7 +211,7 @@ func (r *runner) updateShards(ctx context.Context) error {
 	return nil
 }
 
-// start watches a kind behind a URL. Callers hold r.mu.
+// start watches a kind behind a URL. Callers must hold r.mu.
 func (r *runner) start(ctx context.Context, key kindKey, o *offered) *kind {
 	s := r.shards[key.url]
 	k := &kind{kindKey: key, shard: s, client: s.dynamic.Resource(key.gvr)}
@@ -219,7 +219,7 @@ func (r *runner) start(ctx context.Context, key kindKey, o *offered) *kind {
 	enqueue := func(found informer.Key) { r.queue.Add(request{key.url, key.gvr, found.Cluster, found.Name}) }
 	k.informer = informer.New(k.client, "", func(*unstructured.Unstructured) informer.IndexKey { return informer.IndexKey{} }, informer.Handler{
 		OnChange: func(change informer.Change) { enqueue(change.Key) },
-		OnConnect: func() { // objects that wait after errors need not wait longer
+		OnConnect: func() { // reconcile objects that are in backoff after errors
 			k.enqueueAll(r)
 		},
 		OnDisconnect: func() {},

@@ -9,10 +9,10 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// keptMetadata is the metadata of instances that is read.
+// keptMetadata are the metadata fields of instances that the cache retains.
 var keptMetadata = []string{"name", "uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "finalizers"}
 
-// trimMetadata leaves out what tenants can make as large as they like: no schema bounds labels, annotations and owners.
+// trimMetadata removes metadata whose size tenants control: no schema bounds labels, annotations and owners.
 func trimMetadata(metadata map[string]any) {
 	cluster, found, _ := unstructured.NestedString(metadata, "annotations", logicalcluster.AnnotationKey)
 	maps.DeleteFunc(metadata, func(name string, _ any) bool { return !slices.Contains(keptMetadata, name) })

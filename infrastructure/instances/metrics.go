@@ -11,7 +11,7 @@ import (
 	"github.com/atoll-dev/atoll/internal/informer"
 )
 
-// Labels of metrics. None names a tenant: there are as many series as Templates.
+// Labels of metrics. No label names a tenant, so the number of series is bounded by that of Templates.
 const (
 	metricTemplate = "template"
 	metricBackend  = "backend"
@@ -58,12 +58,12 @@ func init() {
 	metrics.Registry.MustRegister(reconciliations, sweeps, candidates, purges, connected, counted)
 }
 
-// counter counts instances when it is collected: nothing is kept of them.
+// counter counts instances at collection, so that it needs no state for each instance.
 type counter struct {
 	instances *prometheus.Desc
 
 	mu      sync.Mutex
-	runners map[*runner]bool // those that run
+	runners map[*runner]bool // the running runners
 }
 
 func (c *counter) add(r *runner) {
@@ -99,7 +99,7 @@ func (c *counter) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// phaseOf returns the phase of an instance, Pending if the status does not exist yet.
+// phaseOf returns the phase of an instance, or Pending if it has no status.
 func phaseOf(store *informer.Informer, key informer.Key) string {
 	object := struct {
 		Status struct {
@@ -112,7 +112,7 @@ func phaseOf(store *informer.Informer, key informer.Key) string {
 	return object.Status.Phase
 }
 
-// observe counts a reconciliation, unless its kind has ended meanwhile.
+// observe records a reconciliation, unless the watch of its kind has stopped in the meantime.
 func (r *runner) observe(k *kind, started time.Time, err error) {
 	result := resultSuccess
 	if err != nil {
@@ -125,7 +125,7 @@ func (r *runner) observe(k *kind, started time.Time, err error) {
 	}
 }
 
-// forgetTemplate removes the series of a Template that no kind is of any more. Callers hold r.mu.
+// forgetTemplate removes the series of a Template that has no running kind. Callers must hold r.mu.
 func (r *runner) forgetTemplate(name string) {
 	for _, k := range r.kinds {
 		if k.template().Name == name {
@@ -135,7 +135,7 @@ func (r *runner) forgetTemplate(name string) {
 	reconciliations.DeletePartialMatch(prometheus.Labels{metricTemplate: name, metricBackend: r.Backend})
 }
 
-// end removes the series of a backend that does not run any more.
+// end removes the series of a backend that has stopped.
 func (r *runner) end() {
 	counted.remove(r)
 	r.mu.Lock()

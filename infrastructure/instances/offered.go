@@ -6,15 +6,15 @@ import (
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
 )
 
-// offered is a Template as it is, and what its instances are provided by meanwhile.
+// offered is the latest Template together with the Template from which instances are provided until the latest is accepted.
 type offered struct {
 	latest *infrastructurev1alpha1.Template
-	// template has the spec that was accepted last. Of a Template of which none is known, or that is being removed, it is the latest.
+	// template has the spec that was accepted last. It is the latest if no accepted spec is known, or if the Template is being deleted.
 	template *infrastructurev1alpha1.Template
 }
 
-// offer returns what instances are provided by after a Template has changed. Until an edit is validated, set up and exported, which is
-// when its generation is observed, they are provided by what was accepted before.
+// offer returns the Template from which instances are provided after a change. Until an edit is validated, set up and exported, which
+// observedGeneration reports, instances use the spec that was accepted before.
 func offer(before *offered, latest *infrastructurev1alpha1.Template) *offered {
 	if before == nil || isAccepted(latest) || latest.DeletionTimestamp != nil || before.template.UID != latest.UID || !isAccepted(before.template) {
 		return &offered{latest, latest}
@@ -24,12 +24,12 @@ func offer(before *offered, latest *infrastructurev1alpha1.Template) *offered {
 	return &offered{latest, template}
 }
 
-// isAccepted reports whether the spec of a Template is what tenants are offered.
+// isAccepted reports whether the export offers the current spec of a Template.
 func isAccepted(t *infrastructurev1alpha1.Template) bool {
 	return t.Status.ObservedGeneration == t.Generation
 }
 
-// concerns reports whether instances have to be looked at because something else is offered, or can be now.
+// concerns reports whether instances must be reconciled because the accepted Template, its readiness or its backend has changed.
 func (o *offered) concerns(before *offered) bool {
 	return o.template.Generation != before.template.Generation ||
 		isAccepted(o.template) != isAccepted(before.template) ||

@@ -10,7 +10,7 @@ import (
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
 )
 
-// generation returns a generation of a Template, after the controller has accepted an earlier one, or this.
+// generation returns a generation of a Template for which the controller has accepted the given generation.
 func generation(this, accepted int64, changes ...func(*infrastructurev1alpha1.Template)) *infrastructurev1alpha1.Template {
 	t := &infrastructurev1alpha1.Template{}
 	t.Generation, t.Status.ObservedGeneration, t.UID = this, accepted, "first"

@@ -24,24 +24,24 @@ import (
 )
 
 const (
-	// deletionInterval is how often a backend is asked whether an instance is gone.
+	// deletionInterval is how often the backend checks whether an instance is gone.
 	deletionInterval = 2 * time.Second
-	// connectionInterval is how often it is tried to hand over a connection that the tenant does not let in.
+	// connectionInterval is how often the platform retries to write a connection that the tenant's workspace does not accept.
 	connectionInterval = time.Minute
 	// provisioningTimeout is the default of Options.ProvisioningTimeout.
 	provisioningTimeout = 30 * time.Minute
-	// toleratedErrors is the number of errors in a row that tenants do not see.
+	// toleratedErrors is the number of consecutive errors that are not reported to tenants.
 	toleratedErrors = 2
-	// tooLargeInterval is how often it is tried to write outputs that are too large.
+	// tooLargeInterval is how often the platform retries to write outputs that are too large.
 	tooLargeInterval = time.Minute
 	// statusTimeout bounds the write of a status after an error.
 	statusTimeout = 10 * time.Second
 )
 
-// errNotAccepted is why instances wait for an edit that follows none that is known to be accepted.
+// errNotAccepted means that the Template is not accepted, and that no previously accepted spec is known.
 var errNotAccepted = errors.New("the Template is not accepted")
 
-// request is one instance. It is the key of the queue.
+// request identifies one instance. It is the key of the queue.
 type request struct {
 	url     string
 	gvr     schema.GroupVersionResource
@@ -49,7 +49,7 @@ type request struct {
 	name    string
 }
 
-// Finalizer returns the finalizer of instances of a group, which is the same for all backends.
+// Finalizer returns the finalizer of instances of a group. It is the same for all backends.
 func Finalizer(group string) string { return "instances." + group + "/runtime" }
 
 // Reconcile implements reconcile.TypedReconciler.
@@ -79,16 +79,16 @@ func (r *runner) Reconcile(ctx context.Context, req request) (reconcile.Result, 
 	return result, err
 }
 
-// run provides the instance, removes it, or leaves it to another backend.
+// run provides the instance, removes it, or releases it to another backend.
 func (p *pass) run() (reconcile.Result, error) {
 	switch t := p.latest; {
 	case p.instance.Object.GetDeletionTimestamp() != nil:
 		return p.remove()
 	case t.Spec.Backend != p.Backend && t.Spec.Backend == t.Status.Backend.ReplacedBy:
 		return p.release()
-	case t.Spec.Backend != p.Backend: // what runs stays as it is: the Template is written for another backend
+	case t.Spec.Backend != p.Backend: // objects stay as they are: the spec is for another backend
 		return reconcile.Result{}, nil
-	case !p.hasFinalizer() && t.DeletionTimestamp != nil: // it is deleted, too
+	case !p.hasFinalizer() && t.DeletionTimestamp != nil: // the instance is about to be deleted with it
 		return reconcile.Result{}, nil
 	case !isAccepted(p.instance.Template):
 		return reconcile.Result{}, p.wait(errNotAccepted)
@@ -96,7 +96,7 @@ func (p *pass) run() (reconcile.Result, error) {
 	return p.provide()
 }
 
-// pass is one look at an instance.
+// pass is one reconciliation of an instance.
 type pass struct {
 	*runner
 	request  request
@@ -108,11 +108,11 @@ type pass struct {
 
 func (p *pass) client() dynamic.ResourceInterface { return p.kind.client }
 
-// provide brings an instance to its spec.
+// provide reconciles an instance with its spec.
 func (p *pass) provide() (reconcile.Result, error) {
 	object := p.instance.Object
 	if !p.hasFinalizer() {
-		// Before anything is made: what has no finalizer may vanish at any time. The event of this write calls again.
+		// The finalizer comes first, because an instance without it may disappear at any time. The event of this write requeues the instance.
 		if err := p.setFinalizers(append(slices.Clone(object.GetFinalizers()), Finalizer(p.Group))); err != nil {
 			return reconcile.Result{}, err
 		}
@@ -145,8 +145,8 @@ func (p *pass) provide() (reconcile.Result, error) {
 	return reconcile.Result{RequeueAfter: recheckAfter(state, connected)}, nil
 }
 
-// leaveOutputsOut writes the status of an instance that is too large with its outputs: tenants decide how long values are, and see why they
-// get nothing.
+// leaveOutputsOut writes a status without outputs, for an instance that is too large with them. Tenants determine how long values are, so
+// the status reports why the outputs are missing.
 func (p *pass) leaveOutputsOut(connected connection) (State, error) {
 	state := tooLarge()
 	status, changed := newStatus(p.instance.Object, state, connected, time.Now())
@@ -156,7 +156,7 @@ func (p *pass) leaveOutputsOut(connected connection) (State, error) {
 	return state, p.writeStatus(status)
 }
 
-// apply calls the handler. An instance that fails is read first: a new default of its kind is part of what servers answer, and no event.
+// apply calls the handler. If the instance fails, it reads the instance and retries: a new default of the schema causes no watch event.
 func (p *pass) apply() (State, error) {
 	state, err := p.Handler.Apply(p.ctx, p.instance)
 	if err != nil || state.Phase != infrastructurev1alpha1.PhaseFailed {
@@ -165,7 +165,7 @@ func (p *pass) apply() (State, error) {
 	before := p.instance.Object
 	current, err := p.client().Get(p.ctx, before.GetName(), metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return state, nil // the event of that is under way
+		return state, nil // the watch event of the deletion follows
 	}
 	if err != nil {
 		return State{}, fmt.Errorf("reading the instance: %w", err)
@@ -188,8 +188,8 @@ func (p *pass) wait(cause error) error {
 	return p.writeStatus(status)
 }
 
-// tellUnavailable has the status say that the instance cannot be looked after now: not after the first error, which a write of somebody
-// else at the same time may cause.
+// tellUnavailable reports in the status that the instance cannot be reconciled. It ignores the first errors, which a concurrent write of
+// another client may cause.
 func (p *pass) tellUnavailable(err error) {
 	if p.queue.NumRequeues(p.request) < toleratedErrors && !errors.Is(err, context.DeadlineExceeded) {
 		return
@@ -198,21 +198,21 @@ func (p *pass) tellUnavailable(err error) {
 	if !changed {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.ctx), statusTimeout) // the time of the pass may be over
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.ctx), statusTimeout) // the deadline of the reconciliation may have passed
 	defer cancel()
 	p.ctx = ctx
 	p.tell(status)
 }
 
-// recheckAfter is when an instance is looked at again without an event.
+// recheckAfter returns when an instance is reconciled again without an event.
 func recheckAfter(state State, connected connection) time.Duration {
 	if connected.condition == nil || connected.condition.Status == metav1.ConditionTrue || state.RecheckAfter > 0 && state.RecheckAfter < connectionInterval {
 		return state.RecheckAfter
 	}
-	return connectionInterval // what is in the way may be invisible, such as another Secret of that name
+	return connectionInterval // the cause may not produce an event, such as another Secret of that name
 }
 
-// remove removes what an instance is made of, and then lets the instance go.
+// remove deletes the objects of an instance, and then removes the finalizer.
 func (p *pass) remove() (reconcile.Result, error) {
 	object := p.instance.Object
 	if !p.hasFinalizer() {
@@ -236,18 +236,18 @@ func (p *pass) remove() (reconcile.Result, error) {
 	return reconcile.Result{RequeueAfter: deletionInterval}, nil
 }
 
-// vanished removes what is left of an instance that is gone. Usually nothing is. But an instance that is deleted while it gets its
-// finalizer can be gone without having been finalized, as tenants can take finalizers away.
+// vanished deletes the remaining objects of an instance that is gone. Usually there are none. But an instance that is deleted while it gets
+// its finalizer can disappear without being finalized, and tenants can remove finalizers.
 func (p *pass) vanished() (reconcile.Result, error) {
 	name := p.instance.Object.GetName()
 	_, err := p.client().Get(p.ctx, name, metav1.GetOptions{})
 	switch {
 	case err == nil:
-		return reconcile.Result{}, nil // it is there again, and has an event under way
+		return reconcile.Result{}, nil // it exists again, and its watch event follows
 	case !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err):
-		return reconcile.Result{}, fmt.Errorf("looking for instance %s: %w", name, err) // there is no other event that calls again
+		return reconcile.Result{}, fmt.Errorf("looking for instance %s: %w", name, err) // no other event requeues this request
 	case apierrors.IsForbidden(err) || apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse):
-		return reconcile.Result{}, nil // the workspace is not visible any more, which says nothing of its instances: the sweep finds out
+		return reconcile.Result{}, nil // the workspace is not visible, so the instance may exist: the sweep decides
 	}
 	gone, err := p.Handler.Delete(p.ctx, p.instance)
 	if err != nil {
@@ -259,7 +259,7 @@ func (p *pass) vanished() (reconcile.Result, error) {
 	return reconcile.Result{}, nil
 }
 
-// setFinalizers writes the finalizers of the state that was read.
+// setFinalizers replaces the finalizers, on condition that the object has not changed since it was read.
 func (p *pass) setFinalizers(finalizers []string) error {
 	patch, err := finalizersPatch(p.instance.Object, finalizers)
 	if err != nil {
@@ -280,8 +280,8 @@ func (p *pass) writeStatus(status map[string]any) error {
 	return p.wrote(written, err)
 }
 
-// tell writes a status without which the pass goes on, and reports whether it is written: a workspace that has reached a limit refuses it,
-// but still allows what makes it smaller.
+// tell writes a status whose failure does not stop the reconciliation, and reports whether it succeeded. A workspace that has reached a
+// limit refuses the write, but allows changes that reduce its size.
 func (p *pass) tell(status map[string]any) bool {
 	err := p.writeStatus(status)
 	if err != nil {
@@ -290,8 +290,8 @@ func (p *pass) tell(status map[string]any) bool {
 	return err == nil
 }
 
-// wrote keeps what was written, so that the next pass does not see an older state. An object that has changed or is gone has an event
-// under way.
+// wrote stores the written object in the cache, so that the next reconciliation does not see an older state. It ignores conflicts and
+// missing objects, because a watch event follows.
 func (p *pass) wrote(written *unstructured.Unstructured, err error) error {
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil

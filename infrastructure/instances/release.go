@@ -11,18 +11,18 @@ import (
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
 )
 
-// movedMessage is what tenants read while another backend takes over.
+// movedMessage is the status message while another backend takes over.
 const movedMessage = "The instance is being set up anew."
 
-// release removes what an instance is made of, because another backend takes over. The object of the tenant stays. That it has no
-// finalizer says that this backend has nothing for it.
+// release deletes the objects of an instance, because another backend takes over. The object of the tenant stays. The absence of the
+// finalizer means that this backend has no objects for it.
 func (p *pass) release() (reconcile.Result, error) {
 	if !p.hasFinalizer() {
 		return reconcile.Result{}, nil
 	}
 	status, changed := newStatus(p.instance.Object, State{Phase: infrastructurev1alpha1.PhaseProvisioning, Message: movedMessage}, connectionOf(p.instance.Object), time.Now())
 	if changed && p.tell(status) {
-		return reconcile.Result{}, nil // the event of this write calls again
+		return reconcile.Result{}, nil // the event of this write requeues the instance
 	}
 	gone, err := p.Handler.Delete(p.ctx, p.instance)
 	if err != nil {
@@ -34,8 +34,8 @@ func (p *pass) release() (reconcile.Result, error) {
 	return reconcile.Result{}, p.removeFinalizer()
 }
 
-// confirm reads whether this backend is still to provide an instance that has just got the finalizer. The Template that the pass began
-// with may be older than the decision that another backend takes over, which is made where no instance has the finalizer.
+// confirm checks that this backend should still provide an instance after adding the finalizer, and otherwise removes it. The cached
+// Template may be older than the decision that another backend takes over, which is made when no instance has the finalizer.
 func (p *pass) confirm() error {
 	current := &infrastructurev1alpha1.Template{}
 	err := p.provider.Get(p.ctx, client.ObjectKeyFromObject(p.instance.Template), current)
@@ -55,7 +55,7 @@ func (p *pass) hasFinalizer() bool {
 	return slices.Contains(p.instance.Object.GetFinalizers(), Finalizer(p.Group))
 }
 
-// removeFinalizer lets an instance go that nothing is left of.
+// removeFinalizer removes the finalizer from an instance whose objects are gone.
 func (p *pass) removeFinalizer() error {
 	finalizer := Finalizer(p.Group)
 	if !p.hasFinalizer() {

@@ -19,9 +19,9 @@ import (
 )
 
 const (
-	// rewriteRate is how many instances are written a second that are stored in an old version.
+	// rewriteRate is how many instances per second are rewritten from a retired version.
 	rewriteRate = 20
-	// rewriteAttempts is how often an instance is written that others write at the same time, before it is left to the next turn.
+	// rewriteAttempts is how often Rewrite tries to write an instance that others write concurrently, before it leaves it to the next call.
 	rewriteAttempts = 5
 )
 
@@ -32,7 +32,7 @@ func (v *View) Rewrite(ctx context.Context, t *infrastructurev1alpha1.Template, 
 		if rewritten.Has(object.GetUID()) {
 			return nil
 		}
-		if limiter.Wait(ctx) != nil { // the context ends before its turn
+		if limiter.Wait(ctx) != nil { // the deadline would pass before the limiter permits the write
 			<-ctx.Done()
 			return ctx.Err()
 		}
@@ -44,8 +44,8 @@ func (v *View) Rewrite(ctx context.Context, t *infrastructurev1alpha1.Template, 
 	})
 }
 
-// rewrite writes an instance. One that is written at the same time is read again: it is stored in the new version then, but may be owned in a
-// retired one.
+// rewrite writes an instance so that it is stored in the new version. After a conflict it reads the instance again: the concurrent write
+// stored it in the new version, but its managed fields may still name a retired one.
 func rewrite(ctx context.Context, c dynamic.ResourceInterface, object *unstructured.Unstructured, t *infrastructurev1alpha1.Template) error {
 	names, uid := t.Spec.InstanceCRD, object.GetUID()
 	for attempt := 1; ; attempt++ {
@@ -59,20 +59,20 @@ func rewrite(ctx context.Context, c dynamic.ResourceInterface, object *unstructu
 			return err
 		}
 		if attempt == rewriteAttempts {
-			return apierrors.NewServerTimeout(schema.GroupResource{Group: names.Group, Resource: names.Resource}, "update", 1) // a conflict would count as written
+			return apierrors.NewServerTimeout(schema.GroupResource{Group: names.Group, Resource: names.Resource}, "update", 1) // callers would count a conflict as written
 		}
 		if object, err = c.Get(ctx, object.GetName(), metav1.GetOptions{}); err != nil {
 			return err
 		}
 		if object.GetUID() != uid {
-			return nil // another one, which is made in the new version
+			return nil // another instance of that name, created in the new version
 		}
 	}
 }
 
-// ownedIn returns the owners of fields with a version for those that are retired: a server converts an object to the version of each owner
-// when it is applied, and fails if there is no such version. Versions differ only in what they validate, so paths stay. Who owned fields in
-// both versions owns them together, as one manager is one entry.
+// ownedIn returns managed fields in which the current version replaces retired ones. A server converts an object to the version of each
+// manager at server-side apply, and fails if the version does not exist. Versions differ only in validation, so field paths stay valid.
+// The entries of a manager of both versions become one entry with the union of their fields.
 func ownedIn(owners []metav1.ManagedFieldsEntry, group, version string, retired []string) ([]metav1.ManagedFieldsEntry, error) {
 	var moved []metav1.ManagedFieldsEntry
 	current := schema.GroupVersion{Group: group, Version: version}.String()

@@ -30,14 +30,14 @@ import (
 )
 
 const (
-	// workers is the number of instances of a backend that are looked at at once.
+	// workers is the number of instances of a backend that are reconciled concurrently.
 	workers = 10
-	// workersOfTenant is the number of those that one logical cluster occupies at most: what it takes long for, such as a webhook on the
-	// Secrets of its workspace, is its own.
+	// workersOfTenant is the maximum number of workers for one logical cluster. It limits the effect on other tenants of slow
+	// reconciliations, such as those that wait for a webhook on Secrets in the workspace.
 	workersOfTenant = 2
 	// workspaceTimeout bounds a request for a Secret or event in a workspace, which may wait for a webhook of the tenant.
 	workspaceTimeout = 2 * time.Second
-	// passTimeout bounds one look at an instance.
+	// passTimeout bounds one reconciliation of an instance.
 	passTimeout = 2 * time.Minute
 	// minRetry and maxRetry bound the delay after an error.
 	minRetry, maxRetry = 200 * time.Millisecond, time.Minute
@@ -45,16 +45,16 @@ const (
 
 // Options configure Run. All fields are required unless they have a default.
 type Options struct {
-	// Backend is the name of the backend, Group the API group of the provider, Export its APIExport and the endpoint slice of this.
+	// Backend is the name of the backend; Group is the API group of the provider; Export is the name of its APIExport and endpoint slice.
 	Backend, Group, Export string
-	// Workspace is the client configuration of the workspace of the provider.
+	// Workspace is the client configuration of the provider's workspace.
 	Workspace *rest.Config
 	Handler   Handler
-	// Changed delivers instances to be looked at again, because something that they are made of has changed.
+	// Changed delivers instances to reconcile because one of their objects has changed.
 	Changed <-chan Identity
-	// SweepInterval is how often workspaces are looked for that are gone.
+	// SweepInterval is how often the backend checks for deleted workspaces.
 	SweepInterval time.Duration
-	// ProvisioningTimeout is how long an instance may be provisioned before it has failed; 0 means 30 minutes.
+	// ProvisioningTimeout is how long an instance may be provisioned before it fails; 0 means 30 minutes.
 	ProvisioningTimeout time.Duration
 	Log                 logr.Logger
 }
@@ -62,22 +62,22 @@ type Options struct {
 // runner serves the instances of one backend.
 type runner struct {
 	Options
-	templates ctrlcache.Cache // of the workspace of the provider
-	provider  client.Client   // of the same, uncached
-	// operatorEvents records events in the workspace of the provider.
+	templates ctrlcache.Cache // of the provider's workspace
+	provider  client.Client   // of the provider's workspace, uncached
+	// operatorEvents records events in the provider's workspace.
 	operatorEvents *workspaceevents.Recorder
 	queue          workqueue.TypedRateLimitingInterface[request]
 
 	mu        sync.Mutex
-	kinds     map[kindKey]*kind   // those that run: of Templates of the backend that are exported, at URLs of the slice
+	kinds     map[kindKey]*kind   // running kinds: those of exported Templates of the backend, at URLs of the slices
 	shards    map[string]*shard   // by URL
-	connected map[string]bool     // URLs of the slices, nil until they were read
-	complete  bool                // all slices exist that should
-	offers    map[string]*offered // by name, of the Templates of the backend
+	connected map[string]bool     // URLs of the slices; nil until they are read
+	complete  bool                // whether all slices that should exist do
+	offers    map[string]*offered // Templates of the backend, by name
 	running   background.Group
 }
 
-// kindKey is a version of a kind behind a URL.
+// kindKey identifies a version of a kind behind a URL.
 type kindKey struct {
 	url string
 	gvr schema.GroupVersionResource
@@ -158,7 +158,7 @@ func newClients(workspace *rest.Config, group string) (ctrlcache.Cache, client.C
 	return templates, provider, nil
 }
 
-// newLogConstructor returns the loggers of passes. They name the instance, which controller-runtime does only for requests of its own type.
+// newLogConstructor returns a constructor of loggers that name the instance, which controller-runtime does only for its own request type.
 func newLogConstructor(log logr.Logger) func(*request) logr.Logger {
 	log = log.WithValues("controller", "instances")
 	return func(req *request) logr.Logger {
@@ -169,7 +169,7 @@ func newLogConstructor(log logr.Logger) func(*request) logr.Logger {
 	}
 }
 
-// newQueue returns a queue in which tenants have their turns, and each a limited number of workers.
+// newQueue returns a queue that is fair between tenants, and limits the number of workers for each.
 func newQueue(_ string, limiter workqueue.TypedRateLimiter[request]) workqueue.TypedRateLimitingInterface[request] {
 	fair := fairqueue.New("", func(r request) string { return r.cluster }, workersOfTenant)
 	return workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[request]{
@@ -183,7 +183,7 @@ func (r *runner) kind(url string, gvr schema.GroupVersionResource) *kind {
 	return r.kinds[kindKey{url, gvr}]
 }
 
-// forwardChanges enqueues what the backend reports.
+// forwardChanges enqueues the instances that the backend reports.
 func (r *runner) forwardChanges(ctx context.Context) {
 	for {
 		select {
@@ -199,7 +199,7 @@ func (r *runner) forwardChanges(ctx context.Context) {
 	}
 }
 
-// all returns the kinds that run.
+// all returns the running kinds.
 func (r *runner) all() []*kind {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -210,7 +210,7 @@ func (r *runner) ofTemplate(name string) []*kind {
 	return slices.DeleteFunc(r.all(), func(k *kind) bool { return k.template().Name != name })
 }
 
-// isServed reports whether the instances of a Template are this backend's.
+// isServed reports whether this backend serves the instances of a Template.
 func (r *runner) isServed(t *infrastructurev1alpha1.Template) bool {
 	return t.Status.Backend.Name == r.Backend && t.Status.Registered.SchemaInAPIExport
 }

@@ -20,14 +20,14 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// claimed are the types of the objects that are written into workspaces of tenants.
+// claimed contains the types of the objects that the platform writes into workspaces of tenants.
 var claimed = func() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	utilruntime.Must(corev1.AddToScheme(scheme))
 	return scheme
 }()
 
-// bindings are what every view of an export serves.
+// bindings is the resource of APIBindings, which the virtual workspace of every export serves.
 var bindings = apisv1alpha2.SchemeGroupVersion.WithResource("apibindings")
 
 // Resources that need no discovery.
@@ -36,7 +36,7 @@ var (
 	eventResource  = endpoints.Resource{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Event"), Resource: "events", Namespaced: true}
 )
 
-// shard is what all kinds behind a URL share, while the URL is one of the endpoint slice.
+// shard is the connection that all kinds behind a URL share, while the endpoint slice contains the URL.
 type shard struct {
 	dynamic    dynamic.Interface
 	workspaces *endpoints.Workspaces
@@ -44,18 +44,18 @@ type shard struct {
 	stop       context.CancelFunc
 }
 
-// fieldManager is the name under which tenants see the writes of the platform, whatever binary it is part of.
+// fieldManager is the field manager of the platform's writes in workspaces of tenants. It does not depend on the name of the binary.
 const fieldManager = "infrastructure-provider"
 
-// endpointAt connects to a URL of the export.
+// endpointAt returns the endpoint at a URL of the export.
 func endpointAt(workspace *rest.Config, url string) (*endpoints.Endpoint, error) {
 	workspace = rest.CopyConfig(workspace)
 	workspace.UserAgent = fieldManager
 	return endpoints.New(workspace, url)
 }
 
-// startShard connects to a URL, and watches what tenants change that instances depend on: Secrets with connections, and the bindings of
-// the export. There is one watch of each for all workspaces, and nothing is kept of their objects.
+// startShard connects to a URL, and watches objects of tenants that instances depend on: Secrets with connections, and bindings of the
+// export. It runs one watch of each for all workspaces, and caches no objects.
 func (r *runner) startShard(ctx context.Context, url string) (*shard, error) {
 	at, err := endpointAt(r.Workspace, url)
 	if err != nil {

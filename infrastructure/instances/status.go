@@ -30,16 +30,16 @@ const (
 // conditionReady is the type of the condition that all instances have.
 const conditionReady = "Ready"
 
-// removedMessage is what tenants read when the Template of an instance is removed.
+// removedMessage is the status message while the Template of an instance is being removed.
 const removedMessage = "This kind is no longer offered; the instance is being removed."
 
 // commonFields are the fields of the status that are not outputs.
 var commonFields = map[string]bool{"phase": true, "message": true, "conditions": true, "observedGeneration": true, "connectionSecret": true}
 
-// IsCommonField reports whether a field of the status is written by the platform, so that no output can have its name.
+// IsCommonField reports whether the platform writes a field of the status, so that no output may have its name.
 func IsCommonField(name string) bool { return commonFields[name] }
 
-// reasons are the reasons of phases.
+// reasons are the default reasons of the condition Ready for phases.
 var reasons = map[infrastructurev1alpha1.InstancePhase]string{
 	infrastructurev1alpha1.PhasePending:         reasonProvisioning,
 	infrastructurev1alpha1.PhaseProvisioning:    reasonProvisioning,
@@ -49,8 +49,8 @@ var reasons = map[infrastructurev1alpha1.InstancePhase]string{
 	infrastructurev1alpha1.PhaseTemplateRemoved: reasonRemoved,
 }
 
-// settle returns the state of an instance with what it was before taken into account: a failure is over when the instance is ready or its
-// spec has changed, and what is provisioned for too long has failed. Otherwise the phase would alternate with each attempt.
+// settle adjusts the state of an instance to its previous status: a failure ends only when the instance is ready or its spec has changed,
+// and an instance that is provisioned for too long has failed. Otherwise the phase would alternate at each attempt.
 func settle(object *unstructured.Unstructured, state State, timeout time.Duration, now time.Time) State {
 	if state.Phase != infrastructurev1alpha1.PhaseProvisioning && state.Phase != infrastructurev1alpha1.PhasePending {
 		return state
@@ -72,13 +72,13 @@ func settle(object *unstructured.Unstructured, state State, timeout time.Duratio
 	return state
 }
 
-// tooLarge is the state of an instance that cannot be stored with its outputs. It has none.
+// tooLarge returns the state of an instance that is too large to be stored with its outputs. It has none.
 func tooLarge() State {
 	return State{Phase: infrastructurev1alpha1.PhaseFailed, Reason: reasonTooLarge, Outputs: map[string]any{}, RecheckAfter: tooLargeInterval,
 		Message: "The instance is provided, but too large to be stored with its outputs; make its values shorter."}
 }
 
-// newStatus returns the status of an instance in a state, and whether it differs from the present one.
+// newStatus returns the status of an instance in a state, and whether it differs from the current one.
 func newStatus(object *unstructured.Unstructured, state State, connected connection, now time.Time) (status map[string]any, changed bool) {
 	before := statusOf(object)
 	status = map[string]any{}
@@ -102,7 +102,7 @@ func newStatus(object *unstructured.Unstructured, state State, connected connect
 		ready.Status = metav1.ConditionTrue
 	}
 	if former := readyCondition(before); former != nil && former.Status == ready.Status && former.ObservedGeneration != ready.ObservedGeneration && ready.Status == metav1.ConditionFalse {
-		meta.RemoveStatusCondition(&conditions, conditionReady) // a new spec has its own time to become ready
+		meta.RemoveStatusCondition(&conditions, conditionReady) // a new spec has the full timeout to become ready
 	}
 	meta.SetStatusCondition(&conditions, ready)
 	setConnection(status, &conditions, connected, object.GetGeneration(), now)
@@ -110,7 +110,7 @@ func newStatus(object *unstructured.Unstructured, state State, connected connect
 	return status, !equality.Semantic.DeepEqual(before, status)
 }
 
-// setConnection has the status say whether the tenant has the connection, and where.
+// setConnection sets the fields of the status about the connection.
 func setConnection(status map[string]any, conditions *[]metav1.Condition, connected connection, generation int64, now time.Time) {
 	if connected.secret != "" {
 		status["connectionSecret"] = map[string]any{"namespace": connectionNamespace, "name": connected.secret}
@@ -124,7 +124,7 @@ func setConnection(status map[string]any, conditions *[]metav1.Condition, connec
 	meta.SetStatusCondition(conditions, condition)
 }
 
-// removalState is the state of an instance that is being removed, by its tenant or because of its Template.
+// removalState returns the state of an instance that is being removed, by its tenant or because of its Template.
 func removalState(object *unstructured.Unstructured) State {
 	if phase, _, _ := unstructured.NestedString(object.Object, "status", "phase"); phase == string(infrastructurev1alpha1.PhaseTemplateRemoved) {
 		return State{Phase: infrastructurev1alpha1.PhaseTemplateRemoved, Message: removedMessage}
@@ -132,12 +132,12 @@ func removalState(object *unstructured.Unstructured) State {
 	return State{Phase: infrastructurev1alpha1.PhaseDeleting, Message: "The instance is being removed."}
 }
 
-// unavailableStatus returns the present status with the condition that the instance cannot be looked after now, or not be removed.
+// unavailableStatus returns the current status with the condition that the instance cannot be reconciled or removed at the moment.
 func unavailableStatus(object *unstructured.Unstructured, now time.Time) (status map[string]any, changed bool) {
 	return unknownStatus(object, reasonUnavailable, "The platform cannot look after this instance at the moment; it tries again.", now)
 }
 
-// unknownStatus returns the present status with the condition that it is not known how the instance is, and why.
+// unknownStatus returns the current status with the condition Ready of status Unknown.
 func unknownStatus(object *unstructured.Unstructured, reason, message string, now time.Time) (status map[string]any, changed bool) {
 	before := statusOf(object)
 	status = maps.Clone(before)
@@ -154,7 +154,7 @@ func unknownStatus(object *unstructured.Unstructured, reason, message string, no
 	return status, !equality.Semantic.DeepEqual(before, status)
 }
 
-// statusOf returns a copy of the status of an object, nil if it has none.
+// statusOf returns a copy of the status of an object, or nil if it has none.
 func statusOf(object *unstructured.Unstructured) map[string]any {
 	status, _, _ := unstructured.NestedMap(object.Object, "status")
 	return status

@@ -16,7 +16,7 @@ const (
 	failed       = infrastructurev1alpha1.PhaseFailed
 )
 
-// written returns an instance of a generation after states were written, a minute after each other.
+// written returns an instance of a generation whose status was written for each of the states, one minute apart.
 func written(generation int64, states ...State) *unstructured.Unstructured {
 	object := &unstructured.Unstructured{Object: map[string]any{}}
 	object.SetGeneration(generation)

@@ -20,31 +20,31 @@ import (
 )
 
 const (
-	// maxCandidates bounds what is kept between two sweeps and asked about, maxPurges what one sweep deletes. Others have their turn later.
+	// maxCandidates bounds the candidates that a sweep remembers and checks; maxPurges bounds its purges. Later sweeps handle the others.
 	maxCandidates, maxPurges = 1000, 50
-	// idleSweeps is the number of sweeps in a row without any binding after which the export counts as unbound.
+	// idleSweeps is the number of consecutive sweeps without any binding after which the export counts as unbound.
 	idleSweeps = 3
 )
 
-// candidacy is what one sweep leaves to the next.
+// candidacy is the state that one sweep passes to the next.
 type candidacy struct {
-	// missed are tenants without instances of which no server has said that it serves them.
+	// missed are tenants without known instances, for whom no server has reported a binding.
 	missed sets.Set[logicalcluster.Name]
-	// after is the last tenant that had its turn.
+	// after is the last tenant that became a candidate.
 	after string
-	// idle is how many sweeps in a row have found that all servers answer and that none serves any workspace.
+	// idle is the number of consecutive sweeps in which all servers answered and none served any workspace.
 	idle int
 }
 
-// sweepRegularly removes what is left of workspaces that are gone, whose instances have had no chance to be finalized, and of instances
-// that vanished without that while no provider ran.
+// sweepRegularly removes the remains of deleted workspaces, whose instances could not be finalized, and of instances that disappeared
+// without finalization while no provider was running.
 func (r *runner) sweepRegularly(ctx context.Context) {
 	var before candidacy
 	wait.JitterUntilWithContext(ctx, func(ctx context.Context) { before = r.sweep(ctx, before) }, r.SweepInterval, 0.1, true)
 }
 
-// sweep purges logical clusters that were missed by the last sweep, too, and of which every server says that it does not serve them. It
-// returns those that it misses. While any kind is not known completely, nothing is missed: absence is no evidence then.
+// sweep purges logical clusters that the previous sweep missed, too, and that every server reports not to serve. It returns those that it
+// misses. While the cache of any kind is incomplete, it misses none, because an instance that is not in the cache may exist.
 func (r *runner) sweep(ctx context.Context, before candidacy) candidacy {
 	present, complete := r.present()
 	if !complete {
@@ -79,7 +79,7 @@ func (r *runner) sweepMissing(ctx context.Context, present sets.Set[string], bef
 		now.idle = before.idle + 1
 	}
 	attempts := 0
-	// In an arbitrary order, so that those that cannot be purged do not keep others from it.
+	// The order is arbitrary, so that tenants that cannot be purged do not block others.
 	for tenant := range now.missed.Intersection(before.missed) {
 		if attempts == maxPurges || ctx.Err() != nil {
 			break
@@ -97,8 +97,8 @@ func (r *runner) sweepMissing(ctx context.Context, present sets.Set[string], bef
 	return now, nil
 }
 
-// enqueueUnknown enqueues the instances that the backend has something of, and no server has told of. Nothing is removed before the server
-// of their workspace says that they do not exist.
+// enqueueUnknown enqueues the instances of which the backend has objects and that are in no cache. Reconciliation removes the objects only
+// after the server of the workspace reports that the instance does not exist.
 func (r *runner) enqueueUnknown(ctx context.Context) error {
 	found, err := r.Handler.Instances(ctx)
 	if err != nil {
@@ -131,7 +131,7 @@ func (r *runner) purge(ctx context.Context, tenant logicalcluster.Name) {
 	r.recordPurge(ctx, tenant)
 }
 
-// missing returns tenants without instances: those that were missed before, and as many others as there is room for, who have their turns.
+// missing returns tenants without instances: those that were missed before, and others up to the limit, in rotation.
 func missing(tenants []logicalcluster.Name, present sets.Set[string], before candidacy) candidacy {
 	now := candidacy{missed: sets.New[logicalcluster.Name](), after: before.after}
 	var others []logicalcluster.Name
@@ -156,8 +156,8 @@ func missing(tenants []logicalcluster.Name, present sets.Set[string], before can
 	return now
 }
 
-// present returns the logical clusters with instances, and whether all are known. A backend without kinds has no instances: whether a
-// workspace is gone is asked at the URLs that the provider has ever used.
+// present returns the logical clusters with instances, and whether it is complete. A backend without kinds has no instances; the sweep
+// checks for deleted workspaces at all URLs that the provider has ever used.
 func (r *runner) present() (clusters sets.Set[string], complete bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -173,13 +173,13 @@ func (r *runner) present() (clusters sets.Set[string], complete bool) {
 	return clusters, r.complete
 }
 
-// remembered are the URLs that the provider has ever used.
+// remembered returns the stored URLs that the provider has ever used.
 func (r *runner) remembered() *endpoints.Remembered {
 	return &endpoints.Remembered{Client: r.provider, Key: client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: "endpoints-" + r.Export}}
 }
 
-// views returns the bindings behind all URLs that were ever used: that a slice has lost one does not mean that its workspaces are gone.
-// Those of exports that do not exist any more say nothing.
+// views returns clients of bindings at all URLs that were ever used: workspaces behind a URL may exist although the slice has stopped
+// listing it. It omits URLs of exports that do not exist.
 func (r *runner) views(ctx context.Context) ([]dynamic.ResourceInterface, error) {
 	urls, err := r.remembered().All(ctx)
 	if err != nil {
@@ -217,9 +217,9 @@ func isUnbound(ctx context.Context, views []dynamic.ResourceInterface) bool {
 	return len(views) > 0
 }
 
-// ask asks the servers whether one logical cluster has bound an export. It is gone if each says that it does not serve it, although it
-// answers for all, and one of them serves others, or the export is unbound. Servers that refuse everything, or
-// show nothing at all for a moment, say nothing about this one.
+// ask checks with the servers whether one logical cluster has bound an export. It is gone if each server reports that it does not serve
+// it, each answers for all workspaces, and either one serves other workspaces or the export is unbound. The answer of servers that refuse
+// every request, or that temporarily show nothing, is not sufficient.
 func ask(ctx context.Context, tenant logicalcluster.Name, views []dynamic.ResourceInterface, unbound bool) (isGone, isBound bool) {
 	one, servesOthers := metav1.ListOptions{Limit: 1}, false
 	for _, view := range views {

@@ -16,7 +16,7 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// However many tenants are bound and have no instances, one that is gone is asked about soon.
+// TestCandidatesHaveTurns checks that a tenant that is gone becomes a candidate soon, even if many tenants are bound and have no instances.
 func TestCandidatesHaveTurns(t *testing.T) {
 	t.Parallel()
 	const rounds = 3
@@ -37,14 +37,14 @@ func TestCandidatesHaveTurns(t *testing.T) {
 			t.Errorf("after one miss, %d are due", len(due))
 		}
 		asked = asked.Union(due)
-		before = candidacy{missed: now.missed.Difference(due), after: now.after} // they are bound
+		before = candidacy{missed: now.missed.Difference(due), after: now.after} // all checked tenants are bound
 	}
 	if len(asked) != len(tenants)-1 {
 		t.Errorf("%d of %d were asked about", len(asked), len(tenants)-1)
 	}
 }
 
-// Those that are asked about stay until an answer.
+// TestCandidatesStay checks that candidates stay until servers have answered.
 func TestCandidatesStay(t *testing.T) {
 	t.Parallel()
 	var tenants []logicalcluster.Name
@@ -57,7 +57,7 @@ func TestCandidatesStay(t *testing.T) {
 	}
 }
 
-// A backend without kinds has no instances; while the endpoints are not known, nothing is.
+// TestBackendsWithoutKindsAreSwept checks that a backend without kinds has no instances, unless the endpoints are unknown.
 func TestBackendsWithoutKindsAreSwept(t *testing.T) {
 	t.Parallel()
 	for _, complete := range []bool{true, false} {
@@ -67,7 +67,7 @@ func TestBackendsWithoutKindsAreSwept(t *testing.T) {
 	}
 }
 
-// view is what a shard answers to lists of bindings.
+// view is a client with configurable answers of a shard to lists of bindings.
 type view struct {
 	dynamic.ResourceInterface
 	ofTenant, ofAll error

@@ -11,12 +11,12 @@ import (
 	"github.com/atoll-dev/atoll/infrastructure/backend"
 )
 
-// Teardown is for TeardownTemplate of backends that call Run. It has the Handler delete what there is of instances of a Template, and
-// returns an error until nothing is left. The platform calls TeardownTemplate once no workspace has an instance that is provided, so what
-// is left vanished without having been finalized, and no kind remains by which the sweep could find it.
+// Teardown implements TeardownTemplate for backends that call Run. It calls the Handler to delete all remaining objects of instances of a
+// Template, and returns an error until none is left. The platform calls TeardownTemplate when no workspace has a provided instance. What
+// is left belongs to instances that disappeared without finalization, and no running kind remains through which the sweep could find it.
 //
-// A Template that is deleted asks for that, and so does the annotation that lets another backend take over. Without this one, what is left is
-// waited for: the sweep asks the servers of its workspaces first. Nothing is deleted of instances that are abandoned.
+// Teardown deletes if the Template is deleted, or has the annotation that lets another backend take over. Otherwise it waits for the sweep,
+// which checks with the servers of the workspaces first. It deletes nothing of abandoned instances.
 func Teardown(ctx context.Context, h Handler, t *infrastructurev1alpha1.Template) error {
 	group, isDeleted := t.Spec.InstanceCRD.Group, t.DeletionTimestamp != nil
 	_, isAbandoned := t.Annotations[backend.AnnotationAbandon(group)]

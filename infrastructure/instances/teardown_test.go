@@ -14,7 +14,7 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// remaining is a handler that has something of two instances, one of each Template.
+// remaining is a handler with objects of two instances, one of each Template.
 type remaining struct {
 	Handler
 	gone    bool

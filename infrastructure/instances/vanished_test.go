@@ -11,7 +11,7 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
-// vanishing is a view that answers reads of an instance with an error.
+// vanishing is a client that returns an error for reads of an instance.
 type vanishing struct {
 	dynamic.NamespaceableResourceInterface
 	err error
@@ -21,7 +21,7 @@ func (v vanishing) Get(context.Context, string, metav1.GetOptions, ...string) (*
 	return &unstructured.Unstructured{}, v.err
 }
 
-// deleting counts what is deleted.
+// deleting counts calls of Delete.
 type deleting struct {
 	Handler
 	count int
@@ -32,7 +32,8 @@ func (d *deleting) Delete(context.Context, Instance) (bool, error) {
 	return true, nil
 }
 
-// What an instance was made of is deleted once a server says that it is gone. One that does not answer is asked again.
+// TestVanishedInstancesAreAskedFor checks that the objects of an instance are deleted only after a server reports that the instance is gone, and
+// that the request is retried if the server does not answer.
 func TestVanishedInstancesAreAskedFor(t *testing.T) {
 	t.Parallel()
 	resource := bindings.GroupResource()

@@ -26,18 +26,18 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// pageSize bounds the objects that are in memory during a list. They can be as large as a server allows.
+// pageSize bounds the objects that are in memory during a list. Each can be as large as a server allows.
 const pageSize = 50
 
-// errNoEndpoints means that the server has not said yet where workspaces are.
+// errNoEndpoints means that the endpoint slice cannot be read, so that the URLs of workspaces are unknown.
 var errNoEndpoints = errors.New("the endpoint slice of the export does not exist yet")
 
 // View reads and removes the instances of all workspaces. It implements template.Instances.
 type View struct {
-	// Workspace is the client configuration of the workspace of the provider, Client a client of it.
+	// Workspace is the client configuration of the provider's workspace; Client is a client of it.
 	Workspace *rest.Config
 	Client    client.Reader
-	// Export is the name of the APIExport of the flags, and of its endpoint slice.
+	// Export is the name of the standard APIExport, and of its endpoint slice.
 	Export string
 }
 
@@ -89,8 +89,8 @@ func (v *View) Remove(ctx context.Context, t *infrastructurev1alpha1.Template) (
 	return left, err
 }
 
-// Abandon implements template.Instances. An instance is deleted first: then it cannot get a finalizer again. What others hold with
-// finalizers of theirs is theirs.
+// Abandon implements template.Instances. It deletes an instance before it removes the finalizer, so that no backend can add the finalizer
+// again. It leaves finalizers of others in place.
 func (v *View) Abandon(ctx context.Context, t *infrastructurev1alpha1.Template) (int, error) {
 	left, finalizer := 0, Finalizer(t.Spec.InstanceCRD.Group)
 	err := v.writeEach(ctx, t, func(ctx context.Context, c dynamic.ResourceInterface, object *unstructured.Unstructured) error {
@@ -126,17 +126,18 @@ func (v *View) TellTemplateNotFound(ctx context.Context, t *infrastructurev1alph
 	})
 }
 
-// finalizersPatch returns the patch with which the state of an object that was read has other finalizers.
+// finalizersPatch returns a patch that sets the finalizers, on condition that the object has not changed since it was read.
 func finalizersPatch(object *unstructured.Unstructured, finalizers []string) ([]byte, error) {
 	return json.Marshal(map[string]any{"metadata": map[string]any{"uid": object.GetUID(), "resourceVersion": object.GetResourceVersion(), "finalizers": finalizers}})
 }
 
-// withoutFinalizer returns the finalizers of an object but one.
+// withoutFinalizer returns the finalizers of an object without one.
 func withoutFinalizer(object *unstructured.Unstructured, finalizer string) []string {
 	return slices.DeleteFunc(slices.Clone(object.GetFinalizers()), func(f string) bool { return f == finalizer })
 }
 
-// removeInstance says why, and deletes. The text makes the instance larger, which a workspace at its limit refuses; the deletion is not.
+// removeInstance writes the reason to the status, and deletes the instance. A workspace at its limit refuses the larger status; the
+// deletion still proceeds.
 func removeInstance(ctx context.Context, c dynamic.ResourceInterface, object *unstructured.Unstructured) error {
 	if object.GetDeletionTimestamp() != nil {
 		return nil
@@ -152,8 +153,8 @@ func removeInstance(ctx context.Context, c dynamic.ResourceInterface, object *un
 	return c.Delete(ctx, object.GetName(), metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
 }
 
-// each calls a function for each object of a resource in the workspaces that have bound one of the exports, with a client of where it is,
-// and fails unless all could be read.
+// each calls a function for each object of a resource in the workspaces that have bound one of the exports, with a client of its endpoint.
+// It returns an error unless it could read all objects.
 func (v *View) each(ctx context.Context, exports []string, gvr schema.GroupVersionResource, call func(dynamic.Interface, *unstructured.Unstructured) error) error {
 	for _, export := range exports {
 		slice := &apisv1alpha1.APIExportEndpointSlice{}
@@ -169,7 +170,7 @@ func (v *View) each(ctx context.Context, exports []string, gvr schema.GroupVersi
 	return nil
 }
 
-// exportsOf returns the exports that list the kind of a Template; standard is that of the flags.
+// exportsOf returns the exports that list the kind of a Template, or the standard export if its status names none.
 func exportsOf(t *infrastructurev1alpha1.Template, standard string) []string {
 	if exports := t.Status.Registered.Exports; len(exports) > 0 {
 		return exports
@@ -207,8 +208,8 @@ func (v *View) eachAt(ctx context.Context, url string, gvr schema.GroupVersionRe
 	}
 }
 
-// resumeAt returns where a list goes on that has taken so long that its state of the server is compacted: at the same key, in the present
-// state.
+// resumeAt returns the continue token with which to resume a list whose resource version was compacted: it continues at the same key, at
+// the latest resource version.
 func resumeAt(err error) (next string, ok bool) {
 	var status apierrors.APIStatus
 	if !apierrors.IsResourceExpired(err) || !errors.As(err, &status) {
@@ -218,7 +219,7 @@ func resumeAt(err error) (next string, ok bool) {
 	return next, next != ""
 }
 
-// gvrOf returns the resource of the instances, in the version of the Template if that is exported, else in the one exported before.
+// gvrOf returns the resource of the instances, in the version of the Template if it is exported, else in the last exported one.
 func gvrOf(t *infrastructurev1alpha1.Template) schema.GroupVersionResource {
 	names, version := t.Spec.InstanceCRD, t.Spec.InstanceCRD.Version
 	if exported := t.Status.Registered.Versions; len(exported) > 0 && !slices.Contains(exported, version) {

@@ -19,16 +19,15 @@ import (
 )
 
 const (
-	// maxFailures is the number of failures in a row after which the other instances of a workspace are left to the next attempt, so that
-	// one workspace that refuses everything costs little time.
+	// maxFailures is the number of consecutive failures in a workspace after which its other instances are left to the next attempt, so
+	// that a workspace that refuses everything costs little time.
 	maxFailures = 3
-	// maxLogged bounds the failures of an attempt that are logged.
+	// maxLogged bounds the failures that an attempt logs.
 	maxLogged = 10
 )
 
-// writeEach calls a function that writes for each instance of a Template. What fails in one workspace, such as one that has reached a
-// limit, does not keep the instances of others from being written. That an instance is gone, or is written by another client at the same
-// time, is no failure.
+// writeEach calls write for each instance of a Template. A failure in one workspace, such as one that has reached a limit, does not stop
+// the writes in others. An instance that is gone, or that another client has changed concurrently, is not a failure.
 func (v *View) writeEach(ctx context.Context, t *infrastructurev1alpha1.Template, write func(context.Context, dynamic.ResourceInterface, *unstructured.Unstructured) error) error {
 	gvr, failed := gvrOf(t), &failures{}
 	err := v.each(ctx, exportsOf(t, v.Export), gvr, func(c dynamic.Interface, object *unstructured.Unstructured) error {
@@ -49,16 +48,16 @@ func (v *View) writeEach(ctx context.Context, t *infrastructurev1alpha1.Template
 	return errors.Join(err, failed.error())
 }
 
-// failures are what could not be written. It keeps no more than one number for each reason: instances are listed workspace by workspace.
+// failures counts writes that failed. It needs only one number per reason, because instances are listed workspace by workspace.
 type failures struct {
 	cluster logicalcluster.Name // of the last instance
-	inRow   int                 // failures there
+	inRow   int                 // consecutive failures there
 	skipped int
-	reasons map[string]int // reasons of statuses, which are few
+	reasons map[string]int // by reason of API statuses, which are few
 	logged  int
 }
 
-// isDue reports whether an instance of a logical cluster is to be written, and counts it as failed otherwise.
+// isDue reports whether to write an instance of a logical cluster, and counts it as skipped otherwise.
 func (f *failures) isDue(cluster logicalcluster.Name) bool {
 	if cluster != f.cluster {
 		f.cluster, f.inRow = cluster, 0
@@ -90,8 +89,8 @@ func (f *failures) note(ctx context.Context, object *unstructured.Unstructured, 
 	}
 }
 
-// error returns nil if there is no failure. The text is part of conditions, so it names neither workspaces nor instances, and is the same
-// for the same failures.
+// error returns nil if there is no failure. The message is part of conditions, so it names neither workspaces nor instances, and is the
+// same for the same failures.
 func (f *failures) error() error {
 	if len(f.reasons) == 0 {
 		return nil

@@ -31,7 +31,7 @@ func TestFailures(t *testing.T) {
 		{"one", refused, true},
 		{"one", refused, true},
 		{"one", unreachable, true},
-		{"one", nil, false}, // after three in a row
+		{"one", nil, false}, // after three consecutive failures
 		{"one", nil, false},
 		{"two", nil, true},
 		{"two", refused, true},

@@ -16,7 +16,7 @@ import (
 const (
 	defaultPage, maxPage = 50, 100
 	maxWaitSeconds       = 300
-	// maxToken is the length of an argument continue.
+	// maxToken bounds the length of the argument continue.
 	maxToken = 8 << 10
 )
 
@@ -25,7 +25,7 @@ type inWorkspace struct {
 	Workspace string `json:"workspace" jsonschema:"the workspace to act in: its path such as root:org:team, or the name of its logical cluster"`
 }
 
-// workspace returns the argument once it is known to name one workspace, and nothing else in a URL.
+// workspace returns the argument after validating that it names one workspace, and cannot address anything else in a URL.
 func (w inWorkspace) workspace() (string, error) {
 	path, err := logicalcluster.ParsePath(w.Workspace)
 	if err != nil {
@@ -52,14 +52,14 @@ func (p page) limit() int {
 	return p.Limit
 }
 
-// ofInstance are the arguments that name an instance.
+// ofInstance are the arguments that identify an instance.
 type ofInstance struct {
 	inWorkspace
 	Kind string `json:"kind" jsonschema:"the kind of the instance, as templates and infrastructure__list_instances show it, or the name of its template"`
 	Name string `json:"name" jsonschema:"the name of the instance"`
 }
 
-// checkName checks the name of an object.
+// checkName validates the name of an object.
 func checkName(argument, name string) error {
 	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
 		return &argumentError{argument, fmt.Sprintf("%q is no name: %s", shorten(name), strings.Join(problems, "; "))}
@@ -77,13 +77,13 @@ var errContinue = &argumentError{"continue", "it is not a value that this tool h
 
 func (p position) encode() string {
 	text, err := json.Marshal(p)
-	if err != nil { // strings can be encoded
+	if err != nil { // a struct of strings can always be encoded
 		return ""
 	}
 	return base64.RawURLEncoding.EncodeToString(text)
 }
 
-// decodePosition accepts what encode returns, and no other spelling of it: JSON and base64 both have several for one value.
+// decodePosition accepts only results of encode: JSON and base64 have several encodings of the same value.
 func decodePosition(token string) (position, error) {
 	if token == "" {
 		return position{}, nil
@@ -99,8 +99,8 @@ func decodePosition(token string) (position, error) {
 	return p, nil
 }
 
-// inputSchema returns the schema of arguments, with bounds of numbers. Those of texts are checked by the tools: the errors of schemas repeat
-// whole values.
+// inputSchema returns the schema of arguments, with bounds for numbers. Tools validate the length of texts themselves, because schema errors
+// repeat whole values.
 func inputSchema[In any]() (*jsonschema.Schema, error) {
 	schema, err := jsonschema.For[In](nil)
 	if err != nil {
@@ -121,7 +121,7 @@ func inputSchema[In any]() (*jsonschema.Schema, error) {
 
 func number(n float64) *float64 { return &n }
 
-// shorten returns the start of a text that a caller has sent.
+// shorten truncates a text that a caller has sent.
 func shorten(text string) string { return truncate(text, 100) }
 
 func truncate(text string, bytes int) string {

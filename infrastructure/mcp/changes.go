@@ -12,7 +12,7 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
-// fieldManager is the manager of fields that tools write.
+// fieldManager is the field manager of writes of tools.
 const fieldManager = "infrastructure-mcp"
 
 // waiting is the argument of tools that can wait.
@@ -108,7 +108,7 @@ var updateInstance = tool[updateInstanceArguments, change]{
 	},
 }
 
-// dryRunFirst makes a change once the server has accepted it in a dry run.
+// dryRunFirst makes a change after the server has accepted it in a dry run.
 func dryRunFirst(only bool, write func(dryRun []string) (*unstructured.Unstructured, error)) (*unstructured.Unstructured, error) {
 	object, err := write([]string{metav1.DryRunAll})
 	if err != nil || only {
@@ -117,7 +117,7 @@ func dryRunFirst(only bool, write func(dryRun []string) (*unstructured.Unstructu
 	return write(nil)
 }
 
-// changed returns the result of a change, after waiting for its end.
+// changed returns the result of a change, after waiting until the change has completed or failed.
 func (c *call) changed(ctx context.Context, k kind, object *unstructured.Unstructured, dryRun bool, wait time.Duration, verb string) (change, string, error) {
 	out := change{instanceDetails: *describe(k, object), DryRun: dryRun}
 	if dryRun {
@@ -127,7 +127,7 @@ func (c *call) changed(ctx context.Context, k kind, object *unstructured.Unstruc
 		return out, fmt.Sprintf("%s %s was %s. Call infrastructure__get_instance to see when it is Ready.", k.kind, object.GetName(), verb), nil
 	}
 	last, ended := c.wait(ctx, k, object, wait, func(d *instanceDetails) bool { return d.Ready || d.hasFailed(object.GetGeneration()) })
-	if last == nil { // it is gone
+	if last == nil { // the instance is gone
 		return out, fmt.Sprintf("%s %s was %s, and then deleted by somebody else.", k.kind, object.GetName(), verb), nil
 	}
 	out.instanceDetails, out.TimedOut = *last, !ended
@@ -178,7 +178,7 @@ var deleteInstance = tool[deleteInstanceArguments, deletion]{
 	},
 }
 
-// normalize returns values with the types of numbers that the API machinery has.
+// normalize converts numbers in values to the types that the API machinery uses.
 func normalize(values map[string]any) (map[string]any, error) {
 	text, err := json.Marshal(values)
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
 )
 
-// clients makes clients of workspaces for calls. Calls share connections and nothing else.
+// clients creates clients of workspaces for calls. Calls share only connections.
 type clients struct {
 	host, group string
 	transport   http.RoundTripper
@@ -36,21 +36,21 @@ func newClients(cfg Config) (*clients, error) {
 	return &clients{host: strings.TrimSuffix(cfg.FrontProxy.Host, "/"), group: cfg.Group, transport: shared, response: cfg.Limits.Response, timeout: cfg.Limits.Timeout}, nil
 }
 
-// client acts in a workspace with a token.
+// client is a client of a workspace with the token of a user.
 type client struct {
 	group     string
 	objects   dynamic.Interface
 	discovery rest.Interface
 }
 
-// in returns a client of a workspace, whose name has been checked.
+// in returns a client of a workspace, whose name callers must have validated.
 func (c *clients) in(workspace, token string) (*client, error) {
 	config := &rest.Config{
 		Host: c.host + "/clusters/" + workspace, UserAgent: "infrastructure-mcp", QPS: -1, WarningHandler: rest.NoWarnings{},
 	}
 	web := &http.Client{
 		Transport: &limitingTransport{transport.NewBearerAuthRoundTripper(token, c.transport), c.response}, Timeout: c.timeout,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // another server must not get the token
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // a redirect must not send the token to another server
 	}
 	objects, err := dynamic.NewForConfigAndClient(config, web)
 	if err != nil {
@@ -63,7 +63,7 @@ func (c *clients) in(workspace, token string) (*client, error) {
 	return &client{c.group, objects, documents.RESTClient()}, nil
 }
 
-// templates returns the catalogue.
+// templates returns a client of the catalogue.
 func (c *client) templates() dynamic.ResourceInterface {
 	return c.objects.Resource(schema.GroupVersionResource{Group: c.group, Version: infrastructurev1alpha1.Version, Resource: "templates"})
 }
@@ -75,8 +75,8 @@ func (c *client) instances(k kind) dynamic.ResourceInterface {
 	return c.objects.Resource(schema.GroupVersionResource{Group: c.group, Version: k.version, Resource: k.resource})
 }
 
-// kinds returns the kinds of instances that a workspace has, by resource. They come from discovery and not from the catalogue, which lacks the
-// templates that are not ready or are being removed, while their instances exist.
+// kinds returns the kinds of instances in a workspace, sorted by resource. It uses discovery and not the catalogue, because the catalogue omits
+// templates that are not ready or are being removed, whose instances may exist.
 func (c *client) kinds(ctx context.Context) ([]kind, error) {
 	var group metav1.APIGroup
 	if err := c.discovery.Get().AbsPath("/apis/" + c.group).Do(ctx).Into(&group); err != nil {
@@ -105,7 +105,7 @@ func (c *client) kinds(ctx context.Context) ([]kind, error) {
 	return kinds, nil
 }
 
-// kindOf returns the kind of a name: of the kind, of the resource, or of a template.
+// kindOf returns the kind for the name of a kind, a resource, or a template.
 func (c *client) kindOf(ctx context.Context, name string) (kind, error) {
 	kinds, err := c.kinds(ctx)
 	if err != nil {
@@ -119,7 +119,7 @@ func (c *client) kindOf(ctx context.Context, name string) (kind, error) {
 			return kinds[i], nil
 		}
 	}
-	// Whoever has ordered an instance knows the template by its name.
+	// A user who has ordered an instance may know only the name of the template.
 	if template, err := c.template(ctx, name); err == nil {
 		return c.kindOfTemplate(template)
 	}
@@ -130,10 +130,10 @@ func (c *client) kindOf(ctx context.Context, name string) (kind, error) {
 	return kind{}, &argumentError{"kind", fmt.Sprintf("the workspace has no kind %q of instances; it has: %s", shorten(name), truncate(orNone(known), maxMessage))}
 }
 
-// errTooLarge is the error of responses above the limit.
+// errTooLarge is the error for responses above the limit.
 var errTooLarge = errors.New("the response is too large")
 
-// limitingTransport bounds what is read of responses.
+// limitingTransport bounds the size of responses.
 type limitingTransport struct {
 	next  http.RoundTripper
 	limit int64

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// argumentError is an argument that cannot be used.
+// argumentError means that an argument cannot be used.
 type argumentError struct{ argument, problem string }
 
 // Error implements error.
@@ -25,14 +25,14 @@ func (f *failure) Error() string {
 	return fmt.Sprintf("%s: %s\n%s%s", f.what, strings.TrimSuffix(f.why, "."), nextStep, f.next)
 }
 
-// nextStep precedes what to do after an error.
+// nextStep precedes the advice in an error.
 const nextStep = "What to do next: "
 
-// errBusy is the error of calls above the limit.
+// errBusy is the error for calls above the limit.
 var errBusy = errors.New("this server runs as many calls as it may")
 
-// explain returns the error of a tool that acted in a workspace. Texts are those of the control plane to this user; addresses and errors of the
-// network, which are not a user's, are left out.
+// explain returns the error of a tool that acted in a workspace. It contains messages of the control plane to this user. It omits addresses
+// and network errors, which users should not see.
 func (s *server) explain(what, workspace string, err error) error {
 	f := &failure{what: what}
 	var argument *argumentError
@@ -56,7 +56,7 @@ func (s *server) explain(what, workspace string, err error) error {
 	return f
 }
 
-// explainStatus returns why a request was refused, and what to do.
+// explainStatus returns why the control plane refused a request, and what to do.
 func (s *server) explainStatus(workspace string, err error, status metav1.Status) (why, next string) {
 	why = truncate(status.Message, maxMessage)
 	switch {
@@ -90,8 +90,8 @@ func (s *server) explainStatus(workspace string, err error, status metav1.Status
 	return why, "Change the arguments accordingly."
 }
 
-// isDenied reports whether the user has no access, or the workspace does not exist. Servers have several texts for that; together they would
-// tell which workspaces of others exist.
+// isDenied reports whether the user has no access, or the workspace does not exist. Servers return different messages for these cases; showing
+// them would reveal which workspaces of others exist.
 func isDenied(err error, status metav1.Status) bool {
 	if apierrors.IsForbidden(err) {
 		return strings.HasSuffix(status.Message, "access denied") || strings.HasSuffix(status.Message, "workspace access not permitted")
@@ -100,12 +100,12 @@ func isDenied(err error, status metav1.Status) bool {
 }
 
 const (
-	// maxMessage and maxCause are the lengths of texts of the control plane, which may repeat values.
+	// maxMessage and maxCause bound the length of messages of the control plane, which may repeat values.
 	maxMessage, maxCause = 4 << 10, 500
 	maxCauses            = 20
 )
 
-// fields returns one line per field that was refused.
+// fields returns one line for each refused field.
 func fields(status metav1.Status) string {
 	if status.Details == nil || len(status.Details.Causes) == 0 {
 		return truncate(status.Message, maxMessage)

@@ -14,7 +14,7 @@ import (
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
 )
 
-// maxKinds is how many kinds one call lists.
+// maxKinds bounds the kinds that one call lists.
 const maxKinds = 50
 
 type listInstancesArguments struct {
@@ -72,7 +72,7 @@ var listInstances = tool[listInstancesArguments, instanceList]{
 	},
 }
 
-// list returns up to limit instances of kinds, which are in the order of their resources, from a position.
+// list returns up to limit instances of kinds, which must be sorted by resource, starting at a position.
 func (c *client) list(ctx context.Context, kinds []kind, from position, limit int) (instanceList, error) {
 	out := instanceList{Instances: []instanceSummary{}}
 	kinds = slices.DeleteFunc(kinds, func(k kind) bool { return k.resource < from.Resource })
@@ -122,7 +122,7 @@ type condition struct {
 	Message string `json:"message,omitempty"`
 }
 
-// instanceDetails are an instance.
+// instanceDetails describes an instance.
 type instanceDetails struct {
 	instanceSummary
 	Values           map[string]any `json:"values" jsonschema:"what was ordered"`
@@ -145,7 +145,7 @@ var getInstance = tool[ofInstance, instanceDetails]{
 	},
 }
 
-// attempt says what a tool tries with the instance.
+// attempt describes what a tool tries to do with the instance.
 func (i ofInstance) attempt(verb string) string {
 	return fmt.Sprintf("%s %s %q in workspace %q", verb, shorten(i.Kind), shorten(i.Name), shorten(i.Workspace))
 }
@@ -178,7 +178,7 @@ func summarize(k kind, object *unstructured.Unstructured) instanceSummary {
 	return out
 }
 
-// describe returns an instance with its status, of which all that is not common to instances is an output.
+// describe returns an instance with its status. All status fields that are not common to instances are outputs.
 func describe(k kind, object *unstructured.Unstructured) *instanceDetails {
 	out := &instanceDetails{instanceSummary: summarize(k, object), Values: map[string]any{}}
 	if values, ok := object.Object["spec"].(map[string]any); ok {
@@ -217,7 +217,7 @@ func asList(value any) []any {
 	return list
 }
 
-// sentence says how an instance is.
+// sentence describes the state of an instance.
 func (d *instanceDetails) sentence() string {
 	text := fmt.Sprintf("%s %s is %s", d.Kind, d.Name, d.Phase)
 	if d.Message != "" {

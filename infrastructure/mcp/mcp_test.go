@@ -22,7 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// FuzzWorkspace shows that a workspace that is accepted is one segment of a URL, whatever it is.
+// FuzzWorkspace shows that every accepted workspace is one segment of a URL.
 func FuzzWorkspace(f *testing.F) {
 	for _, seed := range []string{"root", "root:org:team", "1x2y3z", "*", "..", "../..", "root/../other", "root%2f..", "system:admin", "root?a", "root#a", "@other", "root:\n", ""} {
 		f.Add(seed)
@@ -43,7 +43,7 @@ func FuzzWorkspace(f *testing.F) {
 	})
 }
 
-// FuzzPosition shows that the argument continue is what the tool has returned, or refused.
+// FuzzPosition shows that the tool accepts only arguments continue that it has returned.
 func FuzzPosition(f *testing.F) {
 	f.Add(position{"redis", "token"}.encode())
 	f.Add("W10")
@@ -59,7 +59,8 @@ func FuzzPosition(f *testing.F) {
 	})
 }
 
-// TestControlPlaneMisbehaves shows that the token of a user goes to no other server, that responses are bounded, and that errors name no addresses.
+// TestControlPlaneMisbehaves shows that no other server receives the token of a user, that responses are bounded, and that errors contain no
+// addresses.
 func TestControlPlaneMisbehaves(t *testing.T) {
 	var elsewhere atomic.Int32
 	other := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { elsewhere.Add(1) }))
@@ -113,11 +114,11 @@ func TestControlPlaneMisbehaves(t *testing.T) {
 	}
 }
 
-// TestPanic shows that a tool that panics ends its call, and not the process with the backends.
+// TestPanic shows that a panic of a tool ends the call, and not the process with the backends.
 func TestPanic(t *testing.T) {
 	s := &server{cfg: Config{Log: testr.New(t)}, clients: nil, calls: make(chan struct{}, 1)}
 	request := &sdk.CallToolRequest{Extra: &sdk.RequestExtra{Header: http.Header{"Authorization": {"Bearer a"}}}}
-	for range 2 { // the place of the first is free again
+	for range 2 { // the first call has released its slot
 		_, _, workspace, err := listTemplates.call(t.Context(), s, request, listTemplatesArguments{inWorkspace: inWorkspace{"root"}})
 		if explained := s.explain("Could not", workspace, err); !errors.Is(err, errPanic) || strings.Contains(explained.Error(), "nil pointer") {
 			t.Errorf("got %v, %v", err, explained)
@@ -125,7 +126,7 @@ func TestPanic(t *testing.T) {
 	}
 }
 
-// TestExplainIsBounded shows that an error is short, however much the control plane says.
+// TestExplainIsBounded shows that errors are short, regardless of the length of the message of the control plane.
 func TestExplainIsBounded(t *testing.T) {
 	s := &server{}
 	var causes []metav1.StatusCause

@@ -115,7 +115,7 @@ var (
 	versionPattern  = regexp.MustCompile(`^v[1-9][0-9]*((alpha|beta)[1-9][0-9]*)?$`)
 )
 
-// kindOfTemplate returns the kind of the instances of a template. It becomes a part of URLs.
+// kindOfTemplate returns the kind of the instances of a template. It validates the kind, which becomes a part of URLs.
 func (c *client) kindOfTemplate(template *infrastructurev1alpha1.Template) (kind, error) {
 	crd := template.Spec.InstanceCRD
 	if crd.Group != c.group || !resourcePattern.MatchString(crd.Resource) || !versionPattern.MatchString(crd.Version) {
@@ -143,7 +143,7 @@ func summarizeTemplate(template *infrastructurev1alpha1.Template) templateSummar
 	return out
 }
 
-// decodeValues decodes an object of a template, if it has it.
+// decodeValues decodes an object of a template, if it is set.
 func decodeValues(raw *runtime.RawExtension, into *map[string]any) error {
 	if raw == nil || len(raw.Raw) == 0 {
 		return nil
@@ -151,7 +151,6 @@ func decodeValues(raw *runtime.RawExtension, into *map[string]any) error {
 	return json.Unmarshal(raw.Raw, into)
 }
 
-// more is the end of a sentence about a page.
 // count returns a number of things in words.
 func count(n int, what string) string {
 	if n == 1 {
@@ -160,6 +159,7 @@ func count(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
+// more returns the end of a sentence about a page.
 func more(token string) string {
 	if token == "" {
 		return ""

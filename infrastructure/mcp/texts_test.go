@@ -10,7 +10,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// withToken sends a bearer token.
+// withToken is a transport that adds a bearer token.
 type withToken struct{}
 
 func (withToken) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -19,7 +19,7 @@ func (withToken) RoundTrip(req *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(req)
 }
 
-// Language models correct what they are told to correct.
+// TestRefusedArgumentsAreExplained checks that errors about arguments contain advice, so that language models can correct the arguments.
 func TestRefusedArgumentsAreExplained(t *testing.T) {
 	handler, err := NewHandler(Config{FrontProxy: &rest.Config{Host: "https://127.0.0.1:1"}, Group: "infrastructure.example.org", Limits: DefaultLimits()})
 	if err != nil {

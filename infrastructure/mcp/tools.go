@@ -21,18 +21,18 @@ type call struct {
 	workspace string
 }
 
-// arguments are those of any tool.
+// arguments is the interface of the arguments of all tools.
 type arguments interface {
 	workspace() (string, error)
-	// wait is how long the call may wait in addition.
+	// wait returns how long the call may wait in addition to the timeout.
 	wait() time.Duration
 }
 
-// tool is the definition of a tool, with what it does: it returns a result and a sentence about it.
+// tool defines a tool. Its function run returns a result and a sentence about it.
 type tool[In arguments, Out any] struct {
 	name, title, description string
 	annotations              sdk.ToolAnnotations
-	// attempt says what the tool tries, for errors.
+	// attempt describes what the tool tries to do, for errors.
 	attempt func(In) string
 	run     func(context.Context, *call, In) (Out, string, error)
 }
@@ -82,7 +82,7 @@ func (t tool[In, Out]) call(ctx context.Context, s *server, request *sdk.CallToo
 		return out, "", workspace, errBusy
 	}
 	defer func() {
-		if recovered := recover(); recovered != nil { // the process has more to do than to answer calls
+		if recovered := recover(); recovered != nil { // a panic must not end the process, which also runs the provider
 			s.cfg.Log.Error(errPanic, "A tool panicked", "tool", t.name, "panic", recovered, "stack", string(debug.Stack()))
 			err = errPanic
 		}

@@ -12,8 +12,9 @@ import (
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
 )
 
-// wait reads an instance until it is done or gone, or the time is over, and reports progress. It returns the last state, nil for one that is gone, and
-// whether it is done. What cannot be read is read again: the change has been made. Above the limit of calls that wait, it does not wait.
+// wait reads an instance until it is done or gone, or the limit has passed, and reports progress. It returns the last state, or nil if the
+// instance is gone, and whether it is done. It retries after errors, because the change has been made. If too many calls wait already, it
+// returns immediately.
 func (c *call) wait(ctx context.Context, k kind, object *unstructured.Unstructured, limit time.Duration, done func(*instanceDetails) bool) (last *instanceDetails, ended bool) {
 	last = describe(k, object)
 	select {
@@ -47,19 +48,19 @@ func (c *call) wait(ctx context.Context, k kind, object *unstructured.Unstructur
 	}
 }
 
-// report sends progress to a client that has asked for it.
+// report sends progress to a client that has requested it.
 func (c *call) report(ctx context.Context, message string, elapsed, total time.Duration) {
 	token := c.request.Params.GetProgressToken()
 	if token == nil {
 		return
 	}
-	// A client that cannot be reached is noticed when the call ends.
+	// If the client cannot be reached, the call fails when it sends the result.
 	_ = c.request.Session.NotifyProgress(ctx, &sdk.ProgressNotificationParams{
 		ProgressToken: token, Message: message, Progress: elapsed.Seconds(), Total: total.Seconds(),
 	})
 }
 
-// hasFailed reports whether the platform has given a generation up.
+// hasFailed reports whether the platform has failed to provide the given generation.
 func (d *instanceDetails) hasFailed(generation int64) bool {
 	if d.Phase == string(infrastructurev1alpha1.PhaseTemplateRemoved) {
 		return true

@@ -6,11 +6,11 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// OpenTofu are the flags of the backend opentofu.
+// OpenTofu contains the flags of the backend opentofu.
 type OpenTofu struct {
-	// Image is the image of the runner; empty: there is no such backend.
+	// Image is the image of the runner; empty disables the backend.
 	Image string
-	// Namespace of the runtime cluster has credentials of runs, and states of retained instances.
+	// Namespace is the namespace of the runtime cluster for credentials of runs and states of retained instances.
 	Namespace string
 	// AllowPrograms allows modules that run programs or load other modules.
 	AllowPrograms bool

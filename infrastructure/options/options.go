@@ -1,4 +1,4 @@
-// Package options has the flags of the infrastructure provider. It checks what can be checked without a server.
+// Package options defines the flags of the infrastructure provider, and validates what can be validated without a server.
 package options
 
 import (
@@ -23,22 +23,22 @@ import (
 // DefaultExport is the default name of the APIExport.
 const DefaultExport = "infrastructure.providers.kedge.faros.sh"
 
-// SkipSeedTemplates is the environment variable that switches shipped Templates off.
+// SkipSeedTemplates is the environment variable that disables shipped Templates.
 const SkipSeedTemplates = "INFRASTRUCTURE_SKIP_SEED_TEMPLATES"
 
-// Options are the flags.
+// Options contains the flags.
 type Options struct {
-	// KcpKubeconfig is the file with the credentials for the workspace of the provider.
+	// KcpKubeconfig is the file with the credentials for the provider's workspace.
 	KcpKubeconfig string
-	// RuntimeKubeconfig is the file with the credentials for the runtime cluster; empty: those of the pod.
+	// RuntimeKubeconfig is the file with the credentials for the runtime cluster; empty means those of the pod.
 	RuntimeKubeconfig string
-	// Group is the API group, Export the name of the APIExport.
+	// Group is the API group; Export is the name of the APIExport.
 	Group, Export string
-	// TemplateSelector selects the Templates of the export by their labels; empty for all.
+	// TemplateSelector selects the Templates of the export by their labels; empty selects all.
 	TemplateSelector string
 	// Binders is the group of users who may bind the export.
 	Binders string
-	// SeedTemplates selects the shipped Templates that exist; empty: none is created or deleted.
+	// SeedTemplates selects the shipped Templates that should exist; if empty, the provider creates and deletes none.
 	SeedTemplates           []string
 	LeaderElectionNamespace string
 	MetricsAddress          string
@@ -48,7 +48,7 @@ type Options struct {
 	Tenants                 Tenants
 }
 
-// New returns the defaults.
+// New returns options with the defaults.
 func New() *Options {
 	return &Options{Group: infrastructurev1alpha1.GroupName, Export: DefaultExport, SeedTemplates: []string{"*"}, MetricsAddress: "127.0.0.1:8086", HealthAddress: "0", Tenants: newTenants()}
 }
@@ -70,21 +70,21 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	o.Tenants.addFlags(flags)
 }
 
-// Completed are checked options.
+// Completed contains validated options.
 type Completed struct {
 	*Options
 	Workspace, Runtime *rest.Config
-	// Defaults are what namespaces of tenants have.
+	// Defaults configure the namespaces of tenants.
 	Defaults runtimecluster.Defaults
-	// Selector is TemplateSelector.
+	// Selector is the parsed TemplateSelector.
 	Selector labels.Selector
-	// Shipped are the Templates that shall exist; nil: none is created or deleted.
+	// Shipped are the Templates that should exist; if nil, the provider creates and deletes none.
 	Shipped []infrastructurev1alpha1.Template
 	// FrontProxy is the client configuration of the front proxy, without credentials; nil if --web-address is not set.
 	FrontProxy *rest.Config
 }
 
-// Complete checks the flags. Errors name the flag and what it should be.
+// Complete validates the flags. Errors name the flag and the expected value.
 func (o *Options) Complete() (*Completed, error) {
 	if o.KcpKubeconfig == "" {
 		return nil, errors.New("--kcp-kubeconfig: is required")
@@ -157,7 +157,7 @@ func (o *Options) shipped() ([]infrastructurev1alpha1.Template, error) {
 	return seed.Enabled(all, o.SeedTemplates), nil
 }
 
-// runtimeConfig returns the configuration of a file, or that of the pod.
+// runtimeConfig returns the client configuration in a file, or that of the pod if file is empty.
 func runtimeConfig(file string) (*rest.Config, error) {
 	if file == "" {
 		return rest.InClusterConfig()

@@ -13,10 +13,10 @@ import (
 	"github.com/atoll-dev/atoll/infrastructure/runtimecluster"
 )
 
-// podSecurityLevels are those of Kubernetes; empty leaves it to the cluster.
+// podSecurityLevels are the levels of the Pod Security Standards; empty leaves the level to the cluster.
 var podSecurityLevels = []string{"", "privileged", "baseline", "restricted"}
 
-// Tenants are what namespaces of tenants in the runtime cluster have. Lists of resources are as in cpu=100m,memory=1Gi.
+// Tenants configures the namespaces of tenants in the runtime cluster. Lists of resources have the form cpu=100m,memory=1Gi.
 type Tenants struct {
 	PodSecurity                    string
 	Requests, Limits, Quota        string
@@ -38,7 +38,7 @@ func (o *Tenants) addFlags(flags *pflag.FlagSet) {
 	flags.BoolVar(&o.NoConnecting, "tenant-restrict-egress", o.NoConnecting, "whether pods of a tenant may connect only to pods of the same tenant, and to port 53")
 }
 
-// complete checks the flags.
+// complete validates the flags.
 func (o *Tenants) complete() (runtimecluster.Defaults, error) {
 	defaults := runtimecluster.Defaults{PodSecurity: o.PodSecurity, Isolated: o.NetworkIsolation, AllowedFrom: o.AllowedFrom, RestrictEgress: o.NoConnecting}
 	if !slices.Contains(podSecurityLevels, o.PodSecurity) {

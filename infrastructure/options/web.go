@@ -13,15 +13,15 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Web are the flags of the server for people and programs of tenants.
+// Web contains the flags of the server for people and programs of tenants.
 type Web struct {
-	// Address is host and port; empty for no server.
+	// Address is host and port; empty disables the server.
 	Address string
-	// CertFile and KeyFile are the serving certificate.
+	// CertFile and KeyFile are the files of the serving certificate.
 	CertFile, KeyFile string
-	// FrontProxyURL is the address of the front proxy; empty: that of the kubeconfig.
+	// FrontProxyURL is the address of the front proxy; empty means the server of the kubeconfig.
 	FrontProxyURL string
-	// OIDCIssuerURL and OIDCClientID are for the sign-in of the portal; empty: with a token only.
+	// OIDCIssuerURL and OIDCClientID configure sign-in to the portal; if empty, users enter a token.
 	OIDCIssuerURL, OIDCClientID string
 }
 
@@ -34,7 +34,7 @@ func (w *Web) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&w.OIDCClientID, "oidc-client-id", w.OIDCClientID, "public client of the portal at --oidc-issuer-url")
 }
 
-// complete checks the flags and returns the client configuration of the front proxy, nil if there is no server.
+// complete validates the flags and returns the client configuration of the front proxy, or nil if the server is disabled.
 func (w *Web) complete(workspace *rest.Config) (*rest.Config, error) {
 	if w.Address == "" {
 		for _, other := range []struct{ flag, value string }{
@@ -88,7 +88,7 @@ func (w *Web) checkOIDC() error {
 	return nil
 }
 
-// frontProxy returns the address of the front proxy and the CA of the kubeconfig.
+// frontProxy returns a client configuration with the address of the front proxy and the CA of the kubeconfig.
 func (w *Web) frontProxy(workspace *rest.Config) (*rest.Config, error) {
 	flag, address := "--front-proxy-url", w.FrontProxyURL
 	if address == "" {

@@ -62,7 +62,7 @@ func TestWeb(t *testing.T) {
 	}
 }
 
-// credentials is a client configuration that has every kind of credentials.
+// credentials returns a client configuration with every kind of credentials.
 func credentials() *rest.Config {
 	return &rest.Config{
 		Host: "https://kcp.example.org:6443/clusters/root:provider", BearerToken: "secret", Username: "a", Password: "b",

@@ -12,32 +12,32 @@ import (
 	"time"
 )
 
-// Path is where the page is served.
+// Path is the path of the page.
 const Path = "/ui/"
 
 //go:embed dist
 var dist embed.FS
 
-// Config is what the page needs to know.
+// Config configures the page.
 type Config struct {
-	// Group is the API group of Templates and instances, Export the name of the APIExport.
+	// Group is the API group of Templates and instances; Export is the name of the APIExport.
 	Group, Export string
-	// Workspace is the path of the workspace of the provider, for the command that binds the export; empty if it is not known.
+	// Workspace is the path of the provider's workspace, for the command that binds the export; empty if it is unknown.
 	Workspace string
-	// OIDC is how users sign in, besides pasting a token.
+	// OIDC configures how users sign in, as an alternative to pasting a token.
 	OIDC OIDC
 }
 
 // OIDC is an OpenID Connect issuer with a public client: authorization code and PKCE, no secret.
 type OIDC struct {
-	// IssuerURL is the issuer, as in its tokens; empty for none. Its endpoints for tokens and discovery have its origin, and answer requests
-	// from that of the portal (CORS).
+	// IssuerURL is the issuer, as in its tokens; empty means none. Its endpoints for tokens and discovery must have its origin, and allow
+	// requests from the origin of the portal (CORS).
 	IssuerURL string
 	// ClientID is the client whose redirect URI is the address of the page.
 	ClientID string
 }
 
-// pageConfig is config.json.
+// pageConfig is the content of config.json.
 type pageConfig struct {
 	Group     string    `json:"group"`
 	Export    string    `json:"export"`
@@ -54,7 +54,7 @@ type pageOIDC struct {
 // templatesVersion is the version of Templates.
 const templatesVersion = "v1alpha1"
 
-// Handler serves the page at Path. Requests for other paths are not found.
+// Handler serves the page at Path. It returns status 404 for other paths.
 func Handler(config Config) (http.Handler, error) {
 	files, err := fs.Sub(dist, "dist")
 	if err != nil {
@@ -92,7 +92,7 @@ func origin(issuer string) (string, error) {
 	return u.Scheme + "://" + u.Host, nil
 }
 
-// content serves what browsers ask for anew each time: it names the assets, whose names change with their content.
+// content serves a file that browsers must not cache: it names the assets, whose names change with their content.
 func content(name, contentType string, body []byte) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", contentType)
@@ -101,12 +101,12 @@ func content(name, contentType string, body []byte) http.Handler {
 	})
 }
 
-// contentTypes are those of the assets, which do not depend on what the machine knows.
+// contentTypes are the content types of the assets. They do not depend on the MIME types of the host.
 var contentTypes = map[string]string{
 	".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".txt": "text/plain; charset=utf-8",
 }
 
-// assets serves the files whose names contain a hash of their content: browsers keep them.
+// assets serves the assets. Browsers cache those whose names contain a hash of their content.
 func assets(files fs.FS) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := fs.ReadFile(files, r.URL.Path)
@@ -125,8 +125,8 @@ func assets(files fs.FS) http.Handler {
 	})
 }
 
-// secure adds the headers by which a browser runs nothing but the script of the page, and sends requests only to the origin of the
-// page, the issuer, and the servers of icons.
+// secure adds headers that restrict the browser: it runs only the script of the page, and sends requests only to the origin of the page, the
+// issuer, and the servers of icons.
 func secure(next http.Handler, issuer string) http.Handler {
 	policy := strings.Join([]string{
 		"default-src 'none'", "script-src 'self'", "style-src 'self'", "img-src 'self' data: https:",

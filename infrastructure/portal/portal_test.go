@@ -43,7 +43,7 @@ func body(t *testing.T, response *http.Response) string {
 	return string(text)
 }
 
-// digest is that of web/build.mjs.
+// digest computes the same digest as web/build.mjs.
 func digest(t *testing.T, directory string, files []string) string {
 	t.Helper()
 	slices.Sort(files)
@@ -75,7 +75,7 @@ func filesBelow(t *testing.T, directory, root string) []string {
 	return files
 }
 
-// TestBuildBelongsToSources needs no npm: the build has written down what it was made of, and what came out.
+// TestBuildBelongsToSources needs no npm: the build has recorded digests of its sources and of its output.
 func TestBuildBelongsToSources(t *testing.T) {
 	text, err := os.ReadFile("dist/build.json")
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Application brings the objects of a set to what they should be, in as many steps as a backend needs: what is applied first may decide
-// what is applied next. It is for one pass, and not for concurrent use.
+// Application applies the objects of a set in as many steps as a backend needs: what one step applies may determine what the next step
+// applies. It is for one reconciliation, and not safe for concurrent use.
 type Application struct {
 	cluster   *Cluster
 	set       Set
@@ -19,8 +19,8 @@ type Application struct {
 	applied   []member
 }
 
-// Begin prepares the application of a set: there is a namespace for its tenant, and what the
-// set has is this provider's.
+// Begin prepares the application of a set: it ensures that the tenant has a namespace, and that the namespace and the inventory of the
+// set belong to this provider.
 func (c *Cluster) Begin(ctx context.Context, s Set) (*Application, error) {
 	namespace, err := c.ensureNamespace(ctx, s.Tenant)
 	if err != nil {
@@ -38,12 +38,12 @@ func (c *Cluster) Begin(ctx context.Context, s Set) (*Application, error) {
 	return &Application{cluster: c, set: s, namespace: namespace, inventory: current}, nil
 }
 
-// NamespaceUID is the UID of the tenant's namespace in the runtime cluster. Tenants do not know it.
+// NamespaceUID returns the UID of the tenant's namespace in the runtime cluster. Tenants do not know it.
 func (a *Application) NamespaceUID() types.UID { return a.namespace }
 
-// Apply applies objects in the namespace of the tenant, and returns them as they are now, in the same order. Nothing is written where
-// nothing differs. What the set had before stays until Prune. Nothing is written either where the kind of an object does not exist, or where
-// one of the objects cannot exist.
+// Apply applies objects in the namespace of the tenant, and returns their current state, in the same order. It does not write objects that
+// do not differ. Previous objects of the set stay until Prune. Apply writes nothing if the kind of an object does not exist, or if one of
+// the objects is invalid.
 func (a *Application) Apply(ctx context.Context, objects []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
 	wanted := slices.Clone(a.applied)
 	for _, object := range objects {
@@ -54,7 +54,7 @@ func (a *Application) Apply(ctx context.Context, objects []*unstructured.Unstruc
 			return nil, err
 		}
 		m := memberOf(object)
-		if slices.ContainsFunc(wanted, m.isSame) { // each would overwrite the other again and again
+		if slices.ContainsFunc(wanted, m.isSame) { // each would overwrite the other at every reconciliation
 			return nil, &InvalidError{fmt.Errorf("two objects of the instance are %s %s", m.Kind, m.Name)}
 		}
 		wanted = append(wanted, m)
@@ -75,7 +75,7 @@ func (a *Application) Apply(ctx context.Context, objects []*unstructured.Unstruc
 	return current, nil
 }
 
-// Prune deletes what the set had before and was not applied, in reverse order. The inventory keeps what is not gone yet.
+// Prune deletes the previous objects of the set that were not applied, in reverse order. The inventory retains those that still exist.
 func (a *Application) Prune(ctx context.Context) error {
 	var left []member
 	for _, m := range slices.Backward(a.former()) {
@@ -91,8 +91,8 @@ func (a *Application) Prune(ctx context.Context) error {
 	return a.cluster.writeInventory(ctx, a.set, a.inventory, append(slices.Clone(a.applied), left...))
 }
 
-// isRecorded reports whether the inventory has everything that was applied, in that order. Others may be in between: an object that the
-// next step applies needs no write.
+// isRecorded reports whether the inventory contains everything that was applied, in that order. It may contain others in between: they do
+// not require a write if the next step applies them.
 func (a *Application) isRecorded() bool {
 	rest := a.inventory.members
 	for _, m := range a.applied {
@@ -105,12 +105,12 @@ func (a *Application) isRecorded() bool {
 	return a.inventory.configMap != nil
 }
 
-// former returns what the inventory has and was not applied.
+// former returns the objects in the inventory that were not applied.
 func (a *Application) former() []member {
 	return slices.DeleteFunc(slices.Clone(a.inventory.members), func(m member) bool { return slices.ContainsFunc(a.applied, m.isSame) })
 }
 
-// Apply applies the objects of a set, deletes those that the set has no longer, and returns the objects as they are now, in the same
+// Apply applies the objects of a set, deletes its previous objects that are not among them, and returns the current objects in the same
 // order.
 func (c *Cluster) Apply(ctx context.Context, s Set, objects []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
 	a, err := c.Begin(ctx, s)

@@ -17,31 +17,32 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// sweepInterval is how often workspaces are looked for that are gone.
+// sweepInterval is how often the backend checks for deleted workspaces.
 const sweepInterval = 5 * time.Minute
 
 // Config configures a backend whose instances are objects in a runtime cluster.
 type Config struct {
-	// Group is the API group of the provider, Export the name of its APIExport.
+	// Group is the API group of the provider; Export is the name of its APIExport.
 	Group, Export string
-	// Runtime is a client of the runtime cluster, Metadata reads the metadata of its objects.
+	// Runtime is a client of the runtime cluster; Metadata reads the metadata of its objects.
 	Runtime  client.Client
 	Metadata metadata.Interface
-	// Defaults are what namespaces of tenants have.
+	// Defaults configure the namespaces of tenants.
 	Defaults Defaults
-	// SweepInterval is how often workspaces are looked for that are gone; 0 means 5 minutes.
+	// SweepInterval is how often the backend checks for deleted workspaces; 0 means 5 minutes.
 	SweepInterval time.Duration
 	Log           logr.Logger
 }
 
-// Backend is what backends have in common whose instances are objects in a runtime cluster: everything but Templates, and what is applied.
+// Backend is the common part of backends whose instances are objects in a runtime cluster. Backends add the set-up of Templates, and the
+// objects to apply.
 type Backend struct {
 	Cluster *Cluster
 	Watches *Watches
 	config  Config
 }
 
-// NewBackend returns what a backend of that name embeds.
+// NewBackend returns the common part of the backend of that name, which embeds it.
 func NewBackend(name string, cfg Config) *Backend {
 	cluster := &Cluster{Client: cfg.Runtime, Group: cfg.Group, Backend: name, Defaults: cfg.Defaults}
 	return &Backend{Cluster: cluster, Watches: NewWatches(cluster, cfg.Metadata), config: cfg}
@@ -97,7 +98,7 @@ func (b *Backend) Purge(ctx context.Context, tenant logicalcluster.Name) error {
 	return b.Cluster.Purge(ctx, tenant)
 }
 
-// Delete implements instances.Handler. It needs the inventory alone, whatever has become of the Template.
+// Delete implements instances.Handler. It reads only the inventory, so it does not depend on the current Template.
 func (b *Backend) Delete(ctx context.Context, instance instances.Instance) (bool, error) {
 	return b.Cluster.Delete(ctx, SetOf(instance))
 }
@@ -107,14 +108,14 @@ func SetOf(instance instances.Instance) Set {
 	return Set{Tenant: instance.Cluster, Template: instance.Template.Name, Version: instance.Template.Spec.Version, Instance: instance.Object.GetName()}
 }
 
-// Incomplete is the state of an instance whose objects are ready, and do not have yet what its outputs are made of. mistake names the fields of
-// the Template that wait: should they never be known, there is one.
+// Incomplete returns the state of an instance whose objects are ready but lack the fields that its outputs use. The first argument names the
+// fields of the Template that wait for them; if the outputs stay unknown, it is reported as an error in the Template.
 func Incomplete(mistake string, recheckAfter time.Duration) instances.State {
 	return instances.State{Phase: infrastructurev1alpha1.PhaseProvisioning, Message: "All parts are ready; the outputs are not known yet.", Mistake: mistake, RecheckAfter: recheckAfter}
 }
 
-// Progress is the state of an instance whose objects are not all ready. It is the same for all backends, so that tenants do not notice
-// which one it is.
+// Progress returns the state of an instance whose objects are not all ready. All backends use it, so that tenants do not notice which
+// backend provides an instance.
 func Progress(ready, total int, recheckAfter time.Duration) instances.State {
 	return instances.State{Phase: infrastructurev1alpha1.PhaseProvisioning, Message: fmt.Sprintf("%d of %d parts are ready.", ready, total), RecheckAfter: recheckAfter}
 }

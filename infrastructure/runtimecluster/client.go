@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
-// NewClient returns a client of a runtime cluster. Its RESTMapper can be reset: controller-runtime's learns of kinds and versions that are
-// added, and never forgets one that the cluster serves no longer.
+// NewClient returns a client of a runtime cluster. Its RESTMapper can be reset: the one of controller-runtime discovers added kinds and
+// versions, but never removes one that the cluster has stopped serving.
 func NewClient(config *rest.Config) (client.Client, error) {
 	httpClient, err := rest.HTTPClientFor(config)
 	if err != nil {
@@ -40,8 +40,8 @@ func (k *kinds) reset() error {
 	return err
 }
 
-// Reset forgets all kinds. They are discovered again when they are used.
-func (k *kinds) Reset() { _ = k.reset() } // an error says that the configuration has no client, which NewClient has ruled out
+// Reset discards all kinds. The RESTMapper discovers them again when they are used.
+func (k *kinds) Reset() { _ = k.reset() } // the only error is an invalid client configuration, which NewClient has returned
 
 func (k *kinds) mapper() meta.RESTMapper { return *k.current.Load() }
 

@@ -19,31 +19,31 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// defaultsName is the name of the objects of Defaults.
+// defaultsName is the name of the objects that implement Defaults.
 const defaultsName = "infrastructure-defaults"
 
-// annotationDefaults is the annotation of a namespace with the hash of what it has.
+// annotationDefaults is the annotation of a namespace with the hash of its applied Defaults.
 const annotationDefaults = "defaults"
 
 // podSecurityLabel is the label of the level that pods of a namespace must fulfil.
 const podSecurityLabel = "pod-security.kubernetes.io/enforce"
 
-// Defaults are what the namespace of each tenant has besides the objects of instances. The zero value is nothing.
+// Defaults configure the namespace of each tenant, besides the objects of instances. The zero value configures nothing.
 type Defaults struct {
-	// PodSecurity is the level of pod security that is enforced: privileged, baseline or restricted; empty for that of the cluster.
+	// PodSecurity is the enforced level of pod security: privileged, baseline or restricted; empty means that of the cluster.
 	PodSecurity string
-	// Requests and Limits are those of containers that have none.
+	// Requests and Limits are the defaults for containers that have none.
 	Requests, Limits corev1.ResourceList
 	// Quota limits each namespace.
 	Quota corev1.ResourceList
-	// Isolated keeps pods of other namespaces away, but for those of the namespaces AllowedFrom.
+	// Isolated blocks ingress from pods of other namespaces, except those in AllowedFrom.
 	Isolated    bool
 	AllowedFrom []string
-	// RestrictEgress lets pods connect to those of their namespace, and to DNS, alone.
+	// RestrictEgress restricts egress of pods to pods of their namespace and to DNS.
 	RestrictEgress bool
 }
 
-// hash identifies the content, empty for the zero value.
+// hash returns a hash of the content, or an empty string for the zero value.
 func (d *Defaults) hash() (string, error) {
 	text, err := json.Marshal(d)
 	if err != nil {
@@ -56,7 +56,7 @@ func (d *Defaults) hash() (string, error) {
 	return hex.EncodeToString(sum[:8]), nil
 }
 
-// objects returns what a namespace has, and what it does not have.
+// objects returns the objects that a namespace should have, and those that it should not have.
 func (d *Defaults) objects(namespace string, labels map[string]string) (wanted, unwanted []client.Object) {
 	named := metav1.ObjectMeta{Namespace: namespace, Name: defaultsName, Labels: labels}
 	add := func(isWanted bool, object client.Object) {
@@ -105,7 +105,7 @@ func (d *Defaults) networkPolicy() networkingv1.NetworkPolicySpec {
 	return spec
 }
 
-// ensureDefaults gives a namespace what it should have, unless its annotation says that it has it already.
+// ensureDefaults applies the defaults to a namespace, unless its annotation has the current hash.
 func (c *Cluster) ensureDefaults(ctx context.Context, namespace *corev1.Namespace) error {
 	hash, err := c.Defaults.hash()
 	if err != nil || namespace.Annotations[c.label(annotationDefaults)] == hash {

@@ -13,12 +13,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// annotationGenerate names the keys of a Secret, separated by commas, whose values the provider generates. They are random, and kept as
-// long as the Secret has them: whatever is computed from an instance could be computed by everybody who may read the instance.
+// annotationGenerate names the keys of a Secret, separated by commas, whose values the provider generates. The values are random, and the
+// provider retains them as long as the Secret has them. Everybody who may read an instance could compute values that are derived from it.
 const annotationGenerate = "generate"
 
-// generate fills in the generated values of an object that is about to be applied, which is valid: only Secrets have them. Values that exist are
-// kept.
+// generate sets the generated values of a validated object before it is applied; only Secrets can have them. It retains existing
+// values.
 func (c *Cluster) generate(ctx context.Context, object *unstructured.Unstructured) error {
 	keys := object.GetAnnotations()[c.label(annotationGenerate)]
 	if keys == "" {
@@ -40,11 +40,11 @@ func (c *Cluster) generate(ctx context.Context, object *unstructured.Unstructure
 		}
 	}
 	if !isNew {
-		// A value that somebody else has generated meanwhile is not replaced.
+		// The resource version prevents overwriting a value that somebody else has generated in the meantime.
 		object.SetResourceVersion(existing.ResourceVersion)
 		return nil
 	}
-	// Of two that create it, one fails and reads the values of the other.
+	// If two processes create it, one fails, and reads the values of the other when it retries.
 	created := object.DeepCopy()
 	if err := c.Client.Create(ctx, created, client.FieldOwner(Owner)); err != nil {
 		return fmt.Errorf("creating Secret %s: %w", object.GetName(), err)

@@ -37,7 +37,7 @@ func dataOf(t *testing.T, object *unstructured.Unstructured) (data map[string][]
 	return data
 }
 
-// Generated values are random, are kept by later passes, and are the same for all who apply at once.
+// TestGenerate checks that generated values are random, stay at later reconciliations, and are the same for concurrent callers of Apply.
 func TestGenerate(t *testing.T) {
 	shard := shardtesting.Start(t)
 	c, err := client.New(shardtesting.At(shard.Admin(t), shard.NewWorkspace(t, "root", "runtime").Spec.Cluster), client.Options{})
@@ -96,7 +96,7 @@ func TestGenerate(t *testing.T) {
 		group.Go(func() {
 			applied, err := apply(third, newSecret("three", "password"))
 			if err != nil {
-				return // another was first
+				return // another one has created it first
 			}
 			mu.Lock()
 			defer mu.Unlock()

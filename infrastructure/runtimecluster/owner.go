@@ -19,10 +19,10 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// identifyInterval is how often the export of the provider is read until it answers.
+// identifyInterval is how often identify retries to read the export of the provider.
 const identifyInterval = 5 * time.Second
 
-// identify returns the mark of a provider: the logical cluster of its workspace, and its export.
+// identify returns the mark of a provider, which consists of the logical cluster of its workspace and the name of its export.
 func identify(ctx context.Context, workspace *rest.Config, export string, log logr.Logger) (string, error) {
 	scheme := runtime.NewScheme()
 	if err := apisv1alpha2.AddToScheme(scheme); err != nil {
@@ -50,19 +50,19 @@ func identify(ctx context.Context, workspace *rest.Config, export string, log lo
 	return Provider(cluster, export), nil
 }
 
-// Provider returns the mark of the provider that has an export in a logical cluster.
+// Provider returns the mark of the provider whose export of that name is in a logical cluster.
 func Provider(cluster logicalcluster.Name, export string) string {
 	return shortname.Of(cluster.String()+"."+export, shortname.Label)
 }
 
-// errUnidentified is why it cannot be said yet what is this provider's.
+// errUnidentified means that the mark of this provider is unknown, so that it cannot recognize its own objects.
 var errUnidentified = errors.New("the provider has not read yet in which logical cluster its export is, by which it knows what is its own")
 
-// SetProvider sets the mark of the provider, the value of the label of namespaces and inventories that says whose they are: other providers
-// of the same group may use the cluster. Backend.Serve calls it.
+// SetProvider sets the mark of the provider, which is a label value of its namespaces and inventories. It distinguishes them from those of
+// other providers of the same group that use the cluster. Backend.Serve calls it.
 func (c *Cluster) SetProvider(mark string) { c.provider.Store(&mark) }
 
-// mark is that of the provider.
+// mark returns the mark of the provider, or an empty string before SetProvider.
 func (c *Cluster) mark() string {
 	if mark := c.provider.Load(); mark != nil {
 		return *mark
@@ -70,7 +70,7 @@ func (c *Cluster) mark() string {
 	return ""
 }
 
-// namespaceLabels are those of the namespace of a tenant.
+// namespaceLabels returns the labels of the namespace of a tenant.
 func (c *Cluster) namespaceLabels(tenant logicalcluster.Name) map[string]string {
 	return map[string]string{managedBy: Owner, c.label(labelTenant): tenant.String(), c.label(labelProvider): c.mark()}
 }
@@ -87,13 +87,13 @@ func (c *Cluster) isForeign(object client.Object) bool {
 	return marked && provider != c.mark()
 }
 
-// isOfBackend reports whether an inventory is this backend's.
+// isOfBackend reports whether an inventory belongs to this backend.
 func (c *Cluster) isOfBackend(inventory *corev1.ConfigMap) bool {
 	return inventory.Labels[c.label(labelBackend)] == c.Backend && c.isOwn(inventory)
 }
 
-// adopt marks what has no mark, and refuses what another provider has. It is called only for an instance that exists behind the export of
-// this provider, which is why what has the name of that instance and no mark is this provider's.
+// adopt adds the mark of this provider to an unmarked object, and returns an error if the object belongs to another provider. Callers call
+// it only for an instance behind the export of this provider, so an unmarked object with the name of that instance belongs to it.
 func (c *Cluster) adopt(ctx context.Context, what string, object client.Object) error {
 	if c.isForeign(object) {
 		return fmt.Errorf("the %s %s belongs to another provider: its label %s is %q", what, object.GetName(), c.label(labelProvider), object.GetLabels()[c.label(labelProvider)])
@@ -105,7 +105,7 @@ func (c *Cluster) adopt(ctx context.Context, what string, object client.Object) 
 	marked := map[string]string{c.label(labelProvider): c.mark()}
 	maps.Copy(marked, object.GetLabels())
 	object.SetLabels(marked)
-	// Another provider may do the same at the same time.
+	// The optimistic lock detects another provider that marks the object at the same time.
 	if err := c.Client.Patch(ctx, object, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
 		return fmt.Errorf("marking the %s %s as this provider's: %w", what, object.GetName(), err)
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// providers share a runtime cluster.
+// providers are several providers that share a runtime cluster.
 type providers struct {
 	client client.Client
 }
@@ -63,7 +63,7 @@ func (p *providers) wantTenants(t *testing.T, workspace string, want ...string) 
 	}
 }
 
-// unmark makes objects as they are without the mark of a provider.
+// unmark removes the mark of a provider from the namespace and the inventories of a tenant.
 func (p *providers) unmark(t *testing.T, tenant string) {
 	t.Helper()
 	namespace, inventories := &corev1.Namespace{}, &corev1.ConfigMapList{}
@@ -92,7 +92,7 @@ func newProviders() *providers {
 	return &providers{fake.NewClientBuilder().WithRESTMapper(mapper).Build()}
 }
 
-// A provider neither lists, deletes nor writes what another one of the same group has in the runtime cluster.
+// TestProvidersShareARuntimeCluster checks that a provider does not list, delete or write objects of another provider of the same group.
 func TestProvidersShareARuntimeCluster(t *testing.T) {
 	p := newProviders()
 	for workspace, tenant := range map[string]string{"first": "a", "second": "b"} {
@@ -123,7 +123,8 @@ func TestProvidersShareARuntimeCluster(t *testing.T) {
 	}
 }
 
-// What has no mark has no owner until an instance that a provider serves has it, and then only what that instance has.
+// TestUnmarkedNamespacesAreAdoptedForInstances checks that objects without a mark have no owner until a provider serves an instance that uses
+// them, and that the provider then adopts only the objects of that instance.
 func TestUnmarkedNamespacesAreAdoptedForInstances(t *testing.T) {
 	p := newProviders()
 	for _, instance := range []string{"live", "unknown"} {
@@ -145,7 +146,7 @@ func TestUnmarkedNamespacesAreAdoptedForInstances(t *testing.T) {
 	if err := p.of("first").Purge(t.Context(), tenant); err != nil || p.exists(t, "a", "live") || !p.exists(t, "a", "unknown") {
 		t.Errorf("a purge leaves the adopted instance: %v, or deletes the other: %v; %v", p.exists(t, "a", "live"), !p.exists(t, "a", "unknown"), err)
 	}
-	// An instance that is deleted had them before there were marks.
+	// A deleted instance may have objects from before marks existed.
 	if gone, err := p.of("first").Delete(t.Context(), setOf("a", "unknown")); err != nil || !gone || p.exists(t, "a", "unknown") {
 		t.Errorf("an instance without a mark is not deleted: %v, %v", gone, err)
 	}
@@ -157,7 +158,7 @@ func TestUnmarkedNamespacesAreAdoptedForInstances(t *testing.T) {
 	}
 }
 
-// An instance that cannot be purged keeps no other from it, and its namespace stays.
+// TestPurgeGoesOnAfterAnError checks that an instance that cannot be purged does not block others, and that its namespace stays.
 func TestPurgeGoesOnAfterAnError(t *testing.T) {
 	p := newProviders()
 	inventories := &corev1.ConfigMapList{}
@@ -171,7 +172,7 @@ func TestPurgeGoesOnAfterAnError(t *testing.T) {
 	if err := p.client.Update(t.Context(), &inventories.Items[0]); err != nil {
 		t.Fatal(err)
 	}
-	for _, instance := range []string{"one", "two", "three"} { // the names of inventories are hashes: some are listed later
+	for _, instance := range []string{"one", "two", "three"} { // names of inventories are hashes, so some are listed after the broken one
 		if err := p.apply(t, "first", "a", instance); err != nil {
 			t.Fatal(err)
 		}
@@ -187,7 +188,8 @@ func TestPurgeGoesOnAfterAnError(t *testing.T) {
 	p.wantTenants(t, "first", "a")
 }
 
-// What the values of an instance make of a manifest is applied in the namespace of the tenant, whatever namespace it says.
+// TestObjectsAreAppliedInTheNamespaceOfTheTenant checks that objects are applied in the namespace of the tenant, regardless of the namespace
+// that the values of an instance produce.
 func TestObjectsAreAppliedInTheNamespaceOfTheTenant(t *testing.T) {
 	p := newProviders()
 	for _, namespace := range []string{"b", "kube-system"} {

@@ -18,25 +18,25 @@ import (
 // ReasonQuotaExceeded is the reason of the condition Ready of instances that do not fit into the quota of their tenant.
 const ReasonQuotaExceeded = "QuotaExceeded"
 
-// exceeded is what errors and events of refused objects have in their texts: they have no reason of their own.
+// exceeded is a part of the message of errors and events about refused objects, which have no reason of their own.
 const exceeded = "exceeded quota"
 
 const (
-	// maxEvents bounds the events that are read.
+	// maxEvents bounds the events that the backend reads.
 	maxEvents = 500
-	// eventAge is the age of events that say nothing any more: controllers try again, at intervals of up to a thousand seconds.
+	// eventAge is the age at which events are obsolete: controllers retry at intervals of up to a thousand seconds.
 	eventAge = 20 * time.Minute
 )
 
-// quotaExceeded is the state of an instance that does not fit.
+// quotaExceeded returns the state of an instance that does not fit into the quota.
 func quotaExceeded() instances.State {
 	state := failed("The quota of this workspace is exhausted; delete instances, or ask the platform for more.")
 	state.Reason = ReasonQuotaExceeded
 	return state
 }
 
-// quotaHandler finds out whether instances are not ready because of the quota: pods are made by controllers of the runtime cluster, which
-// say only in events that they are refused.
+// quotaHandler checks whether instances are not ready because of the quota: controllers of the runtime cluster create the pods, and report
+// refused pods only in events.
 type quotaHandler struct {
 	instances.Handler
 	cluster *Cluster
@@ -57,16 +57,16 @@ func (h *quotaHandler) Apply(ctx context.Context, instance instances.Instance) (
 	return refused, nil
 }
 
-// replicaSetSuffix is what Deployments append to the names of their ReplicaSets.
+// replicaSetSuffix matches what Deployments append to the names of their ReplicaSets.
 var replicaSetSuffix = regexp.MustCompile(`^-[bcdfghjklmnpqrstvwxz2456789]{6,10}$`)
 
-// isOf reports whether an object is the one of a name, or a ReplicaSet of the Deployment of that name.
+// isOf reports whether an object has the given name, or is a ReplicaSet of the Deployment with that name.
 func isOf(object corev1.ObjectReference, name string) bool {
 	rest, ok := strings.CutPrefix(object.Name, name)
 	return ok && (rest == "" || object.Kind == "ReplicaSet" && replicaSetSuffix.MatchString(rest))
 }
 
-// isQuotaExceeded reports whether a controller could not make what an object of a set stands for.
+// isQuotaExceeded reports whether a controller recently failed to create an object for a member of a set because of the quota.
 func (c *Cluster) isQuotaExceeded(ctx context.Context, s Set, now time.Time) (bool, error) {
 	current, err := c.readInventory(ctx, s)
 	if err != nil {

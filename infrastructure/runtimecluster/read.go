@@ -12,7 +12,8 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// Get returns an object in the namespace of a tenant, whoever made it, or nil. A name that no object has is an InvalidError.
+// Get returns an object in the namespace of a tenant, including objects of other owners, or nil. It returns an InvalidError for an
+// invalid name.
 func (c *Cluster) Get(ctx context.Context, tenant logicalcluster.Name, gvk schema.GroupVersionKind, name string) (*unstructured.Unstructured, error) {
 	if err := validateName(gvk, name); err != nil {
 		return nil, err
@@ -29,7 +30,8 @@ func (c *Cluster) Get(ctx context.Context, tenant logicalcluster.Name, gvk schem
 	return object, nil
 }
 
-// List returns the objects in the namespace of a tenant that a selector selects, whoever made them. More than limit are an InvalidError.
+// List returns the objects in the namespace of a tenant that a selector selects, including objects of other owners. It returns an
+// InvalidError if there are more than limit.
 func (c *Cluster) List(ctx context.Context, tenant logicalcluster.Name, gvk schema.GroupVersionKind, selector labels.Selector, limit int) ([]*unstructured.Unstructured, error) {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(gvk)

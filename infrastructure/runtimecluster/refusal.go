@@ -12,18 +12,18 @@ import (
 	"github.com/atoll-dev/atoll/infrastructure/instances"
 )
 
-// refusalInterval is how often something is tried again that the runtime cluster refuses.
+// refusalInterval is how often an instance is reconciled again whose objects the runtime cluster refuses.
 const refusalInterval = time.Minute
 
 var (
-	// errForeign is why an object is not applied that is not the instance's.
+	// errForeign means that the object to apply does not belong to the instance.
 	errForeign = errors.New("exists and belongs to something else")
-	// errTerminating is why an object is not applied now.
+	// errTerminating means that the object to apply is being deleted.
 	errTerminating = errors.New("is being deleted")
 )
 
-// Refusal returns the state of an instance whose objects cannot be applied because of what it is, and whether an error says that. What
-// exactly was refused is for the log: it names objects that tenants do not know. Other errors are those of the cluster.
+// Refusal returns the state of an instance whose objects cannot be applied because of their content, and whether err is such an error. The
+// details belong in the log, because they name objects that tenants do not know. Other errors are failures of the cluster.
 func Refusal(err error) (instances.State, bool) {
 	switch {
 	case err == nil:
@@ -40,11 +40,11 @@ func Refusal(err error) (instances.State, bool) {
 	return instances.State{}, false
 }
 
-// unreasoned are what errors say about objects for which API servers have no reason: an object that is not of its schema, and one that is too
-// large for etcd or for a request to it.
+// unreasoned are parts of error messages about objects for which API servers return no reason: an object that does not match its schema,
+// and one that is too large for etcd or for a request to etcd.
 var unreasoned = []string{"failed to create typed patch object", "etcdserver: request is too large", "trying to send message larger than max"}
 
-// isInvalid reports whether an object is why it cannot be applied.
+// isInvalid reports whether the content of an object caused the error.
 func isInvalid(err error) bool {
 	if _, ok := errors.AsType[*InvalidError](err); ok || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsRequestEntityTooLargeError(err) {
 		return true
@@ -53,12 +53,13 @@ func isInvalid(err error) bool {
 	return errors.As(err, &answer) && slices.ContainsFunc(unreasoned, func(text string) bool { return strings.Contains(err.Error(), text) })
 }
 
-// InvalidValues is the state of an instance whose values make no objects, or objects that the runtime cluster refuses.
+// InvalidValues returns the state of an instance whose values result in no objects, or in objects that the runtime cluster refuses.
 func InvalidValues() instances.State {
 	return failed("The values of this instance cannot be applied; what was applied before stays as it is.")
 }
 
-// InvalidTemplate is the state of an instance whose Template has a mistake that no object can repair. mistake names the field.
+// InvalidTemplate returns the state of an instance whose Template has an error that no change of objects can repair. The argument names the
+// field.
 func InvalidTemplate(mistake string) instances.State {
 	state := failed("The platform has made this instance, and cannot tell what belongs to it, because of a mistake in its kind; ask the platform team, whose log names the mistake.")
 	state.Reason, state.Mistake = "TemplateInvalid", mistake

@@ -1,8 +1,8 @@
-// Package runtimecluster is what backends need that make instances of objects in a Kubernetes cluster: a namespace for each tenant,
-// objects that are applied and pruned as a set, an inventory from which they are deleted although the Template is gone, and what is left
-// of tenants.
+// Package runtimecluster is for backends whose instances are objects in a Kubernetes cluster. It provides a namespace for each tenant,
+// applies and prunes objects as a set, deletes them by an inventory that does not depend on the Template, and removes the remains of
+// deleted tenants.
 //
-// Nothing here is visible to tenants, and tenants choose no namespace: all objects of an instance are in the namespace of its tenant.
+// Tenants see nothing of this and choose no namespace: all objects of an instance are in the namespace of its tenant.
 package runtimecluster
 
 import (
@@ -22,16 +22,16 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// Owner is the field manager of what is applied, and the value of the label managed-by.
+// Owner is the field manager of applied objects, and the value of the label managed-by.
 const Owner = "infrastructure-provider"
 
 // Cluster is a runtime cluster, used by one backend.
 type Cluster struct {
-	// Client is a client without cache: what is made of an instance is read when it is looked at.
+	// Client is a client without a cache: the backend reads the objects of an instance when it reconciles the instance.
 	Client client.Client
-	// Prefix of labels is the API group of the provider, Backend the name of the backend.
+	// Group is the API group of the provider and the prefix of labels; Backend is the name of the backend.
 	Group, Backend string
-	// Defaults are what namespaces of tenants have.
+	// Defaults configure the namespaces of tenants.
 	Defaults Defaults
 
 	provider atomic.Pointer[string] // nil until SetProvider
@@ -40,13 +40,13 @@ type Cluster struct {
 // Set identifies the objects of one instance.
 type Set struct {
 	Tenant logicalcluster.Name
-	// Template is the name of the Template, Version its version.
+	// Template is the name of the Template; Version is its version.
 	Template, Version string
 	// Instance is the name of the instance.
 	Instance string
 }
 
-// Namespace is the namespace of a tenant: the name of its logical cluster.
+// Namespace returns the namespace of a tenant: the name of its logical cluster.
 func Namespace(tenant logicalcluster.Name) string { return tenant.String() }
 
 func (c *Cluster) label(name string) string { return c.Group + "/" + name }
@@ -59,14 +59,14 @@ const (
 	labelInstance = "instance"
 	labelBackend  = "backend"
 	labelProvider = "provider"
-	// labelKind tells inventories from the config maps of instances.
+	// labelKind distinguishes inventories from ConfigMaps of instances.
 	labelKind     = "kind"
 	kindInventory = "inventory"
 
 	managedBy = "app.kubernetes.io/managed-by"
 )
 
-// labels are on every object of a set.
+// labels returns the labels of every object of a set.
 func (c *Cluster) labels(s Set) map[string]string {
 	return map[string]string{
 		managedBy:              Owner,
@@ -78,7 +78,7 @@ func (c *Cluster) labels(s Set) map[string]string {
 	}
 }
 
-// annotations are on every object of a set: names may be too long for labels.
+// annotations returns the annotations of every object of a set. They contain the full names, which may be too long for labels.
 func (c *Cluster) annotations(s Set) map[string]string {
 	return map[string]string{c.label(labelTemplate): s.Template, c.label(labelInstance): s.Instance}
 }
@@ -86,16 +86,16 @@ func (c *Cluster) annotations(s Set) map[string]string {
 // Selector selects the objects of a set.
 func (c *Cluster) Selector(s Set) labels.Selector {
 	selected := c.labels(s)
-	delete(selected, c.label(labelVersion)) // that of the last change
+	delete(selected, c.label(labelVersion)) // an object has the version of its last change
 	return labels.SelectorFromSet(selected)
 }
 
-// Sets returns the sets that this backend has of a tenant.
+// Sets returns the sets of this backend in the namespace of a tenant.
 func (c *Cluster) Sets(ctx context.Context, tenant logicalcluster.Name) ([]Set, error) {
 	return c.allSets(ctx, client.InNamespace(Namespace(tenant)))
 }
 
-// allSets returns the sets that this backend has.
+// allSets returns the sets of this backend.
 func (c *Cluster) allSets(ctx context.Context, options ...client.ListOption) ([]Set, error) {
 	inventories, err := c.inventories(ctx, append(options, client.MatchingLabels{c.label(labelBackend): c.Backend})...)
 	if err != nil {
@@ -119,8 +119,8 @@ func (c *Cluster) allSets(ctx context.Context, options ...client.ListOption) ([]
 	return sets, nil
 }
 
-// ensureNamespace creates the namespace of a tenant, and returns its UID. It refuses one that is not this provider's: the name of a logical
-// cluster is not a secret, and no tenant may have objects put into a namespace of somebody else.
+// ensureNamespace creates the namespace of a tenant, and returns its UID. It refuses a namespace that does not belong to this provider: the
+// name of a logical cluster is not a secret, and a tenant must not be able to place objects in a namespace of another owner.
 func (c *Cluster) ensureNamespace(ctx context.Context, tenant logicalcluster.Name) (types.UID, error) {
 	namespace := &corev1.Namespace{}
 	err := c.Client.Get(ctx, client.ObjectKey{Name: Namespace(tenant)}, namespace)
@@ -143,8 +143,8 @@ func (c *Cluster) ensureNamespace(ctx context.Context, tenant logicalcluster.Nam
 	return namespace.UID, c.ensureDefaults(ctx, namespace)
 }
 
-// Tenants returns the logical clusters that this backend has anything of, and those whose namespace is empty. What other backends have is
-// theirs to find, and what has not the mark of this provider is not listed.
+// Tenants returns the logical clusters in whose namespaces this backend has inventories, and those whose namespaces have none. It omits
+// tenants of other backends only, and namespaces without the mark of this provider.
 func (c *Cluster) Tenants(ctx context.Context) ([]logicalcluster.Name, error) {
 	var namespaces corev1.NamespaceList
 	if err := c.Client.List(ctx, &namespaces, client.MatchingLabels{managedBy: Owner}, client.HasLabels{c.label(labelTenant)}); err != nil {
@@ -185,8 +185,8 @@ func (c *Cluster) inventories(ctx context.Context, options ...client.ListOption)
 	return list.Items, nil
 }
 
-// Purge deletes everything that this backend has of a tenant, and the namespace if nothing of others is in it. What is not gone
-// at once is found by the next call. An error of one instance does not stop the others.
+// Purge deletes all sets of this backend in the namespace of a tenant, and then the namespace if other backends and providers have no
+// inventory in it. The next call handles what still exists. An error of one instance does not stop the others.
 func (c *Cluster) Purge(ctx context.Context, tenant logicalcluster.Name) error {
 	namespace := &corev1.Namespace{}
 	if err := c.Client.Get(ctx, client.ObjectKey{Name: Namespace(tenant)}, namespace); err != nil {

@@ -21,10 +21,10 @@ import (
 	"github.com/atoll-dev/atoll/infrastructure/shortname"
 )
 
-// inventoryKey is the key of an inventory in its ConfigMap.
+// inventoryKey is the data key of an inventory in its ConfigMap.
 const inventoryKey = "objects"
 
-// member is an object of a set in its inventory.
+// member is an object of a set, as recorded in its inventory.
 type member struct {
 	Group   string `json:"group,omitempty"`
 	Version string `json:"version"`
@@ -41,18 +41,18 @@ func (m member) gvk() schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: m.Group, Version: m.Version, Kind: m.Kind}
 }
 
-// isSame compares objects, whatever version they were written in.
+// isSame reports whether two members are the same object; their versions may differ.
 func (m member) isSame(other member) bool {
 	return m.Group == other.Group && m.Kind == other.Kind && m.Name == other.Name
 }
 
-// inventory are the objects of a set, in the order in which they were applied.
+// inventory contains the objects of a set, in the order in which they were applied.
 type inventory struct {
-	configMap *corev1.ConfigMap // nil if there is none yet
+	configMap *corev1.ConfigMap // nil if it does not exist
 	members   []member
 }
 
-// inventoryName is the name of the ConfigMap of a set.
+// inventoryName returns the name of the ConfigMap of a set.
 func inventoryName(s Set) string {
 	sum := sha256.Sum256([]byte(s.Template + "/" + s.Instance))
 	return "inventory-" + hex.EncodeToString(sum[:10])
@@ -79,8 +79,8 @@ func membersOf(found *corev1.ConfigMap) ([]member, error) {
 	return members, nil
 }
 
-// writeInventory writes the members if they have changed. It is written before objects are applied, so that nothing exists that no
-// inventory has.
+// writeInventory writes the members if they have changed. Callers call it before they apply objects, so that every existing object is in an
+// inventory.
 func (c *Cluster) writeInventory(ctx context.Context, s Set, i *inventory, members []member) error {
 	if i.configMap != nil && slices.Equal(i.members, members) {
 		return nil
@@ -109,13 +109,13 @@ func (c *Cluster) writeInventory(ctx context.Context, s Set, i *inventory, membe
 	return nil
 }
 
-// KindError says that a kind is why there can be no objects of it, not the server.
+// KindError means that objects cannot be created because of their kind, not because of a failure of the server.
 type KindError struct{ message string }
 
 func (e *KindError) Error() string { return e.message }
 
-// Check returns why objects of a kind cannot be part of a set: a KindError if their kind does not exist in the cluster, or has no
-// namespace.
+// Check returns an error if objects of a kind cannot be part of a set: a KindError if the kind does not exist in the cluster, or is not
+// namespaced.
 func (c *Cluster) Check(gvk schema.GroupVersionKind) error {
 	mapping, err := c.Client.RESTMapper().RESTMapping(gvk.GroupKind(), gvk.Version)
 	switch {
@@ -129,7 +129,7 @@ func (c *Cluster) Check(gvk schema.GroupVersionKind) error {
 	return nil
 }
 
-// apply applies one object by server-side apply. An object of that name that is not part of the set is refused.
+// apply applies one object by server-side apply. It refuses an existing object of that name that is not part of the set.
 func (c *Cluster) apply(ctx context.Context, s Set, object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	object = object.DeepCopy()
 	object.SetNamespace(Namespace(s.Tenant))
@@ -159,7 +159,7 @@ func (c *Cluster) apply(ctx context.Context, s Set, object *unstructured.Unstruc
 	return object, nil
 }
 
-// checkOwned refuses an object that belongs to another instance or to none.
+// checkOwned returns an error if the existing object belongs to another instance or to none, or is being deleted.
 func (c *Cluster) checkOwned(ctx context.Context, s Set, object *unstructured.Unstructured) error {
 	existing := &metav1.PartialObjectMetadata{}
 	existing.SetGroupVersionKind(object.GroupVersionKind())
@@ -181,7 +181,7 @@ func (c *Cluster) checkOwned(ctx context.Context, s Set, object *unstructured.Un
 	return nil
 }
 
-// served returns the kind of an object in a version that the cluster serves: the one in which it was applied may have gone.
+// served returns the kind of an object in a version that the cluster serves: the cluster may have stopped serving the recorded version.
 func (c *Cluster) served(m member) (schema.GroupVersionKind, error) {
 	kind, mapper := m.gvk(), c.Client.RESTMapper()
 	mapping, err := mapper.RESTMapping(kind.GroupKind(), kind.Version)
@@ -198,7 +198,7 @@ func (c *Cluster) served(m member) (schema.GroupVersionKind, error) {
 func (c *Cluster) delete(ctx context.Context, s Set, m member) (gone bool, err error) {
 	kind, err := c.served(m)
 	if meta.IsNoMatchError(err) {
-		return true, nil // there are no objects of a kind that does not exist
+		return true, nil // a kind that does not exist has no objects
 	}
 	if err != nil {
 		return false, fmt.Errorf("looking for %s in the runtime cluster: %w", m.gvk(), err)
@@ -207,7 +207,7 @@ func (c *Cluster) delete(ctx context.Context, s Set, m member) (gone bool, err e
 	object.SetGroupVersionKind(kind)
 	err = c.Client.Get(ctx, types.NamespacedName{Namespace: Namespace(s.Tenant), Name: m.Name}, object)
 	switch {
-	case apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) && apierrors.IsNotFound(err): // which says nothing of the object
+	case apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) && apierrors.IsNotFound(err): // the version is not served; the object may exist
 		if known, ok := c.Client.RESTMapper().(meta.ResettableRESTMapper); ok {
 			known.Reset()
 		}
@@ -217,7 +217,7 @@ func (c *Cluster) delete(ctx context.Context, s Set, m member) (gone bool, err e
 	case err != nil:
 		return false, fmt.Errorf("reading %s %s: %w", m.Kind, m.Name, err)
 	case object.Labels[c.label(labelInstance)] != shortname.Of(s.Instance, shortname.Label) || object.Labels[c.label(labelTemplate)] != shortname.Of(s.Template, shortname.Label):
-		return true, nil // somebody else's by now
+		return true, nil // another owner has created it since
 	case object.DeletionTimestamp != nil:
 		return false, nil
 	}
@@ -229,7 +229,7 @@ func (c *Cluster) delete(ctx context.Context, s Set, m member) (gone bool, err e
 	if err != nil && !apierrors.IsConflict(err) {
 		return false, fmt.Errorf("deleting %s %s: %w", m.Kind, m.Name, err)
 	}
-	// What has no finalizers is gone at once.
+	// An object without finalizers is gone immediately.
 	err = c.Client.Get(ctx, client.ObjectKeyFromObject(object), object)
 	if client.IgnoreNotFound(err) != nil {
 		return false, fmt.Errorf("reading %s %s: %w", m.Kind, m.Name, err)
@@ -237,8 +237,8 @@ func (c *Cluster) delete(ctx context.Context, s Set, m member) (gone bool, err e
 	return err != nil, nil
 }
 
-// Delete deletes the objects of a set in reverse order, and reports whether all of them are gone. What was applied last is gone before
-// what was applied first is deleted.
+// Delete deletes the objects of a set in reverse order, and reports whether all of them are gone. It deletes an object only after all
+// objects that were applied later are gone.
 func (c *Cluster) Delete(ctx context.Context, s Set) (gone bool, err error) {
 	current, err := c.readInventory(ctx, s)
 	if err != nil || current.configMap == nil || c.isForeign(current.configMap) {

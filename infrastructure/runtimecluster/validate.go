@@ -20,19 +20,19 @@ import (
 	"github.com/atoll-dev/atoll/internal/expression"
 )
 
-// InvalidError says that an object cannot exist, whatever the runtime cluster has. A client refuses some of these objects itself, with errors
-// that do not differ from those of a cluster that is not there.
+// InvalidError means that no cluster accepts an object. Clients reject some of these objects themselves, with errors that cannot be
+// distinguished from those of an unreachable cluster.
 type InvalidError struct{ error }
 
 func (e *InvalidError) Unwrap() error { return e.error }
 
-// ValidateTemplate returns why every API server would refuse an object of a Template, whatever its expressions become. group is the API group
-// of the provider. What the object must have, and mistakes in expressions, are for the backend to find.
+// ValidateTemplate returns errors for an object of a Template that every API server would refuse, whatever the values of its expressions.
+// group is the API group of the provider. Backends validate required fields and expressions themselves.
 func ValidateTemplate(object map[string]any, group string, at *field.Path) field.ErrorList {
 	return (&validator{group: group, hasExpressions: true}).object(&unstructured.Unstructured{Object: object}, at)
 }
 
-// validate returns an InvalidError if an object cannot exist.
+// validate returns an InvalidError if no cluster accepts the object.
 func (c *Cluster) validate(object *unstructured.Unstructured) error {
 	errs := (&validator{group: c.Group}).object(object, nil)
 	if object.GetName() == "" {
@@ -44,7 +44,8 @@ func (c *Cluster) validate(object *unstructured.Unstructured) error {
 	return &InvalidError{fmt.Errorf("%s %s: %w", object.GetKind(), abbreviate(object.GetName()), errs.ToAggregate())}
 }
 
-// validateName returns an InvalidError if no object of a kind has a name: one that is empty or has a slash would be another request.
+// validateName returns an InvalidError if objects of a kind cannot have that name. An empty name, or one with a slash, would address
+// another resource.
 func validateName(gvk schema.GroupVersionKind, name string) error {
 	problems := []string{"is empty"}
 	if name != "" {
@@ -69,23 +70,25 @@ func abbreviate(text string) string {
 // validator validates the parts of objects that API servers validate alike in all versions.
 type validator struct {
 	group string
-	// hasExpressions means that what is between "${" and "}" in texts is not known.
+	// hasExpressions means that texts may contain expressions between "${" and "}", whose values are unknown.
 	hasExpressions bool
 }
 
-// check returns the problems of a text of at most maximum bytes. An expression may be any text: "a" is valid wherever any is.
+// check returns the problems of a text of at most maximum bytes. It validates "a" in place of each expression, because an expression may
+// result in any text.
 func (v *validator) check(text string, maximum int, problems func(string) []string) []string {
 	literal, sample := v.known(text)
 	switch {
 	case len(literal) > maximum:
 		return []string{validation.MaxLenError(maximum)}
-	case len(sample) > maximum: // expressions may become empty
+	case len(sample) > maximum: // expressions may be empty
 		return nil
 	}
 	return problems(sample)
 }
 
-// known returns what is known of a text, and the text with "a" for each expression. A text with a mistake, which is told elsewhere, is one.
+// known returns the literal part of a text, and the text with "a" in place of each expression. It handles a text with a syntax error,
+// which the backend reports, as one expression.
 func (v *validator) known(text string) (literal, sample string) {
 	if !v.hasExpressions {
 		return text, text
@@ -145,7 +148,7 @@ func (v *validator) name(gvk schema.GroupVersionKind, name string) []string {
 	return v.check(name, maximum, problems)
 }
 
-// cronJobMaxLength is the limit of names of CronJobs, which those of their Jobs begin with.
+// cronJobMaxLength is the limit for names of CronJobs, which are prefixes of the names of their Jobs.
 const cronJobMaxLength = 52
 
 // metadata validates labels and annotations.
@@ -170,7 +173,7 @@ func (v *validator) labels(labels any, at *field.Path) field.ErrorList {
 	})
 }
 
-// texts validates a map of texts. A value that is one expression is a text once it is known.
+// texts validates a map of texts. A value that consists of one expression becomes a text when it is evaluated.
 func (v *validator) texts(value any, at *field.Path, ofKey func(string) []string, ofValue func(key, value string) []string) field.ErrorList {
 	entries, ok := value.(map[string]any)
 	if !ok && value != nil && !v.isExpression(value) {
@@ -179,7 +182,7 @@ func (v *validator) texts(value any, at *field.Path, ofKey func(string) []string
 	var errs field.ErrorList
 	for _, key := range slices.Sorted(maps.Keys(entries)) {
 		of := at.Key(abbreviate(key))
-		if !v.isExpression(key) { // which is refused wherever it is
+		if !v.isExpression(key) { // backends refuse expressions in keys
 			errs = append(errs, invalid(of, key, ofKey(key))...)
 		}
 		text, isText := entries[key].(string)
@@ -240,10 +243,10 @@ func (v *validator) data(object *unstructured.Unstructured, at *field.Path) fiel
 	return errs
 }
 
-// builtIn are API groups all of whose fields of these names are what they seem to be: other kinds may have anything in them.
+// builtIn are API groups in which fields with these names have their usual meaning; in other groups they may contain anything.
 var builtIn = []string{"", "apps", "autoscaling", "batch", "networking.k8s.io", "policy"}
 
-// nested validates metadata and labels within an object, such as those of the pods of a Deployment.
+// nested validates metadata and labels within an object, such as those of the pod template of a Deployment.
 func (v *validator) nested(value any, at *field.Path) (errs field.ErrorList) {
 	switch value := value.(type) {
 	case map[string]any:

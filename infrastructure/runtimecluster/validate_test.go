@@ -109,7 +109,7 @@ func TestObjectsThatCannotExist(t *testing.T) {
 }
 
 func TestNamesThatNothingHas(t *testing.T) {
-	c := &Cluster{} // without a client: nothing is asked
+	c := &Cluster{} // without a client, so that any request panics
 	for _, name := range []string{"", "a/b", "..", "A", "${a}", strings.Repeat("a", 1<<20)} {
 		_, err := c.Get(t.Context(), logicalcluster.MustParseName("tenant"), corev1.SchemeGroupVersion.WithKind("Secret"), name)
 		if _, ok := errors.AsType[*InvalidError](err); !ok || len(err.Error()) > 1024 {

@@ -16,27 +16,27 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// Watches watch the kinds that instances are made of, and report the instances whose objects have changed. There is one watch for each
-// kind, and nothing is kept of objects.
+// Watches watches the kinds of the objects of instances, and reports the instances whose objects have changed. It runs one watch for each
+// kind, and caches no objects.
 type Watches struct {
 	cluster  *Cluster
 	metadata metadata.Interface
 	changed  chan instances.Identity
 
 	mu    sync.Mutex
-	kinds map[schema.GroupVersionResource]bool // whether the watch has started; kinds are those of Templates, of which there are few
-	start func(schema.GroupVersionResource)    // nil while Run does not run
+	kinds map[schema.GroupVersionResource]bool // whether the watch has started; bounded by the kinds that Templates use
+	start func(schema.GroupVersionResource)    // nil unless Run is running
 }
 
-// NewWatches returns watches that do nothing before Run.
+// NewWatches returns Watches. It starts no watch before Run.
 func NewWatches(cluster *Cluster, metadata metadata.Interface) *Watches {
 	return &Watches{cluster: cluster, metadata: metadata, changed: make(chan instances.Identity), kinds: map[schema.GroupVersionResource]bool{}}
 }
 
-// Changed delivers the instances whose objects have changed.
+// Changed returns the channel of instances whose objects have changed.
 func (w *Watches) Changed() <-chan instances.Identity { return w.changed }
 
-// Add has a kind watched until the end of Run.
+// Add starts a watch of a kind, which lasts until the end of Run.
 func (w *Watches) Add(gvk schema.GroupVersionKind) error {
 	mapping, err := w.cluster.Client.RESTMapper().RESTMapping(gvk.GroupKind(), gvk.Version)
 	if err != nil {
@@ -53,7 +53,7 @@ func (w *Watches) Add(gvk schema.GroupVersionKind) error {
 	return nil
 }
 
-// Run watches until the context ends.
+// Run runs the watches until the context ends.
 func (w *Watches) Run(ctx context.Context) {
 	var running background.Group
 	w.mu.Lock()
@@ -73,7 +73,7 @@ func (w *Watches) Run(ctx context.Context) {
 
 func (w *Watches) watch(ctx context.Context, resource schema.GroupVersionResource) {
 	selector := labels.SelectorFromSet(labels.Set{managedBy: Owner, w.cluster.label(labelBackend): w.cluster.Backend})
-	// Changes that are missed are found when instances are looked at again.
+	// Periodic reconciliation of instances covers changes that the watch misses.
 	informer.NewEvents(w.metadata.Resource(resource), selector.String(), func(object *metav1.PartialObjectMetadata) { w.report(ctx, object) }, func() {}).Run(ctx)
 }
 

@@ -15,26 +15,26 @@ import (
 	"github.com/atoll-dev/atoll/infrastructure/template"
 )
 
-// Seeder keeps the shipped Templates in the workspace of the provider.
+// Seeder creates, updates and deletes the shipped Templates in the provider's workspace.
 type Seeder struct {
-	// Client is an uncached client of the workspace of the provider.
+	// Client is an uncached client of the provider's workspace.
 	Client client.Client
 	// Group is the API group of the provider.
 	Group string
-	// Templates are those that shall exist.
+	// Templates are the Templates that should exist.
 	Templates []infrastructurev1alpha1.Template
 	Instances template.Instances
 	Log       logr.Logger
 }
 
-// Label returns the key of the label of Templates that were created from a shipped one. Its value is "true".
+// Label returns the label key of Templates that were created from a shipped one. Its value is "true".
 func Label(group string) string { return group + "/shipped" }
 
-// AnnotationHash returns the key of the annotation with the hash of the spec that was shipped.
+// AnnotationHash returns the annotation key for the hash of the shipped spec.
 func AnnotationHash(group string) string { return group + "/shipped-hash" }
 
-// Enabled returns the Templates that a list selects in the way of kube-controller-manager: "*" for all, a name for one, and a name
-// after "-" for all but that one.
+// Enabled returns the Templates that a list selects, in the syntax of kube-controller-manager's --controllers: "*" for all, a name for
+// one, and "-" with a name for all but that one.
 func Enabled(templates []infrastructurev1alpha1.Template, list []string) []infrastructurev1alpha1.Template {
 	return slices.DeleteFunc(slices.Clone(templates), func(t infrastructurev1alpha1.Template) bool {
 		selected := slices.Contains(list, t.Name) || slices.Contains(list, "*")
@@ -42,9 +42,8 @@ func Enabled(templates []infrastructurev1alpha1.Template, list []string) []infra
 	})
 }
 
-// Ensure creates the shipped Templates that do not exist, updates unedited ones, and deletes those that are no longer shipped,
-// unedited, and without instances. A failure of one does not stop the others. It writes nothing where
-// nothing has changed.
+// Ensure creates missing shipped Templates, updates unedited ones, and deletes those that are not shipped, unedited, and without
+// instances. A failure of one does not stop the others. It writes nothing if nothing has changed.
 func (s *Seeder) Ensure(ctx context.Context) error {
 	var errs []error
 	wanted := map[string]bool{}
@@ -101,13 +100,13 @@ func (s *Seeder) ensure(ctx context.Context, shipped *infrastructurev1alpha1.Tem
 	return nil
 }
 
-// isPristine reports whether a Template is as it was shipped once.
+// isPristine reports whether a Template is unedited: it has the label, its spec has the shipped hash, and it is not being deleted.
 func (s *Seeder) isPristine(t *infrastructurev1alpha1.Template) (bool, error) {
 	sum, err := hash(&t.Spec)
 	return t.Labels[Label(s.Group)] == "true" && t.Annotations[AnnotationHash(s.Group)] == sum && t.DeletionTimestamp.IsZero(), err
 }
 
-// retire deletes a Template without instances.
+// retire deletes an unedited Template that has no instances.
 func (s *Seeder) retire(ctx context.Context, t *infrastructurev1alpha1.Template) error {
 	pristine, err := s.isPristine(t)
 	if err != nil || !pristine {

@@ -15,13 +15,13 @@ import (
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
 )
 
-// directory has one file for each Template. Files are written for the default API group, so that kubectl can apply them.
+// directory contains one file for each Template. Files use the default API group, so that kubectl can apply them.
 const directory = "templates"
 
 //go:embed templates/*.yaml
 var files embed.FS
 
-// Shipped returns the Templates that are shipped, in an API group, in the order of their file names.
+// Shipped returns the shipped Templates, in the given API group, in the order of their file names.
 func Shipped(group string) ([]infrastructurev1alpha1.Template, error) {
 	entries, err := files.ReadDir(directory)
 	if err != nil {
@@ -47,7 +47,7 @@ func hash(spec *infrastructurev1alpha1.TemplateSpec) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("hashing a template: %w", err)
 	}
-	text, err := json.Marshal(content) // keys of maps are sorted
+	text, err := json.Marshal(content) // Marshal sorts the keys of maps
 	if err != nil {
 		return "", fmt.Errorf("hashing a template: %w", err)
 	}

@@ -28,7 +28,8 @@ func TestShippedTemplatesAreValidInEveryGroup(t *testing.T) {
 	}
 }
 
-// What an instance can use of a node is bounded: the image of an application is any, and what the others do is up to their tenant.
+// TestInstancesAreBounded checks that instances have limits on the resources of a node: an application runs any image, and tenants control the
+// load of the other instances.
 func TestInstancesAreBounded(t *testing.T) {
 	templates, err := Shipped(infrastructurev1alpha1.GroupName)
 	if err != nil {

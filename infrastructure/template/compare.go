@@ -11,16 +11,16 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// Change is a change from one schema to another that could make an instance invalid that was valid before.
+// Change is a difference between two schemas that could invalidate a valid instance.
 type Change struct {
 	// Text is a sentence that begins with a field.
 	Text string
-	// Breaking means that a value is no longer allowed. Otherwise, only the instances that exist tell whether they stay valid.
+	// Breaking means that a value is no longer allowed. Otherwise the change needs validation of the existing instances.
 	Breaking bool
 }
 
-// Compare returns the changes from one schema to another that could make an instance invalid that was valid before. None means that the
-// new schema may replace the old one.
+// Compare returns the changes from one schema to another that could invalidate a valid instance. If there are none, the new schema may
+// replace the old one.
 func Compare(before, after *apiextensionsv1.JSONSchemaProps) []Change {
 	c := comparison{}
 	c.compare("spec", before, after)
@@ -29,12 +29,12 @@ func Compare(before, after *apiextensionsv1.JSONSchemaProps) []Change {
 
 type comparison struct{ changes []Change }
 
-// report notes a breaking change.
+// report adds a breaking change.
 func (c *comparison) report(path, format string, args ...any) {
 	c.changes = append(c.changes, Change{path + ": " + fmt.Sprintf(format, args...), true})
 }
 
-// doubt notes a change whose effect depends on values.
+// doubt adds a change that needs validation of instances, because its effect depends on their values.
 func (c *comparison) doubt(path, format string, args ...any) {
 	c.changes = append(c.changes, Change{path + ": " + fmt.Sprintf(format, args...), false})
 }
@@ -90,7 +90,7 @@ func (c *comparison) compareProperties(path string, before, after *apiextensions
 	}
 }
 
-// compareValues compares what restricts values to a set.
+// compareValues compares the keywords that restrict values.
 func (c *comparison) compareValues(path string, before, after *apiextensionsv1.JSONSchemaProps) {
 	if len(after.Enum) > 0 {
 		if len(before.Enum) == 0 {
@@ -129,14 +129,14 @@ func (c *comparison) compareLimits(path string, before, after *apiextensionsv1.J
 	limit(c, path, "maxProperties", before.MaxProperties, after.MaxProperties, -1)
 }
 
-// limit reports a limit that becomes narrower. direction is 1 for lower limits and -1 for upper ones.
+// limit reports a narrower limit. direction is 1 for lower limits and -1 for upper ones.
 func limit[T int64 | float64](c *comparison, path, name string, before, after *T, direction int) {
 	if after != nil && (before == nil || cmp.Compare(*after, *before)*direction > 0) {
 		c.report(path, "%s is new or narrower: %v", name, *after)
 	}
 }
 
-// remainder is what no other comparison looks at, without texts and defaults, which do not decide about validity.
+// remainder returns a schema with only the keywords that no other comparison covers, without texts and defaults, which do not affect validity.
 func remainder(schema *apiextensionsv1.JSONSchemaProps) *apiextensionsv1.JSONSchemaProps {
 	r := *schema
 	r.ID, r.Title, r.Description, r.Example, r.ExternalDocs, r.Default = "", "", "", nil, nil, nil

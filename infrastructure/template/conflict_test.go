@@ -14,7 +14,7 @@ import (
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
 )
 
-// A cache that is behind is usual. Errors would be logged.
+// TestConflictsAreRetriedQuietly checks that conflicts of a stale cache, which are common, return no errors, because those would be logged.
 func TestConflictsAreRetriedQuietly(t *testing.T) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{

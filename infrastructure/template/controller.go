@@ -26,40 +26,40 @@ import (
 	"github.com/atoll-dev/atoll/infrastructure/backend"
 )
 
-// retryInterval is the interval of retries where no event tells that something has changed, such as a backend that is not ready.
+// retryInterval is how often the controller retries if no event reports a change, for example if a backend is not ready.
 const retryInterval = 10 * time.Second
 
-// Instances are the instances of a kind in all workspaces that have bound the export. Methods fail unless all workspaces could be
-// reached.
+// Instances accesses the instances of a kind in all workspaces that have bound the export. Methods return an error unless they could reach
+// all workspaces.
 type Instances interface {
-	// Each calls a function for each of them.
+	// Each calls a function for each instance.
 	Each(ctx context.Context, template *infrastructurev1alpha1.Template, call func(*unstructured.Unstructured) error) error
-	// Rewrite writes each of them as it is, at a bounded rate, so that it is stored in the present storage version, and that nobody owns fields
-	// of it in a version that the Template retires. It skips those whose UIDs are in written, and adds those that are written.
+	// Rewrite writes each instance unchanged, at a bounded rate, so that it is stored in the current storage version, and no manager owns
+	// its fields in a version that the Template retires. It skips instances with UIDs in written, and adds those that it writes.
 	Rewrite(ctx context.Context, template *infrastructurev1alpha1.Template, written sets.Set[types.UID]) error
-	// Bindings calls a function for each binding of exports.
+	// Bindings calls a function for each binding of the exports.
 	Bindings(ctx context.Context, exports []string, call func(*apisv1alpha2.APIBinding) error) error
-	// Count returns their number.
+	// Count returns the number of instances.
 	Count(ctx context.Context, template *infrastructurev1alpha1.Template) (int, error)
-	// Remove gives all of them the phase TemplateRemoved, deletes them, and returns how many are left.
+	// Remove sets the phase of all instances to TemplateRemoved, deletes them, and returns how many still exist.
 	Remove(ctx context.Context, template *infrastructurev1alpha1.Template) (int, error)
-	// TellTemplateNotFound tells all of them that their Template does not exist. Nothing else of them changes.
+	// TellTemplateNotFound reports in the status of all instances that their Template does not exist. It changes nothing else.
 	TellTemplateNotFound(ctx context.Context, template *infrastructurev1alpha1.Template) error
-	// Abandon deletes all of them as Remove does, lets go those whose backend has not removed what it made, and returns for how many
-	// that was not done yet.
+	// Abandon deletes all instances as Remove does, releases those whose backend has not removed their objects, and returns for how many
+	// this is not complete.
 	Abandon(ctx context.Context, template *infrastructurev1alpha1.Template) (int, error)
-	// Provided returns the number of those that the backend may have made something for.
+	// Provided returns the number of instances for which the backend may have objects.
 	Provided(ctx context.Context, template *infrastructurev1alpha1.Template) (int, error)
 }
 
-// Reconciler publishes Templates: it keeps their definitions, schemas and entries of the export, and calls their backends.
+// Reconciler publishes Templates: it reconciles their CRDs, schemas and export entries, and calls their backends.
 type Reconciler struct {
-	// Client is a client of the workspace of the provider. Its Templates are in Group. Live reads the same without a cache.
+	// Client is a client of the provider's workspace, whose Templates are in Group. Live reads from the same workspace without a cache.
 	Client client.Client
 	Live   client.Reader
-	// Group is the API group of the provider, Export the name of its APIExport.
+	// Group is the API group of the provider; Export is the name of its APIExport.
 	Group, Export string
-	// Selector selects the Templates of Export; nil for all. Catalogues have exports of their own.
+	// Selector selects the Templates of Export; nil selects all. Catalogues have exports of their own.
 	Selector  labels.Selector
 	Backends  *backend.Registry
 	Instances Instances
@@ -74,13 +74,14 @@ func Finalizer(group string) string { return "templates." + group + "/reconcile"
 // CatalogueFinalizer returns the finalizer of Catalogues of a group.
 func CatalogueFinalizer(group string) string { return "catalogues." + group + "/reconcile" }
 
-// LabelReady returns the key of the label of Templates that tenants may see. Its value is "true".
+// LabelReady returns the label key of Templates that tenants may see. Its value is "true".
 func LabelReady(group string) string { return group + "/ready" }
 
-// conflictInterval is when a change is tried again that others were faster than: soon the cache has theirs.
+// conflictInterval is the delay of a retry after a conflict, in which the cache receives the other change.
 const conflictInterval = 100 * time.Millisecond
 
-// Reconcile publishes one Template, or removes what was published of it. Conflicts are part of that, and no errors to be logged.
+// Reconcile publishes one Template, or removes what it has published. It requeues after a conflict instead of returning an error, because
+// conflicts are expected and should not be logged.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	result, err := r.reconcile(ctx, req)
 	if apierrors.IsConflict(err) {
@@ -131,14 +132,14 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return result, errors.Join(failed, r.writeStatus(ctx, s, before))
 }
 
-// observe reads what the steps decide by.
+// observe reads the objects that the steps depend on.
 func (r *Reconciler) observe(ctx context.Context, name string) (*scope, error) {
 	s := &scope{template: &infrastructurev1alpha1.Template{}}
 	if err := r.Client.Get(ctx, types.NamespacedName{Name: name}, s.template); err != nil {
 		return nil, err
 	}
 	var all infrastructurev1alpha1.TemplateList
-	if err := r.Client.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil { // they are only read
+	if err := r.Client.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil { // the steps only read them
 		return nil, fmt.Errorf("listing templates: %w", err)
 	}
 	s.others = all.Items
@@ -160,10 +161,10 @@ func (r *Reconciler) observe(ctx context.Context, name string) (*scope, error) {
 	return s, err
 }
 
-// observeFormer finds the kinds of a lost Template of the same name: its finalizer was removed by another client, and it may have instances.
+// observeFormer finds CRDs of an orphaned Template of the same name, whose finalizer another client has removed. They may have instances.
 func (r *Reconciler) observeFormer(ctx context.Context, s *scope) error {
 	if len(validation.IsValidLabelValue(s.template.Name)) > 0 {
-		return nil // no definition can have it
+		return nil // the name cannot be a label value, so no CRD has it
 	}
 	var definitions apiextensionsv1.CustomResourceDefinitionList
 	if err := r.Client.List(ctx, &definitions, client.MatchingLabels{LabelTemplate(r.Group): s.template.Name}, client.UnsafeDisableDeepCopy); err != nil {
@@ -178,8 +179,8 @@ func (r *Reconciler) observeFormer(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// observeServed reads what the export has of a Template. A schema that the cache does not have may have been created a moment ago: without
-// it, an edit would not be compared with anything.
+// observeServed reads the exported schema of a Template. It reads a schema that is not in the cache from the server: it may have been created
+// just before, and without it an edit would not be compared with anything.
 func (r *Reconciler) observeServed(ctx context.Context, s *scope) error {
 	registered := s.template.Status.Registered
 	if !registered.SchemaInAPIExport {
@@ -193,13 +194,13 @@ func (r *Reconciler) observeServed(ctx context.Context, s *scope) error {
 	switch {
 	case err == nil:
 		s.served = served
-	case !apierrors.IsNotFound(err): // one that was deleted by hand is created anew
+	case !apierrors.IsNotFound(err): // a schema that somebody has deleted is created again
 		return fmt.Errorf("reading the schema of the export: %w", err)
 	}
 	return nil
 }
 
-// writeStatus writes status and the label of Templates that tenants may see, where they have changed.
+// writeStatus writes the status, and the label of Templates that tenants may see, if they have changed.
 func (r *Reconciler) writeStatus(ctx context.Context, s *scope, before *infrastructurev1alpha1.Template) error {
 	s.setStatus()
 	if !equality.Semantic.DeepEqual(before.Status, s.template.Status) {

@@ -15,32 +15,33 @@ import (
 	"github.com/atoll-dev/atoll/infrastructure/shortname"
 )
 
-// Labels of definitions. A definition without LabelTemplate is somebody else's and never changed. The prefix of labels is the API
-// group of the provider.
+// Labels of CRDs. A CRD without LabelTemplate belongs to somebody else, and the provider never changes it. The prefix of labels is the
+// API group of the provider.
 const (
 	labelTemplate = "template"
 	labelVersion  = "template-version"
 )
 
-// closedMessage is what tenants read who create an instance of a Template that is being removed, or that is not offered to them any more.
+// closedMessage is the error for tenants who create an instance of a Template that is being removed, or that their export does not offer.
 const closedMessage = "this kind is being removed from the catalogue; new instances cannot be created"
 
-// LabelTemplate returns the key of the label with the name of the Template of a definition or object.
+// LabelTemplate returns the label key for the name of the Template of a CRD or object.
 func LabelTemplate(group string) string { return group + "/" + labelTemplate }
 
-// LabelTemplateVersion returns the key of the label with the version of the Template.
+// LabelTemplateVersion returns the label key for the version of the Template.
 func LabelTemplateVersion(group string) string { return group + "/" + labelVersion }
 
-// DefinitionName is the name of the CustomResourceDefinition of a Template.
+// DefinitionName returns the name of the CustomResourceDefinition of a Template.
 func DefinitionName(t *infrastructurev1alpha1.Template) string {
 	return t.Spec.InstanceCRD.Resource + "." + t.Spec.InstanceCRD.Group
 }
 
-// AnnotationStored returns the annotation of a definition with the only version in which instances are stored.
+// AnnotationStored returns the annotation of a CRD with the only version in which instances are stored.
 func AnnotationStored(group string) string { return group + "/stored-version" }
 
-// withServed returns a definition with all versions that the export has: somebody may have deleted or edited it, and instances may be stored in
-// any of them. It has nothing else of the schema. It is nil if there is neither a definition nor an exported schema.
+// withServed returns a CRD to which the versions of the exported schema are added: somebody may have deleted or edited the CRD, and
+// instances may be stored in any of the versions. It adds nothing else of the schema. It returns nil if there is neither a CRD nor an
+// exported schema.
 func withServed(definition *apiextensionsv1.CustomResourceDefinition, served *apisv1alpha1.APIResourceSchema) (*apiextensionsv1.CustomResourceDefinition, error) {
 	if served == nil {
 		return definition, nil
@@ -68,10 +69,10 @@ func withServed(definition *apiextensionsv1.CustomResourceDefinition, served *ap
 	return base, nil
 }
 
-// Definition returns the definition of the kind of a Template. current is the definition that exists, or nil: its versions stay
-// served unless their retirement has begun, its storage version stays what it is. Versions that the Template retires are left out unless
-// objects may be stored in them. The new version keeps the values of fields that only others have. While a Template is being deleted, all versions refuse new
-// instances.
+// Definition returns the CRD for the kind of a Template. current is the existing CRD, or nil: its storage version does not change, and its
+// versions stay served unless their retirement has begun. Definition omits versions that the Template retires, unless objects may be stored
+// in them. The new version preserves values of fields that only other versions have. While a Template is being deleted, all versions refuse
+// new instances.
 func Definition(t *infrastructurev1alpha1.Template, current *apiextensionsv1.CustomResourceDefinition) (*apiextensionsv1.CustomResourceDefinition, error) {
 	names := t.Spec.InstanceCRD
 	version, err := newVersion(t)
@@ -102,7 +103,7 @@ func Definition(t *infrastructurev1alpha1.Template, current *apiextensionsv1.Cus
 	return crd, nil
 }
 
-// mergeVersions adds the version of a Template to those that exist.
+// mergeVersions adds the version of a Template to the existing versions.
 func mergeVersions(t *infrastructurev1alpha1.Template, version apiextensionsv1.CustomResourceDefinitionVersion, current *apiextensionsv1.CustomResourceDefinition) []apiextensionsv1.CustomResourceDefinitionVersion {
 	version.Storage = true
 	if current == nil {
@@ -110,7 +111,7 @@ func mergeVersions(t *infrastructurev1alpha1.Template, version apiextensionsv1.C
 	}
 	var versions []apiextensionsv1.CustomResourceDefinitionVersion
 	for _, former := range current.Spec.Versions {
-		// Nothing says that of a definition that was deleted and made anew.
+		// A CRD that was deleted and created again lacks the annotation, so its versions stay.
 		unused := current.Annotations[AnnotationStored(t.Spec.InstanceCRD.Group)] == version.Name
 		switch {
 		case former.Name == version.Name:
@@ -122,7 +123,7 @@ func mergeVersions(t *infrastructurev1alpha1.Template, version apiextensionsv1.C
 		if former.Storage {
 			version.Storage = false
 		}
-		// A version that is retired is served until the retirement begins. One that is not retired any more is served again.
+		// A retired version is served until the retirement begins. A version that has stopped being retired is served again.
 		former.Served = former.Served || !slices.Contains(t.Spec.RetiredVersions, former.Name)
 		former.Deprecated = true
 		former.DeprecationWarning = ptr.To(fmt.Sprintf("%s/%s %s is deprecated; use %s", t.Spec.InstanceCRD.Group, former.Name, t.Spec.InstanceCRD.Kind, version.Name))
@@ -134,8 +135,8 @@ func mergeVersions(t *infrastructurev1alpha1.Template, version apiextensionsv1.C
 	return append(versions, version)
 }
 
-// keepFields has a schema keep the values of fields that only another one has: an object is stored once for all versions, and a write in
-// one of them would lose what belongs to another.
+// keepFields makes a schema preserve the values of fields that only the other schema has. An object is stored once for all versions, so a
+// write in one version would otherwise drop fields of another.
 func keepFields(schema, other *apiextensionsv1.JSONSchemaProps) {
 	if schema == nil || other == nil {
 		return
@@ -154,7 +155,7 @@ func keepFields(schema, other *apiextensionsv1.JSONSchemaProps) {
 	keepFields(additionalOf(schema), additionalOf(other))
 }
 
-// closed returns a definition that refuses new instances in all versions.
+// closed returns a CRD that refuses new instances in all versions.
 func closed(definition *apiextensionsv1.CustomResourceDefinition) *apiextensionsv1.CustomResourceDefinition {
 	refusing := definition.DeepCopy()
 	for _, version := range refusing.Spec.Versions {
@@ -171,7 +172,7 @@ func newVersion(t *infrastructurev1alpha1.Template) (apiextensionsv1.CustomResou
 	schema := apiextensionsv1.JSONSchemaProps{
 		Type:        "object",
 		Description: t.Spec.Description,
-		Required:    []string{"spec"}, // else neither required fields nor defaults of spec apply where it is absent
+		Required:    []string{"spec"}, // otherwise required fields and defaults of spec do not apply if spec is absent
 		Properties: map[string]apiextensionsv1.JSONSchemaProps{
 			"apiVersion": {Type: "string"},
 			"kind":       {Type: "string"},
@@ -193,7 +194,7 @@ func newVersion(t *infrastructurev1alpha1.Template) (apiextensionsv1.CustomResou
 	}, nil
 }
 
-// statusSchema is the common part of the status of all instances. Backends add fields for their outputs.
+// statusSchema returns the common status schema of all instances. Backends add fields for their outputs.
 func statusSchema() apiextensionsv1.JSONSchemaProps {
 	text := apiextensionsv1.JSONSchemaProps{Type: "string"}
 	return apiextensionsv1.JSONSchemaProps{
@@ -225,7 +226,7 @@ func statusSchema() apiextensionsv1.JSONSchemaProps {
 	}
 }
 
-// parseSchema reads the schema of spec. Unknown keywords are an error: they would be dropped silently.
+// parseSchema parses the schema of spec. It returns an error for unknown keywords, which the API server would drop silently.
 func parseSchema(raw []byte) (*apiextensionsv1.JSONSchemaProps, error) {
 	decoder := json.NewDecoder(strings.NewReader(string(raw)))
 	decoder.DisallowUnknownFields()

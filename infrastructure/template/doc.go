@@ -1,5 +1,5 @@
-// Package template turns Templates into definitions of kinds and their schemas in the export of the provider.
+// Package template turns Templates into CRDs, and into schemas in the export of the provider.
 //
-// What can be decided without a server is in pure functions: Validate, Definition, Schema and Compare. The controller calls
-// them, calls the backend, and writes.
+// Decisions that do not need a server are pure functions: Validate, Definition, Schema and Compare. The controller calls them, calls the
+// backend, and writes objects.
 package template

@@ -16,19 +16,20 @@ import (
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
 )
 
-// revalidateInterval is how often it is looked whether instances still stand in the way of a change.
+// revalidateInterval is how often the controller checks whether instances still block a change.
 const revalidateInterval = 5 * time.Minute
 
 // maxReasons bounds the reasons in a report.
 const maxReasons = 5
 
-// invalid is a mistake that the platform operator corrects; after is when to look again, 0 for never without a change.
+// invalid returns the problem for an error that the platform operator must correct. It is retried after the given time; 0 means only after a
+// change of the Template.
 func invalid(message string, after time.Duration) error {
 	return &problem{condition: infrastructurev1alpha1.ConditionSchemaCompatible, reason: infrastructurev1alpha1.ReasonInvalidSpec, message: message, wait: after == 0, after: after}
 }
 
-// validateChange refuses a schema with which instances would become invalid. Of a version that is exported, values that are allowed stay
-// allowed. Where that does not follow from the schemas, and for a new version, all instances are read.
+// validateChange refuses a schema that would invalidate instances. An exported version may only be changed so that allowed values stay
+// allowed. If the schemas do not prove this, and for a new version, it reads all instances.
 func (r *Reconciler) validateChange(ctx context.Context, s *scope) error {
 	if s.served == nil {
 		return nil
@@ -61,7 +62,7 @@ func (r *Reconciler) validateChange(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// changesSince compares a schema of spec with what is exported of its version. Of a version that is new, it compares with all others.
+// changesSince compares a schema of spec with the exported schema of its version. It compares a new version with all others.
 func changesSince(served *apisv1alpha1.APIResourceSchema, version string, after *apiextensionsv1.JSONSchemaProps) (changes []Change, isNew bool, err error) {
 	isNew = true
 	for i := range served.Spec.Versions {
@@ -78,16 +79,16 @@ func changesSince(served *apisv1alpha1.APIResourceSchema, version string, after 
 	return changes, isNew, nil
 }
 
-// specOf returns the schema of spec in that of an object.
+// specOf returns the schema of spec in the schema of an object.
 func specOf(schema *apiextensionsv1.JSONSchemaProps) *apiextensionsv1.JSONSchemaProps {
 	spec := schema.Properties["spec"]
 	return &spec
 }
 
-// report says which instances a schema would make invalid. It has no values of tenants.
+// report describes the instances that a schema would invalidate. It contains no values of tenants.
 type report struct {
 	checked, invalid int
-	reasons          map[string]int // how many instances have a problem
+	reasons          map[string]int // the number of instances for each reason
 }
 
 func (r *report) String() string {
@@ -102,7 +103,7 @@ func (r *report) String() string {
 	return fmt.Sprintf("%d of %d existing instances would become invalid: %s%s; allow what they have", r.invalid, r.checked, strings.Join(reasons, "; "), more)
 }
 
-// validateInstances validates all instances of a Template with a schema of spec.
+// validateInstances validates all instances of a Template against a schema of spec.
 func (r *Reconciler) validateInstances(ctx context.Context, t *infrastructurev1alpha1.Template, schema *apiextensionsv1.JSONSchemaProps) (*report, error) {
 	validator, err := newValidator(schema)
 	if err != nil {

@@ -11,10 +11,10 @@ import (
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
 )
 
-// entryChange changes the resources of an export, and reports whether it did.
+// entryChange changes the resources of an export, and reports whether it changed anything.
 type entryChange func(*[]apisv1alpha2.ResourceSchema) bool
 
-// SetEntry sets the one entry of a resource and group, and reports whether that changed something. All others are kept.
+// SetEntry sets the entry of a resource and group, and reports whether that changed anything. It preserves all other entries.
 func SetEntry(entries *[]apisv1alpha2.ResourceSchema, entry apisv1alpha2.ResourceSchema) bool {
 	i := slices.IndexFunc(*entries, isEntryOf(entry.Name, entry.Group))
 	if i < 0 {
@@ -26,19 +26,19 @@ func SetEntry(entries *[]apisv1alpha2.ResourceSchema, entry apisv1alpha2.Resourc
 	return changed
 }
 
-// entryOf returns the entry of a Template with a schema.
+// entryOf returns the export entry of a Template with a schema.
 func entryOf(t *infrastructurev1alpha1.Template, schema *apisv1alpha1.APIResourceSchema) apisv1alpha2.ResourceSchema {
 	names := t.Spec.InstanceCRD
 	return apisv1alpha2.ResourceSchema{Name: names.Resource, Group: names.Group, Schema: schema.Name,
 		Storage: apisv1alpha2.ResourceSchemaStorage{CRD: &apisv1alpha2.ResourceSchemaStorageCRD{}}}
 }
 
-// setEntry sets an entry.
+// setEntry returns a change that sets an entry.
 func setEntry(entry apisv1alpha2.ResourceSchema) entryChange {
 	return func(entries *[]apisv1alpha2.ResourceSchema) bool { return SetEntry(entries, entry) }
 }
 
-// unlisted removes the entry of a resource.
+// unlisted returns a change that removes the entry of a resource.
 func unlisted(resource, group string) entryChange {
 	return func(entries *[]apisv1alpha2.ResourceSchema) bool {
 		before := len(*entries)
@@ -47,7 +47,7 @@ func unlisted(resource, group string) entryChange {
 	}
 }
 
-// unlistedSchemas removes the entries with these schemas.
+// unlistedSchemas returns a change that removes the entries with these schemas.
 func unlistedSchemas(schemas []apisv1alpha1.APIResourceSchema) entryChange {
 	return func(entries *[]apisv1alpha2.ResourceSchema) bool {
 		before := len(*entries)

@@ -13,11 +13,11 @@ import (
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 )
 
-// exportTimeout bounds one write of an export, which several Templates wait for.
+// exportTimeout bounds one write of an export, for which several Templates wait.
 const exportTimeout = 30 * time.Second
 
-// exportWriter writes exports one after another. The changes that come during a write are the next one: every binding and every shard
-// looks at each write of an export, and Templates that are published together would be in conflict.
+// exportWriter serializes writes of exports. It collects the changes that arrive during a write into the next one: every binding and every
+// shard processes each write of an export, and Templates that are published concurrently would conflict.
 type exportWriter struct {
 	writing sync.Mutex
 
@@ -25,14 +25,14 @@ type exportWriter struct {
 	waiting map[string]*exportBatch // by export
 }
 
-// exportBatch is changes that are written together.
+// exportBatch contains changes that are written together.
 type exportBatch struct {
 	changes []entryChange
 	written chan struct{}
-	errs    []error // of the changes, once they are written
+	errs    []error // one for each change; valid after written is closed
 }
 
-// join adds a change to those of an export that wait, and reports whether it is the first of them: who joins first has to write them.
+// join adds a change to the pending batch of an export. It reports whether the change is the first, whose caller must write the batch.
 func (w *exportWriter) join(export string, change entryChange) (batch *exportBatch, index int, isFirst bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -47,7 +47,7 @@ func (w *exportWriter) join(export string, change entryChange) (batch *exportBat
 	return batch, len(batch.changes) - 1, isFirst
 }
 
-// take returns the changes of an export that wait. No others join them.
+// take returns the pending changes of an export, and closes the batch to others.
 func (w *exportWriter) take(export string) []entryChange {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -56,7 +56,7 @@ func (w *exportWriter) take(export string) []entryChange {
 	return changes
 }
 
-// change changes an export together with what others change at the same time.
+// change applies a change to an export, in one write with concurrent changes of others.
 func (w *exportWriter) change(ctx context.Context, export string, change entryChange, write func(context.Context, []entryChange) error) error {
 	batch, index, isFirst := w.join(export, change)
 	if isFirst {
@@ -71,15 +71,15 @@ func (w *exportWriter) change(ctx context.Context, export string, change entryCh
 	}
 }
 
-// write writes a batch once the write before it has ended. Where that fails, each change is written alone: one that the server refuses
-// stops no other.
+// write writes a batch after the previous write has ended. If that fails, it writes each change alone, so that one change that the server
+// refuses does not block the others.
 func (w *exportWriter) write(ctx context.Context, export string, batch *exportBatch, write func(context.Context, []entryChange) error) {
 	w.writing.Lock()
 	defer w.writing.Unlock()
 	changes := w.take(export)
 	batch.errs = make([]error, len(changes))
 	defer close(batch.written)
-	// Others wait for it, too: it does not end with the pass that writes.
+	// Others wait for this write, too, so it must not end with the context of the first caller.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), exportTimeout)
 	defer cancel()
 	err := write(ctx, changes)
@@ -91,7 +91,7 @@ func (w *exportWriter) write(ctx context.Context, export string, batch *exportBa
 	}
 }
 
-// changeExport changes an export, and writes it if that changed something.
+// changeExport applies a change to an export, and writes the export if it changed.
 func (r *Reconciler) changeExport(ctx context.Context, name string, change entryChange) error {
 	return r.exports.change(ctx, name, change, func(ctx context.Context, changes []entryChange) error {
 		return retry.RetryOnConflict(retry.DefaultBackoff, func() error { return r.writeExport(ctx, name, changes) })

@@ -24,7 +24,8 @@ import (
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
 )
 
-// The changes that come while an export is written are one write, and one that the server refuses stops no other.
+// TestChangesOfAnExportAreWrittenTogether checks that changes that arrive during a write of an export become one write, and that a change that
+// the server refuses does not block others.
 func TestChangesOfAnExportAreWrittenTogether(t *testing.T) {
 	scheme := runtime.NewScheme()
 	if err := apisv1alpha2.AddToScheme(scheme); err != nil {
@@ -43,7 +44,7 @@ func TestChangesOfAnExportAreWrittenTogether(t *testing.T) {
 			return c.Update(ctx, object, options...)
 		}}).Build()
 	r := &Reconciler{Client: c, Live: c}
-	// wait waits until one change is being written, and a number of others wait.
+	// wait waits until one change is being written, and the given number of others are pending.
 	wait := func(begun, waiting int) {
 		t.Helper()
 		err := apiwait.PollUntilContextTimeout(t.Context(), time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
@@ -116,7 +117,8 @@ func TestChangedEntries(t *testing.T) {
 	}
 }
 
-// An export that is being deleted lists nothing any more, though its entries stay: all Templates say so.
+// TestDeletedExportConcernsAllTemplates checks that all Templates are reconciled when an export is being deleted: it lists none, though its
+// entries stay.
 func TestDeletedExportConcernsAllTemplates(t *testing.T) {
 	scheme := runtime.NewScheme()
 	if err := infrastructurev1alpha1.AddToScheme(scheme); err != nil {

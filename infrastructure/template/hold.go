@@ -26,25 +26,27 @@ import (
 )
 
 const (
-	// holdInterval is how often it is looked whether all is held, without an event.
+	// holdInterval is how often the finalizers are reconciled without an event.
 	holdInterval = 5 * time.Minute
-	// endingInterval is how often it is looked whether what is being deleted can be released. An export that is deleted alone may wait for days.
+	// endingInterval is how often the controller checks whether an object that is being deleted can be released. An export that is deleted
+	// alone may wait for days.
 	endingInterval = 10 * time.Second
 )
 
-// Holder holds with a finalizer what the provider needs to remove Templates, as long as there are any: the deletion of a workspace deletes
-// everything in it at once. Without export, schemas and endpoint slice no instance can be reached, and without the lease no replica works.
+// Holder adds a finalizer to the objects that the provider needs to remove Templates, as long as Templates exist. The deletion of a
+// workspace deletes all its objects at once. Without export, schemas and endpoint slice the provider cannot reach instances, and without the
+// lease no replica runs.
 type Holder struct {
-	// Client reads from a cache, Live does not.
+	// Client reads from a cache; Live does not.
 	Client client.Client
 	Live   client.Client
-	// Group is the API group of the provider, Export the name of its APIExport.
+	// Group is the API group of the provider; Export is the name of its APIExport.
 	Group, Export string
-	// Lease is the lease of the replicas; without a name there is none.
+	// Lease identifies the lease of the replicas; an empty name means none.
 	Lease client.ObjectKey
 }
 
-// HoldFinalizer returns the finalizer of what the provider of a group needs to remove Templates.
+// HoldFinalizer returns the finalizer of objects that the provider of a group needs to remove Templates.
 func HoldFinalizer(group string) string { return "templates." + group + "/in-use" }
 
 // SetupWithManager registers the controller.
@@ -65,13 +67,13 @@ func (h *Holder) SetupWithManager(mgr ctrl.Manager) error {
 	return c.Complete(h)
 }
 
-// Reconcile holds what is needed, and releases what is not.
+// Reconcile adds the finalizer to objects that are needed, and removes it from others.
 func (h *Holder) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
 	var exports apisv1alpha2.APIExportList
 	var endpoints apisv1alpha1.APIExportEndpointSliceList
 	var schemas apisv1alpha1.APIResourceSchemaList
 	for _, list := range []client.ObjectList{&exports, &endpoints, &schemas} {
-		if err := h.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil { // they are only read
+		if err := h.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil { // the caller only reads them
 			return ctrl.Result{}, fmt.Errorf("listing %T: %w", list, err)
 		}
 	}
@@ -92,7 +94,7 @@ func (h *Holder) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, er
 	if lease != nil {
 		held = append(held, lease)
 	}
-	// The deletion of a workspace can end the watches of the cache before it has seen that the last Template is gone.
+	// The deletion of a workspace can end the watches of the cache before the cache observes the deletion of the last Template.
 	ending := slices.ContainsFunc(held, func(o client.Object) bool { return o.GetDeletionTimestamp() != nil })
 	used, err := h.use(ctx, exports.Items, ending)
 	if err != nil {
@@ -118,7 +120,7 @@ func (h *Holder) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, er
 	return ctrl.Result{RequeueAfter: after}, nil
 }
 
-// lease returns the lease of the replicas, nil if there is none.
+// lease returns the lease of the replicas, or nil if there is none.
 func (h *Holder) lease(ctx context.Context) (*coordinationv1.Lease, error) {
 	if h.Lease.Name == "" {
 		return nil, nil //nolint:nilnil // there is none
@@ -133,7 +135,7 @@ func (h *Holder) lease(ctx context.Context) (*coordinationv1.Lease, error) {
 	return lease, nil
 }
 
-// use is what Templates and Catalogues need.
+// use describes which objects Templates and Catalogues need.
 type use struct {
 	templates, catalogues bool
 	exports, schemas      map[string]bool
@@ -150,7 +152,7 @@ func (u *use) has(object client.Object) bool {
 	}
 }
 
-// use returns what Templates and Catalogues need, of the cache or as they are.
+// use returns which objects Templates and Catalogues need. It reads them from the cache, or without it if live is set.
 func (h *Holder) use(ctx context.Context, exports []apisv1alpha2.APIExport, live bool) (*use, error) {
 	var templates infrastructurev1alpha1.TemplateList
 	var catalogues infrastructurev1alpha1.CatalogueList
@@ -177,7 +179,7 @@ func (h *Holder) use(ctx context.Context, exports []apisv1alpha2.APIExport, live
 	return u, nil
 }
 
-// list lists Templates or Catalogues. There are none without their definition, which is deleted after them.
+// list lists Templates or Catalogues. If their CRD does not exist, there are none, because the CRD is deleted after them.
 func (h *Holder) list(ctx context.Context, resource string, list client.ObjectList, live bool) error {
 	reader := h.Client
 	if live {
@@ -196,7 +198,7 @@ func (h *Holder) list(ctx context.Context, resource string, list client.ObjectLi
 	return nil
 }
 
-// hold adds or removes the finalizer. What is being deleted gets none.
+// hold adds or removes the finalizer. It adds none to an object that is being deleted.
 func (h *Holder) hold(ctx context.Context, object client.Object, inUse bool) error {
 	finalizer := HoldFinalizer(h.Group)
 	if controllerutil.ContainsFinalizer(object, finalizer) == inUse || inUse && object.GetDeletionTimestamp() != nil {

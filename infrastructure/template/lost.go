@@ -12,8 +12,9 @@ import (
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
 )
 
-// tellLost tells tenants of kinds that exports list and that no Template is of: somebody has taken the finalizer of the Template away. What
-// instances are made of stays as it is, and no backend looks after it until a Template of that name exists again.
+// tellLost updates the status of orphaned instances, whose kind an export lists but whose Template does not exist: somebody has removed the
+// finalizer of the Template. The objects of the instances stay as they are, and no backend reconciles them until a Template of that name
+// exists again.
 func (c *Cleaner) tellLost(ctx context.Context, templates []infrastructurev1alpha1.Template) error {
 	known := map[string]bool{}
 	for i := range templates {
@@ -52,11 +53,11 @@ func (c *Cleaner) tellLost(ctx context.Context, templates []infrastructurev1alph
 	return errors.Join(errs...)
 }
 
-// tellInstances tells those of one export.
+// tellInstances updates the status of orphaned instances of one export.
 func (c *Cleaner) tellInstances(ctx context.Context, export string, schema *apisv1alpha1.APIResourceSchema) error {
 	t := &infrastructurev1alpha1.Template{}
 	t.Name = schema.Labels[LabelTemplate(c.Group)]
-	// One may have been created since Templates were listed.
+	// Somebody may have created the Template since Templates were listed.
 	if err := c.Client.Get(ctx, client.ObjectKey{Name: t.Name}, &infrastructurev1alpha1.Template{}); client.IgnoreNotFound(err) != nil || err == nil {
 		return err
 	}

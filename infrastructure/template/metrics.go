@@ -37,15 +37,15 @@ func init() {
 	metrics.Registry.MustRegister(setUps, observed)
 }
 
-// collector reads Templates when it is collected: nothing is kept of them.
+// collector reads Templates at collection, so that it needs no state for each Template.
 type collector struct {
 	condition *prometheus.Desc
 
 	mu      sync.Mutex
-	readers map[client.Reader]bool // caches of the providers that run
+	readers map[client.Reader]bool // caches of the running providers
 }
 
-// during has a reader collected until the context ends.
+// during returns a runnable that registers a reader until the context ends.
 func (c *collector) during(reader client.Reader) manager.Runnable {
 	return manager.RunnableFunc(func(ctx context.Context) error {
 		c.set(reader, true)
@@ -74,7 +74,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	for reader := range c.readers {
 		var list infrastructurev1alpha1.TemplateList
 		if reader.List(context.Background(), &list, client.UnsafeDisableDeepCopy) != nil {
-			continue // the cache has ended
+			continue // the cache has stopped
 		}
 		for i := range list.Items {
 			t := &list.Items[i]
@@ -89,7 +89,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// observeSetUp counts a call of a backend.
+// observeSetUp records a call of a backend.
 func observeSetUp(t *infrastructurev1alpha1.Template, started time.Time, ready bool, err error) {
 	result := "refused"
 	switch {
@@ -101,10 +101,9 @@ func observeSetUp(t *infrastructurev1alpha1.Template, started time.Time, ready b
 	setUps.WithLabelValues(t.Name, t.Spec.Backend, result).Observe(time.Since(started).Seconds())
 }
 
-// forget removes the series of a Template that is gone.
 func forget(name string) { setUps.DeletePartialMatch(prometheus.Labels{metricTemplate: name}) }
 
-// recordChange records an event where a Template becomes ready, or is not for another reason than before.
+// recordChange records an event if a Template becomes ready, or if the reason why it is not ready changes.
 func (r *Reconciler) recordChange(before, after *infrastructurev1alpha1.Template) {
 	former := meta.FindStatusCondition(before.Status.Conditions, infrastructurev1alpha1.ConditionReady)
 	ready := meta.FindStatusCondition(after.Status.Conditions, infrastructurev1alpha1.ConditionReady)
@@ -117,5 +116,5 @@ func (r *Reconciler) recordChange(before, after *infrastructurev1alpha1.Template
 	}
 }
 
-// maxNote is the limit of the text of an event.
+// maxNote bounds the message of an event.
 const maxNote = 1024

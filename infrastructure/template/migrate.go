@@ -23,28 +23,28 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// Cleaner removes what Templates no longer need: versions that are retired, once no instance is stored in them, and schemas that nobody
-// has bound. It tells the instances of Templates that are lost. It works in the background, and one Template does not stop the others.
+// Cleaner removes what Templates do not use: retired versions in which no instance is stored, and schemas without bindings. It also updates
+// the status of orphaned instances. It works in the background, and a failure of one Template does not stop the others.
 type Cleaner struct {
-	// Client is an uncached client of the workspace of the provider.
+	// Client is an uncached client of the provider's workspace.
 	Client client.Client
-	// Group is the API group of the provider, Export the name of the APIExport of its flags.
+	// Group is the API group of the provider; Export is the name of the standard APIExport.
 	Group, Export string
 	Instances     Instances
 	Events        events.EventRecorder
-	// Grace is how long a schema without bindings stays.
+	// Grace is how long a schema without bindings is retained.
 	Grace time.Duration
 	Log   logr.Logger
 
-	// rewritten has the UIDs of the instances that are written already, by those of Templates: after an error, others follow.
+	// rewritten contains the UIDs of the rewritten instances, by the UID of their Template, so that a retry after an error skips them.
 	rewritten map[types.UID]sets.Set[types.UID]
 }
 
-// retireTurn is how long the instances of one Template are written before others have their turn. It is long enough to read far more of them
-// than are written in it: each turn begins with reading those that are written already.
+// retireTurn is how long the instances of one Template are written before the Cleaner continues with the next Template. It must be long
+// enough to read far more instances than it can write, because each turn begins by reading those that are already written.
 const retireTurn = 10 * time.Minute
 
-// Clean removes schemas that are unused, and tells instances of Templates that are lost. It is to be repeated.
+// Clean removes unused schemas, and updates the status of orphaned instances. Callers call it repeatedly.
 func (c *Cleaner) Clean(ctx context.Context) error {
 	var list infrastructurev1alpha1.TemplateList
 	if err := c.Client.List(ctx, &list); err != nil {
@@ -53,7 +53,8 @@ func (c *Cleaner) Clean(ctx context.Context) error {
 	return errors.Join(c.prune(ctx), c.tellLost(ctx, list.Items))
 }
 
-// Retire goes on with the retirement of versions. It is to be repeated, and may run beside Clean: it takes as long as instances are written.
+// Retire continues the retirement of versions. Callers call it repeatedly. It may run concurrently with Clean, because rewriting instances
+// takes long.
 func (c *Cleaner) Retire(ctx context.Context) error {
 	var list infrastructurev1alpha1.TemplateList
 	if err := c.Client.List(ctx, &list); err != nil {
@@ -71,13 +72,13 @@ func (c *Cleaner) Retire(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// retire moves the instances of a Template to its version, so that retired ones are needed no longer. Each step waits until all bindings
-// have the schema of the former one, and everything follows from the definition, so that the process may end at any time:
+// retire moves the instances of a Template to its version, so that the retired versions can be removed. Each step waits until all bindings
+// have the schema of the previous step. All progress is stored in the CRD, so the process may end at any time:
 //
-//  1. The definition stores objects in the version of the Template, and serves those that are retired no longer: from then on, nobody owns
-//     fields in them anew.
-//  2. All instances are written as they are, with the version of the Template for the fields that somebody owns in a retired one.
-//  3. Status and annotation of the definition say that nothing is stored in other versions. The controller drops those that are retired.
+//  1. The CRD stores objects in the version of the Template, and stops serving retired versions: from then on, no manager can own fields in
+//     them.
+//  2. All instances are rewritten, with the version of the Template for fields that a manager owns in a retired one.
+//  3. Status and annotation of the CRD record that no object is stored in other versions. The controller drops the retired versions.
 func (c *Cleaner) retire(ctx context.Context, t *infrastructurev1alpha1.Template) error {
 	if len(t.Spec.RetiredVersions) == 0 || !t.DeletionTimestamp.IsZero() || !isReady(t) || t.Status.ObservedGeneration != t.Generation {
 		return nil
@@ -95,7 +96,7 @@ func (c *Cleaner) retire(ctx context.Context, t *infrastructurev1alpha1.Template
 		return err
 	}
 	if retireVersions(definition, t.Spec.InstanceCRD.Version, t.Spec.RetiredVersions) {
-		delete(c.rewritten, t.UID) // they are stored in another version
+		delete(c.rewritten, t.UID) // the storage version has changed
 		return c.Client.Update(ctx, definition)
 	}
 	if c.rewritten == nil {
@@ -126,9 +127,9 @@ func (c *Cleaner) retire(ctx context.Context, t *infrastructurev1alpha1.Template
 	return nil
 }
 
-// isBound reports whether the export and all bindings of the kind have the schema of a definition. Bindings that are being deleted never get
-// another one. They count as long as there may be instances of them, which could be stored in a version that goes: then no instance of the
-// kind could be listed.
+// isBound reports whether the export and all bindings of the kind have the schema of a CRD. Bindings that are being deleted never get another
+// schema. They count as long as they may have instances, which could be stored in a version to be removed: the server could then not list any
+// instance of the kind.
 func (c *Cleaner) isBound(ctx context.Context, t *infrastructurev1alpha1.Template, definition *apiextensionsv1.CustomResourceDefinition) (bool, error) {
 	schema, err := Schema(definition)
 	if err != nil || schema.Name != t.Status.Registered.SchemaName {
@@ -158,7 +159,7 @@ func (c *Cleaner) isBound(ctx context.Context, t *infrastructurev1alpha1.Templat
 	return behind == 0, err
 }
 
-// retireVersions has a definition store objects in a version, and not serve those that are retired. It reports whether that is a change.
+// retireVersions sets the storage version of a CRD, and stops serving retired versions. It reports whether that changed anything.
 func retireVersions(definition *apiextensionsv1.CustomResourceDefinition, version string, retired []string) (changed bool) {
 	for i := range definition.Spec.Versions {
 		v := &definition.Spec.Versions[i]

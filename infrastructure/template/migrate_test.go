@@ -21,7 +21,7 @@ import (
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
 )
 
-// rewriting are three instances behind a binding. Each call of Rewrite fails after one of them.
+// rewriting implements Instances with three instances behind a binding. Each call of Rewrite fails after one of them.
 type rewriting struct {
 	Instances
 	binding *apisv1alpha2.APIBinding
@@ -45,7 +45,7 @@ func (r *rewriting) Rewrite(_ context.Context, _ *infrastructurev1alpha1.Templat
 	return nil
 }
 
-// A retirement goes on after an error. A binding that a tenant holds delays it only as long as there may be instances.
+// TestRetirement checks that a retirement continues after an error, and that a terminating binding delays it only while it may have instances.
 func TestRetirement(t *testing.T) {
 	const group = infrastructurev1alpha1.GroupName
 	scheme := runtime.NewScheme()

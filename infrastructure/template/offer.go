@@ -19,15 +19,16 @@ import (
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
 )
 
-// offer is an export with the Templates that it lists.
+// offer describes an export and the Templates that it lists.
 type offer struct {
 	export   string
-	selector labels.Selector // nil: what is listed stays, and nothing else is
-	isEnding bool            // with its Catalogue
+	selector labels.Selector // nil: the current entries stay, and no others are added
+	isEnding bool            // its Catalogue is being deleted
 }
 
-// offers returns the export of the flags and those of Catalogues, in the order of their names. Those of Catalogues that are not ready have
-// instances, and offer what they did. Those of Catalogues that are being deleted offer nothing any more, and have instances until they are gone.
+// offers returns the standard export and those of Catalogues, sorted by name. The export of a Catalogue that is not ready may have
+// instances, and continues to offer its current entries. The export of a Catalogue that is being deleted offers none, and may have instances
+// until it is gone.
 func (r *Reconciler) offers(ctx context.Context) ([]offer, error) {
 	standard := offer{export: r.Export, selector: r.Selector}
 	if standard.selector == nil {
@@ -41,7 +42,7 @@ func (r *Reconciler) offers(ctx context.Context) ([]offer, error) {
 	for i := range catalogues.Items {
 		c := &catalogues.Items[i]
 		if !controllerutil.ContainsFinalizer(c, CatalogueFinalizer(r.Group)) || c.Spec.Export == r.Export {
-			continue // it has no export
+			continue // it does not own an export
 		}
 		offers = append(offers, offer{c.Spec.Export, selectorOf(c), !c.DeletionTimestamp.IsZero()})
 	}
@@ -49,7 +50,7 @@ func (r *Reconciler) offers(ctx context.Context) ([]offer, error) {
 	return offers, nil
 }
 
-// selectorOf returns the selector of an offer.
+// selectorOf returns the selector of the offer of a Catalogue.
 func selectorOf(c *infrastructurev1alpha1.Catalogue) labels.Selector {
 	if !c.DeletionTimestamp.IsZero() {
 		return labels.Nothing()
@@ -61,8 +62,8 @@ func selectorOf(c *infrastructurev1alpha1.Catalogue) labels.Selector {
 	return selector
 }
 
-// listIn lists the kind of a Template in all exports that offer it. In others that still list it, the kind refuses new instances, and is
-// taken out once there are none. A failure of one does not stop the others.
+// listIn lists the kind of a Template in all exports that offer it. In other exports that still list it, the kind refuses new instances, and
+// listIn removes the entry when there are none. A failure of one export does not stop the others.
 func (r *Reconciler) listIn(ctx context.Context, s *scope) error {
 	offers, err := r.offers(ctx)
 	if err != nil {
@@ -85,7 +86,7 @@ func (r *Reconciler) listIn(ctx context.Context, s *scope) error {
 	return errors.Join(errs...)
 }
 
-// listInOffer is listIn for one export. It reports whether the export lists the kind.
+// listInOffer implements listIn for one export. It reports whether the export lists the kind.
 func (r *Reconciler) listInOffer(ctx context.Context, s *scope, o offer) (listed bool, err error) {
 	names, registered := s.template.Spec.InstanceCRD, slices.Contains(s.template.Status.Registered.Exports, o.export)
 	export := &apisv1alpha2.APIExport{}
@@ -97,7 +98,7 @@ func (r *Reconciler) listInOffer(ctx context.Context, s *scope, o offer) (listed
 		return false, fmt.Errorf("reading APIExport %s: %w", o.export, err)
 	}
 	if o.isEnding || !export.DeletionTimestamp.IsZero() {
-		if ending, err := r.isWorkspaceDeleted(ctx); err != nil || ending { // all stays as it is, until the Template is deleted, too
+		if ending, err := r.isWorkspaceDeleted(ctx); err != nil || ending { // nothing changes until the Template is deleted, too
 			return registered, err
 		}
 	}
@@ -130,8 +131,8 @@ func (r *Reconciler) listInOffer(ctx context.Context, s *scope, o offer) (listed
 	return false, r.changeExport(ctx, o.export, unlisted(names.Resource, names.Group))
 }
 
-// DeletedMessage says what can be done about an export that a user has deleted, and that is held while there are Templates. An export that is made
-// anew has the identity of the Secret of its name, by which instances are stored.
+// DeletedMessage explains what the user can do about an export that has been deleted, and whose finalizer blocks the deletion while Templates
+// exist. An export that is created again has the identity in the Secret of its name, which determines where instances are stored.
 func DeletedMessage(export *apisv1alpha2.APIExport, group string) string {
 	namespace, name := apisv1alpha2.IdentitySecretNamespace, export.Name
 	if identity := export.Spec.Identity; identity != nil && identity.SecretRef != nil {
@@ -144,8 +145,8 @@ func DeletedMessage(export *apisv1alpha2.APIExport, group string) string {
 		"to remove them, delete all Templates that it offers: then it is made anew, too", export.Name, namespace, name, HoldFinalizer(group))
 }
 
-// list sets an entry of an export, unless it is that already. Where the cache does not know yet that somebody else has changed it, the event of
-// that calls again.
+// list sets an entry of an export, unless the export already has it. If the cache lacks a concurrent change, the event of that change
+// requeues the Template.
 func (r *Reconciler) list(ctx context.Context, export *apisv1alpha2.APIExport, entry apisv1alpha2.ResourceSchema) error {
 	entries := slices.Clone(export.Spec.Resources)
 	if !SetEntry(&entries, entry) {
@@ -154,7 +155,7 @@ func (r *Reconciler) list(ctx context.Context, export *apisv1alpha2.APIExport, e
 	return r.changeExport(ctx, export.Name, setEntry(entry))
 }
 
-// isUsed reports whether there are or may come instances of a kind through an export, whose schema refuses new ones.
+// isUsed reports whether a kind whose schema refuses new instances has instances through an export, or may still get some.
 func (r *Reconciler) isUsed(ctx context.Context, t *infrastructurev1alpha1.Template, export string, refusing *apisv1alpha1.APIResourceSchema) (bool, error) {
 	behind, err := r.behind(ctx, t, []string{export}, refusing.Name)
 	if err != nil || behind > 0 {
@@ -166,8 +167,8 @@ func (r *Reconciler) isUsed(ctx context.Context, t *infrastructurev1alpha1.Templ
 	return count > 0, err
 }
 
-// behind returns how many bindings of exports have another schema of a kind than this. Those that are being deleted never get another one,
-// and tenants may hold them.
+// behind returns how many bindings of exports have another schema of a kind than the given one. It ignores bindings that are being deleted:
+// they never get another schema, and tenants may block their deletion.
 func (r *Reconciler) behind(ctx context.Context, t *infrastructurev1alpha1.Template, exports []string, schema string) (int, error) {
 	behind := 0
 	err := r.Instances.Bindings(ctx, exports, func(binding *apisv1alpha2.APIBinding) error {

@@ -18,11 +18,11 @@ import (
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
 )
 
-// AnnotationUnusedSince returns the annotation of a schema of former content, with the time since which no binding has it.
+// AnnotationUnusedSince returns the annotation of a previous schema, with the time since which no binding uses it.
 func AnnotationUnusedSince(group string) string { return group + "/unused-since" }
 
-// prune deletes schemas that no export lists, and that no binding has had during the grace period. Where bindings cannot be read, all
-// schemas stay: absence is no evidence then.
+// prune deletes schemas that no export lists, and that no binding has used during the grace period. If it cannot read the bindings, it deletes
+// none, because a binding that was not read may use them.
 func (c *Cleaner) prune(ctx context.Context) error {
 	var schemas apisv1alpha1.APIResourceSchemaList
 	if err := c.Client.List(ctx, &schemas); err != nil {
@@ -63,7 +63,7 @@ func (c *Cleaner) prune(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// exports returns the exports of the provider. That of a Catalogue that has never been ready may not exist.
+// exports returns the exports of the provider. The export of a Catalogue that has never been ready may not exist.
 func (c *Cleaner) exports(ctx context.Context) ([]string, error) {
 	var catalogues infrastructurev1alpha1.CatalogueList
 	if err := c.Client.List(ctx, &catalogues); err != nil {
@@ -89,7 +89,7 @@ func (c *Cleaner) exports(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-// listedSchemas returns the schemas that exports list: those of the platform operator may list some, too.
+// listedSchemas returns the schemas that any export lists, including exports of the platform operator.
 func listedSchemas(ctx context.Context, c client.Reader) (map[string]bool, error) {
 	var exports apisv1alpha2.APIExportList
 	if err := c.List(ctx, &exports); err != nil {
@@ -104,7 +104,7 @@ func listedSchemas(ctx context.Context, c client.Reader) (map[string]bool, error
 	return names, nil
 }
 
-// pruneSchema notes since when a schema is unused, and deletes it after the grace period. All writes fail if somebody else has written it.
+// pruneSchema records since when a schema is unused, and deletes it after the grace period. All its writes fail after a concurrent change.
 func (c *Cleaner) pruneSchema(ctx context.Context, schema *apisv1alpha1.APIResourceSchema, used bool) error {
 	key := AnnotationUnusedSince(c.Group)
 	text, noted := schema.Annotations[key]

@@ -15,14 +15,14 @@ import (
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
 )
 
-// unbound are instances of exports without a binding.
+// unbound implements Instances without bindings.
 type unbound struct{ Instances }
 
 func (unbound) Bindings(context.Context, []string, func(*apisv1alpha2.APIBinding) error) error {
 	return nil
 }
 
-// Former schemas of Templates themselves are deleted as those of their kinds are, and no others.
+// TestFormerSchemasAreDeleted checks that previous schemas of Templates themselves are deleted like those of their kinds, and no others.
 func TestFormerSchemasAreDeleted(t *testing.T) {
 	const group = "infrastructure.example.org"
 	scheme := runtime.NewScheme()
@@ -47,7 +47,7 @@ func TestFormerSchemasAreDeleted(t *testing.T) {
 		schema("v1.caches."+group, group, "caches", nil),
 	).Build()
 	cleaner := &Cleaner{Client: c, Group: group, Export: "standard", Instances: unbound{}}
-	for range 2 { // the first one notes which are not used
+	for range 2 { // the first call records which are unused
 		if err := cleaner.prune(t.Context()); err != nil {
 			t.Fatal(err)
 		}

@@ -17,10 +17,10 @@ import (
 	"github.com/atoll-dev/atoll/infrastructure/backend"
 )
 
-// maxMessage is the limit of messages of backends in the status.
+// maxMessage bounds the messages of backends in the status.
 const maxMessage = 2048
 
-// maxCondition is the limit of messages of conditions. A schema may have thousands of mistakes.
+// maxCondition bounds the messages of conditions. A schema may have thousands of errors.
 const maxCondition = 4096
 
 // findBackend finds the backend that the Template names. A Template whose backend this process does not have stays as it is.
@@ -35,7 +35,7 @@ func (r *Reconciler) findBackend(_ context.Context, s *scope) error {
 	return nil
 }
 
-// validate finds mistakes before anything is written.
+// validate returns errors in the Template before anything is written.
 func (r *Reconciler) validate(ctx context.Context, s *scope) error {
 	owner := ""
 	if s.definition != nil {
@@ -55,7 +55,7 @@ func (r *Reconciler) validate(ctx context.Context, s *scope) error {
 	return r.validateChange(ctx, s)
 }
 
-// defineKind writes the definition in the workspace of the provider, where no tenant sees it yet, and waits until it is established.
+// defineKind writes the CRD in the provider's workspace, which tenants do not see, and waits until it is established.
 func (r *Reconciler) defineKind(ctx context.Context, s *scope) error {
 	failed := func(err error) error {
 		return &problem{condition: infrastructurev1alpha1.ConditionCRDEstablished, reason: infrastructurev1alpha1.ReasonCRDError, message: err.Error(), cause: err}
@@ -74,8 +74,8 @@ func (r *Reconciler) defineKind(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// refusedNames returns why an API server does not serve the names of a definition, such as those that another definition has; empty if it
-// does, or has not decided yet.
+// refusedNames returns why an API server refuses the names of a CRD, for example because another CRD has them. It returns an empty string if
+// the server accepts them, or has not decided yet.
 func refusedNames(definition *apiextensionsv1.CustomResourceDefinition) string {
 	for _, condition := range definition.Status.Conditions {
 		if condition.Type == apiextensionsv1.NamesAccepted && condition.Status == apiextensionsv1.ConditionFalse {
@@ -85,7 +85,7 @@ func refusedNames(definition *apiextensionsv1.CustomResourceDefinition) string {
 	return ""
 }
 
-// applyDefinition creates or updates the definition.
+// applyDefinition creates or updates the CRD.
 func (r *Reconciler) applyDefinition(ctx context.Context, s *scope) error {
 	wanted, err := Definition(s.template, s.base)
 	if err != nil {
@@ -99,7 +99,7 @@ func (r *Reconciler) applyDefinition(ctx context.Context, s *scope) error {
 		}
 		return nil
 	}
-	// As a server would complete it, so that an unchanged definition is not written.
+	// Copy the default that the server sets, so that an unchanged CRD is not written.
 	wanted.Spec.Conversion = s.definition.Spec.Conversion
 	if equality.Semantic.DeepEqual(wanted.Spec, s.definition.Spec) && containsAll(s.definition.Labels, wanted.Labels) {
 		return nil
@@ -125,7 +125,7 @@ func containsAll(labels, wanted map[string]string) bool {
 	return true
 }
 
-// setUp calls the backend. What is exported of an earlier generation stays exported until this succeeds.
+// setUp calls the backend. The export keeps the schema of an earlier generation until the call succeeds.
 func (r *Reconciler) setUp(ctx context.Context, s *scope) error {
 	var answer backend.Status
 	started := time.Now()
@@ -162,7 +162,7 @@ func (r *Reconciler) export(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// createSchema creates the schema of a definition, if it does not exist.
+// createSchema creates the schema of a CRD if it does not exist.
 func (r *Reconciler) createSchema(ctx context.Context, s *scope, definition *apiextensionsv1.CustomResourceDefinition) (*apisv1alpha1.APIResourceSchema, error) {
 	schema, err := Schema(definition)
 	if err != nil {
@@ -175,18 +175,18 @@ func (r *Reconciler) createSchema(ctx context.Context, s *scope, definition *api
 	return schema, nil
 }
 
-// EnsureSchema creates a schema, if it does not exist. One that exists may be of former content, and be about to be deleted as
-// unused: it is in use again, and the cleaner deletes only what has not been written since it looked.
+// EnsureSchema creates a schema if it does not exist. An existing one may be a previous schema that the cleaner is about to delete as
+// unused. EnsureSchema marks it as used, and the cleaner deletes only schemas that have not changed since it read them.
 func EnsureSchema(ctx context.Context, c client.Client, group string, schema *apisv1alpha1.APIResourceSchema) error {
 	err := reuseSchema(ctx, c, group, schema.Name)
 	if apierrors.IsNotFound(err) {
-		return client.IgnoreAlreadyExists(c.Create(ctx, schema.DeepCopy())) // it may be so new that a cache does not have it
+		return client.IgnoreAlreadyExists(c.Create(ctx, schema.DeepCopy())) // the cache may not contain a schema that was just created
 	}
 	return err
 }
 
-// reuseSchema removes the note that a schema is unused. One that is being deleted is held while an export lists it; otherwise it is
-// about to be gone, and is waited for.
+// reuseSchema removes the annotation that a schema is unused. A finalizer blocks the deletion of a schema that an export lists. If no export
+// lists a schema that is being deleted, reuseSchema returns an error, so that the caller retries when the schema is gone.
 func reuseSchema(ctx context.Context, c client.Client, group, name string) error {
 	existing, key := &apisv1alpha1.APIResourceSchema{}, AnnotationUnusedSince(group)
 	if err := c.Get(ctx, client.ObjectKey{Name: name}, existing); err != nil {
@@ -206,7 +206,7 @@ func reuseSchema(ctx context.Context, c client.Client, group, name string) error
 	return c.Patch(ctx, existing, patch)
 }
 
-// withoutPanic calls a backend: one that panics makes its own Template unready, and no other.
+// withoutPanic calls a backend and returns an error if it panics, so that a panic affects only the Template of the call.
 func withoutPanic(call func() error) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {

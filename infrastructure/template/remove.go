@@ -21,8 +21,8 @@ import (
 	"github.com/atoll-dev/atoll/infrastructure/backend"
 )
 
-// isOwn reports whether the kind is that of this Template. One that was never published removes nothing: the names in its spec may be
-// those of another. Where somebody has deleted the definition, the status says whether the kind is exported.
+// isOwn reports whether the kind belongs to this Template. A Template that was never published must not remove anything: the names in its
+// spec may belong to another. If somebody has deleted the CRD, the status reports whether the kind is exported.
 func (r *Reconciler) isOwn(s *scope) bool {
 	if s.definition == nil {
 		return s.template.Status.Registered.SchemaInAPIExport
@@ -30,13 +30,13 @@ func (r *Reconciler) isOwn(s *scope) bool {
 	return s.definition.Labels[LabelTemplate(r.Group)] == s.template.Name
 }
 
-// closeInterval is how often it is looked whether bindings have the schema that refuses new instances, and whether instances that are
-// abandoned are let go.
+// closeInterval is how often the controller checks whether bindings have the schema that refuses new instances, and whether abandoned
+// instances are released.
 const closeInterval = time.Second
 
-// closeKind has the exported schema refuse new instances. It is made of what is exported: the last edit of the Template may have been
-// refused, and the definition may be of an edit that its backend has refused. Bindings get no other schema of an export that is being deleted,
-// so what they create from now on is not provided.
+// closeKind changes the exported schema so that it refuses new instances. It uses the exported schema as the base, because validation may have
+// refused the last edit of the Template, and the CRD may contain an edit that the backend has refused. Bindings do not get a new schema from
+// an export that is being deleted, so the provider does not provide instances that they create from now on.
 func (r *Reconciler) closeKind(ctx context.Context, s *scope) error {
 	if !r.isOwn(s) {
 		return nil
@@ -55,8 +55,8 @@ func (r *Reconciler) closeKind(ctx context.Context, s *scope) error {
 	return r.export(ctx, s)
 }
 
-// findExports finds which exports still list a Template, and which of them bindings follow. A pass that was interrupted may have taken it out, or
-// have listed it before the status said so.
+// findExports finds the exports that still list a Template, and which of them update the schemas of bindings. It reads them from the server,
+// because an interrupted reconciliation may have changed the entries before it could update the status.
 func (r *Reconciler) findExports(ctx context.Context, s *scope) error {
 	ending, err := r.isWorkspaceDeleted(ctx)
 	if err != nil {
@@ -87,7 +87,7 @@ func (r *Reconciler) findExports(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// allExports returns those that list a Template, and all that may.
+// allExports returns the exports that the status names, and all that may list a Template.
 func (r *Reconciler) allExports(ctx context.Context, registered []string) ([]string, error) {
 	offers, err := r.offers(ctx)
 	if err != nil {
@@ -100,7 +100,7 @@ func (r *Reconciler) allExports(ctx context.Context, registered []string) ([]str
 	return sets.List(exports), nil
 }
 
-// isWorkspaceDeleted reports whether the workspace of the provider is being deleted, and everything in it, as far as the provider may know.
+// isWorkspaceDeleted reports whether the provider's workspace is being deleted. It returns false if the provider may not read that.
 func (r *Reconciler) isWorkspaceDeleted(ctx context.Context) (bool, error) {
 	cluster := &corev1alpha1.LogicalCluster{}
 	err := r.Live.Get(ctx, client.ObjectKey{Name: corev1alpha1.LogicalClusterName}, cluster)
@@ -113,7 +113,7 @@ func (r *Reconciler) isWorkspaceDeleted(ctx context.Context) (bool, error) {
 	return cluster.DeletionTimestamp != nil, nil
 }
 
-// exportedDefinition returns the definition of what is exported. Without its schema, which somebody has deleted, the definition is the next best.
+// exportedDefinition returns a CRD with the content of the exported schema. If somebody has deleted the schema, it falls back to the CRD.
 func exportedDefinition(s *scope) (*apiextensionsv1.CustomResourceDefinition, error) {
 	switch {
 	case s.served != nil:
@@ -129,8 +129,8 @@ func exportedDefinition(s *scope) (*apiextensionsv1.CustomResourceDefinition, er
 	return Definition(s.template, nil)
 }
 
-// removeInstances removes all instances, with what backends made for them, and waits until they are gone and no new ones can come.
-// Those that are abandoned are let go as they are.
+// removeInstances removes all instances with the objects of their backends, and waits until they are gone and no new ones can be created. It
+// releases abandoned instances without removing their objects.
 func (r *Reconciler) removeInstances(ctx context.Context, s *scope) error {
 	if !r.isOwn(s) || !s.template.Status.Registered.SchemaInAPIExport {
 		return nil
@@ -151,7 +151,7 @@ func (r *Reconciler) removeInstances(ctx context.Context, s *scope) error {
 			waiting.message, waiting.after = fmt.Sprintf("waiting until %d bindings refuse new instances", behind), closeInterval
 			return waiting
 		}
-		if err == nil { // one may have come before its binding refused it
+		if err == nil { // an instance may have been created before its binding refused new ones
 			left, err = remove(ctx, s.template)
 		}
 	}
@@ -170,10 +170,10 @@ func (r *Reconciler) removeInstances(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// tearDown calls all backends that may have been set up.
+// tearDown calls all backends that may have set up the Template.
 func (r *Reconciler) tearDown(ctx context.Context, s *scope) error {
 	if len(s.former) > 0 {
-		return nil // what backends know by the name of this Template may be of instances that exist
+		return nil // objects that backends associate with this name may belong to existing instances
 	}
 	names := []string{s.template.Status.Backend.Name, s.template.Spec.Backend}
 	for _, name := range slices.Compact(names) {
@@ -187,7 +187,7 @@ func (r *Reconciler) tearDown(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// tearDownBackend calls one backend. One that this process does not have cannot be called.
+// tearDownBackend calls one backend. It cannot call one that this process does not have, and records an event instead.
 func (r *Reconciler) tearDownBackend(ctx context.Context, s *scope, name string) error {
 	found, ok := r.Backends.Get(name)
 	if !ok {
@@ -205,11 +205,11 @@ func (r *Reconciler) tearDownBackend(ctx context.Context, s *scope, name string)
 	return nil
 }
 
-// removeExport takes the kind out of all exports, and removes its schemas. Where neither definition nor status say that the kind is this
-// Template's, its schemas do: a pass that had not seen what was removed may have made them again before it was interrupted, a moment ago.
+// removeExport removes the kind from all exports, and deletes its schemas. If neither CRD nor status identify the kind as this Template's, it
+// removes the entries of schemas with the label of the Template: an interrupted reconciliation with a stale cache may have created them again.
 func (r *Reconciler) removeExport(ctx context.Context, s *scope) error {
 	if len(validation.IsValidLabelValue(s.template.Name)) > 0 || len(s.former) > 0 && !r.isOwn(s) {
-		return nil // it was refused for its name
+		return nil // validation has refused the Template for its name
 	}
 	var schemas apisv1alpha1.APIResourceSchemaList
 	if err := r.Live.List(ctx, &schemas, client.MatchingLabels{LabelTemplate(r.Group): s.template.Name}); err != nil {
@@ -239,7 +239,7 @@ func (r *Reconciler) removeExport(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// removeKind deletes the definition and waits until it is gone.
+// removeKind deletes the CRD and waits until it is gone.
 func (r *Reconciler) removeKind(ctx context.Context, s *scope) error {
 	if s.definition == nil || !r.isOwn(s) {
 		return nil
@@ -254,7 +254,7 @@ func (r *Reconciler) removeKind(ctx context.Context, s *scope) error {
 	return &problem{condition: infrastructurev1alpha1.ConditionReady, reason: infrastructurev1alpha1.ReasonDraining, wait: true, message: "waiting until the definition is deleted"}
 }
 
-// removing is an error during removal that is retried.
+// removing returns the problem for an error during removal, which is retried.
 func removing(err error) error {
 	return &problem{condition: infrastructurev1alpha1.ConditionReady, reason: infrastructurev1alpha1.ReasonDraining, message: err.Error(), cause: err}
 }

@@ -9,22 +9,22 @@ import (
 	"github.com/atoll-dev/atoll/internal/apiresourceschema"
 )
 
-// schemaPrefix is followed by the head of the hash in names of schemas.
+// schemaPrefix precedes the beginning of the hash in names of schemas.
 const schemaPrefix = "tmpl"
 
-// CatalogueSchemaPrefix is the prefix of the names of the schemas of Templates themselves, whose plural is Resource.
+// CatalogueSchemaPrefix is the name prefix of the schemas of Templates themselves, whose plural is Resource.
 const (
 	CatalogueSchemaPrefix = "catalogue"
 	Resource              = "templates"
 )
 
-// isPruned reports whether a schema is the provider's, and goes when it is unused.
+// isPruned reports whether a schema belongs to the provider, which deletes it when it is unused.
 func isPruned(schema *apisv1alpha1.APIResourceSchema, group string) bool {
 	_, ofTemplate := schema.Labels[LabelTemplate(group)]
 	return ofTemplate || schema.Spec.Group == group && schema.Spec.Names.Plural == Resource && strings.HasPrefix(schema.Name, CatalogueSchemaPrefix)
 }
 
-// Schema returns the APIResourceSchema of a definition, which is named by its content.
+// Schema returns the APIResourceSchema of a CRD. Its name is derived from its content.
 func Schema(definition *apiextensionsv1.CustomResourceDefinition) (*apisv1alpha1.APIResourceSchema, error) {
 	return apiresourceschema.ByContent(definition, schemaPrefix)
 }

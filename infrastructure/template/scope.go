@@ -16,42 +16,42 @@ import (
 	"github.com/atoll-dev/atoll/infrastructure/backend"
 )
 
-// step is one step of a reconciliation. It returns a *problem where the user has to do something or something is waited for, and other
-// errors where it shall be called again.
+// step is one step of a reconciliation. It returns a *problem if the user must act or the step waits for something, and any other error to
+// retry.
 type step func(context.Context, *scope) error
 
-// scope is one Template during one reconciliation.
+// scope is the state of one Template during one reconciliation.
 type scope struct {
 	template   *infrastructurev1alpha1.Template
 	others     []infrastructurev1alpha1.Template
 	definition *apiextensionsv1.CustomResourceDefinition // nil if there is none
-	former     []string                                  // names of other definitions that are of a Template of this name
-	served     *apisv1alpha1.APIResourceSchema           // what the export has; nil if it has none
-	base       *apiextensionsv1.CustomResourceDefinition // definition with all versions that are served; nil if there is neither
+	former     []string                                  // names of other CRDs that belong to a Template of this name
+	served     *apisv1alpha1.APIResourceSchema           // the exported schema; nil if there is none
+	base       *apiextensionsv1.CustomResourceDefinition // definition with all exported versions; nil if there is neither
 
 	backend backend.Backend
-	wanted  *apiextensionsv1.CustomResourceDefinition // what the definition shall be
-	schema  *apisv1alpha1.APIResourceSchema           // of it
+	wanted  *apiextensionsv1.CustomResourceDefinition // the desired CRD
+	schema  *apisv1alpha1.APIResourceSchema           // the schema of wanted
 
 	problem  *problem // what stopped the reconciliation
 	exported bool
 	bindable []string // exports that are not being deleted, during a removal
-	recheck  bool     // a kind that is not offered any more still has instances
+	recheck  bool     // an export that does not offer the kind still has instances
 }
 
-// problem is why a Template is not ready.
+// problem is the reason why a Template is not ready.
 type problem struct {
 	condition, reason, message string
-	// wait means that an event will come. Otherwise the reconciliation is repeated after a time, by default retryInterval.
+	// wait means that an event will requeue the Template. Otherwise it is requeued after a delay, by default retryInterval.
 	wait  bool
 	after time.Duration
-	// cause is an error to be retried with a growing delay.
+	// cause is an error to retry with exponential backoff.
 	cause error
 }
 
 func (p *problem) Error() string { return p.message }
 
-// outcome keeps what stopped a reconciliation, and says when to try again.
+// outcome stores what stopped a reconciliation, and returns when to retry.
 func outcome(s *scope, err error) (ctrl.Result, error) {
 	if err == nil && s.recheck {
 		return ctrl.Result{RequeueAfter: retryInterval}, nil
@@ -70,7 +70,7 @@ func outcome(s *scope, err error) (ctrl.Result, error) {
 	return ctrl.Result{}, err
 }
 
-// conditions are those that make Ready, in the order of the steps that set them.
+// conditions are the conditions that Ready summarizes, in the order of the steps that set them.
 var conditions = []string{
 	infrastructurev1alpha1.ConditionSchemaCompatible,
 	infrastructurev1alpha1.ConditionCRDEstablished,
@@ -78,8 +78,8 @@ var conditions = []string{
 	infrastructurev1alpha1.ConditionSchemaInAPIExport,
 }
 
-// setStatus computes the status. Conditions of steps that were not reached keep what they said, because nothing was found out about
-// them: a kind whose edit is refused is still served as before.
+// setStatus computes the status. Conditions of steps that were not reached do not change, because their state is unknown: a kind whose edit is
+// refused is still served as before.
 func (s *scope) setStatus() {
 	status, generation := &s.template.Status, s.template.Generation
 	if s.problem == nil {
@@ -120,7 +120,7 @@ func isReady(t *infrastructurev1alpha1.Template) bool {
 	return meta.IsStatusConditionTrue(t.Status.Conditions, infrastructurev1alpha1.ConditionReady)
 }
 
-// IsEstablished reports whether a definition is served; false for nil.
+// IsEstablished reports whether a CRD is served. It returns false for nil.
 func IsEstablished(definition *apiextensionsv1.CustomResourceDefinition) bool {
 	if definition == nil {
 		return false

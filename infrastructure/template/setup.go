@@ -21,11 +21,11 @@ import (
 )
 
 const (
-	// workers is the number of Templates that are looked at at once: a backend that takes its time must not stop others.
+	// workers is the number of Templates that are reconciled concurrently, so that a slow backend does not block others.
 	workers = 8
-	// passTimeout bounds one look at a Template.
+	// passTimeout bounds one reconciliation of a Template.
 	passTimeout = 2 * time.Minute
-	// indexName is the index of Templates by the names that only one can have.
+	// indexName is the index of Templates by the names that must be unique.
 	indexName = "name"
 )
 
@@ -49,16 +49,16 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, ReconciliationTimeout: passTimeout, RecoverPanic: ptr.To(true)}).
 		For(&infrastructurev1alpha1.Template{}, builder.WithPredicates(predicate.Or(
 			predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{}))).
-		// One that is gone leaves its names to another.
+		// When a Template is gone, another one may take its names.
 		Watches(&infrastructurev1alpha1.Template{}, handler.EnqueueRequestsFromMapFunc(r.rivals), builder.WithPredicates(gone)).
 		Watches(&apiextensionsv1.CustomResourceDefinition{}, handler.EnqueueRequestsFromMapFunc(r.ofDefinition)).
 		Watches(&infrastructurev1alpha1.Catalogue{}, handler.EnqueueRequestsFromMapFunc(r.all)).
-		// An entry may have been changed by hand, or the export deleted: that is a new generation, too.
+		// The generation changes when somebody edits an entry or deletes the export.
 		Watches(&apisv1alpha2.APIExport{}, r.ofEntries(), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Complete(r)
 }
 
-// rivals returns the requests of the Templates that want a name of another one.
+// rivals returns the requests for the Templates that want a name of another one.
 func (r *Reconciler) rivals(ctx context.Context, object client.Object) []reconcile.Request {
 	var requests []reconcile.Request
 	for _, name := range namesOf(&object.(*infrastructurev1alpha1.Template).Spec.InstanceCRD) {
@@ -67,7 +67,7 @@ func (r *Reconciler) rivals(ctx context.Context, object client.Object) []reconci
 	return requests
 }
 
-// ofDefinition returns the requests of the Templates that want the resource of a definition.
+// ofDefinition returns the requests for the Templates that want the resource of a CRD.
 func (r *Reconciler) ofDefinition(ctx context.Context, object client.Object) []reconcile.Request {
 	definition := object.(*apiextensionsv1.CustomResourceDefinition)
 	if definition.Spec.Group != r.Group {
@@ -76,8 +76,8 @@ func (r *Reconciler) ofDefinition(ctx context.Context, object client.Object) []r
 	return r.requests(ctx, client.MatchingFields{indexName: definition.Spec.Names.Plural})
 }
 
-// ofEntries enqueues the Templates whose entries of an export have changed, and all of them once the export is being deleted: it can list
-// none then.
+// ofEntries enqueues the Templates whose entries of an export have changed. When the export is being deleted, it enqueues all Templates,
+// because the export cannot list any.
 func (r *Reconciler) ofEntries() handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	enqueue := func(q queue, requests []reconcile.Request) {
@@ -101,7 +101,7 @@ func (r *Reconciler) ofEntries() handler.EventHandler {
 	}
 }
 
-// all returns the requests of all Templates.
+// all returns the requests for all Templates.
 func (r *Reconciler) all(ctx context.Context, _ client.Object) []reconcile.Request {
 	return r.requests(ctx)
 }

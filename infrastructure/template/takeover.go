@@ -14,17 +14,17 @@ import (
 	"github.com/atoll-dev/atoll/infrastructure/backend"
 )
 
-// takeOverInterval is how often it is asked for how many instances the former backend still has something.
+// takeOverInterval is how often the controller counts the instances for which the previous backend still has objects.
 const takeOverInterval = time.Second
 
-// takeOver makes the backend that is set up the one that provides the instances. Another one that does removes what it made for each of
-// them first. The status says which one that is, and each step is written before the next, so that the process may end at any time:
+// takeOver makes the backend that has been set up the one that provides the instances. First, the previous backend removes its objects of
+// each instance. The status names that backend, and each step is written before the next one, so that the process may end at any time:
 //
-//  1. replacedBy is written. The former backend removes what it made, instance by instance, and makes nothing new: after an instance has
-//     the finalizer, and before anything is made, it reads the Template.
+//  1. The controller writes replacedBy. The previous backend removes its objects, instance by instance, and creates no new ones: after it
+//     has added the finalizer to an instance, and before it creates anything, it reads the Template.
 //  2. No instance has the finalizer: nothing is left.
-//  3. The annotation that allows this once is removed.
-//  4. name is written: the new backend provides the instances.
+//  3. The controller removes the annotation, which allows this once.
+//  4. The controller writes name: the new backend provides the instances.
 func (r *Reconciler) takeOver(ctx context.Context, s *scope) error {
 	status, name := &s.template.Status.Backend, s.template.Spec.Backend
 	if status.Name == "" || status.Name == name {
@@ -75,7 +75,7 @@ func (r *Reconciler) removeAnnotation(ctx context.Context, t *infrastructurev1al
 	return nil
 }
 
-// refuseTakeOver returns why a backend cannot be replaced that may have something for a number of instances.
+// refuseTakeOver returns why the current backend, which may have objects for a number of instances, cannot be replaced.
 func (r *Reconciler) refuseTakeOver(s *scope, provided int) error {
 	if provided == 0 {
 		return nil

@@ -148,7 +148,8 @@ func TestSchemaThatIsUsedAgainIsNotNotedAsUnused(t *testing.T) {
 	}
 }
 
-// A schema that is being deleted and that no export lists is about to be gone. One that an export lists is held, and stays in use.
+// TestSchemaThatIsBeingDeletedIsWaitedFor checks that a terminating schema that no export lists is retried until it is gone, and that one that
+// an export lists, whose finalizer blocks the deletion, stays in use.
 func TestSchemaThatIsBeingDeletedIsWaitedFor(t *testing.T) {
 	definition := mustDefine(t, redis(), nil)
 	deleted, err := Schema(definition)

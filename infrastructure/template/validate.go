@@ -15,17 +15,17 @@ import (
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
 )
 
-// reserved are fields that every instance has beside its spec. A template that has them in spec is a mistake: its author wanted to
+// reserved are fields that every instance has beside its spec. Validate refuses a schema with these properties, because its author meant to
 // describe the whole object.
 var reserved = []string{"apiVersion", "kind", "metadata", "status"}
 
-// Validate returns the mistakes of a Template that can be found without a server. group is the API group of the provider. others are all
-// other Templates: of two that want the same kind or resource, the one has it that owner names, which is the owner of the definition of
-// the resource and empty if there is none, else the older one.
+// Validate returns the errors in a Template that can be found without a server. group is the API group of the provider. others are all
+// other Templates. owner is the name of the Template that owns the CRD of the resource, or empty. If two Templates want the same kind or
+// resource, it belongs to the owner, or else to the older Template.
 func Validate(t *infrastructurev1alpha1.Template, group, owner string, others []infrastructurev1alpha1.Template) field.ErrorList {
 	spec := field.NewPath("spec")
 	errs := validateNames(t, group, owner, others, spec.Child("instanceCRD"))
-	if len(t.Name) > validation.LabelValueMaxLength { // it is the value of a label of all that belongs to it
+	if len(t.Name) > validation.LabelValueMaxLength { // it is a label value of all objects that belong to the Template
 		errs = append(errs, field.TooLong(field.NewPath("metadata", "name"), "", validation.LabelValueMaxLength))
 	}
 	schema, err := parseSchema(t.Spec.Schema.Raw)
@@ -85,8 +85,8 @@ func validateNames(t *infrastructurev1alpha1.Template, group, owner string, othe
 // catalogueNames are the resource, singular and short names of Templates and Catalogues.
 var catalogueNames = []string{"templates", "template", "tmpl", "catalogues", "catalogue"}
 
-// namesOf returns all names of a kind. An API server accepts each of them once in a group: a kind can be the list kind of another one, and a
-// resource the singular name of another one.
+// namesOf returns all names of a kind. An API server accepts each of them once in a group: a kind can equal the list kind of another one, and
+// a resource the singular name of another one.
 func namesOf(names *infrastructurev1alpha1.InstanceCRD) []string {
 	return []string{names.Resource, singularName(names), names.Kind, listKind(names)}
 }
@@ -97,8 +97,8 @@ func singularName(names *infrastructurev1alpha1.InstanceCRD) string {
 
 func listKind(names *infrastructurev1alpha1.InstanceCRD) string { return names.Kind + "List" }
 
-// precedes orders Templates: who has defined the resource has its names, else the first who wanted them. Times alone do not say who that
-// was, as they are of whole seconds.
+// precedes orders Templates: the owner of the CRD comes first, else the one that was created first. Names break ties, because creation
+// timestamps have a resolution of seconds.
 func precedes(a, b *infrastructurev1alpha1.Template, owner string) bool {
 	switch owner {
 	case a.Name:
@@ -112,8 +112,8 @@ func precedes(a, b *infrastructurev1alpha1.Template, owner string) bool {
 	return a.Name < b.Name
 }
 
-// validateDefinition asks the code of an API server whether it would accept the definition, so that nothing is written for a schema
-// that is not structural or has rules that do not compile.
+// validateDefinition validates the CRD with the code of an API server, so that the controller writes nothing for a schema that is not
+// structural or has rules that do not compile.
 func validateDefinition(t *infrastructurev1alpha1.Template, path *field.Path) field.ErrorList {
 	definition, err := Definition(t, nil)
 	if err != nil {
@@ -133,7 +133,7 @@ func validateDefinition(t *infrastructurev1alpha1.Template, path *field.Path) fi
 	return errs
 }
 
-// locate names the field of the Template that an error about its definition is about.
+// locate maps an error about a CRD to the field of the Template.
 func locate(err *field.Error, path *field.Path) *field.Error {
 	located := *err
 	names := field.NewPath("spec", "instanceCRD").String()

@@ -17,14 +17,14 @@ import (
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 )
 
-// validator validates spec of instances as a server does that has the schema.
+// validator validates the spec of instances like a server that has the schema.
 type validator struct {
 	structural *structuralschema.Structural
 	schema     validation.SchemaValidator
 	rules      *cel.Validator // nil if there are none
 }
 
-// newValidator returns the validator of a schema of spec.
+// newValidator returns a validator for a schema of spec.
 func newValidator(schema *apiextensionsv1.JSONSchemaProps) (*validator, error) {
 	internal := &apiextensions.JSONSchemaProps{}
 	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(schema, internal, nil); err != nil {

@@ -25,18 +25,18 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// site is a server before a front proxy that records what it is sent.
+// site is a server with a front proxy that records the requests that it receives.
 type site struct {
 	url     string
 	address string
 	client  *http.Client
 	tls     *tls.Config
 	front   *front
-	// certFile and keyFile are the serving certificate.
+	// certFile and keyFile are the files of the serving certificate.
 	certFile, keyFile string
 }
 
-// front answers as a test wants it to.
+// front is a front proxy with a configurable answer.
 type front struct {
 	*httptest.Server
 	mu       sync.Mutex
@@ -72,7 +72,7 @@ func (f *front) received() ([]*http.Request, []string) {
 	return f.requests, f.bodies
 }
 
-// frontConfig is a client configuration with the credentials of a provider, which no request may have.
+// config returns a client configuration with the credentials of a provider, which no request may have.
 func (f *front) config() *rest.Config {
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: f.Certificate().Raw})
 	return &rest.Config{Host: f.URL, BearerToken: "of-the-provider", Username: "provider", Password: "secret", TLSClientConfig: rest.TLSClientConfig{CAData: ca}}

@@ -29,13 +29,13 @@ import (
 
 const clustersPrefix = "/clusters/"
 
-// The allow-lists. Content-Length is not copied but written for the outbound request. Whatever names another identity
-// (Impersonate-*, X-Remote-*, cookies) is not on the list.
+// The allow-lists. Content-Length is not on the list because the outbound request sets its own. Headers that name another identity
+// (Impersonate-*, X-Remote-*, cookies) are not on the list.
 var (
 	methods         = []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}
 	requestHeaders  = []string{"Authorization", "Accept", "Content-Type", "User-Agent"}
 	responseHeaders = []string{"Content-Type", "Content-Length", "Cache-Control", "Retry-After", "Warning", "Audit-Id"}
-	// roots are the parts of a workspace that are reachable.
+	// roots are the path prefixes of a workspace that are reachable.
 	roots = []string{"api", "apis", "openapi"}
 )
 
@@ -43,7 +43,7 @@ var noResource = schema.GroupResource{}
 
 var bearer = regexp.MustCompile(`^(?i:Bearer) +([A-Za-z0-9._~+/-]+=*)$`)
 
-// BearerToken returns the bearer token of a request. Other schemes are none: browsers send them by themselves.
+// BearerToken returns the bearer token of a request. It ignores other schemes, because browsers send them without user action.
 func BearerToken(header http.Header) (string, bool) {
 	values := header.Values("Authorization")
 	if len(values) != 1 {
@@ -59,7 +59,7 @@ func BearerToken(header http.Header) (string, bool) {
 // Challenge is the value of WWW-Authenticate in responses with status 401.
 const Challenge = `Bearer realm="kcp"`
 
-// forwarder passes requests to the front proxy with the credentials that they have.
+// forwarder forwards requests to the front proxy with their own credentials.
 type forwarder struct {
 	proxy        *httputil.ReverseProxy
 	shuttingDown context.Context
@@ -76,10 +76,10 @@ func newForwarder(ctx context.Context, cfg Config) (*forwarder, error) {
 		return nil, fmt.Errorf("the CA of the front proxy: %w", err)
 	}
 	return &forwarder{shuttingDown: ctx, timeout: cfg.Limits.RequestTimeout, proxy: &httputil.ReverseProxy{
-		Rewrite:   func(*httputil.ProxyRequest) {}, // the transport makes a new request; without Director, no header is added
+		Rewrite:   func(*httputil.ProxyRequest) {}, // the transport creates a new request; without Director, no header is added
 		Transport: &allowList{host: target.Host, next: newTransport(config)},
-		// Without a FlushInterval, responses of unknown length are flushed at each write, so that watch events are sent at once.
-		ErrorLog:     log.New(io.Discard, "", 0), // a client that disconnects during a response
+		// Without a FlushInterval, the proxy flushes responses of unknown length at each write, so that it sends watch events immediately.
+		ErrorLog:     log.New(io.Discard, "", 0), // it only receives errors of clients that disconnect during a response
 		ErrorHandler: errorHandler(cfg.Log),
 	}}, nil
 }
@@ -91,7 +91,7 @@ func (f *forwarder) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		writeStatus(w, refused)
 		return
 	}
-	req.Header.Del("Connection") // a ReverseProxy removes what it lists, which could be the token
+	req.Header.Del("Connection") // a ReverseProxy removes the headers that it lists, which could include the token
 	ctx, cancel := context.WithCancel(req.Context())
 	if writetimeout.IsWatch(req) {
 		defer context.AfterFunc(f.shuttingDown, cancel)()
@@ -102,7 +102,7 @@ func (f *forwarder) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	f.proxy.ServeHTTP(w, req.WithContext(ctx))
 }
 
-// check returns why a request is not passed on.
+// check returns an error if a request must not be forwarded.
 func check(req *http.Request) *apierrors.StatusError {
 	target, err := logicalcluster.FromURLPath(req.URL.Path)
 	if err != nil {
@@ -142,8 +142,8 @@ func errorHandler(logger logr.Logger) func(http.ResponseWriter, *http.Request, e
 	}
 }
 
-// allowList sends new requests and returns new responses, which have what is on the lists only. Trailers, interim responses (which
-// a ReverseProxy copies with all their headers) and upgrades are on none.
+// allowList sends new requests and returns new responses, which contain only what is on the lists. The lists contain no trailers, no interim
+// responses (which a ReverseProxy copies with all their headers) and no upgrades.
 type allowList struct {
 	host string
 	next http.RoundTripper
@@ -151,7 +151,7 @@ type allowList struct {
 
 // RoundTrip implements http.RoundTripper.
 func (t *allowList) RoundTrip(in *http.Request) (*http.Response, error) {
-	// Values of the context, with which a ReverseProxy traces interim responses, are left out.
+	// A new context omits the values with which a ReverseProxy traces interim responses.
 	ctx, cancel := context.WithCancel(context.Background())
 	stop := context.AfterFunc(in.Context(), cancel)
 	end := func() { stop(); cancel() }
@@ -190,7 +190,7 @@ func pick(from http.Header, names []string) http.Header {
 	return out
 }
 
-// endingBody releases the context of a response.
+// endingBody releases the context of a response when the body is closed.
 type endingBody struct {
 	io.ReadCloser
 	end func()
@@ -202,7 +202,7 @@ func (b *endingBody) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// receiveBuffer is how many bytes of a response are read ahead of the client.
+// receiveBuffer is how many bytes of a response the transport reads ahead of the client.
 const receiveBuffer = 64 << 10
 
 func newTransport(config *tls.Config) http.RoundTripper {
@@ -219,7 +219,7 @@ func newTransport(config *tls.Config) http.RoundTripper {
 	}
 }
 
-// writeStatus writes an error as the API servers do.
+// writeStatus writes an error in the same form as the API servers.
 func writeStatus(w http.ResponseWriter, failed *apierrors.StatusError) {
 	status := failed.Status()
 	status.Kind, status.APIVersion = "Status", "v1"

@@ -1,6 +1,6 @@
-// Package web is the HTTP server of the provider: the portal at /ui/, the MCP server at /mcp, and the API of workspaces at /clusters/, which
-// it passes to the front proxy so that the portal has it on its own origin. It has no rights: a request has the credentials of its caller
-// or none. It knows neither templates nor instances.
+// Package web is the HTTP server of the provider: the portal at /ui/, the MCP server at /mcp, and the API of workspaces at /clusters/. It
+// forwards the latter to the front proxy, so that the portal reaches it on its own origin. The server has no permissions: a request has the
+// credentials of its caller or none. It does not depend on templates or instances.
 package web
 
 import (
@@ -20,32 +20,32 @@ import (
 
 // Config configures the handler.
 type Config struct {
-	// FrontProxy is the client configuration of the front proxy, of which the address and the CA are used.
+	// FrontProxy is the client configuration of the front proxy; only its address and CA are used.
 	FrontProxy *rest.Config
-	// UI serves /ui/ and sets its own Content-Security-Policy. MCP serves /mcp. Without one, its path is not found.
+	// UI serves /ui/ and sets its own Content-Security-Policy. MCP serves /mcp. If one is nil, its path returns status 404.
 	UI, MCP http.Handler
-	// Limits bound what requests occupy.
+	// Limits bound the resources that requests use.
 	Limits Limits
 	Log    logr.Logger
 }
 
-// SeatLimit is how many requests are served at a time: of all callers, and of those with the same token.
+// SeatLimit bounds the requests that are served at a time: those of all callers, and those with the same token.
 type SeatLimit struct{ All, PerToken int }
 
-// Limits bound what requests occupy. The front proxy and its shards have limits per user.
+// Limits bound the resources that requests use. The front proxy and its shards have limits per user.
 type Limits struct {
-	// Requests and Watches are how many are served at a time. Above, the response is status 429.
+	// Requests and Watches bound how many are served at a time. Above them, the response has status 429.
 	Requests, Watches SeatLimit
-	// Body is the size of a request body in bytes.
+	// Body is the maximum size of a request body in bytes.
 	Body int64
-	// HeaderTimeout and BodyTimeout are how long the client may take to send them, RequestTimeout how long a request of the API takes that
-	// is no watch.
+	// HeaderTimeout and BodyTimeout are how long the client may take to send them. RequestTimeout is how long an API request may take
+	// that is not a watch.
 	HeaderTimeout, BodyTimeout, RequestTimeout time.Duration
-	// Write are the timeouts of clients that do not read.
+	// Write are the timeouts for clients that do not read.
 	Write writetimeout.Timeouts
 }
 
-// DefaultLimits returns the limits of servers. Shards refuse bodies above 3 MiB, and end requests after a minute.
+// DefaultLimits returns the limits for servers. Shards refuse bodies above 3 MiB, and end requests after a minute.
 func DefaultLimits() Limits {
 	return Limits{
 		Requests: SeatLimit{400, 50}, Watches: SeatLimit{2000, 200}, Body: 3 << 20, HeaderTimeout: 10 * time.Second, BodyTimeout: 30 * time.Second,
@@ -53,7 +53,7 @@ func DefaultLimits() Limits {
 	}
 }
 
-// NewHandler returns the handler. Responses that are open for any time end with the context.
+// NewHandler returns the handler. Long-running responses end with the context.
 func NewHandler(ctx context.Context, cfg Config) (http.Handler, error) {
 	clusters, err := newForwarder(ctx, cfg)
 	if err != nil {
@@ -78,7 +78,7 @@ func NewHandler(ctx context.Context, cfg Config) (http.Handler, error) {
 	return cfg.Limits.Write.WithTimeouts(withSecurityHeaders(withCanonicalPath(origins.Handler(handler)))), nil
 }
 
-// withSecurityHeaders sets headers that browsers heed. What /clusters/ returns is data of tenants, which must never become a page.
+// withSecurityHeaders sets security headers for browsers. /clusters/ returns data of tenants, which browsers must never render as a page.
 func withSecurityHeaders(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		for name, value := range map[string]string{
@@ -105,7 +105,7 @@ func withoutCache(next http.Handler) http.Handler {
 	})
 }
 
-// withCanonicalPath refuses paths that another server may understand in another way, instead of cleaning them.
+// withCanonicalPath refuses paths that another server may interpret differently, instead of cleaning them.
 func withCanonicalPath(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if !isCanonical(req.URL.Path, req.URL.EscapedPath()) {
@@ -116,7 +116,7 @@ func withCanonicalPath(next http.Handler) http.Handler {
 	})
 }
 
-// isCanonical reports whether a path is clean but for a slash at the end, and has the same segments when it is decoded.
+// isCanonical reports whether a path is clean, except for a slash at the end, and has the same segments when it is decoded.
 func isCanonical(decoded, escaped string) bool {
 	trimmed := strings.TrimSuffix(decoded, "/")
 	return strings.HasPrefix(decoded, "/") && (trimmed == "" || path.Clean(trimmed) == trimmed) &&

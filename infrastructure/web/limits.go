@@ -19,7 +19,7 @@ type limiter struct{ requests, watches *seats }
 func (l *limiter) withLimit(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		seats := l.requests
-		if req.URL.Path == "/healthz" { // answers in any case
+		if req.URL.Path == "/healthz" { // health checks are not limited
 			next.ServeHTTP(w, req)
 			return
 		} else if writetimeout.IsWatch(req) {
@@ -35,7 +35,7 @@ func (l *limiter) withLimit(next http.Handler) http.Handler {
 	})
 }
 
-// caller stands for a token. Callers without token are one, which has no limit of its own.
+// caller identifies a token by its hash. Callers without a token share one value, which has no limit per token.
 type caller [sha256.Size]byte
 
 func callerOf(req *http.Request) caller {
@@ -46,13 +46,13 @@ func callerOf(req *http.Request) caller {
 	return sha256.Sum256([]byte(token))
 }
 
-// seats are for requests that are being served. A token, which need not be good, can have some of them.
+// seats counts the requests that are being served. Each token, valid or not, can have a limited number of them.
 type seats struct {
 	limit SeatLimit
 
 	mu    sync.Mutex
 	taken int
-	by    map[caller]int // without zeros
+	by    map[caller]int // has no entries with value zero
 }
 
 func newSeats(limit SeatLimit) *seats { return &seats{limit: limit, by: map[caller]int{}} }
@@ -94,7 +94,7 @@ func withBodyLimit(limits Limits, next http.Handler) http.Handler {
 	})
 }
 
-// body lifts the deadline when it has been read, because the deadline would also end the response.
+// body clears the read deadline at the end of the body, because the deadline would also end the response.
 type body struct {
 	io.ReadCloser
 	clear func()

@@ -18,7 +18,7 @@ import (
 	unread "github.com/atoll-dev/atoll/internal/writetimeout/testing"
 )
 
-// TestBodies bounds what clients send, in size and time.
+// TestBodies shows that the server bounds the size of request bodies and the time to send them.
 func TestBodies(t *testing.T) {
 	s := newSite(t, func(c *Config) { c.Limits.Body, c.Limits.BodyTimeout = 1<<10, 50*time.Millisecond })
 	if res, _ := s.do(t, "POST", list, bytes.NewReader(make([]byte, 1<<10))); res.StatusCode != http.StatusOK {
@@ -34,9 +34,9 @@ func TestBodies(t *testing.T) {
 	if res, text := s.do(t, "POST", list, slow); res.StatusCode != http.StatusRequestTimeout {
 		t.Errorf("a body that does not end: %s %s", res.Status, text)
 	}
-	// The deadline of a body is not one of the response.
+	// The deadline for a body does not apply to the response.
 	s.front.set(func(w http.ResponseWriter, _ *http.Request) {
-		<-time.After(150 * time.Millisecond) // the deadline is over
+		<-time.After(150 * time.Millisecond) // longer than the deadline
 		_, _ = io.WriteString(w, "done")
 	})
 	one := &http.Transport{TLSClientConfig: s.tls.Clone(), TLSNextProto: map[string]func(string, *tls.Conn) http.RoundTripper{}}
@@ -49,7 +49,7 @@ func TestBodies(t *testing.T) {
 	}
 }
 
-// TestSlowHeader ends a connection whose request does not arrive.
+// TestSlowHeader shows that the server closes a connection whose request does not arrive.
 func TestSlowHeader(t *testing.T) {
 	s := newSite(t, func(c *Config) { c.Limits.HeaderTimeout = 50 * time.Millisecond })
 	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", s.address)
@@ -88,7 +88,7 @@ func TestUnread(t *testing.T) {
 	})
 }
 
-// TestLimit refuses more than so many requests at a time, of all callers and of one; watches have seats of their own.
+// TestLimit shows that the server limits concurrent requests, those of all callers and those of one; watches have separate limits.
 func TestLimit(t *testing.T) {
 	s := newSite(t, func(c *Config) { c.Limits.Requests, c.Limits.Watches = SeatLimit{3, 2}, SeatLimit{1, 1} })
 	arrived, proceed := make(chan struct{}), make(chan struct{})
@@ -124,7 +124,7 @@ func TestLimit(t *testing.T) {
 	}
 }
 
-// TestSeats shows that a token has a limit of its own, and that nothing is kept of one without requests.
+// TestSeats shows that each token has its own limit, and that there is no entry for a token without requests.
 func TestSeats(t *testing.T) {
 	s := newSeats(SeatLimit{3, 2})
 	none, a, b := caller{}, caller{1}, caller{2}

@@ -16,22 +16,22 @@ import (
 
 const (
 	idleTimeout = 90 * time.Second
-	// shutdownTimeout is how long requests may take that run when the server ends. Watches end at once.
+	// shutdownTimeout is how long the server waits for running requests when it shuts down. Watches end immediately.
 	shutdownTimeout = 10 * time.Second
 	// maxHeaderBytes is enough for tokens with many groups.
 	maxHeaderBytes = 64 << 10
-	// maxStreams is how many requests a connection of HTTP/2 has at a time.
+	// maxStreams is the maximum number of concurrent requests on an HTTP/2 connection.
 	maxStreams = 100
 )
 
-// Server is a listening server.
+// Server is an HTTP server with an open listener.
 type Server struct {
 	cfg         Config
 	listener    net.Listener
 	certificate *certwatcher.CertWatcher // nil for plain HTTP
 }
 
-// Listen listens at an address and reads the certificate, which is read again when the files change. Without files, the server speaks
+// Listen listens on an address and reads the certificate, which the server reloads when the files change. Without files, the server speaks
 // plain HTTP.
 func Listen(address, certFile, keyFile string, cfg Config) (*Server, error) {
 	s := &Server{cfg: cfg}
@@ -47,13 +47,13 @@ func Listen(address, certFile, keyFile string, cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// Addr is the address at which the server listens.
+// Addr returns the address that the server listens on.
 func (s *Server) Addr() net.Addr { return s.listener.Addr() }
 
 // NeedLeaderElection makes every replica serve.
 func (s *Server) NeedLeaderElection() bool { return false }
 
-// Start serves until the context ends, and then until requests have ended. It implements manager.Runnable.
+// Start serves until the context ends, and then waits for running requests. It implements manager.Runnable.
 func (s *Server) Start(ctx context.Context) error {
 	handler, err := NewHandler(ctx, s.cfg)
 	if err != nil {
@@ -94,7 +94,7 @@ func (s *Server) Start(ctx context.Context) error {
 	return nil
 }
 
-// verbose receives what net/http logs about connections of clients.
+// verbose receives the log of net/http about connections of clients.
 type verbose struct{ cfg Config }
 
 // Write implements io.Writer.

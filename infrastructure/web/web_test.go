@@ -98,7 +98,7 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
-// TestRequest shows that the front proxy is sent what is on the list, and no identity but the token of the caller.
+// TestRequest shows that the server forwards only headers on the allow-list, and no identity but the token of the caller.
 func TestRequest(t *testing.T) {
 	s := newSite(t)
 	res, _ := s.do(t, "POST", list+"?fieldManager=portal&dryRun=All", strings.NewReader(`{"a":1}`),
@@ -128,7 +128,7 @@ func TestRequest(t *testing.T) {
 	}
 }
 
-// TestCredentials shows that only bearer tokens are credentials.
+// TestCredentials shows that the server accepts only bearer tokens as credentials.
 func TestCredentials(t *testing.T) {
 	s := newSite(t)
 	for name, header := range map[string][]string{
@@ -147,7 +147,7 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-// TestResponse shows that the client is sent what is on the list: not cookies, interim responses, trailers, or other challenges.
+// TestResponse shows that the client receives only headers on the allow-list: no cookies, interim responses, trailers, or other challenges.
 func TestResponse(t *testing.T) {
 	s := newSite(t)
 	s.front.set(func(w http.ResponseWriter, _ *http.Request) {
@@ -182,7 +182,7 @@ func TestResponse(t *testing.T) {
 	}
 }
 
-// TestOrigins refuses what pages of other origins send.
+// TestOrigins shows that the server refuses requests of pages of other origins.
 func TestOrigins(t *testing.T) {
 	s := newSite(t)
 	for name, test := range map[string]struct {
@@ -210,7 +210,7 @@ func TestOrigins(t *testing.T) {
 	}
 }
 
-// TestWatch shows that each event is sent at once, and that the watch ends with the server and when the client goes away.
+// TestWatch shows that the server sends each event immediately, and ends the watch when the server stops or the client disconnects.
 func TestWatch(t *testing.T) {
 	s := newSite(t)
 	events, gone := make(chan string), make(chan struct{}, 2)
@@ -249,7 +249,7 @@ func TestWatch(t *testing.T) {
 	}
 	cancel()
 	<-gone
-	// A second one is open when the server ends, which the cleanup waits for.
+	// A second watch is open when the server stops, and the cleanup waits for its end.
 	req = req.WithContext(t.Context())
 	second, err := s.client.Do(req)
 	if err != nil {
@@ -258,7 +258,7 @@ func TestWatch(t *testing.T) {
 	t.Cleanup(func() { _ = second.Body.Close() })
 }
 
-// send sends a request as it is over HTTP/1.1, and returns the response.
+// send sends a raw request over HTTP/1.1, and returns the response.
 func (s *site) send(t *testing.T, header string) *http.Response {
 	t.Helper()
 	conn, err := tls.Dial("tcp", s.address, s.tls)
@@ -285,7 +285,7 @@ func TestUpgrade(t *testing.T) {
 	}
 }
 
-// TestConnectionHeader shows that a request cannot lose its token on the way, as one that is not authenticated.
+// TestConnectionHeader shows that the Connection header cannot remove the token of a request, which would make it unauthenticated.
 func TestConnectionHeader(t *testing.T) {
 	s := newSite(t)
 	res := s.send(t, "Connection: Authorization, Accept, close\r\nAccept: application/json\r\n")
@@ -295,7 +295,7 @@ func TestConnectionHeader(t *testing.T) {
 	}
 }
 
-// TestFrontProxyFails shows what callers are told, and that a front proxy with another certificate gets no token.
+// TestFrontProxyFails shows the errors for callers, and that a front proxy with another certificate does not receive a token.
 func TestFrontProxyFails(t *testing.T) {
 	s := newSite(t, func(c *Config) { c.FrontProxy.CAData = nil })
 	res, body := s.do(t, "GET", list, nil)

@@ -16,7 +16,7 @@ import (
 	"github.com/atoll-dev/atoll/infrastructure/runtimecluster"
 )
 
-// valuesError says that the values of an instance make no objects: the next attempt would fail, too.
+// valuesError means that the values of an instance do not result in valid objects: the next attempt would fail, too.
 type valuesError struct{ error }
 
 func (e *valuesError) Unwrap() error { return e.error }
@@ -44,16 +44,16 @@ func (b *Backend) Apply(ctx context.Context, instance instances.Instance) (insta
 	return state, err
 }
 
-// pass is one look at an instance.
+// pass is one reconciliation of an instance.
 type pass struct {
 	*compiled
 	cluster     *runtimecluster.Cluster
 	application *runtimecluster.Application
 	runtime     *kroruntime.Runtime
 	set         runtimecluster.Set
-	// ignored are the resources that the instance does not have.
+	// ignored are the resources that the instance does not include.
 	ignored map[string]bool
-	// objects is the number of objects that it has.
+	// objects is the number of objects of the instance.
 	objects int
 }
 
@@ -76,7 +76,7 @@ func (b *Backend) apply(ctx context.Context, instance instances.Instance, set ru
 		return instances.State{}, err
 	}
 	if complete {
-		// Not before everything is known: what is pending is wanted.
+		// Prune only after all resources are resolved, because pending ones may be wanted.
 		if err := application.Prune(ctx); err != nil {
 			return instances.State{}, err
 		}
@@ -84,7 +84,7 @@ func (b *Backend) apply(ctx context.Context, instance instances.Instance, set ru
 	return p.state(ctx, complete), nil
 }
 
-// converge applies and reads resources, those first that others depend on, and reports whether all could be.
+// converge applies and reads resources in the order of their dependencies. It reports whether it could resolve all.
 func (p *pass) converge(ctx context.Context) (complete bool, err error) {
 	pending := p.runtime.Nodes()
 	for len(pending) > 0 {
@@ -103,7 +103,7 @@ func (p *pass) converge(ctx context.Context) (complete bool, err error) {
 	return true, nil
 }
 
-// resolve returns the nodes whose objects are known now, and those that are pending. Others are ignored.
+// resolve returns the nodes whose objects can be computed, and those that are pending. It records the others as ignored.
 func (p *pass) resolve(nodes []*kroruntime.Node) (resolved, pending []*kroruntime.Node, err error) {
 	for _, node := range nodes {
 		ignored, err := node.IsIgnored()
@@ -118,14 +118,14 @@ func (p *pass) resolve(nodes []*kroruntime.Node) (resolved, pending []*kroruntim
 		case kroruntime.IsDataPending(err) && len(node.Spec.Meta.Dependencies) > 0:
 			pending = append(pending, node)
 		default:
-			// A value of the instance alone that is missing now will be missing later.
+			// A value that depends only on the instance will not appear later.
 			return nil, nil, &valuesError{err}
 		}
 	}
 	return resolved, pending, nil
 }
 
-// observe applies the objects of nodes, or reads them, and tells the nodes how they are.
+// observe applies or reads the objects of nodes, and sets the observed state of the nodes.
 func (p *pass) observe(ctx context.Context, nodes []*kroruntime.Node) error {
 	var wanted []*unstructured.Unstructured
 	for _, node := range nodes {
@@ -168,7 +168,7 @@ func isRead(node *kroruntime.Node) bool {
 	return node.Spec.Meta.Type == graph.NodeTypeExternal || node.Spec.Meta.Type == graph.NodeTypeExternalCollection
 }
 
-// read reads what a node refers to, in the namespace of the tenant whatever the node says. One that does not exist is waited for.
+// read reads the object that a node refers to, in the namespace of the tenant regardless of the node. If it does not exist, the instance waits.
 func (p *pass) read(ctx context.Context, node *kroruntime.Node, reference *unstructured.Unstructured) error {
 	if node.Spec.Meta.Type == graph.NodeTypeExternal {
 		object, err := p.cluster.Get(ctx, p.set.Tenant, reference.GroupVersionKind(), reference.GetName())

@@ -16,24 +16,24 @@ import (
 	"github.com/atoll-dev/atoll/infrastructure/runtimecluster"
 )
 
-// compiled is a Template that can be evaluated. It does not change, and is shared by all instances.
+// compiled is a compiled Template. It is immutable, and all instances share it.
 type compiled struct {
 	graph *graph.Graph
 	// constants are outputs without expressions.
 	constants map[string]any
 	// version is spec.version of the Template.
 	version string
-	// kinds are those of the objects that instances have. reads says that there are also objects of others, which are only read.
+	// kinds are the kinds of the objects of instances. reads means that instances also read objects of other owners.
 	kinds map[schema.GroupVersionKind]bool
 	reads bool
 }
 
-// mistakeError is a mistake in a Template. Its text names the field.
+// mistakeError is an error in a Template. Its message names the field.
 type mistakeError struct{ error }
 
 func (e *mistakeError) Unwrap() error { return e.error }
 
-// compiler compiles Templates. It calls the module that defines the language, and keeps its panics.
+// compiler compiles Templates. It calls the library that defines the language, and recovers from its panics.
 type compiler struct {
 	cluster *runtimecluster.Cluster
 	builder *graph.Builder
@@ -47,7 +47,7 @@ func newCompiler(cluster *runtimecluster.Cluster, s *schemas) (*compiler, error)
 	return &compiler{cluster, builder}, nil
 }
 
-// compile compiles a Template. It returns a mistakeError if it cannot be, and another one if that is not known.
+// compile compiles a Template. It returns a mistakeError if the Template is invalid, and any other error if this cannot be determined.
 func (c *compiler) compile(t *infrastructurev1alpha1.Template) (_ *compiled, err error) {
 	defer recoverError(&err)
 	parsed, err := parseConfig(t)
@@ -83,7 +83,7 @@ func (c *compiler) compile(t *infrastructurev1alpha1.Template) (_ *compiled, err
 	return result, nil
 }
 
-// check finds kinds that instances cannot have.
+// check refuses kinds that instances cannot have.
 func (c *compiler) check(r *resource, at *field.Path) error {
 	err := c.cluster.Check(r.kind())
 	if _, ok := errors.AsType[*runtimecluster.KindError](err); ok {
@@ -96,12 +96,12 @@ func (c *compiler) check(r *resource, at *field.Path) error {
 	return err
 }
 
-// isSchemaMissing reports whether a cluster answered that it has no schema of a kind, or no kind.
+// isSchemaMissing reports whether the cluster has no schema of a kind, or does not serve the kind.
 func isSchemaMissing(err error) bool {
 	return errors.Is(err, resolver.ErrSchemaNotFound) || meta.IsNoMatchError(err)
 }
 
-// recoverError turns a panic into an error.
+// recoverError converts a panic to an error.
 func recoverError(err *error) {
 	if r := recover(); r != nil {
 		*err = fmt.Errorf("evaluating failed: %v", r)
@@ -115,7 +115,7 @@ var (
 	conditions = regexp.MustCompile(`\b(readyWhen|includeWhen|forEach)\b`)
 )
 
-// pathOf returns the field that an error of the compiler is about, as exactly as the error says.
+// pathOf returns the field that an error of the compiler is about, as precisely as the message allows.
 func pathOf(err error, c *config) string {
 	text := err.Error()
 	if match := statusOf.FindStringSubmatch(text); match != nil && !resourceOf.MatchString(text) {

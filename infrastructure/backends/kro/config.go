@@ -12,32 +12,32 @@ import (
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
 )
 
-// config is backendConfig. Expressions are CEL between "${" and "}". They know schema, the instance with metadata and spec, and the
-// resources by id.
+// config is backendConfig. Expressions are CEL between "${" and "}". They can use schema, which is the instance with metadata and spec, and
+// the resources by id.
 type config struct {
 	Resources []resource `json:"resources"`
-	// StatusMapping are fields of the status of instances. Status is another name of it.
+	// StatusMapping contains fields of the status of instances. Status is another name for it.
 	StatusMapping map[string]any `json:"statusMapping,omitempty"`
 	Status        map[string]any `json:"status,omitempty"`
-	// Connection are values that the tenant gets in a Secret, such as credentials. Each is one text.
+	// Connection contains values that the tenant gets in a Secret, such as credentials. Each value is a text.
 	Connection map[string]string `json:"connection,omitempty"`
 }
 
-// resource is an object that an instance has, or one that it reads.
+// resource is an object of an instance, or one that the instance reads.
 type resource struct {
 	// ID is the name of the object in expressions.
 	ID string `json:"id"`
-	// Template is the object, ExternalRef one that somebody else makes in the namespace of the tenant. Exactly one is set.
+	// Template is the object. ExternalRef refers to an object of another owner in the namespace of the tenant. Exactly one is set.
 	Template    map[string]any `json:"template,omitempty"`
 	ExternalRef *externalRef   `json:"externalRef,omitempty"`
-	// ReadyWhen are conditions that hold once the object can be used, IncludeWhen those that hold if it is wanted.
+	// ReadyWhen are conditions that hold when the object can be used. IncludeWhen are conditions that hold if the object should exist.
 	ReadyWhen   []string `json:"readyWhen,omitempty"`
 	IncludeWhen []string `json:"includeWhen,omitempty"`
-	// ForEach makes an object for each combination of elements of lists. Each map has one variable, and the expression of its list.
+	// ForEach creates an object for each combination of elements of lists. Each map has one variable with the expression of its list.
 	ForEach []map[string]string `json:"forEach,omitempty"`
 }
 
-// externalRef names one object, or selects some by their labels.
+// externalRef refers to one object by name, or selects objects by their labels.
 type externalRef struct {
 	APIVersion string           `json:"apiVersion"`
 	Kind       string           `json:"kind"`
@@ -47,7 +47,7 @@ type externalRef struct {
 type externalMetadata struct {
 	Name      string `json:"name,omitempty"`
 	Namespace string `json:"namespace,omitempty"`
-	// Selector is a label selector, or an expression that is one.
+	// Selector is a label selector, or an expression that results in one.
 	Selector any `json:"selector,omitempty"`
 }
 
@@ -63,7 +63,7 @@ func (r *resource) kind() schema.GroupVersionKind {
 	return schema.FromAPIVersionAndKind(apiVersion, kind)
 }
 
-// object returns what is compiled: the template, or a template that finds what the reference refers to.
+// object returns the input of the compiler: the template, or a template that identifies the referenced objects.
 func (r *resource) object() map[string]any {
 	if r.ExternalRef == nil {
 		return r.Template
@@ -77,7 +77,8 @@ func (r *resource) object() map[string]any {
 	return map[string]any{"apiVersion": r.ExternalRef.APIVersion, "kind": r.ExternalRef.Kind, "metadata": metadata}
 }
 
-// parseConfig reads and validates backendConfig. Errors name the field. Namespaces are left out: there is only that of the tenant.
+// parseConfig parses and validates backendConfig. Errors name the field. It removes namespaces, because all objects are in the namespace of
+// the tenant.
 func parseConfig(t *infrastructurev1alpha1.Template) (*config, error) {
 	if t.Spec.BackendConfig == nil {
 		return nil, errors.New("spec.backendConfig.resources: is required")
@@ -106,7 +107,7 @@ func parseConfig(t *infrastructurev1alpha1.Template) (*config, error) {
 	return parsed, nil
 }
 
-// convertNumbers has numbers as objects have them.
+// convertNumbers converts numbers to the types that unstructured objects use.
 func (c *config) convertNumbers() error {
 	for _, values := range []map[string]any{c.StatusMapping, c.Status} {
 		if err := utiljson.ConvertMapNumbers(values, 0); err != nil {

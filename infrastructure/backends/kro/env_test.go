@@ -64,7 +64,7 @@ func newEnv(t *testing.T) *env {
 	return e
 }
 
-// newBackend returns a backend that knows nothing, as after a restart.
+// newBackend returns a backend without any state, as after a restart.
 func (e *env) newBackend(t *testing.T) *Backend {
 	t.Helper()
 	objects, err := metadata.NewForConfig(e.cluster.Config)
@@ -117,7 +117,7 @@ func change(t *testing.T, template *infrastructurev1alpha1.Template, backendConf
 	return changed
 }
 
-// setUp sets a Template up, which must succeed.
+// setUp sets up a Template, which must succeed.
 func (e *env) setUp(t *testing.T, template *infrastructurev1alpha1.Template) {
 	t.Helper()
 	status, err := e.backend.SetupTemplate(t.Context(), template)
@@ -137,7 +137,7 @@ func instance(t *testing.T, template *infrastructurev1alpha1.Template, tenant, n
 		"metadata": map[string]any{"name": name, "uid": tenant + "-" + name, "labels": map[string]any{"of": "tenant"}}, "spec": values}}
 	text, err := object.MarshalJSON()
 	if err == nil {
-		err = object.UnmarshalJSON(text) // with the types of numbers that an object of a server has
+		err = object.UnmarshalJSON(text) // so that numbers have the types that objects of a server have
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -24,14 +24,14 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// chain has two config maps, of which the second is made of the first.
+// chain has two ConfigMaps, of which the second depends on the first.
 const chain = `
 resources:
 - {id: second, template: {apiVersion: v1, kind: ConfigMap, metadata: {name: "${first.metadata.name}-second"}, data: {size: "${schema.spec.size}"}}}
 - {id: first, template: {apiVersion: v1, kind: ConfigMap, metadata: {name: "${schema.metadata.name}"}}}
 `
 
-// setFinalizers sets the finalizers of a config map.
+// setFinalizers sets the finalizers of a ConfigMap.
 func (e *env) setFinalizers(t *testing.T, tenant, name, finalizers string) {
 	t.Helper()
 	object := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: name}}
@@ -47,7 +47,7 @@ func (e *env) testDeletionOrder(t *testing.T) {
 	e.ready(t, mine)
 	e.expectNames(t, "ordered", "mine", "mine-second")
 	e.setFinalizers(t, "ordered", "mine-second", `["example.org/wait"]`)
-	// Nothing but the inventory is needed: after a restart, with another Template.
+	// Deletion needs only the inventory: it works after a restart, and with another Template.
 	restarted := e.newBackend(t)
 	mine.Template = change(t, template, "resources: []")
 	for range 2 {
@@ -87,10 +87,10 @@ func (e *env) testPrune(t *testing.T) {
 	e.expectNames(t, "pruned")
 }
 
-// errInterrupted is what a call returns that ends the process in tests.
+// errInterrupted is the error of a call that ends the process in tests.
 var errInterrupted = errors.New("interrupted")
 
-// interrupt returns a backend whose writes fail from the given one on, and whether any did.
+// interrupt returns a backend whose writes fail from the given one on, and a function that reports whether any has failed.
 func (e *env) interrupt(t *testing.T, writes int) (interrupted *Backend, failed func() bool) {
 	t.Helper()
 	c, err := client.NewWithWatch(e.cluster.Config, client.Options{})
@@ -193,7 +193,7 @@ func (e *env) testBrokenTemplate(t *testing.T) {
 	if state, err := e.backend.Apply(t.Context(), instance(t, broken, "edited", "mine", "size: large")); !errors.Is(err, instances.ErrUnusableTemplate) {
 		t.Errorf("with the broken Template: %+v, %v", state, err)
 	}
-	// Until an edit is accepted, the platform provides instances by what was accepted before.
+	// Until an edit is accepted, the platform provides instances from the Template that was accepted before.
 	large := instance(t, template, "edited", "mine", "size: large")
 	e.ready(t, large)
 	edited := change(t, template, strings.Replace(chain, "schema.spec.size", "schema.spec.size + 'r'", 1))
@@ -263,7 +263,7 @@ resources:
 	e.expectNames(t, "refused")
 }
 
-// testRefusals applies objects that the cluster refuses without giving a reason: they count as values, not as a cluster that is not there.
+// testRefusals applies objects that the cluster refuses without a reason: the error counts as invalid values, not as an unreachable cluster.
 func (e *env) testRefusals(t *testing.T) {
 	set := runtimecluster.Set{Tenant: logicalcluster.MustParseName("refusals"), Template: "refusals", Version: "1.0.0+build", Instance: "mine"}
 	configMap := func(value any) *unstructured.Unstructured {
@@ -296,7 +296,7 @@ func (e *env) testQuota(t *testing.T) {
 	e.setUp(t, template)
 	first, second := instance(t, template, "limited", "first", "size: small"), instance(t, template, "limited", "second", "size: small")
 	e.ready(t, first)
-	// The controller of quotas counts; there is none here.
+	// No controller of quotas runs here, so the test sets the status.
 	full := corev1.ResourceList{"count/configmaps": apiresource.MustParse("3")}
 	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "limited", Name: "quota"}, Spec: corev1.ResourceQuotaSpec{Hard: full}}
 	if err := e.c.Create(t.Context(), quota); err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/atoll-dev/atoll/infrastructure/instances"
 )
 
-// names returns the names of the config maps that instances of a tenant have.
+// names returns the names of the ConfigMaps of instances of a tenant.
 func (e *env) names(t *testing.T, tenant string) []string {
 	t.Helper()
 	var list corev1.ConfigMapList
@@ -152,7 +152,7 @@ resources:
 		}
 		return object
 	}
-	create("default", "mine-certificate") // somebody else's
+	create("default", "mine-certificate") // belongs to another owner
 	if state := e.apply(t, mine); state.Phase != infrastructurev1alpha1.PhaseProvisioning || state.Message != "1 of 3 parts are ready." || state.RecheckAfter != readingInterval {
 		t.Errorf("before it exists: %+v", state)
 	}
@@ -193,7 +193,7 @@ func (e *env) testDrift(t *testing.T) {
 	e.remove(t, mine)
 }
 
-// drain reads the changes that were reported.
+// drain reads the reported changes.
 func (e *env) drain() {
 	for {
 		select {

@@ -13,37 +13,37 @@ import (
 )
 
 const (
-	// maxTemplates bounds the Templates whose graphs are kept, maxContents the contents of each. Others are compiled when they are used.
+	// maxTemplates bounds the Templates with cached graphs; maxContents bounds the contents of each. Others are compiled when they are used.
 	maxTemplates, maxContents = 1024, 4
 )
 
-// graphs keeps the compiled graphs of Templates, one for each content that is in use: while an edit is set up and not exported yet, instances
-// have the content that was accepted before, and its graph. TeardownTemplate removes what is kept of a Template, and what is not used is
-// evicted.
+// graphs caches the compiled graphs of Templates, one for each content in use: while an edit is set up and not exported yet, instances use the
+// graph of the content that was accepted before. TeardownTemplate removes the graphs of a Template, and the cache evicts the least recently
+// used ones.
 type graphs struct {
 	compile func(*infrastructurev1alpha1.Template) (*compiled, error)
 
-	mu        sync.Mutex // of finding or adding attempts
-	templates *lru.Cache // templateKey to *lru.Cache of hashes of contents, to *attempt
+	mu        sync.Mutex // guards finding and adding attempts
+	templates *lru.Cache // maps a templateKey to an *lru.Cache from hashes of contents to *attempt
 }
 
-// attempt is what is known of a content.
+// attempt is the result of compiling a content.
 type attempt struct {
-	mu     sync.Mutex // held while it is compiled
+	mu     sync.Mutex // held during compilation
 	result *compiled
-	err    error // of the last attempt without a result
+	err    error // of the last attempt, if result is nil
 }
 
 func newGraphs(compile func(*infrastructurev1alpha1.Template) (*compiled, error)) *graphs {
 	return &graphs{compile: compile, templates: lru.New(maxTemplates)}
 }
 
-// setUp compiles a Template unless it is compiled. An attempt that failed is repeated: kinds of the runtime cluster appear.
+// setUp compiles a Template unless a result is cached. It retries after any error, because the runtime cluster may serve new kinds.
 func (g *graphs) setUp(t *infrastructurev1alpha1.Template) (*compiled, error) {
 	return g.graphOf(t, func(error) bool { return true })
 }
 
-// get returns the graph for instances of a Template. Mistakes are not tried again: the Template is set up repeatedly.
+// get returns the graph for instances of a Template. It does not retry after a mistakeError: the controller sets up the Template repeatedly.
 func (g *graphs) get(t *infrastructurev1alpha1.Template) (*compiled, error) {
 	return g.graphOf(t, func(err error) bool {
 		_, isMistake := errors.AsType[*mistakeError](err)
@@ -61,12 +61,12 @@ func (g *graphs) graphOf(t *infrastructurev1alpha1.Template, isRepeated func(err
 	return a.result, a.err
 }
 
-// remove removes what is kept of a Template.
+// remove removes the cached graphs of a Template.
 func (g *graphs) remove(t *infrastructurev1alpha1.Template) {
 	g.templates.Remove(keyOf(t))
 }
 
-// templateKey tells Templates apart, also those of tests that no server has stored.
+// templateKey identifies a Template. It includes the name for Templates of tests that no server has stored.
 type templateKey struct {
 	uid  types.UID
 	name string
@@ -74,7 +74,7 @@ type templateKey struct {
 
 func keyOf(t *infrastructurev1alpha1.Template) templateKey { return templateKey{t.UID, t.Name} }
 
-// attempt returns what is known of the content of a Template.
+// attempt returns the attempt for the content of a Template, and adds one if there is none.
 func (g *graphs) attempt(t *infrastructurev1alpha1.Template) *attempt {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -92,8 +92,8 @@ func (g *graphs) attempt(t *infrastructurev1alpha1.Template) *attempt {
 	return known.(*attempt)
 }
 
-// hashOf returns the hash of what a graph is compiled from. A backendConfig of nothing is not that of an empty text: the separator is no
-// JSON.
+// hashOf returns the hash of everything that a graph is compiled from. Without backendConfig there is no separator, so the hash differs from
+// that of an empty one. The separator cannot occur in JSON.
 func hashOf(t *infrastructurev1alpha1.Template) [sha256.Size]byte {
 	parts := [][]byte{[]byte(t.Spec.InstanceCRD.Version), []byte(t.Spec.Version), t.Spec.Schema.Raw}
 	if t.Spec.BackendConfig != nil {

@@ -10,7 +10,7 @@ import (
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
 )
 
-// fakeCompiler counts attempts, and fails where it is told to.
+// fakeCompiler counts attempts, and returns a configurable error.
 type fakeCompiler struct {
 	attempts int
 	err      error
@@ -97,7 +97,7 @@ func TestGraphsAreBounded(t *testing.T) {
 }
 
 func TestPanicsAreErrors(t *testing.T) {
-	_, err := (&compiler{}).compile(newTemplate(t, "redis", redis)) // there is no cluster
+	_, err := (&compiler{}).compile(newTemplate(t, "redis", redis)) // without a cluster, compile panics
 	if err == nil {
 		t.Error("no error")
 	}

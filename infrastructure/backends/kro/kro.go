@@ -1,6 +1,6 @@
-// Package kro is a backend whose instances are graphs of objects in a runtime cluster, written in the language of kro. The compiler and the
-// evaluation of that language are kro's, as a library; objects are applied, recorded and deleted as those of every backend. No controller and
-// no object of kro is used, and nothing that a tenant sees says what made it.
+// Package kro is a backend whose instances are graphs of objects in a runtime cluster, written in the language of kro. It uses kro as a
+// library to compile and evaluate that language. Objects are applied, recorded and deleted as in every backend. It uses no controller and no
+// object of kro, and does not show tenants that kro is used.
 package kro
 
 import (
@@ -21,10 +21,10 @@ import (
 const Name = "kro"
 
 const (
-	// pendingInterval is how often instances are looked at that are not ready, readingInterval those that read objects of others, which
-	// are not watched.
+	// pendingInterval is how often instances that are not ready are reconciled; readingInterval applies if they read objects of other
+	// owners, which the backend does not watch.
 	pendingInterval, readingInterval = 10 * time.Second, 2 * time.Second
-	// readyInterval is how often drift is repaired that no event told of.
+	// readyInterval is how often drift is repaired that caused no event.
 	readyInterval = time.Minute
 )
 
@@ -53,7 +53,7 @@ func New(cfg Config) (*Backend, error) {
 	return &Backend{shared, newGraphs(c.compile)}, nil
 }
 
-// SetupTemplate implements backend.Backend. A kind that the runtime cluster does not have yet is looked for at every call.
+// SetupTemplate implements backend.Backend. Each call checks again for kinds that the runtime cluster does not serve yet.
 func (b *Backend) SetupTemplate(_ context.Context, t *infrastructurev1alpha1.Template) (backend.Status, error) {
 	graph, err := b.graphs.setUp(t)
 	if mistake, ok := errors.AsType[*mistakeError](err); ok {

@@ -14,7 +14,7 @@ func metaOf(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Name: name, UID: types.UID("uid-of-" + name), Generation: 1}
 }
 
-// redis is a graph as a platform operator writes it: a Secret, a StatefulSet that uses it, and a Service that waits for it.
+// redis is a graph as platform operators write it: a Secret, a StatefulSet that uses it, and a Service that waits for the StatefulSet.
 const redis = `
 resources:
 - id: service

@@ -13,11 +13,11 @@ import (
 	"github.com/atoll-dev/atoll/internal/expression"
 )
 
-// maxRandom bounds the random strings that expressions make.
+// maxRandom bounds the length of random strings in expressions.
 const maxRandom = 1024
 
-// limitGraph gives the expressions of a graph programs whose costs and results are limited. The compiler has no option for that: it checks
-// the types of expressions, and compiles them without limits.
+// limitGraph replaces the programs of the expressions of a graph by programs with limited costs and results. The compiler has no option for
+// that: it checks the types of expressions, and compiles them without limits.
 func limitGraph(g *graph.Graph) error {
 	env, err := limitedEnvironment(g)
 	if err != nil {
@@ -33,10 +33,10 @@ func limitGraph(g *graph.Graph) error {
 	return nil
 }
 
-// limitedEnvironment has the functions of the compiler, and all variables of a graph. Their types are known at run time: they have been
-// checked before.
+// limitedEnvironment returns an environment with the functions of the compiler, and all variables of a graph. The variables have dynamic
+// types, because the compiler has already checked the types.
 func limitedEnvironment(g *graph.Graph) (*cel.Env, error) {
-	// A library that is there already is not added again.
+	// cel does not add a library that is already present, so the limited one comes first.
 	options := append([]cel.EnvOption{ext.Lists(ext.ListsMaxRangeSize(expression.MaxRangeSize))}, krocel.BaseDeclarations()...)
 	names := map[string]bool{graph.SchemaVarName: true, graph.EachVarName: true}
 	for _, node := range nodesOf(g) {
@@ -84,7 +84,7 @@ func limit(env *cel.Env, e *krocel.Expression) error {
 	return err
 }
 
-// checkRandom refuses random strings whose length an instance decides: their costs are not known before they are made.
+// checkRandom refuses random strings whose length depends on an instance: their cost is unknown before they are evaluated.
 func checkRandom(ast *cel.Ast) error {
 	var err error
 	celast.PostOrderVisit(ast.NativeRep().Expr(), celast.NewExprVisitor(func(e celast.Expr) {

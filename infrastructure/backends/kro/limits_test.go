@@ -9,7 +9,7 @@ import (
 	"github.com/kubernetes-sigs/kro/pkg/graph/variable"
 )
 
-// limitedGraph returns a graph of one resource with an expression in each place that has some.
+// limitedGraph returns a graph of one resource with the expression in every place that allows one.
 func limitedGraph(text string) *graph.Graph {
 	node := &graph.Node{
 		Meta:        graph.NodeMeta{ID: "one"},

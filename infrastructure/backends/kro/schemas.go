@@ -10,21 +10,21 @@ import (
 	"k8s.io/utils/lru"
 )
 
-// schemasCacheSize bounds the schemas that are kept. They are shared by the graphs of all Templates.
+// schemasCacheSize bounds the cached schemas, which the graphs of all Templates share.
 const schemasCacheSize = 128
 
-// schemas resolves the schemas of kinds of the runtime cluster. The resolver of the compiler's module knows built-in kinds of its own
-// version, and a new definition only after minutes. This one asks the cluster each time which content its documents have, and reads those
-// that have changed. It implements resolver.SchemaResolver.
+// schemas resolves the schemas of kinds of the runtime cluster. The resolver of the compiler's library uses built-in kinds of its own version,
+// and discovers a new CRD only after minutes. This one requests the hashes of the cluster's documents each time, and reads those that have
+// changed. It implements resolver.SchemaResolver.
 type schemas struct {
 	discovery discovery.DiscoveryInterface
 	cache     *lru.Cache // schemaKey to *spec.Schema
 }
 
-// schemaKey is a kind in a document.
+// schemaKey identifies a kind in a document.
 type schemaKey struct {
 	gvk schema.GroupVersionKind
-	url string // it has a hash of the content
+	url string // contains a hash of the content
 }
 
 var _ resolver.SchemaResolver = &schemas{}
@@ -33,7 +33,7 @@ func newSchemas(d discovery.DiscoveryInterface) *schemas {
 	return &schemas{discovery: d, cache: lru.New(schemasCacheSize)}
 }
 
-// unavailableError is an error of the runtime cluster, and not of the Template.
+// unavailableError is an error of the runtime cluster, not of the Template.
 type unavailableError struct{ error }
 
 func (e *unavailableError) Unwrap() error { return e.error }

@@ -80,7 +80,7 @@ statusMapping: {nodes: "${cluster.spec.nodes}"}
 	e.remove(t, mine)
 }
 
-// createDefinition has the cluster know the kind Cluster.
+// createDefinition creates the CRD of the kind Cluster.
 func (e *env) createDefinition(t *testing.T) {
 	t.Helper()
 	definition := &unstructured.Unstructured{}

@@ -14,7 +14,7 @@ import (
 	"github.com/atoll-dev/atoll/infrastructure/seed"
 )
 
-// shippedInstances are the specs of instances of the shipped Templates with their defaults, the status of what runs in them, and their outputs.
+// shippedInstances are the specs of instances of the shipped Templates with their defaults, the status of their workloads, and their outputs.
 var shippedInstances = map[string]struct{ spec, kind, status, endpoint, connection string }{
 	"redis": {"{size: small, version: '7', storage: 1Gi, persistence: true}", "StatefulSet", `{"replicas":1,"observedGeneration":%d,"updatedReplicas":1,"readyReplicas":1}`,
 		"redis-%s.%s.svc:6379", "host password port url"},
@@ -24,7 +24,8 @@ var shippedInstances = map[string]struct{ spec, kind, status, endpoint, connecti
 		`{"replicas":2,"observedGeneration":%d,"updatedReplicas":2,"readyReplicas":2,"availableReplicas":2}`, "application-%s.%s.svc:80", ""},
 }
 
-// The shipped Templates compile, are accepted by a cluster whatever the instance is called, and hand over what they promise.
+// testShipped checks that the shipped Templates compile, that a cluster accepts them for any name of an instance, and that they provide the
+// documented connections.
 func (e *env) testShipped(t *testing.T) {
 	shipped, err := seed.Shipped(group)
 	if err != nil {
@@ -82,7 +83,7 @@ func (e *env) testShippedInstance(t *testing.T, template *infrastructurev1alpha1
 	e.remove(t, ordered)
 }
 
-// expectPassword checks that a connection has the password of the only Secret of a tenant.
+// expectPassword checks that a connection contains the password of the only Secret of a tenant.
 func (e *env) expectPassword(t *testing.T, tenant string, connection map[string]string) {
 	t.Helper()
 	secrets := &corev1.SecretList{}
@@ -95,7 +96,7 @@ func (e *env) expectPassword(t *testing.T, tenant string, connection map[string]
 	}
 }
 
-// unprotect does what the controller of volumes does once no pod uses them.
+// unprotect does what the controller of volumes does when no pod uses a volume.
 func (e *env) unprotect(t *testing.T, tenant string) {
 	t.Helper()
 	claims := &corev1.PersistentVolumeClaimList{}

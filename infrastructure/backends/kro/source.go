@@ -17,10 +17,10 @@ import (
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
 )
 
-// Fields of the status that is compiled. Only the backend sees it.
+// outputsField and connectionField are fields of the compiled status, which only the backend sees.
 const outputsField, connectionField = "outputs", "connection"
 
-// source is a Template as the compiler reads it. It implements graph.Source.
+// source is a Template in the form that the compiler reads. It implements graph.Source.
 type source struct {
 	resources []graph.ResourceSpec
 	gvr       schema.GroupVersionResource
@@ -35,7 +35,7 @@ var _ graph.Source = &source{}
 func (s *source) Resources() []graph.ResourceSpec          { return s.resources }
 func (s *source) InstanceGVR() schema.GroupVersionResource { return s.gvr }
 
-// InstanceNamespaced is true, although instances of tenants have no namespace: what is evaluated is a copy in the namespace of the tenant.
+// InstanceNamespaced returns true, although instances of tenants are cluster-scoped: the backend evaluates a copy in the namespace of the tenant.
 func (s *source) InstanceNamespaced() bool      { return true }
 func (s *source) SchemaVarSchema() *spec.Schema { return s.instance }
 func (s *source) StatusRaw() []byte             { return s.status }
@@ -75,7 +75,7 @@ func newSource(t *infrastructurev1alpha1.Template, c *config) (*source, error) {
 	return s, err
 }
 
-// instanceSchema returns the schema of what expressions know of an instance. Labels and annotations are the tenant's and no part of it.
+// instanceSchema returns the schema of the variable schema. It omits labels and annotations, which the tenant controls.
 func instanceSchema(t *infrastructurev1alpha1.Template) (*spec.Schema, error) {
 	var ofSpec apiextensionsv1.JSONSchemaProps
 	if err := json.Unmarshal(t.Spec.Schema.Raw, &ofSpec); err != nil {
@@ -91,7 +91,7 @@ func instanceSchema(t *infrastructurev1alpha1.Template) (*spec.Schema, error) {
 	})
 }
 
-// splitConstants returns the outputs with expressions, and those without.
+// splitConstants separates outputs with expressions from those without.
 func splitConstants(outputs map[string]any, at *field.Path) (expressions, constants map[string]any, err error) {
 	expressions, constants = map[string]any{}, map[string]any{}
 	for _, name := range slices.Sorted(maps.Keys(outputs)) {

@@ -20,12 +20,12 @@ import (
 	"github.com/atoll-dev/atoll/infrastructure/runtimecluster"
 )
 
-// marks is the prefix of labels that the evaluation adds to objects of collections, and that is not used.
+// marks is the prefix of labels that the evaluation adds to objects of collections. The backend does not use them.
 const marks = "kro.run/"
 
-// project returns what expressions know of an instance: a copy in the namespace of its tenant, with nothing that the tenant has set but the
-// spec. Its UID is that of the instance there: expressions make passwords of it, and the tenant's UID is known to all who may read the
-// instance.
+// project returns the variable schema of expressions: a copy of the instance in the namespace of its tenant, which contains only the spec of
+// what the tenant has set. Its UID also depends on the UID of the namespace: expressions derive passwords from it, and everybody who may
+// read the instance knows the UID that the tenant sees.
 func project(instance instances.Instance, namespace types.UID) *unstructured.Unstructured {
 	object := instance.Object
 	spec, _, _ := unstructured.NestedMap(object.Object, "spec")
@@ -62,7 +62,7 @@ func withoutMarks(object *unstructured.Unstructured) *unstructured.Unstructured 
 	return object
 }
 
-// state says how the instance is.
+// state returns the state of the instance.
 func (p *pass) state(ctx context.Context, complete bool) instances.State {
 	ready, total, unclear := 0, 0, ""
 	for _, node := range p.runtime.Nodes() {
@@ -75,7 +75,7 @@ func (p *pass) state(ctx context.Context, complete bool) instances.State {
 		case err == nil:
 			ready++
 		case !errors.Is(err, kroruntime.ErrWaitingForReadiness) && !kroruntime.IsDataPending(err):
-			// It may be another one once the object has more fields.
+			// The error may change when the object has more fields.
 			unclear = fmt.Sprintf("readyWhen of resource %s: %v", node.Spec.Meta.ID, err)
 			log.FromContext(ctx).Info("A condition cannot be evaluated", "template", p.set.Template, "reason", err.Error())
 		}
@@ -99,7 +99,7 @@ func (p *pass) state(ctx context.Context, complete bool) instances.State {
 	return instances.State{Phase: infrastructurev1alpha1.PhaseReady, Outputs: outputs, Connection: connection, RecheckAfter: readyInterval}
 }
 
-// outputs returns what the tenant gets, and the fields of the Template of what is not known yet.
+// outputs returns the outputs and the connection, or the fields of the Template whose values are not known yet.
 func (p *pass) outputs() (outputs map[string]any, connection map[string]string, pending []string, err error) {
 	desired, err := p.runtime.Instance().GetDesired()
 	if err != nil {
@@ -128,7 +128,7 @@ func (p *pass) outputs() (outputs map[string]any, connection map[string]string, 
 	return merge(found, p.constants), connection, nil, nil
 }
 
-// mistake names the field whose expression an error is about. What exactly is wrong may quote the values of a connection.
+// mistake returns an error with the field whose expression failed. It omits the cause, which may quote values of a connection.
 func (p *pass) mistake(err error) error {
 	for _, variable := range p.runtime.Instance().Spec.Variables {
 		if text := variable.Expression.UserExpression(); strings.Contains(err.Error(), strconv.Quote(text)) {
@@ -138,7 +138,7 @@ func (p *pass) mistake(err error) error {
 	return errors.New("spec.backendConfig.statusMapping or connection cannot be evaluated")
 }
 
-// configField returns the field of a Template that has an output, or a value of the connection.
+// configField returns the field of a Template that defines an output, or a value of the connection.
 func configField(path string) string {
 	path = strings.TrimPrefix(path, "status.")
 	if rest, ok := strings.CutPrefix(path, outputsField); ok {
@@ -147,7 +147,7 @@ func configField(path string) string {
 	return root().Child(path).String()
 }
 
-// isIgnored reports whether an expression is about a resource that the instance does not have.
+// isIgnored reports whether an expression refers to a resource that the instance does not include.
 func (p *pass) isIgnored(references []string) bool {
 	for _, id := range references {
 		if p.ignored[id] {

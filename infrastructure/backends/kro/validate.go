@@ -20,18 +20,18 @@ import (
 )
 
 const (
-	// maxResources bounds the resources of a Template, maxDimensions the lists that one of them combines, and maxCollection the objects
-	// that one of them makes, or reads. maxObjects bounds the objects of an instance.
+	// maxResources bounds the resources of a Template; maxDimensions bounds the lists that a resource combines; maxCollection bounds the
+	// objects that a resource creates or reads; maxObjects bounds the objects of an instance.
 	maxResources, maxDimensions, maxCollection, maxObjects = 100, 3, 100, 500
 
-	// ownNamespace is the namespace of the tenant as expressions name it.
+	// ownNamespace is the expression for the namespace of the tenant.
 	ownNamespace = "${schema.metadata.namespace}"
 )
 
 var (
 	id = regexp.MustCompile(`^[a-z][a-zA-Z0-9]*$`)
 
-	// reserved are words that are no ids: those of CEL, and those that expressions have, or may have one day.
+	// reserved are words that cannot be ids: those of CEL, and those that expressions use or may use in the future.
 	reserved = sets.New(strings.Fields(`
 		true false null in as break const continue else for function if import let loop package namespace return var void while
 		apiVersion context dependency dependencies each externalRef externalReference externalRefs externalReferences graph instance item
@@ -42,10 +42,10 @@ var (
 	reservedOutputs = sets.New("phase", "message", "conditions", "observedGeneration", "connectionSecret")
 )
 
-// root is where backendConfig is.
+// root returns the path of backendConfig.
 func root() *field.Path { return field.NewPath("spec", "backendConfig") }
 
-// validate finds what the compiler does not look at.
+// validate validates everything that the compiler does not check.
 func (c *config) validate(group string) field.ErrorList {
 	var errs field.ErrorList
 	at := root().Child("resources")
@@ -158,7 +158,7 @@ func validateTemplate(template map[string]any, at *field.Path) field.ErrorList {
 	return errs
 }
 
-// validateKind requires a kind that no expression changes.
+// validateKind requires a kind without expressions.
 func validateKind(apiVersion, kind string, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for _, value := range []struct{ name, text string }{{"apiVersion", apiVersion}, {"kind", kind}} {
@@ -172,7 +172,7 @@ func validateKind(apiVersion, kind string, at *field.Path) field.ErrorList {
 	return errs
 }
 
-// validateNamespace refuses every namespace but that of the tenant, which templates name by a placeholder if at all.
+// validateNamespace refuses every namespace except that of the tenant, for which templates may use a placeholder.
 func validateNamespace(namespace string, at *field.Path) field.ErrorList {
 	switch namespace {
 	case "", metav1.NamespaceDefault, ownNamespace:
@@ -195,7 +195,7 @@ func (e *externalRef) validate(at *field.Path) field.ErrorList {
 	return append(errs, runtimecluster.ValidateTemplate(named, "", at)...)
 }
 
-// validateSelector validates what does not depend on an instance.
+// validateSelector validates a selector as far as it does not depend on an instance.
 func validateSelector(selector any, at *field.Path) field.ErrorList {
 	if text, ok := selector.(string); ok {
 		return validateExpression(text, at)
@@ -205,7 +205,7 @@ func validateSelector(selector any, at *field.Path) field.ErrorList {
 		return field.ErrorList{field.Invalid(at, selector, err.Error())}
 	}
 	if errs := validateTexts(selector, at); len(errs) > 0 || strings.Contains(string(text), "${") {
-		return errs // what expressions become is validated when it is known
+		return errs // results of expressions are validated after evaluation
 	}
 	parsed := &metav1.LabelSelector{}
 	if err := json.Unmarshal(text, parsed); err != nil {
@@ -232,8 +232,8 @@ func validateTexts(value any, at *field.Path) (errs field.ErrorList) {
 	return errs
 }
 
-// validateText requires that the compiler finds the expressions of a text. It knows strings in double quotes only, and leaves what it does not
-// find in the text. So each expression must be one for a reader of CEL, too.
+// validateText requires that the compiler finds all expressions of a text. The compiler recognizes only strings in double quotes, and treats
+// expressions that it does not find as text. So it must find the same expressions as a parser that recognizes all strings of CEL.
 func validateText(text string, at *field.Path) field.ErrorList {
 	parts, err := expression.Split(text)
 	if err != nil {

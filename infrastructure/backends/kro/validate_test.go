@@ -71,7 +71,7 @@ func TestMistakesInConfigurations(t *testing.T) {
 		"a key that no Secret has":                    {one(`template: `+configMap) + "\nconnection: {\"a b\": \"${schema.spec.size}\"}", "connection[a b]: Invalid"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for range 8 { // conditions have the message: it is always the same
+			for range 8 { // conditions contain the message, so it must be stable
 				if _, err := parseConfig(newTemplate(t, "template", test.config)); err == nil || !strings.Contains(err.Error(), test.want) {
 					t.Errorf("got %v, want %s", err, test.want)
 				}

@@ -18,7 +18,7 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// testVersions has the runtime cluster stop serving the version in which an object was applied: it is deleted in another one.
+// testVersions makes the runtime cluster stop serving the version in which an object was applied: the object is deleted in another version.
 func (e *env) testVersions(t *testing.T) {
 	scheme := runtime.NewScheme()
 	if err := apiextensionsv1.AddToScheme(scheme); err != nil {
@@ -86,10 +86,10 @@ func (e *env) testVersions(t *testing.T) {
 	if gone, err := e.backend.Delete(t.Context(), mine); gone || err == nil {
 		t.Errorf("a process that has seen the kind says that the object is gone before it has looked for the kind: %v, %v", gone, err)
 	}
-	e.remove(t, mine) // there are no objects of a kind that does not exist
+	e.remove(t, mine) // a kind that does not exist has no objects
 }
 
-// newDefinition returns the definition of Buckets.
+// newDefinition returns the CRD of Buckets.
 func newDefinition(versions ...string) *apiextensionsv1.CustomResourceDefinition {
 	definition := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "buckets.example.org"}, Spec: apiextensionsv1.CustomResourceDefinitionSpec{
 		Group: "example.org", Scope: apiextensionsv1.NamespaceScoped,

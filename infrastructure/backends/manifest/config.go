@@ -1,5 +1,5 @@
 // Package manifest is a backend whose instances are objects in a runtime cluster, written as manifests with CEL expressions. It needs no
-// other software, applies at once, and repairs what was changed.
+// other software, applies objects directly, and repairs drift.
 package manifest
 
 import (
@@ -20,15 +20,15 @@ import (
 	"github.com/atoll-dev/atoll/internal/expression"
 )
 
-// config is backendConfig. Expressions are CEL between "${" and "}": a value that is one expression gets its result, in others results
-// are inserted as text. They know self, the instance with metadata.name and spec; conditions and outputs also know other, the objects by
-// id.
+// config is backendConfig. Expressions are CEL between "${" and "}": the result of an expression replaces a value that consists of it, and
+// is inserted as text into other values. Expressions can use self, which is the instance with metadata.name and spec. Conditions and outputs
+// can also use other, which contains the objects by id.
 type config struct {
 	// Manifests are the objects, in the order in which they are applied.
 	Manifests []manifest `json:"manifests"`
 	// Outputs are fields of the status of instances.
 	Outputs map[string]any `json:"outputs,omitempty"`
-	// Connection are values that the tenant gets in a Secret, such as credentials. Each is one text.
+	// Connection contains values that the tenant gets in a Secret, such as credentials. Each value is a text.
 	Connection map[string]string `json:"connection,omitempty"`
 }
 
@@ -38,15 +38,15 @@ type manifest struct {
 	ID string `json:"id"`
 	// Template is the object without namespace.
 	Template map[string]any `json:"template"`
-	// ReadyWhen are expressions, without "${" and "}", that are true once the object can be used.
+	// ReadyWhen are expressions, without "${" and "}", that are true when the object can be used.
 	ReadyWhen []string `json:"readyWhen,omitempty"`
-	// IncludeWhen is an expression that is true if the object is wanted; empty means always.
+	// IncludeWhen is an expression that is true if the object should exist; empty means always.
 	IncludeWhen string `json:"includeWhen,omitempty"`
 }
 
 var id = regexp.MustCompile(`^[a-z][a-zA-Z0-9]*$`)
 
-// parseConfig reads backendConfig. Errors name the field.
+// parseConfig parses and validates backendConfig. Errors name the field.
 func parseConfig(t *infrastructurev1alpha1.Template) (*config, error) {
 	if t.Spec.BackendConfig == nil {
 		return nil, errors.New("spec.backendConfig.manifests: is required")
@@ -101,7 +101,8 @@ func (c *config) validate(path *field.Path, group string) field.ErrorList {
 	return errs
 }
 
-// checkIDs refuses expressions about objects that no instance can have: it would never be ready. What cannot be compiled is refused already.
+// checkIDs refuses expressions about objects that no instance can have: the instance would never be ready. It ignores expressions that do not
+// compile, which other checks refuse.
 func checkIDs(ids map[string]bool, selected []string, err error, at *field.Path) (errs field.ErrorList) {
 	for _, name := range selected {
 		if err == nil && !ids[name] {

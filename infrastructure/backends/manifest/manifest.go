@@ -20,7 +20,7 @@ import (
 // Name is the name of the backend.
 const Name = "manifest"
 
-// pendingInterval is how often objects are looked at that are not ready, readyInterval how often drift is repaired.
+// pendingInterval is how often instances that are not ready are reconciled; readyInterval is how often drift is repaired.
 const pendingInterval, readyInterval = 2 * time.Second, time.Minute
 
 // Config configures the backend.
@@ -34,7 +34,7 @@ var _ backend.Backend = &Backend{}
 // New returns the backend.
 func New(cfg Config) *Backend { return &Backend{runtimecluster.NewBackend(Name, cfg)} }
 
-// SetupTemplate implements backend.Backend. It keeps nothing: everything is in the Template.
+// SetupTemplate implements backend.Backend. It keeps no state: everything is in the Template.
 func (b *Backend) SetupTemplate(_ context.Context, t *infrastructurev1alpha1.Template) (backend.Status, error) {
 	parsed, err := parseConfig(t)
 	if err != nil {
@@ -89,8 +89,8 @@ func (b *Backend) Apply(ctx context.Context, instance instances.Instance) (insta
 	return parsed.state(self, wanted, applied), nil
 }
 
-// expand returns the manifests that an instance has, and their objects. A manifest of which that cannot be said is an error: to leave it
-// out would delete its object, with what is in it.
+// expand returns the included manifests of an instance, and their objects. It returns an error if it cannot decide about a manifest: leaving
+// the manifest out would delete its object, with its data.
 func (c *config) expand(self map[string]any) (wanted []manifest, objects []*unstructured.Unstructured, err error) {
 	for _, m := range c.Manifests {
 		included, err := m.isIncluded(self)
@@ -124,7 +124,8 @@ func (m *manifest) isIncluded(self map[string]any) (bool, error) {
 	return included, nil
 }
 
-// selfOf returns what expressions know of an instance. Its name fits into names of objects. Names of tenants' workspaces are not part of it.
+// selfOf returns the variable self of expressions. The name of the instance is shortened for names of objects. The variable does not contain
+// the name of the tenant's workspace.
 func selfOf(instance instances.Instance) map[string]any {
 	spec, _, _ := unstructured.NestedMap(instance.Object.Object, "spec")
 	return map[string]any{"metadata": map[string]any{"name": instance.RuntimeName()}, "spec": spec}

@@ -30,7 +30,7 @@ func TestExpressionsNameObjectsThatExist(t *testing.T) {
 	}
 }
 
-// What API servers refuse in any case is a mistake in the Template, and not in what tenants write.
+// TestPartsThatEveryServerRefuses checks that content that every API server refuses is an error in the Template, not in the values of tenants.
 func TestPartsThatEveryServerRefuses(t *testing.T) {
 	const service = `{"apiVersion":"v1","kind":"Service","metadata":{"name":"${self.metadata.name}"}}`
 	for template, field := range map[string]string{
@@ -50,7 +50,7 @@ func TestPartsThatEveryServerRefuses(t *testing.T) {
 	}
 }
 
-// Conditions have the message: in another order it would be another one, and be written.
+// TestMistakesAreInOrder checks that errors have a stable order: conditions contain the message, and another order would cause a write.
 func TestMistakesAreInOrder(t *testing.T) {
 	template := &infrastructurev1alpha1.Template{}
 	template.Spec.BackendConfig = &runtime.RawExtension{Raw: []byte(`{"manifests":[{"id":"main","template":{"d":"${","c":"${","b":"${","a":"${"}}],` +
@@ -70,7 +70,8 @@ func TestMistakesAreInOrder(t *testing.T) {
 	}
 }
 
-// What expressions lack may come. What they can never be is for the platform team, without values of connections.
+// TestExpressionsThatCannotBeEvaluated checks that instances wait for missing fields of expressions, and that other errors are reported to the
+// platform team without values of connections.
 func TestExpressionsThatCannotBeEvaluated(t *testing.T) {
 	self := map[string]any{"spec": map[string]any{"size": "small"}}
 	main := &unstructured.Unstructured{Object: map[string]any{"data": map[string]any{"size": "small", "password": "confidential"}}}

@@ -14,8 +14,8 @@ import (
 	"github.com/atoll-dev/atoll/internal/expression"
 )
 
-// state says how an instance is whose objects were applied. An expression that lacks a field of an object waits for it; one that cannot be
-// evaluated for another reason is a mistake in the Template.
+// state returns the state of an instance whose objects were applied. If an expression needs a field that an object does not have yet, the
+// instance waits for it. Any other failure of an expression is an error in the Template.
 func (c *config) state(self map[string]any, wanted []manifest, applied []*unstructured.Unstructured) instances.State {
 	other := map[string]any{}
 	for i, m := range wanted {
@@ -46,11 +46,11 @@ func (c *config) state(self map[string]any, wanted []manifest, applied []*unstru
 	return instances.State{Phase: infrastructurev1alpha1.PhaseReady, Outputs: outputs, Connection: connection, RecheckAfter: readyInterval}
 }
 
-// errNotReady is why an object is not ready that has what its conditions ask for.
+// errNotReady means that a condition of an object can be evaluated and is false.
 var errNotReady = errors.New("a condition does not hold")
 
-// checkReady returns nil if the object can be used. A condition that cannot be evaluated does not hold, whatever is wrong with it: what
-// objects have while they become ready may be of any type.
+// checkReady returns nil if the object can be used. A condition that cannot be evaluated does not hold, whatever the error: fields of objects
+// may have any type while the objects become ready.
 func (m *manifest) checkReady(self, other map[string]any) error {
 	for i, condition := range m.ReadyWhen {
 		result, err := expression.EvaluateCEL(condition, nil, self, other)
@@ -64,7 +64,7 @@ func (m *manifest) checkReady(self, other map[string]any) error {
 	return nil
 }
 
-// outputs returns what tenants see, and the errors of expressions that may be evaluated later, and of those that never can be.
+// outputs returns the outputs for tenants, the errors of expressions that may be evaluated later, and those of expressions that never can be.
 func (c *config) outputs(self, other map[string]any) (outputs map[string]any, incomplete, invalid []error) {
 	outputs = make(map[string]any, len(c.Outputs))
 	for _, name := range slices.Sorted(maps.Keys(c.Outputs)) {
@@ -83,8 +83,8 @@ func (c *config) outputs(self, other map[string]any) (outputs map[string]any, in
 	return outputs, incomplete, invalid
 }
 
-// connection returns what is handed over to the tenant, and errors as outputs does. They must not have values, so they have the expressions of
-// the Template, and nothing of the results.
+// connection returns the values of the connection, and errors like outputs. The errors contain the expressions of the Template but not their
+// results, because they must not reveal values.
 func (c *config) connection(self, other map[string]any) (values map[string]string, incomplete, invalid []error) {
 	values = make(map[string]string, len(c.Connection))
 	for _, key := range slices.Sorted(maps.Keys(c.Connection)) {

@@ -1,7 +1,7 @@
-// Package opentofu is a backend whose instances are made by OpenTofu. Jobs in the runtime cluster plan and apply a module in the namespace
-// of the tenant; its state is in a Secret of that namespace, locked by a lease.
+// Package opentofu is a backend that provides instances with OpenTofu. Jobs in the runtime cluster plan and apply a module in the namespace
+// of the tenant. The state is in a Secret of that namespace, locked by a lease.
 //
-// Package runner is what runs in the Jobs. This package decides which run is next, and never runs tofu itself.
+// Package runner implements the program of the Jobs. This package decides which run is next, and never runs tofu itself.
 package opentofu
 
 import (
@@ -30,53 +30,53 @@ import (
 // config is backendConfig.
 type config struct {
 	Module module `json:"module"`
-	// Variables are values of the module's variables, with CEL expressions between "${" and "}". They know self, the instance with
-	// metadata.name and spec. What tenants write is data: tofu does not evaluate it.
+	// Variables are values for the module's variables, with CEL expressions between "${" and "}". Expressions can use self, which is the
+	// instance with metadata.name and spec. Values of tenants are data: tofu does not evaluate them.
 	Variables map[string]any `json:"variables,omitempty"`
-	// Outputs are names of outputs that are fields of the status of instances. Sensitive ones are refused.
+	// Outputs are names of outputs that become fields of the status of instances. Sensitive outputs are refused.
 	Outputs []string `json:"outputs,omitempty"`
 	// Connection are names of outputs, sensitive or not, that the tenant gets in a Secret.
 	Connection []string `json:"connection,omitempty"`
-	// DriftInterval is how often the infrastructure is compared with the module; without it, never.
+	// DriftInterval is how often the infrastructure is compared with the module; nil means never.
 	DriftInterval *metav1.Duration `json:"driftInterval,omitempty"`
-	// AutoApply has differences repaired; otherwise they are reported.
+	// AutoApply enables the repair of differences; otherwise they are only reported.
 	AutoApply bool `json:"autoApply,omitempty"`
 	runSettings
 }
 
 // module is the root module.
 type module struct {
-	// Inline are its files by name.
+	// Inline contains the files by name.
 	Inline map[string]string `json:"inline,omitempty"`
-	// Source and Version are refused: what a registry serves cannot be checked before instances use it.
+	// Source and Version are refused: content of a registry cannot be checked before instances use it.
 	Source  string `json:"source,omitempty"`
 	Version string `json:"version,omitempty"`
 }
 
-// runSettings are how runs run. They are no inputs: a change of them starts no run.
+// runSettings configure runs. They are not part of the revision: a change of them starts no run.
 type runSettings struct {
-	// Image is the image of the runner; by default, that of the provider.
+	// Image is the image of the runner; empty means that of the provider.
 	Image string `json:"image,omitempty"`
-	// Timeout bounds a run; by default, 30 minutes.
+	// Timeout bounds a run; nil means 30 minutes.
 	Timeout *metav1.Duration `json:"timeout,omitempty"`
-	// Resources are those of the container; defaults are in defaultResources.
+	// Resources are the resources of the container; defaultResources returns the defaults.
 	Resources corev1.ResourceRequirements `json:"resources,omitempty"`
-	// Credentials are Secrets in the namespace of the backend. Their keys are environment variables of runs.
+	// Credentials are names of Secrets in the namespace of the backend. Their keys become environment variables of runs.
 	Credentials []string `json:"credentials,omitempty"`
-	// Retain keeps the infrastructure of instances that are deleted, and their state.
+	// Retain keeps the infrastructure of deleted instances, and their state.
 	Retain bool `json:"retain,omitempty"`
 }
 
-// fileName is what files of a module are named: keys of a Secret, without directories.
+// fileName matches names of files of a module, which are keys of a Secret without directories.
 var fileName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]*$`)
 
 const (
 	lockFile = ".terraform.lock.hcl"
-	// maxModule bounds the files, which are in a Secret together with the variables.
+	// maxModule bounds the files, which share a Secret with the variables.
 	maxModule = 512 << 10
 )
 
-// parseConfig reads backendConfig. Errors name the field.
+// parseConfig parses and validates backendConfig. Errors name the field.
 func parseConfig(t *infrastructurev1alpha1.Template, unrestricted bool) (*config, error) {
 	if t.Spec.BackendConfig == nil {
 		return nil, errors.New("spec.backendConfig.module: is required")
@@ -115,7 +115,7 @@ func (c *config) validate(path *field.Path, unrestricted bool) field.ErrorList {
 	return c.compare(found, path)
 }
 
-// validate finds what every API server would refuse in a Job, and names that no Secret has.
+// validate returns what every API server would refuse in a Job, and invalid names of Secrets.
 func (s *runSettings) validate(path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if strings.TrimSpace(s.Image) != s.Image {
@@ -189,7 +189,7 @@ func isOverride(name string) bool {
 	return false
 }
 
-// compare compares what is configured with what the module declares.
+// compare compares the configuration with the declarations of the module.
 func (c *config) compare(found *declarations, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for _, name := range slices.Sorted(maps.Keys(c.Variables)) {
@@ -227,10 +227,10 @@ func (c *config) compare(found *declarations, path *field.Path) field.ErrorList 
 	return errs
 }
 
-// inputs are what runs of an instance need, as they are kept in a Secret until the instance is gone: it is destroyed with them, whatever
-// has become of the Template.
+// inputs are the inputs of the runs of an instance. A Secret stores them until the instance is gone, so that it can be destroyed with them
+// regardless of changes to the Template.
 type inputs struct {
-	// files are the module and the variables.
+	// files contain the module and the variables.
 	files    map[string]string
 	settings storedSettings
 }
@@ -262,7 +262,7 @@ func (c *config) inputs(self map[string]any) (*inputs, error) {
 	return i, err
 }
 
-// revision identifies what a run applies: everything but how it runs.
+// revision returns a hash of everything that a run applies, without the settings of the run.
 func (i *inputs) revision() (string, error) {
 	text, err := json.Marshal([]any{i.files, i.settings.Outputs, i.settings.Connection}) // keys are sorted
 	if err != nil {

@@ -21,7 +21,7 @@ output "password" {
 }
 `
 
-// template returns a Template with a module of one file, and a configuration that was changed.
+// template returns a Template with a module of one file, and a configuration that change modifies.
 func template(t *testing.T, module string, change func(map[string]any)) *infrastructurev1alpha1.Template {
 	t.Helper()
 	config := map[string]any{"module": map[string]any{"inline": map[string]any{"main.tf": module}}, "variables": map[string]any{"size": "${self.spec.size}"}, "outputs": []any{"size"}, "connection": []any{"password"}}
@@ -52,7 +52,7 @@ func TestConfigIsValidated(t *testing.T) {
 	for name, test := range map[string]struct {
 		add    string // to the module
 		change func(map[string]any)
-		want   string // empty: it is valid
+		want   string // empty: the configuration is valid
 	}{
 		"a valid one": {},
 		"files that are no code": {change: func(c map[string]any) {

@@ -10,22 +10,22 @@ import (
 )
 
 const (
-	// maxRetry bounds the delay before a run that failed is repeated.
+	// maxRetry bounds the delay before a failed run is retried.
 	maxRetry = 15 * time.Minute
-	// activeRecheck is how often a run is looked at whose end is also reported by a watch; idleRecheck is for instances without runs.
+	// activeRecheck is how often the backend checks a run whose end a watch also reports; idleRecheck is for instances without runs.
 	activeRecheck, idleRecheck = 30 * time.Second, 10 * time.Minute
-	// podsRecheck is how often pods are looked at that are about to end.
+	// podsRecheck is how often the backend checks pods that are about to end.
 	podsRecheck = 2 * time.Second
 )
 
 // run is a Job.
 type run struct {
 	name string
-	// sequence counts the runs of an instance, attempt those of an operation and a revision that failed one after another.
+	// sequence counts the runs of an instance; attempt counts consecutive failures of an operation with a revision.
 	sequence, attempt int
 	operation         runner.Operation
 	revision          string
-	// active means that it has not ended; succeeded and finished are set afterwards. pending means that its pod does not run yet.
+	// active means that the run has not ended; succeeded and finished are valid afterwards. pending means that its pod is not running yet.
 	active, pending bool
 	succeeded       bool
 	finished        time.Time
@@ -33,15 +33,15 @@ type run struct {
 	image           string
 }
 
-// situation is what a decision needs.
+// situation is the input of a decision.
 type situation struct {
 	now time.Time
 	// last is the last run; nil if there is none.
 	last   *run
 	result runner.Result
-	// revision is that of the inputs, image that of the runner.
+	// revision is the revision of the inputs; image is that of the runner.
 	revision, image string
-	// driftInterval is how often the infrastructure is compared; 0 means never. repair has differences repaired.
+	// driftInterval is how often the infrastructure is compared; 0 means never. repair enables the repair of differences.
 	driftInterval time.Duration
 	repair        bool
 	// retry is the delay after the first failure.
@@ -50,7 +50,7 @@ type situation struct {
 	retain bool
 }
 
-// decision is what happens next: a run starts, one that does not run yet is canceled, or the instance is looked at again later.
+// decision is the next step: start a run, cancel one that is not running yet, or reconcile the instance again later.
 type decision struct {
 	start   runner.Operation
 	attempt int
@@ -58,7 +58,7 @@ type decision struct {
 	after   time.Duration
 }
 
-// decide says what happens next to an instance. Runs never overlap, and a run is not interrupted because its inputs are outdated.
+// decide returns the next step for an instance. Runs never overlap, and outdated inputs do not interrupt a run.
 func (s *situation) decide() decision {
 	switch {
 	case s.last != nil && s.last.pending && (s.last.revision != s.revision || s.last.image != s.image):
@@ -79,19 +79,19 @@ func (s *situation) decide() decision {
 	return s.startOrWait(runner.Check)
 }
 
-// startOrWait starts an operation, unless its last run failed a short time ago.
+// startOrWait starts an operation, unless the delay after its last failed run has not passed.
 func (s *situation) startOrWait(operation runner.Operation) decision {
 	if s.last == nil || s.last.operation != operation || s.last.revision != s.revision || s.last.succeeded && operation != runner.Apply {
 		return decision{start: operation, attempt: 1}
 	}
-	// A run that succeeded although its result is missing is repeated like one that failed.
+	// A run that succeeded but whose result is missing is retried like a failed one.
 	if wait := s.last.finished.Add(retryDelay(s.retry, s.last.attempt)).Sub(s.now); wait > 0 {
 		return decision{after: wait}
 	}
 	return decision{start: operation, attempt: s.last.attempt + 1}
 }
 
-// retryDelay doubles with each attempt.
+// retryDelay returns the delay before a retry. It doubles with each attempt.
 func retryDelay(first time.Duration, attempt int) time.Duration {
 	delay := first
 	for range attempt - 1 {
@@ -102,7 +102,7 @@ func retryDelay(first time.Duration, attempt int) time.Duration {
 	return min(delay, maxRetry)
 }
 
-// decideDestroy says what happens next to an instance that is deleted. gone means that nothing is left but what the runs needed.
+// decideDestroy returns the next step for a deleted instance. gone means that nothing is left except the objects that runs used.
 func (s *situation) decideDestroy(hasState bool) (next decision, gone bool) {
 	switch {
 	case s.last != nil && s.last.pending && (s.last.operation != runner.Destroy || s.last.revision != s.revision || s.last.image != s.image):
@@ -115,7 +115,7 @@ func (s *situation) decideDestroy(hasState bool) (next decision, gone bool) {
 	return s.startOrWait(runner.Destroy), false
 }
 
-// phase returns what tenants see. An instance that failed stays so until it is ready: attempts are no news.
+// phase returns the phase and the message for tenants. A failed instance stays Failed until it is ready, so that attempts do not change it.
 func (s *situation) phase() (infrastructurev1alpha1.InstancePhase, string) {
 	failed := s.last != nil && s.last.operation == runner.Apply && s.last.revision == s.revision && (s.last.attempt > 1 || !s.last.active && !s.last.succeeded)
 	switch {

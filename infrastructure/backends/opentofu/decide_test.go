@@ -10,7 +10,7 @@ import (
 
 var now = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// ended returns a run that has ended some time ago.
+// ended returns a run that ended some time ago.
 func ended(operation runner.Operation, revision string, attempt int, succeeded bool, ago time.Duration) *run {
 	return &run{operation: operation, revision: revision, attempt: attempt, succeeded: succeeded, finished: now.Add(-ago), image: "image"}
 }

@@ -68,7 +68,7 @@ func newEnv(t *testing.T) *env {
 	return e
 }
 
-// newBackend returns a backend as a process has it that has just started.
+// newBackend returns a backend without any state, as in a process that has just started.
 func (e *env) newBackend(changes ...func(*opentofu.Config)) *opentofu.Backend {
 	config := opentofu.Config{
 		Config: runtimecluster.Config{Group: group, Runtime: e.c, Metadata: e.metadata, Log: logr.Discard()},
@@ -118,7 +118,7 @@ func (o *order) apply(t *testing.T) instances.State {
 	return state
 }
 
-// reach applies an instance until its state is as wanted.
+// reach applies an instance until its state fulfils a condition.
 func (o *order) reach(t *testing.T, what string, wanted func(instances.State) bool) instances.State {
 	t.Helper()
 	var state instances.State
@@ -163,7 +163,7 @@ func (o *order) secret(t *testing.T, suffix string) *corev1.Secret {
 	return nil
 }
 
-// operations returns what was run in the namespace, in order. Runs must not overlap.
+// operations returns the operations that ran in the namespace, in order. It fails if runs overlap.
 func (o *order) operations(t *testing.T) []string {
 	t.Helper()
 	var operations []string
@@ -178,7 +178,7 @@ func (o *order) operations(t *testing.T) []string {
 	return operations
 }
 
-// left returns what is left in a namespace, but events.
+// left returns the names of the remaining objects in a namespace, except events.
 func (e *env) left(t *testing.T, namespace string) []string {
 	t.Helper()
 	var left []string
@@ -196,7 +196,7 @@ func (e *env) left(t *testing.T, namespace string) []string {
 	return left
 }
 
-// waitNothing waits until nothing is left in a namespace: pods are collected as garbage.
+// waitNothing waits until a namespace has no objects left: the garbage collector deletes pods later.
 func (e *env) waitNothing(t *testing.T, namespace string) {
 	t.Helper()
 	shardtesting.Eventually(t, "nothing to be left", func(context.Context) error {

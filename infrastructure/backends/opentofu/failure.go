@@ -13,7 +13,7 @@ import (
 	"github.com/atoll-dev/atoll/infrastructure/runtimecluster"
 )
 
-// reportFailure tells the platform operator why a run failed.
+// reportFailure reports to the platform operator why a run failed.
 func (b *Backend) reportFailure(ctx context.Context, set runtimecluster.Set, failed *run) error {
 	details, err := b.failureDetails(ctx, set, failed)
 	if err != nil {
@@ -22,12 +22,12 @@ func (b *Backend) reportFailure(ctx context.Context, set runtimecluster.Set, fai
 	return b.report(ctx, set, failed, "RunFailed", details)
 }
 
-// report tells the platform operator once what came of a run: in the log, and by an event of the Job. Tenants do not see it.
+// report reports the outcome of a run once to the platform operator: in the log, and as an event of the Job. Tenants do not see it.
 func (b *Backend) report(ctx context.Context, set runtimecluster.Set, of *run, reason, details string) error {
 	now := metav1.NewTime(time.Now())
 	namespace := runtimecluster.Namespace(set.Tenant)
 	event := &corev1.Event{
-		// The name makes it the only one, although every pass sees the run.
+		// The name makes the event unique, although every reconciliation observes the run.
 		ObjectMeta:     metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("%s.%s", of.name, of.uid)},
 		InvolvedObject: corev1.ObjectReference{APIVersion: "batch/v1", Kind: "Job", Namespace: namespace, Name: of.name, UID: of.uid},
 		Type:           corev1.EventTypeWarning, Reason: reason, Message: details, FirstTimestamp: now, LastTimestamp: now, Count: 1,
@@ -45,13 +45,13 @@ func (b *Backend) report(ctx context.Context, set runtimecluster.Set, of *run, r
 	return nil
 }
 
-// failureDetails returns the end of the log of a run, as the kubelet has kept it.
+// failureDetails returns the end of the log of a run, from the termination message of its pod.
 func (b *Backend) failureDetails(ctx context.Context, set runtimecluster.Set, failed *run) (string, error) {
 	var pods corev1.PodList
 	if err := b.Cluster.Client.List(ctx, &pods, client.InNamespace(runtimecluster.Namespace(set.Tenant)), client.MatchingLabels{"batch.kubernetes.io/job-name": failed.name}); err != nil {
 		return "", fmt.Errorf("reading the pods of a run: %w", err)
 	}
-	const limit = 1024 // of messages of events
+	const limit = 1024 // for messages of events
 	for i := range pods.Items {
 		for _, container := range pods.Items[i].Status.ContainerStatuses {
 			if ended := container.State.Terminated; ended != nil && ended.Message != "" {

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// declarations are what a module declares.
+// declarations are the variables and outputs that a module declares.
 type declarations struct {
 	variables map[string]variable
 	outputs   map[string]output
@@ -21,7 +21,7 @@ type variable struct{ required bool }
 
 type output struct{ sensitive bool }
 
-// rootSchema has the blocks of a module.
+// rootSchema describes the blocks of a module.
 var rootSchema = &hcl.BodySchema{Blocks: []hcl.BlockHeaderSchema{
 	{Type: "terraform"}, {Type: "language"}, {Type: "required_providers"}, {Type: "provider", LabelNames: []string{"name"}}, {Type: "locals"},
 	{Type: "variable", LabelNames: []string{"name"}}, {Type: "output", LabelNames: []string{"name"}}, {Type: "module", LabelNames: []string{"name"}},
@@ -30,7 +30,7 @@ var rootSchema = &hcl.BodySchema{Blocks: []hcl.BlockHeaderSchema{
 	{Type: "check", LabelNames: []string{"name"}},
 }}
 
-// nestedSchemas have the parts of blocks that are looked at.
+// nestedSchemas describe the parts of blocks that inspect checks.
 var nestedSchemas = map[string]*hcl.BodySchema{
 	"terraform": {Blocks: []hcl.BlockHeaderSchema{{Type: "backend", LabelNames: []string{"type"}}, {Type: "cloud"}, {Type: "encryption"}}},
 	"variable":  {Attributes: []hcl.AttributeSchema{{Name: "default"}}},
@@ -40,8 +40,9 @@ var nestedSchemas = map[string]*hcl.BodySchema{
 	"check":     {Blocks: []hcl.BlockHeaderSchema{{Type: "data", LabelNames: []string{"type", "name"}}}},
 }
 
-// inspect parses the files of a module. Blocks that would keep the state elsewhere are refused, and unless it is unrestricted those that
-// run programs or load modules that are unknown before. Providers that run programs are not found: see docs/threat-model.md.
+// inspect parses the files of a module. It refuses blocks that would store the state elsewhere. Unless unrestricted is set, it also refuses
+// blocks that run programs or load modules, which cannot be checked in advance. It does not detect providers that run programs: see
+// docs/threat-model.md.
 func inspect(files map[string]string, path *field.Path, unrestricted bool) (*declarations, field.ErrorList) {
 	i := &inspection{declarations: &declarations{map[string]variable{}, map[string]output{}}, unrestricted: unrestricted}
 	parser := hclparse.NewParser()
@@ -71,7 +72,7 @@ func inspect(files map[string]string, path *field.Path, unrestricted bool) (*dec
 	return i.declarations, i.errs
 }
 
-// inspection is the inspection of one file after another.
+// inspection is the state of the inspection of several files.
 type inspection struct {
 	*declarations
 	unrestricted bool
@@ -79,7 +80,7 @@ type inspection struct {
 	errs         field.ErrorList
 }
 
-// report adds what is wrong with a file.
+// report adds the problems of a file, and reports whether there are errors.
 func (i *inspection) report(problems hcl.Diagnostics) bool {
 	for _, problem := range problems.Errs() {
 		i.errs = append(i.errs, field.Invalid(i.path, field.OmitValueType{}, problem.Error()))
@@ -93,7 +94,7 @@ func (i *inspection) forbid(block *hcl.Block, reason string) {
 
 const asksOperator = "; the platform operator can allow it for all templates"
 
-// block looks at a block of the root.
+// block checks a block of the root.
 func (i *inspection) block(block *hcl.Block) {
 	nested := &hcl.BodyContent{}
 	if schema := nestedSchemas[block.Type]; schema != nil {
@@ -135,7 +136,7 @@ func (i *inspection) data(block *hcl.Block) {
 	}
 }
 
-// isTrue reports whether an attribute is true, as far as it is known without variables.
+// isTrue reports whether an attribute is true without the values of variables.
 func isTrue(attribute *hcl.Attribute) bool {
 	if attribute == nil {
 		return false

@@ -18,8 +18,8 @@ import (
 	"github.com/atoll-dev/atoll/infrastructure/runtimecluster"
 )
 
-// credentials reads Secrets of the namespace of the backend, and returns their content as environment variables of a run. It is read
-// for each run, so that the next one has what was replaced.
+// credentials reads Secrets of the namespace of the backend, and returns their content as environment variables of a run. The backend reads
+// them for each run, so that the next run uses rotated credentials.
 func (b *Backend) credentials(ctx context.Context, names []string) (map[string][]byte, error) {
 	environment := map[string][]byte{}
 	for i, name := range names {
@@ -44,11 +44,11 @@ func (b *Backend) credentials(ctx context.Context, names []string) (map[string][
 	return environment, nil
 }
 
-// labelRetained is the key of the label of Secrets with states of instances that are retained, below the API group of the provider.
+// labelRetained is the label key of Secrets with states of retained instances, below the API group of the provider.
 const labelRetained = "retained"
 
-// retainState copies the state of an instance, whose infrastructure is retained, to the namespace of the backend. Its name makes it the
-// only copy.
+// retainState copies the state of an instance whose infrastructure is retained to the namespace of the backend. The name of the copy contains
+// the UID of the state, so that there is only one copy.
 func (b *Backend) retainState(ctx context.Context, set runtimecluster.Set, state *corev1.Secret) error {
 	if state == nil || len(state.Data[runner.StateKey]) == 0 {
 		return nil

@@ -27,7 +27,7 @@ import (
 
 const (
 	defaultTimeout = 30 * time.Minute
-	// user is that of the runner's image.
+	// user is the user of the runner's image.
 	user = 65532
 	// gracePeriod is longer than that of tofu, so that the state is saved.
 	gracePeriod = runner.GracePeriod + 30*time.Second
@@ -43,10 +43,10 @@ const (
 	annotationRevision  = "run-revision"
 )
 
-// labelRuns is the key of the label of pods, below the API group of the provider. Its value is that of nameOf.
+// labelRuns is the label key of pods, below the API group of the provider. Its value is the result of nameOf.
 const labelRuns = "runs-of"
 
-// defaultResources are those of the container of a run, unless the Template has others.
+// defaultResources returns the resources for the container of a run, unless the Template specifies others.
 func defaultResources() corev1.ResourceRequirements {
 	return corev1.ResourceRequirements{
 		Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("256Mi")},
@@ -66,13 +66,13 @@ func credentialsName(name string) string { return name + "-credentials" }
 // renderer renders the objects of an instance.
 type renderer struct {
 	group string
-	// image is that of the provider, which Templates may override.
+	// image is the image of the provider, which Templates may override.
 	image         string
 	leaseDuration time.Duration
 }
 
-// render returns the objects that a run needs, and its Job at the end. State and result have no content here: it is the runs'. credentials
-// are environment variables.
+// render returns the objects that a run needs, and its Job at the end. State and result have no content here, because only runs write it.
+// credentials are environment variables.
 func (r *renderer) render(s runtimecluster.Set, i *inputs, credentials map[string][]byte, next *run) ([]*unstructured.Unstructured, error) {
 	name := nameOf(s)
 	secret, err := r.inputs(name, i)
@@ -100,7 +100,7 @@ func (r *renderer) render(s runtimecluster.Set, i *inputs, credentials map[strin
 		if err != nil {
 			return nil, err
 		}
-		// Typed objects have fields that are empty, and not meant to be written.
+		// Typed objects have empty fields that must not be applied.
 		delete(content, "status")
 		unstructured.RemoveNestedField(content, "metadata", "creationTimestamp")
 		unstructured.RemoveNestedField(content, "spec", "template", "metadata", "creationTimestamp")
@@ -113,7 +113,7 @@ func typeOf(apiVersion, kind string) metav1.TypeMeta {
 	return metav1.TypeMeta{APIVersion: apiVersion, Kind: kind}
 }
 
-// role has what a run needs: the objects exist before, so that it need not create or list any.
+// role returns the permissions of a run. The backend creates the objects first, so that runs need not create or list any.
 func role(name string) *rbacv1.Role {
 	return &rbacv1.Role{TypeMeta: typeOf("rbac.authorization.k8s.io/v1", "Role"), ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{runner.StateName(name), runner.ResultName(name)}, Verbs: []string{"get", "update"}},
@@ -133,7 +133,7 @@ func (r *renderer) inputs(name string, i *inputs) (*corev1.Secret, error) {
 	return secret, nil
 }
 
-// parseInputs reads what inputs has written.
+// parseInputs parses the Secret that the method inputs returns.
 func parseInputs(secret *corev1.Secret) (*inputs, error) {
 	i := &inputs{files: map[string]string{}}
 	for file, content := range secret.Data {
@@ -170,7 +170,7 @@ func (r *renderer) job(s runtimecluster.Set, settings *runSettings, next *run) *
 			r.group + "/" + annotationOperation: string(next.operation), r.group + "/" + annotationRevision: next.revision,
 		}},
 		Spec: batchv1.JobSpec{
-			// A run is repeated by the backend, with another Job.
+			// The backend retries a run itself, with another Job.
 			BackoffLimit: ptr.To[int32](0), ActiveDeadlineSeconds: ptr.To(int64(timeout.Seconds())),
 			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{r.group + "/" + labelRuns: name}}, Spec: corev1.PodSpec{
 				RestartPolicy: corev1.RestartPolicyNever, TerminationGracePeriodSeconds: ptr.To(int64(gracePeriod.Seconds())),
@@ -201,11 +201,11 @@ func (r *renderer) job(s runtimecluster.Set, settings *runSettings, next *run) *
 	}
 }
 
-// runOf reads a Job.
+// runOf returns the run of a Job.
 func (r *renderer) runOf(job *batchv1.Job) *run {
 	annotation := func(key string) string { return job.Annotations[r.group+"/"+key] }
 	number := func(key string) int {
-		value, _ := strconv.Atoi(annotation(key)) // 0 if somebody has removed it
+		value, _ := strconv.Atoi(annotation(key)) // 0 if somebody has removed the annotation
 		return value
 	}
 	found := &run{name: job.Name, sequence: number(annotationSequence), attempt: number(annotationAttempt), operation: runner.Operation(annotation(annotationOperation)),
@@ -219,7 +219,7 @@ func (r *renderer) runOf(job *batchv1.Job) *run {
 	return found
 }
 
-// lastRun returns the last of the runs, or the one that is active.
+// lastRun returns the active run, or else the last one.
 func lastRun(runs []*run) *run {
 	if len(runs) == 0 {
 		return nil
@@ -235,8 +235,8 @@ func lastRun(runs []*run) *run {
 	})
 }
 
-// nextRun returns the run that a decision starts. Its name follows from the last one, so that of two replicas that start runs only one
-// succeeds.
+// nextRun returns the run that a decision starts. Its name is derived from the previous run, so that only one of two replicas that start a
+// run concurrently succeeds.
 func nextRun(name string, last *run, next decision, revision string) *run {
 	started := &run{sequence: 1, attempt: next.attempt, operation: next.start, revision: revision, active: true}
 	if last != nil {

@@ -53,7 +53,7 @@ func TestObjects(t *testing.T) {
 	}
 }
 
-// The inputs are read back to destroy an instance.
+// TestInputsAreReadBack checks that inputs survive storage, because they are needed to destroy an instance.
 func TestInputsAreReadBack(t *testing.T) {
 	parsed, err := parseConfig(template(t, validModule, func(config map[string]any) { config["timeout"] = "1h" }), false)
 	if err != nil {
@@ -96,7 +96,7 @@ func TestRunOfJob(t *testing.T) {
 	}
 }
 
-// Conditions have the error: with another key each time they would be written each time.
+// TestOfSeveralKeysThatAreNoVariablesTheFirstIsNamed checks that the error is stable: conditions contain it, and another key would cause a write.
 func TestOfSeveralKeysThatAreNoVariablesTheFirstIsNamed(t *testing.T) {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "backend", Name: "cloud"}, Data: map[string][]byte{"4": nil, "3": nil, "2": nil, "1": nil}}
 	b := &Backend{Backend: &runtimecluster.Backend{Cluster: &runtimecluster.Cluster{Client: fake.NewClientBuilder().WithObjects(secret).Build()}}, namespace: "backend"}

@@ -38,16 +38,16 @@ const (
 // Config configures the backend.
 type Config struct {
 	runtimecluster.Config
-	// Image is the image of the runner: tofu-runner and tofu.
+	// Image is the image of the runner, which contains tofu-runner and tofu.
 	Image string
-	// Namespace of the runtime cluster has the credentials that Templates name, and the states of instances that are retained; empty
+	// Namespace is the namespace of the runtime cluster for credentials that Templates name, and for states of retained instances; empty
 	// means that Templates can have neither.
 	Namespace string
 	// Unrestricted allows modules that run programs or load other modules.
 	Unrestricted bool
 	// Retry is the delay after the first failure of a run; 0 means ten seconds.
 	Retry time.Duration
-	// LeaseDuration is after how long the lock of a run that was killed can be taken; 0 means one minute.
+	// LeaseDuration is the time after which another run can take the lock of a killed run; 0 means one minute.
 	LeaseDuration time.Duration
 }
 
@@ -59,7 +59,7 @@ type Backend struct {
 	unrestricted bool
 	retry        time.Duration
 	log          logr.Logger
-	// destroying is held for an instance during one call of destroy: the removal of its Template calls it, too, and its workspace may be gone.
+	// destroying serializes calls of destroy for an instance, because the teardown of its Template and the purge of its workspace call it, too.
 	destroying keymutex.KeyMutex
 }
 
@@ -75,7 +75,7 @@ func New(cfg Config) *Backend {
 	}
 }
 
-// SetupTemplate implements backend.Backend. It keeps nothing: everything is in the Template.
+// SetupTemplate implements backend.Backend. It keeps no state: everything is in the Template.
 func (b *Backend) SetupTemplate(ctx context.Context, t *infrastructurev1alpha1.Template) (backend.Status, error) {
 	parsed, err := parseConfig(t, b.unrestricted)
 	if err != nil {
@@ -85,7 +85,7 @@ func (b *Backend) SetupTemplate(ctx context.Context, t *infrastructurev1alpha1.T
 		return backend.Status{Message: "spec.backendConfig: credentials and retain need a namespace of the backend; the provider was started without --opentofu-namespace"}, nil
 	}
 	if _, err := b.credentials(ctx, parsed.Credentials); err != nil {
-		return backend.Status{}, err // repeated until the Secret is there
+		return backend.Status{}, err // retried until the Secret exists
 	}
 	return backend.Status{Ready: true}, b.Watches.Add(batchv1.SchemeGroupVersion.WithKind("Job"))
 }
@@ -131,22 +131,22 @@ func (b *Backend) Apply(ctx context.Context, instance instances.Instance) (insta
 	return s.state(next.after), err
 }
 
-// state is what the platform shows.
+// state returns the state of the instance.
 func (s *situation) state(recheckAfter time.Duration) instances.State {
 	state := instances.State{RecheckAfter: recheckAfter}
 	state.Phase, state.Message = s.phase()
 	return s.withOutputs(state)
 }
 
-// withOutputs adds the outputs of the last run that succeeded: they stay while another one runs.
+// withOutputs adds the outputs of the last successful run, which stay while another run is active.
 func (s *situation) withOutputs(state instances.State) instances.State {
 	state.Outputs, state.Connection = s.result.Outputs, s.result.Connection
 	return state
 }
 
-// Delete implements instances.Handler. What prevents the removal can be repaired in the Template.
+// Delete implements instances.Handler. It uses the current Template if possible, so that a change of the Template can repair a failing removal.
 func (b *Backend) Delete(ctx context.Context, instance instances.Instance) (bool, error) {
-	// Without inputs, those of the last run are used: of an instance that vanished, only the name is known.
+	// Without inputs, destroy uses those of the last run: for an instance that disappeared, only the name is known.
 	var with *inputs
 	if parsed, err := parseConfig(instance.Template, b.unrestricted); err == nil && instance.Object.GetUID() != "" {
 		if wanted, err := parsed.inputs(selfOf(instance)); err == nil {
@@ -156,7 +156,7 @@ func (b *Backend) Delete(ctx context.Context, instance instances.Instance) (bool
 	return b.destroy(ctx, runtimecluster.SetOf(instance), with)
 }
 
-// Purge implements instances.Handler. The infrastructure of instances is destroyed before their state is deleted, which takes more than
+// Purge implements instances.Handler. It destroys the infrastructure of instances before it deletes their state, which takes more than
 // one call.
 func (b *Backend) Purge(ctx context.Context, tenant logicalcluster.Name) error {
 	sets, err := b.Cluster.Sets(ctx, tenant)
@@ -174,11 +174,11 @@ func (b *Backend) Purge(ctx context.Context, tenant logicalcluster.Name) error {
 	return b.Cluster.Purge(ctx, tenant)
 }
 
-// destroy removes an instance, and reports whether it is gone. It is called until it is. Without inputs it uses those of the last run.
+// destroy removes an instance, and reports whether it is gone. Callers repeat it until then. If with is nil, it uses the inputs of the last run.
 func (b *Backend) destroy(ctx context.Context, set runtimecluster.Set, with *inputs) (gone bool, err error) {
 	key := set.Tenant.String() + "/" + nameOf(set)
 	b.destroying.LockKey(key)
-	defer func() { _ = b.destroying.UnlockKey(key) }() // it fails only for a key that is not locked
+	defer func() { _ = b.destroying.UnlockKey(key) }() // it returns an error only for a key that is not locked
 	s, err := b.observe(ctx, set)
 	if err != nil {
 		return false, err
@@ -214,7 +214,7 @@ func (b *Backend) destroy(ctx context.Context, set runtimecluster.Set, with *inp
 	return false, err
 }
 
-// storedInputs returns the inputs of the last run; empty ones if there was none.
+// storedInputs returns the inputs of the last run, or empty ones if there was none.
 func (b *Backend) storedInputs(ctx context.Context, set runtimecluster.Set) (*inputs, error) {
 	stored, err := b.secret(ctx, set, inputsName(nameOf(set)))
 	if err != nil {
@@ -226,7 +226,7 @@ func (b *Backend) storedInputs(ctx context.Context, set runtimecluster.Set) (*in
 	return parseInputs(stored)
 }
 
-// observe reads what runs have left.
+// observe reads the runs of an instance and the result that they have written.
 func (b *Backend) observe(ctx context.Context, set runtimecluster.Set) (*situation, error) {
 	s := &situation{now: time.Now(), retry: b.retry}
 	var jobs batchv1.JobList
@@ -247,7 +247,7 @@ func (b *Backend) observe(ctx context.Context, set runtimecluster.Set) (*situati
 	if err != nil || result == nil || len(result.Data[runner.ResultKey]) == 0 {
 		return s, err
 	}
-	if err := utiljson.Unmarshal(result.Data[runner.ResultKey], &s.result); err != nil { // keeps integers
+	if err := utiljson.Unmarshal(result.Data[runner.ResultKey], &s.result); err != nil { // preserves integers
 		return nil, fmt.Errorf("reading the result %s/%s: %w", result.Namespace, result.Name, err)
 	}
 	if s.result.Drifted && s.last != nil && s.last.operation == runner.Check && s.last.succeeded {
@@ -269,8 +269,8 @@ func (b *Backend) secret(ctx context.Context, set runtimecluster.Set, name strin
 	return secret, nil
 }
 
-// execute starts or cancels a run, and returns when to look again. There is no active one when one starts: nothing that a run uses changes
-// below it.
+// execute starts or cancels a run, and returns the delay until the next reconciliation. It starts a run only if none is active, so that the
+// objects that a run uses do not change during the run.
 func (b *Backend) execute(ctx context.Context, set runtimecluster.Set, with *inputs, s *situation, next decision) (time.Duration, error) {
 	pods, err := b.pods(ctx, set)
 	if err != nil {
@@ -279,7 +279,7 @@ func (b *Backend) execute(ctx context.Context, set runtimecluster.Set, with *inp
 	if next.cancel && !slices.ContainsFunc(pods, func(phase corev1.PodPhase) bool { return phase != corev1.PodPending }) {
 		return podsRecheck, b.cancel(ctx, set, s.last)
 	}
-	if next.cancel || slices.ContainsFunc(pods, mayRun) { // the status of a Job is behind that of its pods
+	if next.cancel || slices.ContainsFunc(pods, mayRun) { // the status of a Job lags behind that of its pods
 		return podsRecheck, nil
 	}
 	started := nextRun(nameOf(set), s.last, next, s.revision)
@@ -299,7 +299,7 @@ func (b *Backend) execute(ctx context.Context, set runtimecluster.Set, with *inp
 	return activeRecheck, nil
 }
 
-// cancel deletes a run that does not run yet. Should it start now, it is asked to end, and saves its state.
+// cancel deletes a run that is not running yet. If it starts at that moment, the deletion terminates it gracefully, and it saves its state.
 func (b *Backend) cancel(ctx context.Context, set runtimecluster.Set, pending *run) error {
 	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: runtimecluster.Namespace(set.Tenant), Name: pending.name}}
 	err := b.Cluster.Client.Delete(ctx, job, client.Preconditions{UID: &pending.uid}, client.PropagationPolicy(metav1.DeletePropagationBackground))
@@ -309,7 +309,7 @@ func (b *Backend) cancel(ctx context.Context, set runtimecluster.Set, pending *r
 	return nil
 }
 
-// pods returns the phases of the pods of an instance, those of Jobs that were canceled or that somebody has deleted among them.
+// pods returns the phases of all pods of an instance, including pods of Jobs that were canceled or that somebody has deleted.
 func (b *Backend) pods(ctx context.Context, set runtimecluster.Set) ([]corev1.PodPhase, error) {
 	var pods corev1.PodList
 	if err := b.Cluster.Client.List(ctx, &pods, client.InNamespace(runtimecluster.Namespace(set.Tenant)), client.MatchingLabels{b.group + "/" + labelRuns: nameOf(set)}); err != nil {
@@ -322,12 +322,12 @@ func (b *Backend) pods(ctx context.Context, set runtimecluster.Set) ([]corev1.Po
 	return phases, nil
 }
 
-// mayRun reports whether something runs, or is about to, in a pod of a phase.
+// mayRun reports whether a pod in a phase runs a process, or may start one.
 func mayRun(phase corev1.PodPhase) bool {
 	return phase != corev1.PodSucceeded && phase != corev1.PodFailed
 }
 
-// selfOf returns what expressions know of an instance. Names of tenants' workspaces are not part of it.
+// selfOf returns the variable self of expressions. It does not contain the name of the tenant's workspace.
 func selfOf(instance instances.Instance) map[string]any {
 	spec, _, _ := unstructured.NestedMap(instance.Object.Object, "spec")
 	return map[string]any{"metadata": map[string]any{"name": instance.Object.GetName()}, "spec": spec}

@@ -35,7 +35,7 @@ func parseKind(kind string) schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: group, Version: "v1", Kind: name}
 }
 
-// database is a module with everything that a Template uses.
+// database is a module with all features that Templates use.
 const database = `
 variable "size" {
   type = number
@@ -100,7 +100,7 @@ func TestRuns(t *testing.T) {
 		{"the state is kept until everything is destroyed", e.testDestroyFails},
 		{"credentials are variables of runs, and a retained instance leaves its state", e.testNamespace},
 		{"a tenant that is gone is destroyed before its namespace", e.testPurge},
-		// At the end: the API server that it starts ends with it.
+		// The last one, because the API server that it starts ends with it.
 		{"the API server is away while a run applies", e.testOutage},
 	} {
 		t.Run(step.name, step.run)
@@ -143,7 +143,7 @@ func (e *env) testLifecycle(t *testing.T) {
 	}
 }
 
-// resourceVersions returns those of all objects of the instance.
+// resourceVersions returns the resource versions of all objects of the instance.
 func (o *order) resourceVersions(t *testing.T) []string {
 	t.Helper()
 	var versions []string
@@ -230,7 +230,7 @@ func (e *env) testFailure(t *testing.T) {
 	o.remove(t)
 }
 
-// waitEvent waits until the platform operator is told something.
+// waitEvent waits for an event for the platform operator.
 func (o *order) waitEvent(t *testing.T, reason, text string) {
 	t.Helper()
 	shardtesting.Eventually(t, "an event", func(ctx context.Context) error {
@@ -248,7 +248,7 @@ func (o *order) waitEvent(t *testing.T, reason, text string) {
 	})
 }
 
-// forget changes the infrastructure: of these modules it is what the state has.
+// forget changes the infrastructure: for these modules, the infrastructure is the content of the state.
 func (o *order) forget(t *testing.T) {
 	t.Helper()
 	state := map[string]any{}
@@ -269,7 +269,7 @@ func (o *order) forget(t *testing.T) {
 	}
 }
 
-// stateText returns the state as it is saved.
+// stateText returns the saved state.
 func (o *order) stateText(t *testing.T) string {
 	t.Helper()
 	text, err := runner.DecodeState(o.secret(t, "-state"))
@@ -307,7 +307,7 @@ func (e *env) testDrift(t *testing.T) {
 	repairing.remove(t)
 }
 
-// waitIdle waits until no run runs.
+// waitIdle waits until no run is active.
 func (o *order) waitIdle(t *testing.T) {
 	t.Helper()
 	shardtesting.Eventually(t, "no run to run", func(ctx context.Context) error {
@@ -394,13 +394,13 @@ func (e *env) testLost(t *testing.T) {
 	gate := filepath.Join(t.TempDir(), "gate")
 	o := e.order("lost", "main", gatedConfig(gate), nil)
 	o.waitApplying(t)
-	// A provider that has just started finds the run.
+	// A provider that has just started finds the active run.
 	restarted := *o
 	restarted.env = &env{cluster: e.cluster, c: e.c, jobs: e.jobs, backend: e.newBackend()}
 	if state := restarted.apply(t); state.Phase != infrastructurev1alpha1.PhaseProvisioning {
 		t.Errorf("after a restart of the provider the state is %+v", state)
 	}
-	// So does a change of the inputs, and a removal.
+	// A change of the inputs and a removal wait for it, too.
 	changed := e.order("lost", "main", gatedConfig(gate+"-of-others"), nil)
 	changed.apply(t)
 	if gone, err := e.backend.Delete(t.Context(), o.Instance); gone || err != nil {
@@ -466,7 +466,7 @@ func (e *env) testTenants(t *testing.T) {
 	neighbour.remove(t)
 }
 
-// withLifecycle adds to the resource of the module.
+// withLifecycle adds a lifecycle block to the resource of the module.
 func withLifecycle(config map[string]any, lifecycle string) map[string]any {
 	config["module"] = map[string]any{"inline": map[string]any{"main.tf": strings.Replace(database, "  input = {", "  lifecycle { "+lifecycle+" }\n  input = {", 1)}}
 	return config
@@ -517,7 +517,7 @@ func (e *env) testPurge(t *testing.T) {
 	e.waitNothing(t, o.namespace())
 }
 
-// authenticated is a module that needs credentials, which its own environment has.
+// authenticated is a module that needs credentials in its environment.
 const authenticated = `
 resource "terraform_data" "server" {
   provisioner "local-exec" { command = "test \"$TOKEN\" = token-of-the-cloud" }

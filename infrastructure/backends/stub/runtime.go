@@ -11,12 +11,12 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// Runtime is where instances of stubs are: a map, which outlives the backends that use it.
+// Runtime stores the instances of stubs in a map, which outlives the backends that use it.
 type Runtime struct {
 	changed chan instances.Identity
 
 	mu       sync.Mutex
-	provided map[key]map[string]any // what instances are made of: their specs
+	provided map[key]map[string]any // the specs of instances
 	writes   int
 }
 
@@ -31,7 +31,7 @@ func NewRuntime() *Runtime {
 	return &Runtime{changed: make(chan instances.Identity), provided: map[key]map[string]any{}}
 }
 
-// apply makes an instance of its spec.
+// apply stores the spec of an instance.
 func (r *Runtime) apply(k key, spec map[string]any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -68,7 +68,7 @@ func (r *Runtime) tenants() []logicalcluster.Name {
 	return slices.Collect(maps.Keys(found))
 }
 
-// List returns the names of what there is of a tenant, sorted.
+// List returns the names of the stored instances of a tenant, sorted.
 func (r *Runtime) List(tenant logicalcluster.Name) []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -82,7 +82,7 @@ func (r *Runtime) List(tenant logicalcluster.Name) []string {
 	return names
 }
 
-// Get returns what an instance is made of, nil if there is nothing.
+// Get returns the stored spec of an instance, or nil if there is none.
 func (r *Runtime) Get(tenant logicalcluster.Name, instance string) map[string]any {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -94,7 +94,7 @@ func (r *Runtime) Get(tenant logicalcluster.Name, instance string) map[string]an
 	return nil
 }
 
-// Change changes a field of what an instance is made of, as if somebody else did it, and reports that to the backend that runs.
+// Change changes a field of a stored instance, as another client could, and reports the change to the running backend.
 func (r *Runtime) Change(ctx context.Context, tenant logicalcluster.Name, instance, field string, value any) error {
 	changed, found := r.change(tenant, instance, field, value)
 	if !found {
@@ -120,7 +120,7 @@ func (r *Runtime) change(tenant logicalcluster.Name, instance, field string, val
 	return instances.Identity{}, false
 }
 
-// Writes returns how often an instance was made or changed by a backend.
+// Writes returns how often backends have created or changed an instance.
 func (r *Runtime) Writes() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

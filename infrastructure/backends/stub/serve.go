@@ -16,22 +16,22 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// sweepInterval is how often workspaces are looked for that are gone.
+// sweepInterval is how often the backend checks for deleted workspaces.
 const sweepInterval = 5 * time.Minute
 
 // Config configures a stub that provides instances.
 type Config struct {
 	Name string
-	// Group is the API group of the provider, Export the name of its APIExport.
+	// Group is the API group of the provider; Export is the name of its APIExport.
 	Group, Export string
-	// Runtime is where instances are.
+	// Runtime stores the instances.
 	Runtime *Runtime
-	// SweepInterval is how often workspaces are looked for that are gone; 0 means 5 minutes.
+	// SweepInterval is how often the backend checks for deleted workspaces; 0 means 5 minutes.
 	SweepInterval time.Duration
 	Log           logr.Logger
 }
 
-// server provides instances from a Runtime. Its Templates may have a backendConfig with the names of inputs that are outputs, too:
+// server provides instances from a Runtime. The backendConfig of its Templates may name inputs that are also outputs:
 //
 //	outputs: [size]
 //

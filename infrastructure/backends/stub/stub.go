@@ -1,4 +1,4 @@
-// Package stub is a backend for tests of the platform: it provides instances in a map, or nothing, records calls, and fails on request.
+// Package stub is a backend for tests of the platform: it provides instances in a map, or none, records calls, and fails on request.
 package stub
 
 import (
@@ -16,7 +16,7 @@ import (
 // Backend implements backend.Backend.
 type Backend struct {
 	name   string
-	server *server // nil: nothing is provided
+	server *server // nil: it provides no instances
 
 	mu         sync.Mutex
 	setUp      []*infrastructurev1alpha1.Template
@@ -26,7 +26,7 @@ type Backend struct {
 	tearError  error
 }
 
-// New returns a backend of that name, which is ready, and provides nothing.
+// New returns a backend of that name, which is ready, and provides no instances.
 func New(name string) *Backend { return &Backend{name: name, status: backend.Status{Ready: true}} }
 
 // Name implements backend.Backend.

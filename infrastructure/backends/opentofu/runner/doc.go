@@ -1,3 +1,3 @@
-// Package runner runs OpenTofu inside the pod of a Job: it holds the lease of the instance, serves the state to tofu from a Secret, and
-// writes the result to another one. It decides nothing: what to run is in its options.
+// Package runner runs OpenTofu in the pod of a Job: it acquires the lease of the instance, serves the state to tofu from a Secret, and writes
+// the result to another Secret. It makes no decisions: its options specify what to run.
 package runner

@@ -23,11 +23,11 @@ type Options struct {
 	Operation Operation
 	// Config is the client configuration of the runtime cluster.
 	Config *rest.Config
-	// Namespace has the Secrets of the state and of the result, and the lease that one run at a time holds.
+	// Namespace contains the Secrets of the state and of the result, and the lease, which one run at a time holds.
 	Namespace, State, Result, Lease string
-	// LeaseDuration is after how long the lease of a run that was killed can be taken.
+	// LeaseDuration is the time after which another run can take the lease of a killed run.
 	LeaseDuration time.Duration
-	// Identity is that of the run in the lease.
+	// Identity is the identity of the run in the lease.
 	Identity string
 	// Inputs is the directory of the inputs. Work is an empty directory that can be written to.
 	Inputs, Work string
@@ -35,13 +35,13 @@ type Options struct {
 	Tofu string
 }
 
-// Run does one run while it holds the lease. When the context ends, or the lease is lost, tofu is asked to end.
+// Run performs one run while it holds the lease. When the context ends, or the run loses the lease, it interrupts tofu.
 func Run(ctx context.Context, o Options) error {
 	clientset, err := kubernetes.NewForConfig(o.Config)
 	if err != nil {
 		return err
 	}
-	// The lease is held until tofu has ended and its state is saved, which is after the end of ctx.
+	// Hold the lease until tofu has ended and its state is saved, which is after the end of ctx.
 	holding, release := context.WithCancel(context.WithoutCancel(ctx))
 	defer release()
 	var started atomic.Bool
@@ -84,7 +84,7 @@ type run struct {
 	Options
 	clientset kubernetes.Interface
 	settings  Settings
-	// environment is added to that of tofu.
+	// environment is added to the environment of tofu.
 	environment []string
 }
 
@@ -119,12 +119,12 @@ func (r *run) run(ctx context.Context) error {
 	return fmt.Errorf("unknown operation %q", r.Operation)
 }
 
-// backendFile makes tofu keep its state where the environment says.
+// backendFile configures tofu to store its state at the address in the environment.
 const backendFile = "atoll_backend.tf.json"
 
 func (r *run) module() string { return filepath.Join(r.Work, "module") }
 
-// prepare copies the module to where tofu may write.
+// prepare copies the module to a directory that tofu can write to.
 func (r *run) prepare() error {
 	text, err := os.ReadFile(filepath.Join(r.Inputs, SettingsKey))
 	if err != nil {
@@ -235,5 +235,5 @@ func (r *run) updateResult(ctx context.Context, change func(*Result)) error {
 	return nil
 }
 
-// errInterrupted is joined to errors of tofu that was asked to end.
+// errInterrupted is joined to errors of tofu after an interrupt.
 var errInterrupted = errors.New("interrupted")

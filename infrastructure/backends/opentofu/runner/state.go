@@ -26,12 +26,12 @@ const (
 	maxState = 1_000_000
 	// maxPlainState bounds the state before it is compressed.
 	maxPlainState = 64 << 20
-	// stateRetry is how long the API server may be away before tofu is told that the state could not be saved.
+	// stateRetry is how long the run retries to save the state while the API server is unavailable, before it returns an error to tofu.
 	stateRetry = 5 * time.Minute
 )
 
-// stateServer serves the state to tofu's http backend. Writes need the resource version of the last read or write: of two runs that both
-// think that they hold the lease, only one can write.
+// stateServer serves the state to tofu's http backend. Writes use the resource version of the last read or write, so that only one of two
+// runs that both assume to hold the lease can write.
 type stateServer struct {
 	secrets  typedcorev1.SecretInterface
 	password string
@@ -48,7 +48,7 @@ func newStateServer(ctx context.Context, secrets typedcorev1.SecretInterface, na
 	return &stateServer{secrets: secrets, password: rand.Text(), secret: secret}, nil
 }
 
-// serve serves on the loopback interface until stop is called, and returns the environment from which tofu knows the address.
+// serve serves on the loopback interface until stop is called, and returns environment variables that configure tofu with the address.
 func (s *stateServer) serve(ctx context.Context) (environment []string, stop func(), err error) {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -58,13 +58,13 @@ func (s *stateServer) serve(ctx context.Context) (environment []string, stop fun
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = server.Serve(listener) // ends by stop
+		_ = server.Serve(listener) // ends when stop closes the server
 	}()
 	stop = func() {
 		_ = server.Close()
 		<-done
 	}
-	// Requests are not repeated by tofu: the server does that, longer.
+	// Retries of tofu are disabled, because the server retries longer.
 	return []string{"TF_HTTP_ADDRESS=http://" + listener.Addr().String(), "TF_HTTP_USERNAME=tofu", "TF_HTTP_PASSWORD=" + s.password, "TF_HTTP_RETRY_MAX=0"}, stop, nil
 }
 
@@ -81,7 +81,7 @@ func (s *stateServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case http.MethodGet:
 		err = s.read(w)
 	case http.MethodPost:
-		// The state is saved although tofu is told to end.
+		// Save the state even if tofu is interrupted.
 		err = s.write(context.WithoutCancel(r.Context()), http.MaxBytesReader(w, r.Body, maxPlainState))
 	default:
 		http.Error(w, "method not allowed", http.StatusMethodNotAllowed)
@@ -106,7 +106,7 @@ func EncodeState(state io.Reader) ([]byte, error) {
 	return compressed.Bytes(), nil
 }
 
-// DecodeState returns the state that a Secret has, nothing if it has none yet.
+// DecodeState returns the state in a Secret, or nil if it has none yet.
 func DecodeState(secret *corev1.Secret) ([]byte, error) {
 	compressed := secret.Data[StateKey]
 	if len(compressed) == 0 {
@@ -146,7 +146,7 @@ func (s *stateServer) write(ctx context.Context, body io.Reader) error {
 	err = persistently(ctx, func(ctx context.Context) error {
 		written, err := s.secrets.Update(ctx, wanted, metav1.UpdateOptions{})
 		if apierrors.IsConflict(err) {
-			// Perhaps an earlier attempt has written it, and its answer was lost.
+			// An earlier attempt may have succeeded although its response did not arrive.
 			current, readErr := s.secrets.Get(ctx, wanted.Name, metav1.GetOptions{})
 			if readErr != nil {
 				return readErr
@@ -166,7 +166,7 @@ func (s *stateServer) write(ctx context.Context, body io.Reader) error {
 	return nil
 }
 
-// persistently repeats a call while the API server is away. One that has just started knows no roles yet, and forbids everything.
+// persistently retries a call while the API server is unavailable. A server that has just started forbids everything until it has loaded roles.
 func persistently(ctx context.Context, call func(context.Context) error) error {
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, time.Second, stateRetry, true, func(ctx context.Context) (bool, error) {

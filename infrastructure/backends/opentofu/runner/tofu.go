@@ -15,10 +15,10 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
-// GracePeriod is how long tofu may take to end after it was asked to: until the step that it is in has ended, and its state is saved.
+// GracePeriod is how long tofu may take to end after an interrupt: it finishes its current step and saves its state.
 const GracePeriod = 90 * time.Second
 
-// tofu runs tofu in the directory of the module, and returns its exit code. Its output is that of this process.
+// tofu runs tofu in the directory of the module, and returns its exit code. It forwards the output to that of this process.
 func (r *run) tofu(ctx context.Context, args ...string) (code int, err error) {
 	return r.tofuTo(ctx, os.Stdout, args...)
 }
@@ -41,13 +41,13 @@ func (r *run) tofuTo(ctx context.Context, stdout io.Writer, args ...string) (cod
 	return 0, nil
 }
 
-// output is an output as tofu prints it.
+// output is an output in the JSON format of tofu.
 type output struct {
 	Sensitive bool            `json:"sensitive"`
 	Value     json.RawMessage `json:"value"`
 }
 
-// outputs returns the outputs that leave the run.
+// outputs returns the outputs to write to the result.
 func (r *run) outputs(ctx context.Context) (outputs map[string]any, connection map[string]string, err error) {
 	var text bytes.Buffer
 	if _, err := r.tofuTo(ctx, &text, "output", "-json", "-no-color"); err != nil {
@@ -60,7 +60,7 @@ func (r *run) outputs(ctx context.Context) (outputs map[string]any, connection m
 	return selectOutputs(r.settings, all)
 }
 
-// selectOutputs withholds sensitive values from outputs, which are shown to tenants in the status. Outputs that are null do not exist.
+// selectOutputs omits sensitive values from outputs, because the status shows them to tenants. It omits outputs that are null.
 func selectOutputs(settings Settings, all map[string]output) (outputs map[string]any, connection map[string]string, err error) {
 	outputs, connection = map[string]any{}, map[string]string{}
 	for _, name := range slices.Concat(settings.Outputs, settings.Connection) {
