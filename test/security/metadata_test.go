@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	cacheclient "github.com/atoll-dev/atoll/cacheserver/client"
+	"github.com/atoll-dev/atoll/logicalcluster"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
@@ -24,6 +25,7 @@ func (s *env) internalMetadata(t *testing.T) (annotations, labels map[string]str
 			"cache.kcp.io/reach": "global", "cache.kcp.io/via": "europe", "cache.kcp.io/down": "true", "cache.kcp.io/original-resource-version": "1", "cache.kcp.io/original-resource-UID": s.objectUID(t, s.adminB, s.b, confidentialPath),
 			"cache.kcp.io/resource-kind": "Secret", "cache.kcp.io/resource-scope": "Cluster", "internal.kcp.io/replicate": "apis.kcp.io,tenancy.kcp.io,core.kcp.io,x", "internal.kcp.io/migrating": "true",
 			"apis.kcp.io/bound-crd": "", "apis.kcp.io/schema-cluster": s.b, "apis.kcp.io/schema-name": "x", "apis.kcp.io/identity": s.exportIdentity(t, "tenancy.kcp.io"), "apis.kcp.io/schema-storage": "{}",
+			"internal.apis.kcp.io/subresource-backends": `{"x/y":{"endpoints":[{"url":"https://127.0.0.1"}],"verbs":["get"]}}`, "core.kcp.io/shard-representation": "true",
 			"experimental.core.kcp.io/unschedulable": "true", "experimental.tenancy.kcp.io/owner": `{"username":"bob"}`, "example.com/harmless": "kept",
 		}, map[string]string{
 			"kcp.io/shard": s.placement.a, "kcp.io/cluster": s.b, "internal.apis.kcp.io/export": "x", "claimed.internal.apis.kcp.io/x": "x", "tenancy.kcp.io/phase": "Ready",
@@ -220,7 +222,13 @@ func (s *env) checkOrigin(t *testing.T, key string, object map[string]any, paths
 	wantAnnotations := map[string]any{"kcp.io/shard": shard, "cache.kcp.io/via": nil, "cache.kcp.io/down": nil}
 	all := cacheclient.Resources()
 	found := all[slices.IndexFunc(all, func(one cacheclient.Resource) bool { return one.Resource == resource })]
-	if found.Group != "sharding.kcp.io" {
+	switch {
+	case found.Group == "sharding.kcp.io":
+	case cluster == logicalcluster.Shard.String(): // each shard has one, with the Shard that it owns
+		if resource != "shards" || name != shard {
+			t.Errorf("%s is published", key)
+		}
+	default:
 		if at := s.serverName(s.resolveShardURL(t, cluster)); at != shard {
 			t.Errorf("%s is on %s", key, at)
 		}
