@@ -150,7 +150,7 @@ func claimOf(existing metav1.Object, wanted metadata) claim {
 	labels, annotations := existing.GetLabels(), existing.GetAnnotations()
 	result := claimOwn
 	if resource := labels[publication.LabelRemoteResource]; resource != "" && resource != wanted.labels[publication.LabelRemoteResource] {
-		return claimOther // a missing label is valid, because older copies do not have it
+		return claimOther // a missing label is valid: copies of api-syncagent have none
 	}
 	for _, key := range []string{
 		publication.LabelAgentName, publication.LabelRemoteCluster, publication.LabelRemoteNamespaceHash, publication.LabelRemoteNameHash,
