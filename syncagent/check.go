@@ -28,8 +28,8 @@ type exportReference struct {
 	config *rest.Config
 }
 
-// check returns an error if the servers of both sides do not respond or do not have the objects that the flags name. Errors tell users
-// what to do.
+// check returns an error if the servers of both sides do not respond or do not have the objects that the flags name. Errors include the
+// remedy.
 func check(ctx context.Context, config *options.Config) (*exportReference, error) {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()

@@ -99,8 +99,8 @@ func newClaim(group, resource, identityHash string) apisv1alpha1.PermissionClaim
 	}
 }
 
-// mergeClaims returns the existing claims with those added that are missing, sorted by group and resource, and the added ones. A
-// claim of the same resource counts as present, whatever it selects: an export has one claim for a resource.
+// mergeClaims returns the existing claims together with the missing ones, sorted by group and resource, and the added claims. A claim of
+// the same resource counts as existing, independent of its selector, because an export has one claim for a resource.
 func mergeClaims(existing, wanted []apisv1alpha1.PermissionClaim) (merged, added []apisv1alpha1.PermissionClaim) {
 	merged = slices.Clone(existing)
 	for _, claim := range wanted {
@@ -115,8 +115,8 @@ func mergeClaims(existing, wanted []apisv1alpha1.PermissionClaim) (merged, added
 	return merged, added
 }
 
-// otherIdentities returns the resources that an export claims with another identity than a publication needs. Consumers have accepted that
-// claim, so that it is not replaced.
+// otherIdentities returns the resources that an export claims with another identity than a publication needs. The agent does not replace
+// such a claim, because consumers have accepted it.
 func otherIdentities(existing, wanted []apisv1alpha1.PermissionClaim) []string {
 	var found []string
 	for _, claim := range wanted {

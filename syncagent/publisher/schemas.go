@@ -150,7 +150,7 @@ func failed(err error) *failure {
 	return &failure{reasonFailed, err.Error(), err}
 }
 
-// refused returns the failure for a schema that cannot be created. Its message tells the user what to do.
+// refused returns the failure for a schema that cannot be created. Its message includes the remedy.
 func refused(name string, err error) *failure {
 	message := fmt.Sprintf("Cannot create APIResourceSchema %s: %s.", name, strings.TrimSuffix(err.Error(), "."))
 	switch {

@@ -47,8 +47,8 @@ func isFormerCopy(copied *unstructured.Unstructured) bool {
 	return copied != nil && copied.GetLabels()[publication.LabelRemoteResource] == "" && copied.GetAnnotations()[publication.AnnotationRemoteResource] == ""
 }
 
-// takeOverObjects records the copy of the primary object and the copies of related objects. former is nil if api-syncagent's state does
-// not exist.
+// takeOverObjects records the copy of the primary object and the copies of related objects. It accepts nil if the state of api-syncagent
+// does not exist.
 func (p *pass) takeOverObjects(ctx context.Context, found *unstructured.Unstructured, former *state.Former) error {
 	p.home = found.GetNamespace()
 	p.state.SetCopy(client.ObjectKeyFromObject(found))
