@@ -39,10 +39,9 @@ var (
 	configMapsResource = corev1.SchemeGroupVersion.WithResource("configmaps")
 )
 
-// Probe creates a workspace on one shard through the internal proxy, writes an object in it, reads it there and through
-// front proxies, and deletes the workspace. A workspace that a failed probe left is used again. A shard that accepts no
-// new workspaces is probed directly, in the logical cluster system:shard. The error names the step that failed, and is
-// the same for each attempt.
+// Probe creates a workspace on one shard through the internal proxy, writes an object in it, reads it there and through front proxies,
+// and deletes the workspace. It uses the workspace of a previous failed probe again. It probes a shard that accepts no new workspaces
+// directly, in the logical cluster system:shard. The error names the step that failed, and is the same for each attempt.
 func (c *Clients) Probe(ctx context.Context, shard desired.Shard, proxies ...desired.Proxy) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
