@@ -155,7 +155,7 @@ func waitForWorkspace(ctx context.Context, workspaces dynamic.ResourceInterface,
 	})
 }
 
-// readThroughProxy reads through a front proxy what a probe wrote.
+// readThroughProxy reads the object of a probe through a front proxy.
 func (c *Clients) readThroughProxy(ctx context.Context, proxy desired.Proxy, path logicalcluster.Path, value string) error {
 	config, httpClient, err := c.connectPinned(ctx, proxy.Root(), pki.OperatorCertificate(proxy.Root()), proxy.ServiceURL(), proxy.Certificate("server"))
 	if err != nil {
@@ -180,7 +180,7 @@ func writeProbeObject(ctx context.Context, client dynamic.Interface) (string, er
 	})
 }
 
-// waitForObject retries until it reads the value, because each proxy has an index of its own.
+// waitForObject retries until it reads the value, because each proxy has its own index.
 func waitForObject(ctx context.Context, client dynamic.Interface, value string) error {
 	return poll(ctx, "an object cannot be read", func(ctx context.Context) error {
 		object, err := client.Resource(configMapsResource).Namespace(metav1.NamespaceDefault).Get(ctx, probeObjectName, metav1.GetOptions{})
