@@ -104,8 +104,8 @@ func TestStopDuringStart(t *testing.T) {
 	}
 }
 
-// TestStopWithUnusedConnection holds a connection whose handshake ends after the shutdown has begun: the HTTP server does
-// not tell it to close. The shard must end while it is open.
+// TestStopWithUnusedConnection holds a connection whose handshake ends after the shutdown has started: the HTTP server does not request
+// its end. The shard must end while it is open.
 func TestStopWithUnusedConnection(t *testing.T) {
 	t.Parallel()
 	s := start(t, newRootDirectory(t))
