@@ -126,7 +126,7 @@ type watched struct {
 	ended error
 }
 
-// watchWrites watches, directly at a shard, what its writer writes from now on.
+// watchWrites watches, directly at a shard, all further writes of its writer.
 func (f *processFaults) watchWrites(shard string) *watched {
 	f.Helper()
 	config := shardtesting.At(f.Masters(f.T, shard), f.consumers[shard])

@@ -122,7 +122,7 @@ patches:
 	return out
 }
 
-// deleteAll deletes objects and waits until they are gone. It works after t's context has ended.
+// deleteAll deletes objects and waits until they do not exist any more. It works after t's context has ended.
 func (e *environment) deleteAll(t *testing.T, objects []*unstructured.Unstructured) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)

@@ -163,8 +163,8 @@ spec:
 	})
 }
 
-// testMistake commits files, waits until the Kustomization names what it should, and reverts the commit. An object of the installation
-// has a reason, unless that is empty.
+// testMistake commits files, waits until the Kustomization names the expected object, and reverts the commit. If reason is not empty, an
+// object of the installation has that reason.
 func (f *flux) testMistake(t *testing.T, files repository.Files, reason string, want ...string) {
 	t.Helper()
 	revision := f.repository.Write(t, "a mistake", files)

@@ -120,7 +120,7 @@ func TestBackendFlip(t *testing.T) {
 	}
 }
 
-// visible returns an object as a tenant sees it, without what every write changes.
+// visible returns an object as a tenant sees it, without the fields that every write changes.
 func visible(t *testing.T, object *unstructured.Unstructured) string {
 	t.Helper()
 	object = object.DeepCopy()

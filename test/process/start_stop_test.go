@@ -83,8 +83,8 @@ func healthChecks(t *testing.T, s *shard) (count int) {
 	return count
 }
 
-// TestStopDuringStart terminates shards while their start has reached different points: each must end, and what it waits
-// for must not be a connection without requests.
+// TestStopDuringStart terminates shards while their start has reached different points: each must end, and must not wait for a connection
+// without requests.
 func TestStopDuringStart(t *testing.T) {
 	t.Parallel()
 	for name, reached := range map[string]string{
