@@ -151,7 +151,7 @@ func insertion(args []ref.Val, _ uint64) uint64 {
 	return cost
 }
 
-// precision returns the precision of numbers in the format string of a call. The results have that length.
+// precision matches the precision of numbers in the format string of a call. The results have that length.
 var precision = regexp.MustCompile(`%\.([0-9]+)`)
 
 // formatting is the price of writing the whole content of a list to a string.

@@ -76,7 +76,7 @@ func TestManifest(t *testing.T) {
 	})
 }
 
-// graph returns the equivalent for kro.
+// graph is the equivalent for kro.
 const graph = `{
   "resources": [
     {"id": "main", "template": {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "sample-${schema.metadata.name}"}, "data": {"size": "${schema.spec.size}", "marker": "` + conformance.Confidential + `"}},

@@ -244,7 +244,7 @@ func (e *env) orphan(t *testing.T) {
 	}
 }
 
-// observed returns the objects of the installation by name.
+// observed contains the objects of the installation by name.
 type observed struct {
 	deployments  map[string]appsv1.Deployment
 	services     map[string]corev1.Service
