@@ -146,8 +146,8 @@ func (u Usage) addresses(location Location) []string {
 	return out
 }
 
-// canonicalHost completes the short names of Services. It also extends a public name of two labels, which is harmless because the result
-// is the same for all custom resources.
+// canonicalHost completes the short names of Services. A public name of two labels may become another name, which is the same for all
+// custom resources.
 func (u Usage) canonicalHost(host string) string {
 	host = strings.TrimSuffix(strings.ToLower(host), ".")
 	if net.ParseIP(host) != nil {

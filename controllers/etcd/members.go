@@ -88,7 +88,7 @@ func (c Cluster) MayDefragment(f Facts, d Decision) bool {
 	return d.Action == None && f.Record.ClusterID != "" && c.allServe(f)
 }
 
-// IsRepairing reports whether a member has failed or is being replaced, so that no other may be missing.
+// IsRepairing reports whether a member has lost its volume or is being replaced, so that no other may be missing.
 func (d Decision) IsRepairing() bool {
 	return d.Healthy.Reason == reasonMemberLost || d.Healthy.Reason == reasonReplacing
 }

@@ -60,7 +60,7 @@ type Scope interface {
 	SetStatus()
 }
 
-// Finalizer is a Scope whose kind has a finalizer. Objects of other kinds are deleted by owner references.
+// Finalizer is a Scope whose kind has a finalizer. Owner references delete the dependents of objects of other kinds.
 type Finalizer interface {
 	// FinalizeSteps replace Steps while the object is being deleted. They end with ErrFinalized.
 	FinalizeSteps() []Step
