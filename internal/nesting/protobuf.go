@@ -10,9 +10,9 @@ var errMapEntry = errors.New("an entry of a map is malformed: its key or value d
 // scan reads a message in the same way as its generated decoder, and returns an error before a decoder would recurse deeper than limit.
 // It needs memory for the levels only, and reads each byte a constant number of times.
 //
-// It stops where a decoder fails: it accepts every message that a decoder accepts, and the part of a message that a decoder reads before
-// it fails is not too deep. So it returns no error for malformed messages, with one exception: an entry of a map must contain its key and
-// its value. Generated code does not check that, and without it its work is not bounded by its input.
+// It stops where a decoder fails: it accepts every message within the limit that a decoder accepts, and messages that a decoder refuses
+// before it recurses deeper than the limit. So it returns no error for malformed messages, with one exception: an entry of a map must
+// contain its key and its value. Generated code does not check that, and without it its work is not bounded by its input.
 type scan struct {
 	data  []byte
 	pos   int
