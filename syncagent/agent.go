@@ -38,10 +38,11 @@ import (
 	"github.com/atoll-dev/atoll/syncagent/publisher"
 )
 
-// defaultOrphanDelay is how long a copy has to be without source before it counts as an orphan: workspaces may bind again at once.
+// defaultOrphanDelay is how long a copy has to be without a source before it counts as an orphan: a workspace may bind the export again
+// at once.
 const defaultOrphanDelay = 15 * time.Second
 
-// defaultViewInterval is a compromise: each publication sends a request to each endpoint, for a permission that may never come.
+// defaultViewInterval is a compromise: each publication sends a request to each endpoint, although the permission may never be granted.
 const defaultViewInterval = 10 * time.Minute
 
 var scheme = newScheme()
@@ -52,23 +53,24 @@ func newScheme() *runtime.Scheme {
 		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, dialects.AddToScheme, apisv1alpha1.AddToScheme, corev1alpha1.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
-			panic(err) // two types of one kind
+			panic(err) // two types are registered for one kind
 		}
 	}
 	return scheme
 }
 
-// Config is what an agent needs.
+// Config configures an agent.
 type Config struct {
 	*options.Completed
 	Log logr.Logger
-	// OrphanDelay is how long a copy has to be without source before it counts as an orphan; 0 means the default.
+	// OrphanDelay is how long a copy has to be without a source before it counts as an orphan; 0 means the default.
 	OrphanDelay time.Duration
-	// ViewInterval is how often a synchronization without the syncer's view looks whether there is one; 0 means the default.
+	// ViewInterval is how often a synchronization that does not use the syncer's view checks whether the view is available; 0 means the
+	// default.
 	ViewInterval time.Duration
 }
 
-// dependencies are what the parts of an agent share.
+// dependencies are the clients and settings that all parts of an agent share.
 type dependencies struct {
 	config                    *options.Completed
 	log                       logr.Logger
@@ -90,7 +92,8 @@ type dependencies struct {
 	recorder         events.EventRecorder
 }
 
-// Run runs an agent until the context ends. It fails at once if a server does not answer, or if what the flags name does not exist.
+// Run runs an agent until the context ends. It returns an error at startup if a server does not respond, or if an object that a flag
+// names does not exist.
 func Run(ctx context.Context, config Config) error {
 	if config.OrphanDelay == 0 {
 		config.OrphanDelay = defaultOrphanDelay
@@ -133,7 +136,7 @@ func newManager(config Config) (manager.Manager, error) {
 		Metrics: metricsserver.Options{BindAddress: config.MetricsAddress}, HealthProbeBindAddress: health,
 		LeaderElection: config.LeaderElection, LeaderElectionID: "syncagent." + config.AgentName, LeaderElectionNamespace: config.Namespace,
 		LeaderElectionResourceLock: "leases",
-		// The process ends with the manager, so the next leader need not wait for the lease to expire.
+		// The process ends with the manager, so the next leader does not have to wait for the lease to expire.
 		LeaderElectionReleaseOnCancel: true,
 	})
 	if err != nil {
@@ -142,7 +145,7 @@ func newManager(config Config) (manager.Manager, error) {
 	return mgr, errors.Join(mgr.AddHealthzCheck("healthz", healthz.Ping), mgr.AddReadyzCheck("readyz", healthz.Ping))
 }
 
-// newKcp returns the workspace of the slice, with a cache of this one slice.
+// newKcp returns the cluster of the slice's workspace. Its cache contains this slice only.
 func newKcp(config *options.Completed) (cluster.Cluster, error) {
 	return cluster.New(config.Kcp, func(o *cluster.Options) {
 		o.Scheme = scheme
@@ -207,7 +210,7 @@ func newDependencies(mgr manager.Manager, config Config, reader *dialects.Reader
 	return d, nil
 }
 
-// addSync adds the controllers that follow PublishedResources and the slice.
+// addSync adds the controllers that watch PublishedResources and the slice.
 func addSync(mgr manager.Manager, kcp cluster.Cluster, s *synchronizations) error {
 	skipNames := true // several agents may run in one process, as in tests
 	publications, err := controller.New("synchronizations", mgr, controller.Options{Reconciler: s, SkipNameValidation: &skipNames})
@@ -227,14 +230,14 @@ func addSync(mgr manager.Manager, kcp cluster.Cluster, s *synchronizations) erro
 	return errors.Join(errs...)
 }
 
-// sliceReconciler passes the URLs of the slice on.
+// sliceReconciler passes the URLs of the slice to the synchronizations.
 type sliceReconciler struct {
 	client.Client
 	synchronizations *synchronizations
 }
 
-// Reconcile implements reconcile.Reconciler. A slice that is gone, or not valid, leaves the endpoints as they are: it says nothing about
-// consumers.
+// Reconcile implements reconcile.Reconciler. A deleted or invalid slice does not change the endpoints, because it is no proof that the
+// export has no consumers.
 func (r *sliceReconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	if request.Name != r.synchronizations.config.EndpointSlice {
 		return reconcile.Result{}, nil

@@ -28,7 +28,8 @@ type exportReference struct {
 	config *rest.Config
 }
 
-// check checks that both sides answer and have what the flags name. Errors say what to do.
+// check returns an error if the servers of both sides do not respond or do not have the objects that the flags name. Errors include the
+// remedy.
 func check(ctx context.Context, config *options.Config) (*exportReference, error) {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()

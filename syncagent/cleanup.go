@@ -31,8 +31,8 @@ import (
 	"github.com/atoll-dev/atoll/syncagent/syncer"
 )
 
-// cleanup finds what an agent has left behind: copies, states and finalizers of PublishedResources that were deleted or disabled, and of
-// workspaces that do not bind the export any more.
+// cleanup finds what an agent has left behind: copies, states and finalizers of deleted or disabled PublishedResources, and of workspaces
+// that do not bind the export any more.
 type cleanup struct {
 	config           *options.Config
 	export           *exportReference
@@ -43,8 +43,8 @@ type cleanup struct {
 	endpoints        []*endpoints.Endpoint
 }
 
-// Cleanup lists what an agent has left behind, one line each, and removes it where that is asked for. It fails before it decides
-// anything if an endpoint does not answer: what is behind it would look as if it were gone.
+// Cleanup lists what an agent has left behind, one line each, and removes it if remove is true. It returns an error before it decides
+// anything if an endpoint does not respond: otherwise the objects of that endpoint would count as deleted.
 func Cleanup(ctx context.Context, config *options.Config, remove bool, out io.Writer) error {
 	c, err := newCleanup(ctx, config)
 	if err != nil {
@@ -54,7 +54,7 @@ func Cleanup(ctx context.Context, config *options.Config, remove bool, out io.Wr
 	if err != nil {
 		return err
 	}
-	// Copies go first: a finalizer is what makes sure that they do.
+	// Copies are deleted first, because the finalizers guarantee that copies are deleted before their sources.
 	steps := []func(context.Context) ([]leftover, error){c.findCopies, c.findStates}
 	for _, endpoint := range c.endpoints {
 		steps = append(steps, func(ctx context.Context) ([]leftover, error) { return c.findFinalizers(ctx, endpoint, exported) })
@@ -67,8 +67,8 @@ func Cleanup(ctx context.Context, config *options.Config, remove bool, out io.Wr
 	return nil
 }
 
-// run lists, or removes, what one step finds. What is living is read after that: the copy of an object that has just been created is not
-// left over.
+// run lists, or removes, what one step finds. It reads the existing primary objects after the candidates, so that the copy of an object
+// that has just been created does not count as left behind.
 func (c *cleanup) run(ctx context.Context, find func(context.Context) ([]leftover, error), remove bool, out io.Writer) error {
 	candidates, err := find(ctx)
 	if err != nil || len(candidates) == 0 {
@@ -133,8 +133,8 @@ func newCleanup(ctx context.Context, config *options.Config) (*cleanup, error) {
 	return c, c.connect(ctx, slice)
 }
 
-// connect connects to the endpoints of the slice, and those that the agent has used before: objects behind others would look as if they
-// were gone.
+// connect connects to the endpoints of the slice and to those that the agent has used before: the objects of an endpoint that is not read
+// would count as deleted.
 func (c *cleanup) connect(ctx context.Context, slice *apisv1alpha1.APIExportEndpointSlice) error {
 	urls, err := endpointsOf(slice)
 	if err != nil {
@@ -161,7 +161,7 @@ func (c *cleanup) connect(ctx context.Context, slice *apisv1alpha1.APIExportEndp
 	return nil
 }
 
-// exportedResources returns the resources of the export, without those that it claims.
+// exportedResources returns the resources of the export, without the resources that it claims.
 func (c *cleanup) exportedResources(ctx context.Context) (map[schema.GroupResource]bool, error) {
 	exports, err := newCheckClient(c.export.config, apiExports)
 	if err != nil {
@@ -191,8 +191,8 @@ func (c *cleanup) findLiving(ctx context.Context) (*living, error) {
 	return alive, err
 }
 
-// eachSynced calls visit with the resources on both sides of selected PublishedResources that are synced. One that is invalid now has been
-// synced before.
+// eachSynced calls visit with the resources on both sides of each selected PublishedResource that is synced. It includes invalid ones,
+// because they may have been synced while they were valid.
 func (c *cleanup) eachSynced(ctx context.Context, selects func(*publication.Publication) bool, visit func(service, workspace endpoints.Resource) error) error {
 	publications, err := c.reader.List(ctx)
 	if err != nil {
@@ -204,7 +204,7 @@ func (c *cleanup) eachSynced(ctx context.Context, selects func(*publication.Publ
 		}
 		service, workspace, err := resolve(ctx, c.serviceDiscovery, c.service, p)
 		if errors.Is(err, source.ErrNotServed) {
-			continue // there can be no copies
+			continue // no copies can exist
 		}
 		if err != nil {
 			return fmt.Errorf("nothing was decided, because PublishedResource %s cannot be resolved: %w", p.Object.GetName(), err)
@@ -239,10 +239,10 @@ func stateName(workspace endpoints.Resource, primary syncer.Source) string {
 	return state.SecretName(state.Primary{Cluster: primary.Cluster, GroupVersionKind: workspace.GroupVersionKind, NamespacedName: primary.NamespacedName})
 }
 
-// removalTimeout bounds how long the command waits for one copy that has finalizers of others.
+// removalTimeout bounds how long the command waits for one copy that has finalizers of other controllers.
 const removalTimeout, removalInterval = 5 * time.Second, 200 * time.Millisecond
 
-// removeCopy deletes a copy, what was copied with it, and its state, and returns when they are gone.
+// removeCopy deletes a copy, its related objects and its state, and returns when they no longer exist.
 func (c *cleanup) removeCopy(ctx context.Context, service endpoints.Resource, key types.NamespacedName, primary syncer.Source) error {
 	for deadline := time.Now().Add(removalTimeout); ; {
 		object := &unstructured.Unstructured{}
@@ -251,7 +251,7 @@ func (c *cleanup) removeCopy(ctx context.Context, service endpoints.Resource, ke
 			return client.IgnoreNotFound(err)
 		}
 		if current, ok := syncer.SourceOf(object); !ok || current != primary || object.GetLabels()[publication.LabelAgentName] != c.config.AgentName {
-			return nil // it has been replaced
+			return nil // another object has replaced it
 		}
 		if err := c.confirm(ctx, service, primary); err != nil {
 			return err
@@ -268,7 +268,7 @@ func (c *cleanup) removeCopy(ctx context.Context, service endpoints.Resource, ke
 	}
 }
 
-// confirm asks all endpoints once more, just before a copy is removed: its source may have been created meanwhile.
+// confirm lists the source at all endpoints again just before a copy is removed: a consumer may have created it in the meantime.
 func (c *cleanup) confirm(ctx context.Context, service endpoints.Resource, primary syncer.Source) error {
 	sameKind := func(p *publication.Publication) bool {
 		return p.Spec.Resource.APIGroup == service.Group && p.Spec.Resource.Kind == service.Kind
@@ -297,12 +297,13 @@ func (c *cleanup) deleteCopy(ctx context.Context, service endpoints.Resource, ob
 		WorkspaceResource: workspace, ServiceResource: service, Service: c.service,
 	}).DeleteOrphan(ctx, object)
 	if apierrors.IsConflict(err) {
-		return nil // somebody else has changed it; it is looked at again
+		return nil // another client has changed it; the next attempt reads it again
 	}
 	return err
 }
 
-// findWorkspaceResource finds the resource of a primary object whose PublishedResource may be gone: the one that its state is named for.
+// findWorkspaceResource finds the resource of a primary object whose PublishedResource may be deleted, by the name of the primary
+// object's state.
 func (c *cleanup) findWorkspaceResource(ctx context.Context, object *unstructured.Unstructured, primary syncer.Source) (endpoints.Resource, error) {
 	candidates := map[string]endpoints.Resource{}
 	for _, endpoint := range c.endpoints {
@@ -332,7 +333,7 @@ func (c *cleanup) findWorkspaceResource(ctx context.Context, object *unstructure
 	return endpoints.Resource{}, nil
 }
 
-// isNotListable reports whether the agent cannot have written a resource, because it may not even list it.
+// isNotListable reports whether the agent cannot have written a resource, because it does not even have permission to list it.
 func isNotListable(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsMethodNotSupported(err)
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/atoll-dev/atoll/syncagent/syncer"
 )
 
-// living is what running synchronizations are responsible for, at all endpoints.
+// living contains what running synchronizations are responsible for, at all endpoints.
 type living struct {
 	// services and workspaces are the resources of PublishedResources that are synced.
 	services, workspaces map[schema.GroupResource]bool
@@ -30,9 +30,9 @@ type living struct {
 	states, finalizers map[string]bool
 }
 
-// leftover is something that possibly no running synchronization is responsible for.
+// leftover is an object that may have no running synchronization that is responsible for it.
 type leftover struct {
-	// describe returns one line for the user, or nothing if a running synchronization is responsible for it.
+	// describe returns one line for the user, or an empty string if a running synchronization is responsible for the object.
 	describe func(*living) string
 	remove   func(context.Context, *living) error
 }
@@ -54,7 +54,7 @@ func listMetadata(ctx context.Context, list func(context.Context, metav1.ListOpt
 	}
 }
 
-// listable returns the resources of a server that can be listed and changed, each in one version.
+// listable returns the resources of a server that support list and the given verbs, each in one version.
 func listable(from discovery.DiscoveryInterface, verbs ...string) ([]endpoints.Resource, error) {
 	lists, err := discovery.ServerPreferredResources(from)
 	if err != nil {
@@ -113,7 +113,7 @@ func (c *cleanup) findCopies(ctx context.Context) ([]leftover, error) {
 	return found, nil
 }
 
-// findStates finds states of primary objects of this agent. Those of copies that have just been removed are gone by then.
+// findStates finds states of primary objects of this agent. States of copies that the previous step has removed no longer exist.
 func (c *cleanup) findStates(ctx context.Context) ([]leftover, error) {
 	var found []leftover
 	secrets := c.serviceMetadata.Resource(secrets.GroupVersionResource()).Namespace(c.config.Namespace)
@@ -141,7 +141,7 @@ func (c *cleanup) findStates(ctx context.Context) ([]leftover, error) {
 	return found, nil
 }
 
-// findFinalizers finds finalizers in the workspaces behind an endpoint.
+// findFinalizers finds finalizers in the workspaces of an endpoint.
 func (c *cleanup) findFinalizers(ctx context.Context, endpoint *endpoints.Endpoint, exported map[schema.GroupResource]bool) ([]leftover, error) {
 	discovery, err := endpoint.Discovery()
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/atoll-dev/atoll/syncagent/syncer"
 )
 
-// storeClient is a client whose writes of one resource are visible in the store of an informer at once.
+// storeClient is a client whose writes of one resource are visible in the store of an informer immediately.
 type storeClient struct {
 	client.Client
 	resource endpoints.Resource
@@ -34,7 +34,7 @@ func (c *storeClient) Status() client.SubResourceWriter {
 	return &storeStatusWriter{c.Client.Status(), c}
 }
 
-// wrote passes the response to a write on to the store.
+// wrote adds the response to a write to the store.
 func (c *storeClient) wrote(object client.Object, err error) error {
 	if u, ok := object.(*unstructured.Unstructured); ok && err == nil && u.GroupVersionKind() == c.resource.GroupVersionKind {
 		c.store.Wrote(u)
@@ -103,7 +103,7 @@ func indexPrimary(object *unstructured.Unstructured) informer.IndexKey {
 	return indexOfSource(logicalcluster.Of(object).String(), object.GetNamespace(), object.GetName())
 }
 
-// indexCopy is the index of informers of copies. It needs the labels only: annotations that are lost can be repaired.
+// indexCopy is the index of informers of copies. It needs the labels only, because the syncer can repair missing annotations.
 func indexCopy(object *unstructured.Unstructured) informer.IndexKey {
 	labels := object.GetLabels()
 	if labels[publication.LabelRemoteCluster] == "" || labels[publication.LabelRemoteNameHash] == "" {

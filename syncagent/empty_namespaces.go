@@ -18,15 +18,15 @@ import (
 	"github.com/atoll-dev/atoll/syncagent/publication"
 )
 
-// emptyNamespaces deletes namespaces that the agent has created when nothing is in them any more. The service may have put something
-// there that has to stay, so a namespace in which the agent may not list everything is kept.
+// emptyNamespaces deletes namespaces that the agent has created when they become empty. The service may have created objects in them that
+// must not be deleted, so the agent does not delete a namespace in which it cannot list all resources.
 type emptyNamespaces struct {
 	*dependencies
 	metadata metadata.Interface
 	wake     chan struct{}
 
 	mu sync.Mutex
-	// suspects are namespaces that may have become empty. The worker takes them all at once.
+	// suspects are namespaces that may have become empty. The worker processes all of them together.
 	suspects map[string]bool
 }
 
@@ -34,7 +34,7 @@ func newEmptyNamespaces(d *dependencies, client metadata.Interface) *emptyNamesp
 	return &emptyNamespaces{dependencies: d, metadata: client, wake: make(chan struct{}, 1), suspects: map[string]bool{}}
 }
 
-// check has a namespace looked at soon.
+// check schedules a check of a namespace.
 func (e *emptyNamespaces) check(namespace string) {
 	if namespace == "" {
 		return
@@ -48,13 +48,14 @@ func (e *emptyNamespaces) check(namespace string) {
 	}
 }
 
-// Start implements manager.Runnable. What has become empty while no agent was running is looked at first.
+// Start implements manager.Runnable. It first checks all namespaces of the agent, because some may have become empty while no agent was
+// running.
 func (e *emptyNamespaces) Start(ctx context.Context) error {
 	own := client.MatchingLabels{publication.LabelAgentName: e.config.AgentName}
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NamespaceList"))
 	if err := e.service.List(ctx, list, own); err != nil {
-		e.log.Error(err, "Could not list the namespaces of the agent") // they are looked at when a copy goes
+		e.log.Error(err, "Could not list the namespaces of the agent") // each is checked when a copy in it is deleted
 	}
 	for _, namespace := range list.Items {
 		e.check(namespace.Name)
@@ -101,13 +102,14 @@ func (e *emptyNamespaces) deleteIfEmpty(ctx context.Context, name string) error 
 	return client.IgnoreNotFound(e.service.Delete(ctx, namespace, client.Preconditions{UID: &namespace.UID, ResourceVersion: &namespace.ResourceVersion}))
 }
 
-// createdByAgent reports whether a namespace was created for copies. One that is a copy itself has the same label, and others.
+// createdByAgent reports whether the agent created a namespace for copies. A namespace that is itself a copy has the same label, and
+// additional ones.
 func createdByAgent(namespace metav1.Object, agentName string) bool {
 	labels := namespace.GetLabels()
 	return labels[publication.LabelAgentName] == agentName && labels[publication.LabelRemoteCluster] == ""
 }
 
-// isEmpty reports whether a namespace has nothing but what every namespace has.
+// isEmpty reports whether a namespace contains only the objects that every namespace contains.
 func isEmpty(ctx context.Context, d discovery.DiscoveryInterface, client metadata.Interface, namespace string) (bool, error) {
 	resources, err := listable(d)
 	if err != nil {
@@ -118,7 +120,7 @@ func isEmpty(ctx context.Context, d discovery.DiscoveryInterface, client metadat
 			continue
 		}
 		gvr := resource.GroupVersionResource()
-		// One more than what every namespace has.
+		// Every namespace contains at most one such object of a resource, so a second one proves that the namespace is not empty.
 		list, err := client.Resource(gvr).Namespace(namespace).List(ctx, metav1.ListOptions{Limit: 2})
 		if err != nil {
 			return false, fmt.Errorf("listing %s: %w", gvr.GroupResource(), err)

@@ -20,21 +20,21 @@ type endpointConnection struct {
 	watches *watches
 }
 
-// rememberedEndpoints are the URLs that an agent has ever used.
+// rememberedEndpoints returns the stored URLs of all endpoints that an agent has ever used.
 func rememberedEndpoints(c client.Client, config *options.Config) *endpoints.Remembered {
 	return &endpoints.Remembered{Client: c, Key: client.ObjectKey{Namespace: config.Namespace, Name: "endpoints-" + config.AgentName}}
 }
 
-// knownEndpoints are all endpoints that the agent has ever used. One that the slice no longer lists may still have objects, and has to be
-// asked before a copy counts as an orphan.
+// knownEndpoints are all endpoints that the agent has ever used. An endpoint that the slice no longer lists may still serve objects, so a
+// copy counts as an orphan only after that endpoint has been read.
 type knownEndpoints struct {
 	config *rest.Config
 
 	mu    sync.Mutex
 	byURL map[string]*endpointConnection
-	// views are the syncer's views at the endpoints, by the URLs of these.
+	// views are the syncer's views at the endpoints, by the URLs of the endpoints.
 	views map[string]*endpointConnection
-	// complete means that they are all: the slice is valid, and its endpoints, and those used before, are among them.
+	// complete is true if no other endpoints exist: the slice is valid, and byURL contains its endpoints and those used before.
 	complete bool
 }
 
@@ -86,7 +86,7 @@ func newEndpointConnection(config *rest.Config, url string) (*endpointConnection
 	return &endpointConnection{Endpoint: endpoint, watches: newWatches(metadata)}, nil
 }
 
-// evidence returns all endpoints, and false if there may be others.
+// evidence returns all known endpoints, and false if others may exist.
 func (k *knownEndpoints) evidence() ([]*endpointConnection, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

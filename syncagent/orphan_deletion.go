@@ -18,8 +18,8 @@ import (
 	"github.com/atoll-dev/atoll/syncagent/syncer"
 )
 
-// confirm returns the candidates that none of the endpoints has the primary object of. All are asked with one list for each endpoint. What
-// has been confirmed before and is only reported is not asked for again.
+// confirm returns the candidates whose primary object no endpoint has. It sends one list request to each endpoint. It does not confirm a
+// copy again that it has confirmed before and that the agent only reports.
 func (o *orphans) confirm(ctx context.Context, connections []*endpointConnection, candidates []informer.Key) ([]informer.Key, error) {
 	before := map[informer.Key]bool{}
 	if o.config.OrphanPolicy != options.DeleteOrphans {
@@ -38,7 +38,7 @@ func (o *orphans) confirm(ctx context.Context, connections []*endpointConnection
 		if object == nil {
 			continue
 		}
-		if source, ok := syncer.SourceOf(object); ok { // else it does not say of what it is a copy
+		if source, ok := syncer.SourceOf(object); ok { // otherwise the copy does not identify its source
 			unconfirmed[source] = key
 		}
 	}
@@ -70,7 +70,8 @@ func (o *orphans) deleteOrphan(ctx context.Context, key informer.Key) error {
 	return err
 }
 
-// existsAt asks an endpoint whether a primary object exists. A workspace that is not bound any more would refuse to be asked, so all are.
+// existsAt reports whether an endpoint has a primary object. It lists all workspaces, because a workspace that does not bind the export
+// any more would refuse the request.
 func existsAt(ctx context.Context, endpoint *endpoints.Endpoint, resource endpoints.Resource, source syncer.Source) (exists bool, err error) {
 	selector := fields.Set{"metadata.name": source.Name}
 	if source.Namespace != "" {
@@ -80,7 +81,7 @@ func existsAt(ctx context.Context, endpoint *endpoints.Endpoint, resource endpoi
 	return exists, err
 }
 
-// eachSource calls visit with all primary objects behind an endpoint that match a field selector.
+// eachSource calls visit with all primary objects of an endpoint that match a field selector.
 func eachSource(ctx context.Context, endpoint *endpoints.Endpoint, resource endpoints.Resource, fieldSelector string, visit func(syncer.Source)) error {
 	client, err := endpoint.Metadata()
 	if err != nil {

@@ -17,9 +17,9 @@ import (
 	"github.com/atoll-dev/atoll/syncagent/syncer"
 )
 
-// orphans are the copies of a synchronization whose primary object is behind none of the endpoints that the agent has ever used: its
-// workspace was unbound or deleted while the agent could not act. An endpoint that cannot be read is no evidence, and neither is a slice
-// that is not valid: as long as there is one, nothing is decided.
+// orphans are the copies of a synchronization whose primary object exists at none of the endpoints that the agent has ever used: its
+// workspace was unbound or deleted while the agent could not act. While an endpoint cannot be read, or the slice is not valid, the agent
+// cannot prove that an object does not exist, so it decides nothing.
 type orphans struct {
 	*synchronization
 	wake chan struct{}
@@ -32,7 +32,7 @@ func newOrphans(s *synchronization) *orphans {
 	return &orphans{synchronization: s, wake: make(chan struct{}, 1)}
 }
 
-// trigger has orphans looked for soon.
+// trigger schedules a check for orphans.
 func (o *orphans) trigger() {
 	select {
 	case o.wake <- struct{}{}:
@@ -47,7 +47,7 @@ func (o *orphans) found() []informer.Key {
 	return o.keys
 }
 
-// run looks for orphans when something has changed that may make one.
+// run checks for orphans after each change that may create one.
 func (o *orphans) run(ctx context.Context) {
 	for {
 		select {
@@ -65,7 +65,8 @@ func (o *orphans) run(ctx context.Context) {
 	}
 }
 
-// check looks for orphans once. While that cannot be decided, what was known before stays; whatever changes that triggers.
+// check checks for orphans once. If the result is unknown, it does not change the previous one; any change that may decide it triggers
+// another check.
 func (o *orphans) check(ctx context.Context) error {
 	candidates, known := o.candidates()
 	if !known {
@@ -86,7 +87,7 @@ func (o *orphans) check(ctx context.Context) error {
 	return nil
 }
 
-// candidates returns the keys of the copies of this resource whose primary object no store has, and false if that cannot be decided.
+// candidates returns the keys of the copies of this resource whose primary object is in no store, and false if that is unknown.
 func (o *orphans) candidates() (keys []informer.Key, known bool) {
 	if synced, err := o.copies.Status(); !synced || err != nil {
 		return nil, false
@@ -117,13 +118,13 @@ func isIn(endpoints []*workspaces, index informer.IndexKey) bool {
 	})
 }
 
-// isOwn reports whether a copy is known to be one of this publication. Several may have copies of one kind; one that does not say of which
-// resource it is a copy may belong to any of them.
+// isOwn reports whether a copy certainly belongs to this publication. Several publications may have copies of one kind; a copy without
+// the label of its resource may belong to any of them.
 func (o *orphans) isOwn(object metav1.Object) bool {
 	return object.GetLabels()[publication.LabelRemoteResource] != "" && syncer.BelongsTo(object, o.workspaceResource)
 }
 
-// report tells the owner, once for each change of their number.
+// report updates the metric, and emits an event and requeues the publication when the number of orphans changes.
 func (o *orphans) report(keys []informer.Key) {
 	o.mu.Lock()
 	before := len(o.keys)
@@ -143,7 +144,7 @@ func (o *orphans) forget() {
 	orphanedCopies.DeleteLabelValues(o.publication.Object.GetName())
 }
 
-// delete deletes orphans, which all endpoints have just confirmed.
+// delete deletes orphans that confirm has just returned.
 func (o *orphans) delete(ctx context.Context, keys []informer.Key) {
 	for _, key := range keys {
 		if err := o.deleteOrphan(ctx, key); err != nil {

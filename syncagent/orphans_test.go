@@ -11,7 +11,7 @@ import (
 	"github.com/atoll-dev/atoll/syncagent/publication"
 )
 
-// A copy that is not known to be one of a publication is no orphan of it.
+// A copy that does not certainly belong to a publication is not an orphan of that publication.
 func TestOrphansAreOfTheirPublication(t *testing.T) {
 	resource := endpoints.Resource{GroupVersionKind: schema.GroupVersionKind{Group: "a.io", Version: "v1", Kind: "Widget"}, Resource: "widgets"}
 	o := &orphans{synchronization: &synchronization{workspaceResource: resource}}

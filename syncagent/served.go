@@ -18,21 +18,21 @@ import (
 )
 
 const (
-	// describeDelay is how long changes of what is synced are collected before the syncer's view is described, describeInterval how
-	// often the description is checked otherwise.
+	// describeDelay is how long the agent collects changes of synced publications before it writes the description of the syncer's view;
+	// describeInterval is how often it checks the description without a change.
 	describeDelay, describeInterval = time.Second, time.Minute
-	// viewAttempts is how often, at discoveryInterval, a view that the agent may use is asked for a resource before the virtual workspace
-	// of the export is used instead: the description takes a moment to reach all shards.
+	// viewAttempts is how often, at discoveryInterval, the agent requests a resource from a view that it may use before it uses the
+	// virtual workspace of the export instead: the description takes a moment to reach all shards.
 	viewAttempts = 10
 )
 
-// served is where the objects of a publication are at one endpoint: in the syncer's view, or in the virtual workspace of the export.
+// served is where one endpoint serves the objects of a publication: in the syncer's view, or in the virtual workspace of the export.
 type served struct {
 	endpoint *endpointConnection
 	// resource is the published resource as it is named there.
 	resource endpoints.Resource
 	related  []syncer.RelatedResource
-	// revision is that of the publication's description in the view; empty in the virtual workspace of the export.
+	// revision is the revision of the publication's description in the view; it is empty in the virtual workspace of the export.
 	revision string
 }
 
@@ -41,13 +41,14 @@ func (f *served) context(ctx context.Context) context.Context {
 	return endpoints.WithRevision(ctx, f.revision)
 }
 
-// isOver reports whether the view has ended for the publication, after an error of its informer: the agent may not use it any more, or
-// it does not have the resource, possibly because another one has its name.
+// isOver reports whether an error of the informer means that the view does not serve the publication any more: the agent has lost its
+// permission, or the view does not have the resource, possibly because another resource has its name.
 func (f *served) isOver(err error) bool {
 	return f.revision != "" && (apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsConflict(err))
 }
 
-// discover looks for the resources of the publication at the endpoint. patient means that the view may have them later.
+// discover finds the resources of the publication at the endpoint. If patient is true, it returns an error while the view may still start
+// to serve them.
 func (w *workspaces) discover(ctx context.Context, patient bool) (*served, error) {
 	found, err := w.discoverView(ctx)
 	switch {
@@ -73,7 +74,7 @@ func (w *workspaces) discover(ctx context.Context, patient bool) (*served, error
 	return &served{endpoint: w.endpoint, resource: w.workspaceResource, related: related}, nil
 }
 
-// discoverView is discover in the syncer's view; nil if the URL of the endpoint has none.
+// discoverView is discover for the syncer's view. It returns nil if the URL of the endpoint has no view.
 func (w *workspaces) discoverView(ctx context.Context) (*served, error) {
 	connection, err := w.known.view(w.endpoint)
 	if connection == nil || err != nil {
@@ -96,14 +97,14 @@ func (w *workspaces) discoverView(ctx context.Context) (*served, error) {
 	}
 	for _, r := range found.related {
 		if r.Unresolved != nil && workspaceSide(r).Resource == "" {
-			return nil, r.Unresolved // the virtual workspace of the export may have it
+			return nil, r.Unresolved // the virtual workspace of the export may serve it
 		}
 	}
 	return found, nil
 }
 
-// awaitView waits, where the virtual workspace of the export is used, until the view has the resources. It returns false when the
-// context has ended.
+// awaitView waits until the view serves the resources. Callers use it while they read from the virtual workspace of the export. It
+// returns false when the context has ended.
 func (w *workspaces) awaitView(ctx context.Context) bool {
 	for background.Sleep(ctx, w.viewInterval) {
 		if found, err := w.discoverView(ctx); err == nil && found != nil {
@@ -113,10 +114,10 @@ func (w *workspaces) awaitView(ctx context.Context) bool {
 	return false
 }
 
-// noObjects is a label selector that matches none.
+// noObjects is a label selector that matches no object.
 const noObjects = publication.LabelAgentName + ",!" + publication.LabelAgentName
 
-// check fails as long as the view has another description of the publication.
+// check returns an error while the view has a different description of the publication.
 func (f *served) check(ctx context.Context) error {
 	dynamic, err := f.endpoint.Dynamic()
 	if err != nil {
@@ -132,7 +133,7 @@ func (f *served) check(ctx context.Context) error {
 	return err
 }
 
-// published returns what the view has to show of the publication.
+// published returns the publication as the view has to serve it.
 func (s *synchronization) published() view.Published {
 	return view.Published{Spec: &s.publication.Spec, Service: s.serviceResource, Workspace: s.workspaceResource}
 }
@@ -143,8 +144,8 @@ type exportClient struct {
 	name string
 }
 
-// describeViews describes the syncer's view when what is synced has changed, until the context ends. Without the description, objects
-// are read in the virtual workspace of the export.
+// describeViews writes the description of the syncer's view when the synced publications have changed, until the context ends. Without
+// the description, the agent reads objects from the virtual workspace of the export.
 func (s *synchronizations) describeViews(ctx context.Context) {
 	for {
 		select {
@@ -165,7 +166,7 @@ func (s *synchronizations) describeViews(ctx context.Context) {
 	}
 }
 
-// describe has the view described soon.
+// describe schedules a write of the view's description.
 func (s *synchronizations) describe() {
 	select {
 	case s.described <- struct{}{}:
@@ -173,7 +174,7 @@ func (s *synchronizations) describe() {
 	}
 }
 
-// published returns what is synced.
+// published returns the publications that are synced.
 func (s *synchronizations) published() []view.Published {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -7,8 +7,8 @@ import (
 	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
 )
 
-// endpointsOf returns the URLs of a slice. It fails if the slice does not say that they are all: one whose export or partition cannot be
-// found, or that no controller has processed yet, says nothing about consumers.
+// endpointsOf returns the URLs of a slice. It returns an error if the slice may not list all endpoints: its export or partition cannot be
+// found, or no controller has reconciled it yet.
 func endpointsOf(slice *apisv1alpha1.APIExportEndpointSlice) ([]string, error) {
 	if !conditionsv1alpha1.IsTrue(slice, apisv1alpha1.APIExportValid) {
 		return nil, invalidSlice(slice, apisv1alpha1.APIExportValid)

@@ -10,7 +10,7 @@ import (
 	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
 )
 
-// Only a slice that says that it is valid tells which endpoints there are.
+// Only a slice whose conditions are true lists the endpoints.
 func TestEndpointsOf(t *testing.T) {
 	const yes, no = corev1.ConditionTrue, corev1.ConditionFalse
 	for name, test := range map[string]struct {

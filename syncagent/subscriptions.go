@@ -14,7 +14,8 @@ import (
 	"github.com/atoll-dev/atoll/syncagent/related"
 )
 
-// subscribeService has changes of related objects on the service cluster sync the primary objects that they may belong to.
+// subscribeService watches related objects on the service cluster. A change enqueues the primary objects that the related object may
+// belong to.
 func (s *synchronization) subscribeService() (unsubscribe func()) {
 	var all []func()
 	for _, spec := range s.publication.Spec.Related {
@@ -32,7 +33,7 @@ func (s *synchronization) subscribeService() (unsubscribe func()) {
 	return func() { callAll(all) }
 }
 
-// subscribeWorkspaces is subscribeService for the workspaces behind an endpoint.
+// subscribeWorkspaces is subscribeService for the workspaces of an endpoint.
 func (w *workspaces) subscribeWorkspaces(found *served) (unsubscribe func()) {
 	var all []func()
 	for _, r := range found.related {
@@ -61,8 +62,8 @@ func callAll(functions []func()) {
 	}
 }
 
-// selectorOf returns the label selector of the primary objects that a change of a related object concerns. Ownership, where that decides, needs
-// no labels. A selector that is invalid selects nothing; validation reports it.
+// selectorOf returns the label selector of the primary objects that a change of a related object may affect. It selects everything if
+// owner references decide. An invalid selector selects nothing; validation reports it.
 func selectorOf(watch *syncagentv1alpha1.RelatedResourceWatch) labels.Selector {
 	if watch.BySelector == nil {
 		return labels.Everything()
@@ -74,8 +75,8 @@ func selectorOf(watch *syncagentv1alpha1.RelatedResourceWatch) labels.Selector {
 	return selector
 }
 
-// matchesLabels reports whether a selector selects an encoded object. Only the labels are decoded: a change of one related object may concern
-// all primary objects.
+// matchesLabels reports whether a selector selects an encoded object. It decodes the labels only, because a change of one related object
+// may affect all primary objects.
 func matchesLabels(encoded []byte, selector labels.Selector) bool {
 	if selector.Empty() {
 		return true
@@ -88,8 +89,8 @@ func matchesLabels(encoded []byte, selector labels.Selector) bool {
 	return selector.Matches(found)
 }
 
-// enqueueCopies has the primary objects of copies synced that a selector selects, by the labels on either side: a copy may have been there
-// before, with labels of its own.
+// enqueueCopies enqueues the primary objects of the copies that a selector selects. It matches the labels on either side: a copy may have
+// existed before the agent, with labels of its own.
 func (s *synchronization) enqueueCopies(keys []informer.Key, primaries labels.Selector) {
 	for _, key := range keys {
 		index := s.copies.IndexOf(key)
@@ -101,7 +102,7 @@ func (s *synchronization) enqueueCopies(keys []informer.Key, primaries labels.Se
 	}
 }
 
-// enqueueMatching has the objects with an index key synced that a selector selects.
+// enqueueMatching enqueues the objects with an index key that a selector selects.
 func (w *workspaces) enqueueMatching(index informer.IndexKey, selector labels.Selector) {
 	store := w.store()
 	if store == nil {
@@ -117,7 +118,7 @@ func (w *workspaces) enqueueMatching(index informer.IndexKey, selector labels.Se
 // ownersAmong returns the keys of the objects of a store that a related object on the same side may belong to.
 func (s *synchronization) ownersAmong(store *informer.Store, resource endpoints.Resource, spec syncagentv1alpha1.RelatedResourceSpec, object *metav1.PartialObjectMetadata) []informer.Key {
 	if object.Labels[publication.LabelObjectState] != "" {
-		return nil // every pass that writes a state would have all primary objects synced
+		return nil // otherwise every write of a state would enqueue all primary objects
 	}
 	cluster := ""
 	if store != s.copies.Store {

@@ -50,7 +50,7 @@ type runningEndpoint struct {
 	ended  chan struct{}
 }
 
-// newSynchronization returns a synchronization that does nothing before start.
+// newSynchronization returns a synchronization that does nothing until start is called.
 func newSynchronization(d *dependencies, p *publication.Publication, service, workspace endpoints.Resource, changed func()) *synchronization {
 	s := &synchronization{
 		dependencies: d, publication: p, serviceResource: service, workspaceResource: workspace, changed: changed,
@@ -72,7 +72,7 @@ func newSynchronization(d *dependencies, p *publication.Publication, service, wo
 	return s
 }
 
-// sameAs reports whether a synchronization is one of the same content.
+// sameAs reports whether a synchronization has these resources and this content of the publication.
 func (s *synchronization) sameAs(p *publication.Publication, service, workspace endpoints.Resource) bool {
 	return s.serviceResource == service && s.workspaceResource == workspace &&
 		reflect.DeepEqual(s.publication.Spec, p.Spec) && reflect.DeepEqual(s.publication.Allowed, p.Allowed)
@@ -90,7 +90,7 @@ func (s *synchronization) start() {
 	})
 }
 
-// stop returns when nothing of the synchronization runs any more.
+// stop stops the synchronization and returns when all its goroutines have ended.
 func (s *synchronization) stop() {
 	s.cancel()
 	s.setEndpoints(nil)
@@ -99,7 +99,7 @@ func (s *synchronization) stop() {
 	s.log.Info("Stopped syncing objects")
 }
 
-// setEndpoints has the synchronization run at these endpoints, and returns when it has ended at others.
+// setEndpoints runs the synchronization at these endpoints. It returns when the goroutines at all other endpoints have ended.
 func (s *synchronization) setEndpoints(wanted map[string]*endpointConnection) {
 	var stopped []*runningEndpoint
 	s.mu.Lock()
@@ -150,7 +150,7 @@ func (s *synchronization) currentEndpoints() []*workspaces {
 	return current
 }
 
-// onCopy is called for each change of a copy: the primary object that it names, and the one that it has named before, are synced.
+// onCopy handles a change of a copy. It enqueues the primary object that the copy names, and the one that it named before the change.
 func (s *synchronization) onCopy(change informer.Change) {
 	s.onIndex(change.Index)
 	if change.Before != change.Index {
@@ -172,7 +172,7 @@ func (s *synchronization) enqueueIndex(index informer.IndexKey) (found bool) {
 	return found
 }
 
-// syncerConfig returns the configuration of syncers, without what concerns workspaces.
+// syncerConfig returns the configuration of syncers, without the fields that concern workspaces.
 func (s *synchronization) syncerConfig() syncer.Config {
 	return syncer.Config{
 		AgentName: s.config.AgentName, Namespace: s.config.Namespace, Publication: s.publication,
@@ -181,7 +181,7 @@ func (s *synchronization) syncerConfig() syncer.Config {
 	}
 }
 
-// newServiceClient returns a client of the service cluster that knows the resources of the publication.
+// newServiceClient returns a client of the service cluster whose mapper has the resources of the publication.
 func (s *synchronization) newServiceClient(related []syncer.RelatedResource) (client.Client, error) {
 	resources := []endpoints.Resource{s.serviceResource, namespaces, secrets}
 	for _, r := range related {
@@ -196,7 +196,8 @@ func (s *synchronization) newServiceClient(related []syncer.RelatedResource) (cl
 	return c, nil
 }
 
-// resolveRelated looks up the related resources on both sides. One that is not served does not keep the others from being synced.
+// resolveRelated discovers the related resources on both sides. A related resource that is not served does not prevent the sync of the
+// others.
 func (s *synchronization) resolveRelated(workspaces discovery.ServerResourcesInterface) ([]syncer.RelatedResource, error) {
 	return resolveRelated(s.publication.Spec.Related, s.serviceDiscovery, workspaces)
 }
@@ -224,7 +225,7 @@ func resolveRelated(specs []syncagentv1alpha1.RelatedResourceSpec, service, work
 	return resolved, nil
 }
 
-// sameRelated reports whether two lists of related resources are resolved alike.
+// sameRelated reports whether two lists have the same resolved related resources.
 func sameRelated(a, b []syncer.RelatedResource) bool {
 	return slices.EqualFunc(a, b, func(a, b syncer.RelatedResource) bool {
 		return a.Origin == b.Origin && a.Copy == b.Copy && (a.Unresolved == nil) == (b.Unresolved == nil)

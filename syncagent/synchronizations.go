@@ -38,21 +38,21 @@ const (
 	reasonNoEndpoint = "NoConsumers"
 )
 
-// synchronizations runs at most one synchronization per publication, and ends it before its successor starts.
+// synchronizations runs at most one synchronization per publication, and stops it before its successor starts.
 type synchronizations struct {
 	*dependencies
-	// described has an element while what the syncer's view has to show may have changed.
+	// described has an element while the description of the syncer's view may be out of date.
 	described chan struct{}
 
 	mu        sync.Mutex
 	closed    bool
 	endpoints map[string]*endpointConnection // nil until they are known
-	// sliceProblem is why the slice does not tell the endpoints, empty if it does.
+	// sliceProblem is why the slice does not list the endpoints; it is empty if the slice is valid.
 	sliceProblem string
 	running      map[types.UID]*synchronization
-	// queue is that of the controller, nil until it runs.
+	// queue is the queue of the controller; it is nil until the controller runs.
 	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
-	// uids has the UIDs of running synchronizations by their keys: an object that is gone is known by its key only.
+	// uids has the UIDs of running synchronizations by their keys: the request for a deleted object has its key only.
 	uids map[types.NamespacedName]types.UID
 }
 
@@ -63,7 +63,7 @@ func newSynchronizations(d *dependencies) *synchronizations {
 	}
 }
 
-// Start implements manager.Runnable: when the context ends, everything ends.
+// Start implements manager.Runnable. It stops all synchronizations when the context ends.
 func (s *synchronizations) Start(ctx context.Context) error {
 	s.describeViews(ctx)
 	s.mu.Lock()
@@ -93,18 +93,19 @@ func (s *synchronizations) Reconcile(ctx context.Context, request reconcile.Requ
 		err = s.reader.WriteStatus(ctx, p, func(status *syncagentv1alpha1.PublishedResourceStatus) {
 			before := meta.FindStatusCondition(status.Conditions, condition.Type)
 			if condition.Reason == reasonStarting && before != nil && before.ObservedGeneration == condition.ObservedGeneration {
-				return // a restart is no news
+				return // a restart does not change the condition
 			}
 			meta.SetStatusCondition(&status.Conditions, condition)
 		})
 		if apierrors.IsNotFound(err) {
-			err = nil // its deletion is reconciled next
+			err = nil // the next request reconciles its deletion
 		}
 	}
 	return reconcile.Result{}, errors.Join(failure, err)
 }
 
-// sync makes what runs agree with a publication. It asks servers without holding mu: while one does not answer, all others go on.
+// sync starts, replaces or stops the synchronization of a publication. It sends requests without holding mu, so that a server that does
+// not respond does not block the others.
 func (s *synchronizations) sync(ctx context.Context, key types.NamespacedName, p *publication.Publication) (metav1.Condition, error) {
 	refused, err := s.refuse(ctx, p)
 	if err != nil {
@@ -136,8 +137,8 @@ func (s *synchronizations) sync(ctx context.Context, key types.NamespacedName, p
 	return running.condition(s.endpoints != nil, s.sliceProblem), nil
 }
 
-// refuse returns why a publication is not synced, nil if it is. One that is invalid might be without the filter that its owner has meant,
-// and of several that publish one resource, all would write the same objects.
+// refuse returns why a publication is not synced, or nil if it is. Without the intended filter, an invalid publication could sync too
+// many objects. Several publications of one resource would all write the same objects.
 func (s *synchronizations) refuse(ctx context.Context, p *publication.Publication) (*metav1.Condition, error) {
 	switch {
 	case !p.Syncs() || p.Object.GetDeletionTimestamp() != nil:
@@ -160,7 +161,7 @@ func (s *synchronizations) refuse(ctx context.Context, p *publication.Publicatio
 	return &condition, nil
 }
 
-// requests returns what has to be reconciled when a PublishedResource changes: itself, and others that publish the same resource.
+// requests returns the requests for a changed PublishedResource: one for itself, and one for each other that publishes the same resource.
 func (s *synchronizations) requests(ctx context.Context, object client.Object) []reconcile.Request {
 	requests := []reconcile.Request{{NamespacedName: dialects.Key(object)}}
 	resource := publisher.ResourceOf(dialects.SchemaName(object))
@@ -185,7 +186,7 @@ func (s *synchronizations) setQueue(_ context.Context, queue workqueue.TypedRate
 	return nil
 }
 
-// resolve looks up the resource of a publication on both sides.
+// resolve finds the resource of a publication on both sides.
 func resolve(ctx context.Context, discovery source.Discovery, reader client.Reader, p *publication.Publication) (service, workspace endpoints.Resource, err error) {
 	definition, err := source.Definition(ctx, discovery, reader, p.Spec.Resource.APIGroup, p.Spec.Resource.Kind)
 	if err != nil {
@@ -199,9 +200,9 @@ func resolve(ctx context.Context, discovery source.Discovery, reader client.Read
 	return service, workspace, nil
 }
 
-// start starts a synchronization. Callers hold mu, and have stopped its predecessor.
+// start starts a synchronization. Callers must hold mu and must have stopped its predecessor.
 func (s *synchronizations) start(key types.NamespacedName, p *publication.Publication, service, workspace endpoints.Resource) *synchronization {
-	queue := s.queue // it has one element for each key, and no limit
+	queue := s.queue // it has no limit, and at most one element for each key
 	started := newSynchronization(s.dependencies, p, service, workspace, func() { queue.Add(reconcile.Request{NamespacedName: key}) })
 	s.running[p.Object.GetUID()], s.uids[key] = started, p.Object.GetUID()
 	started.start()
@@ -210,7 +211,7 @@ func (s *synchronizations) start(key types.NamespacedName, p *publication.Public
 	return started
 }
 
-// stop stops the synchronization with a key, if there is one, and returns when it has ended. Callers hold mu.
+// stop stops the synchronization with a key, if it exists, and returns when it has ended. Callers must hold mu.
 func (s *synchronizations) stop(key types.NamespacedName) {
 	uid, found := s.uids[key]
 	if !found {
@@ -222,7 +223,7 @@ func (s *synchronizations) stop(key types.NamespacedName) {
 	delete(s.uids, key)
 }
 
-// setEndpoints has all synchronizations run at these endpoints, those of a valid slice.
+// setEndpoints runs all synchronizations at the endpoints of a valid slice.
 func (s *synchronizations) setEndpoints(ctx context.Context, urls []string) error {
 	used, err := s.remembered.Add(ctx, urls)
 	if err != nil {
@@ -254,7 +255,7 @@ func (s *synchronizations) setEndpoints(ctx context.Context, urls []string) erro
 	return nil
 }
 
-// setSliceProblem notes why the endpoints are not known. Those that were known before stay.
+// setSliceProblem sets why the endpoints are unknown. The previously known endpoints remain in use.
 func (s *synchronizations) setSliceProblem(problem string) {
 	s.log.Info("The endpoints are not known", "reason", problem)
 	s.known.setComplete(false)
@@ -304,7 +305,7 @@ func (s *synchronization) condition(endpointsKnown bool, sliceProblem string) me
 	}
 }
 
-// withOrphans adds orphans to the condition of a synchronization that works.
+// withOrphans adds orphans to the condition of a synchronization that is ready.
 func (s *synchronization) withOrphans(condition metav1.Condition) metav1.Condition {
 	if keys := s.orphans.found(); len(keys) > 0 {
 		condition.Reason, condition.Message = reasonOrphaned, orphansMessage(len(keys), keys[0])

@@ -12,7 +12,7 @@ import (
 )
 
 // watches are the watches of related objects on one side, at one endpoint or on the service cluster. Subscribers to the same resource
-// share one.
+// share one watch.
 type watches struct {
 	client metadata.Interface
 
@@ -23,7 +23,7 @@ type watches struct {
 // subscriber receives the changes of related objects.
 type subscriber struct {
 	onChange func(object *metav1.PartialObjectMetadata)
-	// resync is called when changes may have been missed.
+	// resync is called when the watch may have missed changes.
 	resync func()
 }
 
@@ -39,8 +39,8 @@ func newWatches(client metadata.Interface) *watches {
 	return &watches{client: client, running: map[schema.GroupVersionResource]*sharedWatch{}}
 }
 
-// subscribe passes changes to the subscriber until the returned function is called, which waits for the end of the watch if no other subscriber
-// uses it.
+// subscribe passes changes to the subscriber until the returned function is called. If no other subscriber uses the watch, that function
+// stops it and waits for its end.
 func (w *watches) subscribe(resource schema.GroupVersionResource, s *subscriber) (unsubscribe func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -26,20 +26,20 @@ import (
 )
 
 const (
-	// workers is the number of objects of one publication and endpoint that are synced at once. Each endpoint has its own, so that one
-	// that does not answer does not occupy those of others.
+	// workers is how many objects of one publication and endpoint are synced at the same time. Each endpoint has its own workers, so that
+	// an endpoint that does not respond does not occupy the workers of others.
 	workers = 4
-	// passTimeout bounds one pass over an object.
+	// passTimeout bounds the sync of one object.
 	passTimeout = time.Minute
-	// minRetry and maxRetry bound the delay after an error. A failing object waits alone.
+	// minRetry and maxRetry bound the delay after an error. A failing object delays no other object.
 	minRetry, maxRetry = 100 * time.Millisecond, time.Minute
-	// discoveryInterval is how often an endpoint is asked for resources that it does not serve yet.
+	// discoveryInterval is how often an endpoint is queried for resources that it does not serve yet.
 	discoveryInterval = time.Second
-	// relatedInterval is how often related resources are looked up again.
+	// relatedInterval is how often related resources are discovered again.
 	relatedInterval = 10 * time.Second
 )
 
-// workspaces syncs the objects of one publication in all workspaces behind one endpoint.
+// workspaces syncs the objects of one publication in all workspaces of one endpoint.
 type workspaces struct {
 	*synchronization
 	endpoint *endpointConnection
@@ -47,12 +47,12 @@ type workspaces struct {
 	mu       sync.Mutex
 	queue    workqueue.TypedInterface[informer.Key] // nil until it runs
 	informer *informer.Informer                     // nil until the endpoint serves the resources
-	reason   error                                  // why not
+	reason   error                                  // why informer is nil
 	// unresolved has the related resources that are not served.
 	unresolved []string
 }
 
-// status returns nil if all objects behind the endpoint are known and current, else the reason.
+// status returns nil if the informer has all objects of the endpoint and is connected, and the reason otherwise.
 func (w *workspaces) status() error {
 	w.mu.Lock()
 	running, reason := w.informer, w.reason
@@ -75,7 +75,7 @@ var (
 	errNotSynced   = errors.New("its objects are being read")
 )
 
-// run returns when the context has ended, and everything that it has started.
+// run returns when the context has ended and all goroutines that it started have ended.
 func (w *workspaces) run(ctx context.Context) {
 	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithValues("endpoint", w.endpoint.URL))
 	for ctx.Err() == nil {
@@ -92,7 +92,7 @@ func (w *workspaces) run(ctx context.Context) {
 	}
 }
 
-// failed notes that nothing is synced, until the next attempt.
+// failed sets the reason why nothing is synced until the next attempt.
 func (w *workspaces) failed(err error) {
 	w.mu.Lock()
 	w.informer, w.queue = nil, nil
@@ -101,8 +101,8 @@ func (w *workspaces) failed(err error) {
 	w.changed()
 }
 
-// awaitResources waits until the endpoint serves the published resource, and for a while for the related ones: claims take a moment to
-// reach all shards.
+// awaitResources waits until the endpoint serves the published resource, and waits a limited time for the related ones: claims take a
+// moment to reach all shards.
 func (w *workspaces) awaitResources(ctx context.Context) (*served, bool) {
 	for attempt := 1; ; attempt++ {
 		found, err := w.discover(ctx, attempt < viewAttempts)
@@ -142,8 +142,8 @@ func (w *workspaces) setReason(err error) {
 	}
 }
 
-// sync runs the informer of the primary objects, the watches of related ones, and the workers, until the context ends, or
-// the objects are at another URL: the view has ended, or has begun.
+// sync runs the informer of the primary objects, the watches of related objects, and the workers. It returns when the context ends, or
+// when the objects are served at another URL because the view has become available or has ended.
 func (w *workspaces) sync(ctx context.Context, found *served) error {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
@@ -167,7 +167,7 @@ func (w *workspaces) sync(ctx context.Context, found *served) error {
 	primaries := informer.New(dynamic.Resource(found.resource.GroupVersionResource()), "", indexPrimary,
 		informer.Handler{OnChange: w.onPrimary, OnConnect: w.onConnect, OnDisconnect: w.changed, OnError: func(err error) {
 			if found.isOver(err) {
-				end() // the store stays, as that of an endpoint that does not answer, until its successor replaces it
+				end() // the store remains, like that of an endpoint that does not respond, until its successor replaces it
 			}
 		}})
 	reconciler.store = primaries.Store
@@ -201,7 +201,7 @@ func (w *workspaces) sync(ctx context.Context, found *served) error {
 	return err
 }
 
-// awaitOtherRelated waits until the related resources are others: one that was not served is, or the reverse.
+// awaitOtherRelated waits until the related resources change: a resource becomes served, or is not served any more.
 func (w *workspaces) awaitOtherRelated(ctx context.Context, found *served) bool {
 	if len(found.related) == 0 {
 		<-ctx.Done()
@@ -219,7 +219,7 @@ func (w *workspaces) awaitOtherRelated(ctx context.Context, found *served) bool 
 	return false
 }
 
-// awaitCopies waits until all copies are known. Without them, objects would be copied again.
+// awaitCopies waits until the informer has all copies. Without them, the syncer would create copies again.
 func (w *workspaces) awaitCopies(ctx context.Context) bool {
 	select {
 	case <-w.copiesSynced:
@@ -248,8 +248,8 @@ func (w *workspaces) newController(r reconcile.TypedReconciler[informer.Key]) (c
 	}))
 }
 
-// newQueue returns a queue in which logical clusters have their turns: one with many objects delays those of another by one at a time, and
-// one whose objects take long, such as behind a slow webhook, leaves a worker to others.
+// newQueue returns a queue that takes turns between logical clusters: one with many objects delays the objects of another by one at a
+// time. A logical cluster whose objects take long, for example because of a slow webhook, leaves one worker to others.
 func newQueue(name string, limiter workqueue.TypedRateLimiter[informer.Key]) workqueue.TypedRateLimitingInterface[informer.Key] {
 	inTurn := fairqueue.New(name, func(key informer.Key) string { return key.Cluster }, workers-1)
 	return workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[informer.Key]{
@@ -257,7 +257,7 @@ func newQueue(name string, limiter workqueue.TypedRateLimiter[informer.Key]) wor
 	})
 }
 
-// onPrimary is called for each change of a primary object.
+// onPrimary handles a change of a primary object.
 func (w *workspaces) onPrimary(change informer.Change) {
 	if change.Index == (informer.IndexKey{}) { // deleted
 		if w.copies.HasIndex(change.Before) {
@@ -268,7 +268,8 @@ func (w *workspaces) onPrimary(change informer.Change) {
 	w.enqueue(change.Key)
 }
 
-// onConnect is called when the endpoint is reachable, again: objects that wait after errors need not wait longer.
+// onConnect is called when the endpoint becomes reachable. It enqueues all objects, so that objects that wait after errors do not wait
+// longer.
 func (w *workspaces) onConnect() {
 	w.enqueueAll()
 	w.orphans.trigger()
@@ -283,7 +284,7 @@ func (w *workspaces) enqueueAll() {
 	}
 }
 
-// store returns the primary objects, nil as long as the endpoint does not serve them.
+// store returns the primary objects, or nil while the endpoint does not serve them.
 func (w *workspaces) store() *informer.Store {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -293,17 +294,17 @@ func (w *workspaces) store() *informer.Store {
 	return w.informer.Store
 }
 
-// enqueue has an object synced.
+// enqueue enqueues an object.
 func (w *workspaces) enqueue(key informer.Key) {
 	w.mu.Lock()
 	queue := w.queue
 	w.mu.Unlock()
-	if queue != nil { // else all objects are enqueued when it starts
+	if queue != nil { // otherwise all objects are enqueued when the queue starts
 		queue.Add(key)
 	}
 }
 
-// enqueueIndex has the objects with an index key synced, and reports whether there are any.
+// enqueueIndex enqueues the objects with an index key, and reports whether any exist.
 func (w *workspaces) enqueueIndex(index informer.IndexKey) bool {
 	store := w.store()
 	if store == nil {
@@ -316,7 +317,7 @@ func (w *workspaces) enqueueIndex(index informer.IndexKey) bool {
 	return len(keys) > 0
 }
 
-// unresolved returns the related resources that are not served, for the owner.
+// unresolved returns messages about the related resources that are not served, for the owner of the publication.
 func (f *served) unresolved() []string {
 	var problems []string
 	for _, r := range f.related {
@@ -327,7 +328,7 @@ func (f *served) unresolved() []string {
 	return problems
 }
 
-// unresolvedRelated returns the related resources that are not served at the endpoint, or on the service cluster.
+// unresolvedRelated returns messages about the related resources that are not served at the endpoint or on the service cluster.
 func (w *workspaces) unresolvedRelated() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -361,7 +362,7 @@ type primaryReconciler struct {
 	syncer  *syncer.Syncer
 	clients *endpoints.Workspaces
 	store   *informer.Store
-	// workspace and served are the published resource in workspaces, and as it is served.
+	// workspace is the published resource by its name in workspaces, served by its name at the endpoint.
 	workspace, served endpoints.Resource
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/atoll-dev/atoll/internal/informer"
 )
 
-// However many objects one workspace has, the first of another is next but one.
+// Independent of the number of objects in one workspace, the first object of another waits for at most one of them.
 func TestWorkspacesHaveTheirTurns(t *testing.T) {
 	queue := newQueue("test", workqueue.NewTypedItemExponentialFailureRateLimiter[informer.Key](minRetry, maxRetry))
 	defer queue.ShutDown()
@@ -33,7 +33,7 @@ func TestWorkspacesHaveTheirTurns(t *testing.T) {
 	t.Error("the first object of another workspace is not among the first two")
 }
 
-// What has failed is not ready, whatever its informer has read.
+// After a failure the status is not ready, independent of what the informer has read.
 func TestFailedEndpointIsNotReady(t *testing.T) {
 	w := &workspaces{synchronization: &synchronization{changed: func() {}}, informer: informer.New(nil, "", nil, informer.Handler{})}
 	w.failed(errors.New("the workers did not start"))
@@ -42,7 +42,7 @@ func TestFailedEndpointIsNotReady(t *testing.T) {
 	}
 }
 
-// A related resource that is not served leaves the other entries as they are.
+// A related resource that is not served does not affect the other entries.
 func TestRelatedResourcesAreResolvedOneByOne(t *testing.T) {
 	server := func(resources ...metav1.APIResource) *fakediscovery.FakeDiscovery {
 		return &fakediscovery.FakeDiscovery{Fake: &clienttesting.Fake{Resources: []*metav1.APIResourceList{{GroupVersion: "v1", APIResources: resources}}}}

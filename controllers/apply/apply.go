@@ -1,6 +1,6 @@
-// Package apply brings rendered objects into the cluster and reads what they depend on. Objects are applied server-side
-// and whole: a field that is not rendered any more is removed, fields of other managers stay. It decides nothing about
-// content; a Secret that is missing or an object that is rejected is a result of package status.
+// Package apply applies rendered objects to the cluster and reads the objects that they depend on. It applies whole objects server-side:
+// the API server removes fields that are not rendered any more, and fields of other managers remain. The package decides nothing about
+// content; a missing Secret or a rejected object is a result of package status.
 package apply
 
 import (
@@ -26,13 +26,12 @@ const FieldManager = "atoll-operator"
 // Cluster is the Kubernetes cluster the operator works on.
 type Cluster struct{ client.Client }
 
-// appliedAnnotation holds a hash of what was applied last. By it an object that matches costs a read from the cache
-// instead of a write, and a field that is not rendered any more is still detected.
+// appliedAnnotation holds a hash of the last applied intent. With it, an object that matches costs a read from the cache instead of a
+// write, and a field that is not rendered any more is still detected.
 const appliedAnnotation = "operator.kcp.io/applied"
 
-// ApplyObject applies one object whole, if it differs. An object that the API server rejects is for the user to
-// correct: it is a stalled result of the given condition type, as a status.Error. object becomes the one in the
-// cluster, with its status.
+// ApplyObject applies one whole object, if it differs. The user has to correct an object that the API server rejects: it is a stalled
+// result of the given condition type, as a status.Error. object becomes the one in the cluster, with its status.
 func (c Cluster) ApplyObject(ctx context.Context, conditionType string, object client.Object) error {
 	live := reflect.New(reflect.TypeOf(object).Elem()).Interface().(client.Object)
 	switch err := c.Get(ctx, client.ObjectKeyFromObject(object), live); {
@@ -86,9 +85,9 @@ func (c Cluster) applyOver(ctx context.Context, conditionType string, live, obje
 	return nil
 }
 
-// WriteStatus patches the status of an object from before to after, and reports whether it did. An object that was
-// changed or deleted meanwhile is no error: that event reconciles it again. Without the lock a reconcile from a cache
-// that lags would write an old status, and record the event of a transition twice.
+// WriteStatus patches the status of an object from before to after, and reports whether it did. It returns no error if the object has
+// been changed or deleted in the meantime: that event reconciles the object again. Without the lock, a reconcile from an outdated cache
+// would write an old status, and record the event of a transition twice.
 func (c Cluster) WriteStatus(ctx context.Context, before, after client.Object) (bool, error) {
 	if data, err := client.MergeFrom(before).Data(after); err != nil || string(data) == "{}" {
 		return false, err
@@ -129,8 +128,8 @@ func isRejected(err error) bool {
 	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsForbidden(err) || apierrors.IsNotAcceptable(err)
 }
 
-// newIntent converts a typed object to what is applied: without the status, and without zero values of Go types, which
-// would own fields that are not set.
+// newIntent converts a typed object to the applied intent: without the status, and without zero values of Go types, which would own
+// fields that are not set.
 func newIntent(object client.Object) (*unstructured.Unstructured, error) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 	if err != nil {
@@ -177,8 +176,8 @@ func hashIntent(intent *unstructured.Unstructured) (string, error) {
 	return hex.EncodeToString(sum[:8]), nil
 }
 
-// covers reports whether every field of an intent has its value. Values that the API server normalizes ("1000m" to "1")
-// count as different: that makes one write too many, never one too few.
+// covers reports whether every field of an intent has its value. Values that the API server normalizes ("1000m" to "1") count as
+// different: that may cause an unnecessary write, but never a missing one.
 func covers(live, intent any) bool {
 	switch want := intent.(type) {
 	case map[string]any:

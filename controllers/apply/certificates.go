@@ -31,8 +31,8 @@ func (c Cluster) ApplyCertificates(ctx context.Context, objects pki.Objects) (st
 	return status.OK(condition, "Issued", "%d of %d certificates are issued", len(live), len(live)), nil
 }
 
-// ApplyCertificatesWithCA is ApplyCertificates for objects with a certificate authority of their own. source is what
-// ObserveCASource returned: while certificates are missing, a missing source is the reason to report.
+// ApplyCertificatesWithCA is ApplyCertificates for objects with their own certificate authority. source is the result of ObserveCASource:
+// while certificates are missing, a missing source is the reported reason.
 func (c Cluster) ApplyCertificatesWithCA(ctx context.Context, objects pki.Objects, source status.Result) (status.Result, error) {
 	result, err := c.ApplyCertificates(ctx, objects)
 	if err == nil && result.State != status.Satisfied && source.Type != "" {
@@ -41,8 +41,8 @@ func (c Cluster) ApplyCertificatesWithCA(ctx context.Context, objects pki.Object
 	return result, err
 }
 
-// ObserveCASource checks that the issuer or the CA Secret of a spec exists. The result has no type if it does, or if
-// the spec names none. cert-manager reports a missing one only on its own objects.
+// ObserveCASource checks that the issuer or the CA Secret of a spec exists. The result has no type if it does, or if the spec names none.
+// cert-manager reports a missing one only on its own objects.
 func (c Cluster) ObserveCASource(ctx context.Context, namespace string, spec operatorv1alpha1.Certificates) (status.Result, error) {
 	if provided := spec.CASecretRef; provided != nil && provided.Name != "" {
 		secret, err := Get[corev1.Secret](ctx, c, namespace, provided.Name)
@@ -70,8 +70,8 @@ func waitForCASource(format string, args ...any) status.Result {
 	return status.Wait(operatorv1alpha1.ConditionCertificatesReady, status.ReasonSourceNotFound, format, args...)
 }
 
-// issuerExists reports whether an issuer of cert-manager exists. Issuers of other groups are assumed to exist: their
-// kinds are unknown here.
+// issuerExists reports whether an issuer of cert-manager exists. It assumes that issuers of other groups exist, because it does not know
+// their kinds.
 func (c Cluster) issuerExists(ctx context.Context, namespace string, ref *operatorv1alpha1.IssuerReference) (bool, error) {
 	if ref == nil || (ref.Group != "" && ref.Group != "cert-manager.io") {
 		return true, nil

@@ -12,15 +12,15 @@ import (
 	"github.com/atoll-dev/atoll/controllers/desired"
 )
 
-// replicasManager owns the number of replicas where the spec leaves it out. It is a field manager of its own, so that
-// the number is set once, and later scaling is not reverted.
+// replicasManager owns the number of replicas if the spec omits it. It is a separate field manager, so that the operator sets the number
+// once, and does not revert later scaling.
 const replicasManager = FieldManager + "-initial-replicas"
 
 // ApplyDeployment applies a Deployment. live is the one that exists, or nil. wanted becomes the applied object.
 func (c Cluster) ApplyDeployment(ctx context.Context, conditionType string, live, deployment *appsv1.Deployment) error {
 	if live == nil {
 		if deployment.Spec.Replicas == nil {
-			// It starts with the right number at once. The next reconcile hands the number over to replicasManager.
+			// The Deployment is created with the right number. The next reconcile transfers the number to replicasManager.
 			deployment.Spec.Replicas = ptr.To(desired.DefaultReplicas)
 		}
 		return c.ApplyObject(ctx, conditionType, deployment)
@@ -43,8 +43,8 @@ func (c Cluster) ApplyDeployment(ctx context.Context, conditionType string, live
 	return c.applyOver(ctx, conditionType, live, deployment)
 }
 
-// releaseReplicas makes the number of replicas a field of replicasManager. The next apply releases a field without another owner,
-// which would reset it to 1.
+// releaseReplicas makes the number of replicas a field of replicasManager. Otherwise the next apply would remove the field, because it
+// has no other owner, and the API server would reset it to 1.
 func (c Cluster) releaseReplicas(ctx context.Context, conditionType string, live, deployment *appsv1.Deployment) error {
 	return c.applyAs(ctx, replicasManager, conditionType, &appsv1.Deployment{
 		TypeMeta:   deployment.TypeMeta,

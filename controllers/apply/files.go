@@ -15,7 +15,7 @@ import (
 // ReasonWaitingForCertificates is the reason of a result that waits for a Secret of cert-manager.
 const ReasonWaitingForCertificates = "WaitingForCertificates"
 
-// Files are Secrets and ConfigMaps of one namespace by name, as observed. Those that do not exist are left out.
+// Files are the observed Secrets and ConfigMaps of one namespace by name, without those that do not exist.
 type Files struct {
 	Secrets    map[string]*corev1.Secret
 	ConfigMaps map[string]*corev1.ConfigMap
@@ -45,7 +45,7 @@ func (c Cluster) ReadFiles(ctx context.Context, namespace string, secrets, confi
 	return files, nil
 }
 
-// Add puts an object that was applied in place of the observed one. Kinds that are no files are ignored.
+// Add replaces an observed object by the applied one. It ignores kinds other than Secrets and ConfigMaps.
 func (f Files) Add(object client.Object) {
 	switch file := object.(type) {
 	case *corev1.Secret:
@@ -55,7 +55,7 @@ func (f Files) Add(object client.Object) {
 	}
 }
 
-// Revisions returns the revisions of what a pod mounts. missing names what does not exist, ConfigMaps first.
+// Revisions returns the revisions of the objects that a pod mounts. missing names those that do not exist, ConfigMaps first.
 func (f Files) Revisions(mounts desired.Mounts) (revisions desired.Revisions, missing []string) {
 	revisions = desired.Revisions{Secrets: map[string]string{}, ConfigMaps: map[string]string{}}
 	for _, name := range mounts.ConfigMaps {

@@ -8,8 +8,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 )
 
-// SetFinalizer adds a finalizer to an object, or removes it, and keeps the status in memory. An object that does not
-// exist any more is no error.
+// SetFinalizer adds a finalizer to an object, or removes it, and preserves the status in memory. It returns no error if the object does
+// not exist any more.
 func (c Cluster) SetFinalizer(ctx context.Context, object client.Object, finalizer string, present bool) error {
 	if present == controllerutil.ContainsFinalizer(object, finalizer) {
 		return nil
@@ -21,7 +21,7 @@ func (c Cluster) SetFinalizer(ctx context.Context, object client.Object, finaliz
 	} else {
 		controllerutil.RemoveFinalizer(changed, finalizer)
 	}
-	// Finalizers are a list: the lock keeps one that another controller adds at the same time.
+	// Finalizers are a list: without the lock, the patch would remove one that another controller adds at the same time.
 	patch := client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
 	if err := c.Patch(ctx, changed, patch, client.FieldOwner(FieldManager)); err != nil {
 		return client.IgnoreNotFound(fmt.Errorf("changing the finalizer of %T %s/%s: %w", object, object.GetNamespace(), object.GetName(), err))

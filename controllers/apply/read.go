@@ -29,9 +29,9 @@ func Get[T any, P interface {
 	return object, nil
 }
 
-// SetCertificateSecretOwner makes a Certificate the owner of its Secret. cert-manager does not delete Secrets by
-// default, which leaves valid private keys. The owner is the Certificate and not the custom resource: so the Secret is
-// deleted only after the Certificate, and cert-manager does not create it again in between.
+// SetCertificateSecretOwner makes a Certificate the owner of its Secret. By default, cert-manager does not delete Secrets, and valid
+// private keys remain. The owner is the Certificate and not the custom resource, so that the Secret is deleted only after the
+// Certificate, and cert-manager does not create it again in between.
 func (c Cluster) SetCertificateSecretOwner(ctx context.Context, certificate *certmanagerv1.Certificate) error {
 	secret, err := Get[corev1.Secret](ctx, c, certificate.Namespace, certificate.Spec.SecretName)
 	if err != nil || secret == nil {
@@ -49,7 +49,7 @@ func (c Cluster) SetCertificateSecretOwner(ctx context.Context, certificate *cer
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
 		ObjectMeta: metav1.ObjectMeta{
 			Name: secret.Name, Namespace: secret.Namespace,
-			// With the UID, a Secret that is deleted meanwhile is not created again, empty.
+			// With the UID, the patch does not create an empty Secret if the Secret is deleted in the meantime.
 			UID: secret.UID,
 			OwnerReferences: []metav1.OwnerReference{{
 				APIVersion: certmanagerv1.SchemeGroupVersion.String(), Kind: certmanagerv1.CertificateKind,

@@ -1,5 +1,5 @@
-// Package cacheserver reconciles CacheServers: a certificate authority of their own, the etcd where the operator runs
-// it, and the server. Packages desired, pki and etcd render the objects.
+// Package cacheserver reconciles CacheServers: their own certificate authority, the etcd if the operator runs it, and the server.
+// Packages desired, pki and etcd render the objects.
 package cacheserver
 
 import (
@@ -51,7 +51,7 @@ type scope struct {
 	cache  *operatorv1alpha1.CacheServer
 	server desired.CacheServer
 
-	parent   *desired.CacheParent // nil where the spec names none, or while it does not resolve
+	parent   *desired.CacheParent // nil if the spec names none, or while it does not resolve
 	caSource status.Result
 }
 

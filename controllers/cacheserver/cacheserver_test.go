@@ -128,7 +128,7 @@ func TestValidateSpec(t *testing.T) {
 	if result := validateSpec(withCacheName); result.State != status.Warning || !strings.Contains(result.Message, "cacheName") {
 		t.Errorf("a name without a parent: %+v", result)
 	}
-	// The schema rejects such an object; one may exist from before the schema had the rule.
+	// The schema rejects such an object, but an older one may exist.
 	result := validateSpec(&operatorv1alpha1.CacheServer{Spec: operatorv1alpha1.CacheServerSpec{Replicas: ptr.To[int32](2)}})
 	if result.State != status.Warning || !strings.Contains(result.Message, "spec.replicas: the embedded store belongs to one pod") {
 		t.Errorf("two replicas of an embedded store: %+v", result)

@@ -1,5 +1,5 @@
-// Package certificatesecret deletes the Secrets of certificates with what they were issued for. cert-manager does not delete
-// Secrets by default, which leaves valid private keys.
+// Package certificatesecret deletes the Secrets of certificates together with the objects for which they were issued. By default,
+// cert-manager does not delete Secrets, and valid private keys remain.
 package certificatesecret
 
 import (
@@ -27,20 +27,20 @@ import (
 
 const (
 	name = "certificatesecret"
-	// retryInterval is the time until a Secret without a Certificate is reconciled again, while its Kubeconfig exists: the
-	// Kubeconfig may be deleted without an event of a Certificate or Secret.
+	// retryInterval is the time until a Secret without a Certificate is reconciled again, while its Kubeconfig exists: the Kubeconfig may
+	// be deleted without an event of a Certificate or Secret.
 	retryInterval = 10 * time.Second
 )
 
-// Reconciler makes Certificates of the operator the owners of their Secrets. The Secret of a Kubeconfig that was issued while
-// its Certificate was deleted has no owner: it is deleted once the Kubeconfig does not exist.
+// Reconciler makes Certificates of the operator the owners of their Secrets. The Secret of a Kubeconfig that was issued while its
+// Certificate was deleted has no owner: the reconciler deletes it when the Kubeconfig does not exist any more.
 type Reconciler struct{ Cluster apply.Cluster }
 
 // SetupWithManager adds the controller to a manager.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, wrap reconcile.Middleware) error {
 	err := ctrl.NewControllerManagedBy(mgr).Named(name).
 		For(&corev1.Secret{}, builder.OnlyMetadata, builder.WithPredicates(predicate.NewPredicateFuncs(isIssued))).
-		// A Secret may be known before its Certificate: caches of different kinds are not in step.
+		// A cache may have a Secret before its Certificate, because caches of different kinds are not synchronized.
 		Watches(&certmanagerv1.Certificate{}, handler.EnqueueRequestsFromMapFunc(secretOf), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Complete(wrap(name, r))
 	if err != nil {
@@ -49,7 +49,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, wrap reconcile.Middlewar
 	return nil
 }
 
-// isIssued reports whether cert-manager issued a Secret for a Certificate of the operator, all of which have its labels.
+// isIssued reports whether cert-manager issued a Secret for a Certificate of the operator. All such Secrets have the operator's labels.
 func isIssued(secret client.Object) bool {
 	if secret.GetAnnotations()[certmanagerv1.CertificateNameKey] == "" {
 		return false
@@ -92,11 +92,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	if certificate != nil {
 		if !isOwned(certificate) {
-			return ctrl.Result{}, nil // of somebody else
+			return ctrl.Result{}, nil // belongs to another owner
 		}
 		return ctrl.Result{}, r.Cluster.SetCertificateSecretOwner(ctx, certificate)
 	}
-	// Others may hold a CA or a key that somebody restores before the object that it belongs to.
+	// Other Secrets may contain a CA or a key that a user restores before the object that it belongs to.
 	owner := secret.Labels[operatorv1alpha1.LabelKubeconfig]
 	if owner == "" {
 		return ctrl.Result{}, nil

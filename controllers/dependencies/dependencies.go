@@ -1,5 +1,5 @@
-// Package dependencies observes the objects that others depend on: the RootShard of an installation, its Shards, the
-// CacheServer and the VirtualWorkspace that a spec names. A reference that does not resolve is a result, not an error.
+// Package dependencies observes the objects that others depend on: the RootShard of an installation, its Shards, and the CacheServer and
+// the VirtualWorkspace that a spec names. A reference that does not resolve is a result, not an error.
 package dependencies
 
 import (
@@ -36,15 +36,15 @@ func ResolveRootShard(ctx context.Context, c apply.Cluster, namespace string, re
 	return root, status.OK(condition, operatorv1alpha1.ReasonValid, "RootShard %s exists", name), nil
 }
 
-// WaitsForWorkspaces reports whether the deletion of a RootShard waits for the workspaces of its installation, which is
-// kept up meanwhile.
+// WaitsForWorkspaces reports whether the deletion of a RootShard waits for the workspaces of its installation, whose servers run until
+// then.
 func WaitsForWorkspaces(root *operatorv1alpha1.RootShard) bool {
 	return root.DeletionTimestamp != nil && controllerutil.ContainsFinalizer(root, operatorv1alpha1.FinalizerRootShard) &&
 		root.Annotations[operatorv1alpha1.AnnotationForceDelete] != "true"
 }
 
-// ResolveDependencies observes what a shard refers to. The result names the references that do not resolve; it has no
-// type if all do.
+// ResolveDependencies observes the objects that a shard references. The result names the references that do not resolve; it has no type
+// if all do.
 func ResolveDependencies(ctx context.Context, c apply.Cluster, shard desired.Shard) (desired.Dependencies, status.Result, error) {
 	out := desired.Dependencies{}
 	cache, cacheResult, err := ResolveCacheServer(ctx, c, shard)
@@ -67,7 +67,7 @@ func ResolveDependencies(ctx context.Context, c apply.Cluster, shard desired.Sha
 	return out, status.Result{}, err
 }
 
-// ResolveCacheServer resolves the CacheServer that a shard uses. It is nil where the root shard embeds the cache.
+// ResolveCacheServer resolves the CacheServer that a shard uses. It is nil if the root shard embeds the cache.
 func ResolveCacheServer(ctx context.Context, c apply.Cluster, shard desired.Shard) (*operatorv1alpha1.CacheServer, status.Result, error) {
 	name, field := shard.CacheRef()
 	if name == "" {
@@ -83,7 +83,7 @@ func ResolveCacheServer(ctx context.Context, c apply.Cluster, shard desired.Shar
 	return cache, status.Result{}, nil
 }
 
-// resolveVirtualWorkspace resolves the VirtualWorkspace that serves instead of a shard. It is nil where there is none.
+// resolveVirtualWorkspace resolves the VirtualWorkspace that serves instead of a shard. It is nil if the spec names none.
 func resolveVirtualWorkspace(ctx context.Context, c apply.Cluster, shard desired.Shard) (*operatorv1alpha1.VirtualWorkspace, status.Result, error) {
 	ref := shard.Spec().KCPVirtualWorkspace
 	if ref == nil || ref.Name == "" {
@@ -102,7 +102,7 @@ func resolveVirtualWorkspace(ctx context.Context, c apply.Cluster, shard desired
 	return virtualWorkspace, status.Result{}, nil
 }
 
-// ListShards returns the names of the Shards of an installation, sorted. Those whose name is invalid are left out.
+// ListShards returns the names of the Shards of an installation, sorted. It leaves out Shards with an invalid name.
 func ListShards(ctx context.Context, c apply.Cluster, root *operatorv1alpha1.RootShard) ([]string, error) {
 	var list operatorv1alpha1.ShardList
 	if err := c.List(ctx, &list, client.InNamespace(root.Namespace)); err != nil {
@@ -119,8 +119,8 @@ func ListShards(ctx context.Context, c apply.Cluster, root *operatorv1alpha1.Roo
 	return out, nil
 }
 
-// ListSigners returns the shards of an installation whose service account tokens can be verified: the root shard, then
-// those Shards whose key exists. A Shard that waits for its key must not keep the pods of all others from starting.
+// ListSigners returns the shards of an installation whose service account tokens can be verified: the root shard, then those Shards whose
+// key exists. A Shard that waits for its key must not prevent the start of all other pods.
 func ListSigners(ctx context.Context, c apply.Cluster, root *operatorv1alpha1.RootShard, shards []string) ([]string, error) {
 	out := []string{root.Name}
 	for _, name := range shards {
@@ -135,8 +135,8 @@ func ListSigners(ctx context.Context, c apply.Cluster, root *operatorv1alpha1.Ro
 	return out, nil
 }
 
-// targetsShard reports whether a VirtualWorkspace belongs to a shard. One whose target is empty passes: its own
-// conditions report that.
+// targetsShard reports whether a VirtualWorkspace belongs to a shard. A VirtualWorkspace with an empty target passes: its own conditions
+// report that.
 func targetsShard(virtualWorkspace *operatorv1alpha1.VirtualWorkspace, shard desired.Shard) bool {
 	target := virtualWorkspace.Spec.Target
 	if target.RootShardRef != nil {
@@ -145,7 +145,7 @@ func targetsShard(virtualWorkspace *operatorv1alpha1.VirtualWorkspace, shard des
 	return target.ShardRef == nil || (!shard.IsRoot() && target.ShardRef.Name == shard.Name())
 }
 
-// NotFound is the result about an object that a field of a spec names and that does not exist.
+// NotFound returns the result about an object that does not exist and that a field of a spec names.
 func NotFound(kind, name, namespace, field string) status.Result {
 	return status.Wait(operatorv1alpha1.ConditionSpecHonored, operatorv1alpha1.ReasonReferenceNotFound,
 		"%s %s, which %s names, does not exist in namespace %s: create it, or correct %s", kind, name, field, namespace, field)

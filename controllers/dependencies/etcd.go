@@ -13,8 +13,8 @@ import (
 	"github.com/atoll-dev/atoll/controllers/status"
 )
 
-// ResolveEtcdConflict checks that no other custom resource of any namespace keeps its data at the same place in an etcd.
-// The result has no type if none does.
+// ResolveEtcdConflict checks that no other custom resource of any namespace stores its data at the same location of an etcd. The result
+// has no type if none does.
 func ResolveEtcdConflict(ctx context.Context, c apply.Cluster, object client.Object) (status.Result, error) {
 	var self *etcd.Usage
 	usages, err := listEtcdUsages(ctx, c)
@@ -27,7 +27,7 @@ func ResolveEtcdConflict(ctx context.Context, c apply.Cluster, object client.Obj
 		}
 	}
 	if self == nil {
-		return status.Result{}, nil // deleted meanwhile
+		return status.Result{}, nil // deleted in the meantime
 	}
 	conflict := etcd.FindConflict(*self, usages)
 	if conflict == nil {

@@ -16,8 +16,8 @@ const (
 	argoCDSecretTypeCluster = "cluster"
 )
 
-// ArgoCDSecretName is the name of the Secret that registers a Kubeconfig in Argo CD. Namespaces have no dots, so that two Kubeconfigs
-// have two names.
+// ArgoCDSecretName returns the name of the Secret that registers a Kubeconfig in Argo CD. Namespaces contain no dots, so the names of two
+// Kubeconfigs cannot collide.
 func ArgoCDSecretName(kubeconfig *operatorv1alpha1.Kubeconfig) string {
 	return "kubeconfig." + kubeconfig.Namespace + "." + kubeconfig.Name
 }
@@ -33,7 +33,7 @@ type argoCDTLS struct {
 	KeyData  []byte `json:"keyData"`
 }
 
-// ArgoCDSecret is the Secret by which Argo CD knows the workspace of a kubeconfig as a cluster.
+// ArgoCDSecret returns the Secret that registers the workspace of a kubeconfig as a cluster of Argo CD.
 func ArgoCDSecret(kubeconfig *operatorv1alpha1.Kubeconfig, root *operatorv1alpha1.RootShard, namespace string, user UserKubeconfig) (*corev1.Secret, error) {
 	config, err := json.Marshal(argoCDConfig{argoCDTLS{CAData: user.CA, CertData: user.Cert, KeyData: user.Key}})
 	if err != nil {

@@ -9,16 +9,16 @@ import (
 // ParentClient is the suffix of the client certificate of a cache server for the cache above it.
 const ParentClient = "parent-client"
 
-// cacheParentDir is where a cache server has its credentials for the cache above it.
+// cacheParentDir is the directory with the credentials of a cache server for the cache above it.
 const cacheParentDir = cacheDir + "/parent"
 
-// CacheParent is the cache above a cache server, as its client reaches it: with a certificate that the operator issues,
-// or with a kubeconfig of the user.
+// CacheParent is the connection of a cache server to the cache above it: with a certificate that the operator issues, or with a
+// kubeconfig of the user.
 type CacheParent struct {
 	URL      string
 	CASecret string // with the CA of its serving certificate
 	Issuer   string // of client certificates
-	// Kubeconfig is a Secret of the user; then the other fields are empty.
+	// Kubeconfig is a Secret of the user; if it is set, the other fields are empty.
 	Kubeconfig string
 }
 

@@ -8,8 +8,8 @@ import (
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 )
 
-// CacheClient is the suffix of the client certificate of a server for its cache server. It is in the name of the
-// server, which may read everything and write its own objects.
+// CacheClient is the suffix of the client certificate of a server for its cache server. The certificate has the name of the server, which
+// may read all objects and write its own.
 const CacheClient = "cache-client"
 
 // CacheServer is the server of a CacheServer.
@@ -35,7 +35,7 @@ func (c CacheServer) Host() string {
 	return ServiceHost(c.Server(), c.object.Namespace, c.ClusterDomain())
 }
 
-// URL is where shards reach the server.
+// URL is the URL at which shards reach the server.
 func (c CacheServer) URL() string { return httpsURL(c.Host(), ServerPort) }
 
 // CA is the name of the Issuer and the Certificate of the server's certificate authority.
@@ -66,19 +66,19 @@ func CacheServerService(c CacheServer) *corev1.Service {
 	return c.service(c.object.Spec.ServiceTemplate, httpsPort("https", ServerPort, ServerPort))
 }
 
-// CacheServerKubeconfig is the kubeconfig of clients. It refers to files, where each client mounts its own certificate.
+// CacheServerKubeconfig is the kubeconfig of clients. It references file paths at which each client mounts its own certificate.
 func CacheServerKubeconfig(c CacheServer) (*corev1.Secret, error) {
 	files := fileKubeconfig("cache", "cache", "cache", c.URL(), cacheDir+"/tls/ca/root/tls.crt", cacheDir+"/tls/client-certificate")
 	return c.kubeconfigSecret(c.Kubeconfig(), files)
 }
 
-// CacheServerDeployment is the Deployment of a cache server. etcd is its store unless that is embedded; parent is the
-// cache above it, or nil.
+// CacheServerDeployment is the Deployment of a cache server. etcd is its store unless that is embedded; parent is the cache above it, or
+// nil.
 func CacheServerDeployment(c CacheServer, image Image, etcd Etcd, parent *CacheParent) *appsv1.Deployment {
 	line, spec := c.commandLine(etcd, parent), c.object.Spec
 	replicas := spec.Replicas
 	if c.IsEmbedded() {
-		// An embedded store belongs to one pod: two would each have half of the objects.
+		// An embedded store belongs to one pod: two pods would each have half of the objects.
 		one := int32(1)
 		if replicas == nil || *replicas > 1 {
 			replicas = &one

@@ -111,8 +111,7 @@ func (c *commandLine) addAudit(spec *operatorv1alpha1.AuditSpec) {
 	}
 }
 
-// addAuthorization renders an authorization webhook. Without its kubeconfig only the paths that are always allowed
-// remain.
+// addAuthorization renders an authorization webhook. Without its kubeconfig, only the paths that are always allowed remain.
 func (c *commandLine) addAuthorization(spec *operatorv1alpha1.AuthorizationSpec) {
 	if spec == nil || spec.Webhook == nil {
 		return

@@ -16,10 +16,10 @@ type component struct {
 	label     string        // with the name of the owner, on Secrets
 	component string        // value of the label app.kubernetes.io/component
 	suffix    string        // of the name of the Deployment and the Service
-	root      string        // name of the RootShard of its installation; "" for a cache server, which may serve several
+	root      string        // name of the RootShard of its installation; "" for a cache server, which several installations may use
 }
 
-// rootName is the name of a RootShard, or "" while it is not known.
+// rootName is the name of a RootShard, or "" while it is unknown.
 func rootName(root *operatorv1alpha1.RootShard) string {
 	if root == nil {
 		return ""

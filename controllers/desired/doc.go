@@ -1,7 +1,6 @@
 // Package desired computes the Kubernetes objects of an installation from its custom resources: Deployments, Services,
 // ConfigMaps and the Secrets that hold kubeconfigs and CA bundles.
 //
-// Everything here is a pure function of its arguments and returns whole objects; golden files test them. Nothing here
-// reads from the cluster. Certificates are in package pki, the objects of etcd in package etcd; both use the names and
-// labels from here.
+// All functions are pure and return whole objects; golden files test them. They do not read from the cluster. Package pki renders
+// certificates, and package etcd the objects of etcd; both use the names and labels of this package.
 package desired

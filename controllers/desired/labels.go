@@ -21,8 +21,8 @@ const (
 	ComponentKubeconfig       = "kubeconfig"
 )
 
-// AppLabels are the labels by which Services and Deployments select pods. Selectors are immutable, so the values are
-// those of existing installations, managed-by included.
+// AppLabels are the labels by which Services and Deployments select pods. Selectors are immutable, so the values are those of existing
+// installations, including managed-by.
 func AppLabels(component, instance string) map[string]string {
 	return map[string]string{
 		"app.kubernetes.io/managed-by": "kcp-operator",

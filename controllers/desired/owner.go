@@ -2,7 +2,7 @@ package desired
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// Owner is a custom resource as the objects of its etcd refer to it.
+// Owner is the custom resource that owns the objects of an etcd.
 type Owner struct {
 	Name, Namespace string
 	Domain          string                  // of the DNS of the cluster it runs in

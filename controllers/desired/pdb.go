@@ -10,9 +10,9 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// DisruptionBudget lets a drain evict one pod of a component at a time. A component with fewer than two replicas has
-// none. One whose replicas are left to an autoscaler has one, which allows the eviction of a single pod, too: a budget
-// must never block the drain of a node for good.
+// DisruptionBudget lets a drain evict one pod of a component at a time. A component with fewer than two replicas has none. A component
+// whose replicas an autoscaler controls has one, which also allows the eviction of a single pod: a budget must never block the drain of a
+// node permanently.
 func DisruptionBudget(deployment *appsv1.Deployment) *policyv1.PodDisruptionBudget {
 	if ptr.Deref(deployment.Spec.Replicas, DefaultReplicas) < 2 {
 		return nil
@@ -27,7 +27,7 @@ func DisruptionBudget(deployment *appsv1.Deployment) *policyv1.PodDisruptionBudg
 		Spec: policyv1.PodDisruptionBudgetSpec{
 			MaxUnavailable: ptr.To(intstr.FromInt32(1)),
 			Selector:       deployment.Spec.Selector.DeepCopy(),
-			// Pods that are not ready do not serve; keeping them would only delay the drain.
+			// Pods that are not ready do not serve; protecting them would only delay the drain.
 			UnhealthyPodEvictionPolicy: ptr.To(policyv1.AlwaysAllow),
 		},
 	}

@@ -20,14 +20,14 @@ const (
 	internalProxyUser = "kcp-root-shard-proxy"
 )
 
-// Proxy is a front proxy or the internal proxy of a root shard. They run the same server and differ in names and in the
-// fields with their settings.
+// Proxy is a front proxy or the internal proxy of a root shard. They run the same server and differ in names and in the fields with their
+// settings.
 type Proxy struct {
 	component
 	root  *operatorv1alpha1.RootShard
 	front *operatorv1alpha1.FrontProxy // nil for the internal one
 	spec  operatorv1alpha1.RootShardProxySpec
-	// signers are those of Dependencies.
+	// signers are the Signers of Dependencies.
 	signers []string
 }
 
@@ -131,8 +131,8 @@ func (p Proxy) configMap() string {
 
 func (p Proxy) dynamicKubeconfig() string { return p.Certificate("dynamic-kubeconfig") }
 
-// ServiceURL is the URL of the Service. Clients outside of the cluster may use another one. A headless Service resolves
-// to the pods, and their port.
+// ServiceURL is the URL of the Service. Clients outside of the cluster may use another one. A headless Service resolves to the pods, and
+// has their port.
 func (p Proxy) ServiceURL() string {
 	port := p.servicePort()
 	if t := p.spec.ServiceTemplate; t != nil && t.Spec != nil && t.Spec.ClusterIP == corev1.ClusterIPNone {
@@ -171,7 +171,7 @@ func ProxyService(p Proxy) *corev1.Service {
 	return p.service(p.spec.ServiceTemplate, httpsPort("https", p.servicePort(), ServerPort))
 }
 
-// servicePort is the port of the address of the proxy, else of that of the installation.
+// servicePort returns the port of the proxy's address, or else of the installation's address.
 func (p Proxy) servicePort() int32 {
 	if p.front == nil {
 		return ServerPort
@@ -233,8 +233,8 @@ func ProxyDeployment(p Proxy, image Image) *appsv1.Deployment {
 		volumes:   line.volumes,
 		mounts:    line.mounts,
 		resources: mergedResources(proxyResources(), p.spec.Resources),
-		// A proxy listens once it has synced the shards. Without the startup probe it would be restarted while the root
-		// shard starts; with it that takes five minutes.
+		// A proxy listens after it has synced the shards. Without the startup probe, the kubelet would restart it while the root shard
+		// starts; the startup probe allows five minutes.
 		probes:    defaultProbes(),
 		image:     image,
 		imageSpec: p.spec.Image,
@@ -244,8 +244,8 @@ func ProxyDeployment(p Proxy, image Image) *appsv1.Deployment {
 	}.deployment()
 }
 
-// proxyResources are the default resources of a proxy: its index and its watches need memory in proportion to their
-// number, and the limit keeps it from using that of the node.
+// proxyResources are the default resources of a proxy: its index and its watches need memory in proportion to their number, and the limit
+// protects the memory of the node.
 func proxyResources() corev1.ResourceRequirements {
 	return corev1.ResourceRequirements{
 		Requests: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("256Mi")},
@@ -264,7 +264,7 @@ func (p Proxy) commandLine() *commandLine {
 	named(secretVolume, p.Certificate("requestheader"), proxyDir+"/requestheader-client")
 	rootCA := CAName(p.root, RootCA)
 	c.addMount(caVolume(rootCA, CASecret(p.root, RootCA)), proxyCADir)
-	// Existing manifests refer to the root CA by this path, too.
+	// Existing manifests also use this path of the root CA.
 	c.mounts = append(c.mounts, readOnly(rootCA, proxyDir+"/tls/ca"))
 	named(caVolume, CASecret(p.root, RequestHeaderCA), proxyCADir+"/requestheader-client")
 	if p.CABundleRef() != nil {
@@ -300,7 +300,7 @@ func (p Proxy) commandLine() *commandLine {
 	c.addLogging(p.spec.Logging)
 	c.args = append(c.args, p.spec.ExtraArgs...)
 	c.addAuthentication(p.front.Spec.Auth)
-	// The server has each token reviewed by the shard of its logical cluster, so that a key is good for one shard only.
+	// The server sends each token for review to the shard of its logical cluster, so a key is valid for one shard only.
 	c.addServiceAccountKeys("service-account-key-file", p.front.Spec.Auth, p.signers)
 	return c
 }

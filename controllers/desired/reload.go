@@ -7,29 +7,26 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// reloadedCertificatePaths are the mount paths of certificates that servers reload: the serving certificate, and client
-// certificates. Servers read nothing else from such a Secret.
+// reloadedCertificatePaths are the mount paths of certificates that servers reload: the serving certificate, and client certificates.
+// Servers read no other keys of such a Secret.
 var reloadedCertificatePaths = []string{
 	shardTLS + "/server", shardTLS + "/client", shardTLS + "/logical-cluster-admin",
 	proxyDir + "/tls", proxyDir + "/requestheader-client", proxyDir + "/kubeconfig-client-cert",
 	cacheDir + "/tls/server", cacheDir + "/tls/client-certificate", cacheParentDir + "/client-certificate",
 }
 
-// reloadedClientCAPaths are the mount paths of client CAs, which servers reload, too.
+// reloadedClientCAPaths are the mount paths of client CAs, which servers also reload.
 var reloadedClientCAPaths = []string{
 	shardTLS + "/ca/client", shardTLS + "/ca/requestheader-client", proxyDir + "/client-ca",
 }
 
-// etcdCredentialPaths are the mount paths of client certificates for etcd. They are read for each connection, the CA
-// only once.
+// etcdCredentialPaths are the mount paths of client certificates for etcd. Servers read them for each connection, but the CA only once.
 var etcdCredentialPaths = []string{"/etc/etcd/tls", cacheDir + "/etcd", shardIndexDir, proxyIndexDir}
 
-// reloadingCommands are the commands that are known to reload files. Another command is restarted whenever a file
-// changes.
+// reloadingCommands are the commands that are known to reload files. For other commands, every change of a file restarts the pods.
 var reloadingCommands = []string{"/kcp", "/kcp-front-proxy", "/cache-server", "/virtual-workspaces"}
 
-// startupKeys returns the keys of the Secret mounted at a path that a server reads only when it starts. all is true for
-// a path that is not known.
+// startupKeys returns the keys of the Secret mounted at a path that a server reads only at startup. all is true for an unknown path.
 func startupKeys(container *corev1.Container, path string) (keys []string, all bool) {
 	switch {
 	case len(container.Command) == 0 || !slices.Contains(reloadingCommands, container.Command[0]):
@@ -39,14 +36,14 @@ func startupKeys(container *corev1.Container, path string) (keys []string, all b
 	case slices.Contains(etcdCredentialPaths, path):
 		return []string{"ca.crt"}, false
 	case strings.HasPrefix(path, shardTLS+"/") && strings.HasSuffix(path, "/service-account"):
-		// Tokens are signed and checked with the key; the certificate that wraps it does not matter.
+		// The server signs and verifies tokens with the key only; it does not use the certificate.
 		return []string{corev1.TLSPrivateKeyKey}, false
 	}
 	return nil, true
 }
 
-// startupKeysBySecret returns, by name of the Secret, the keys whose change restarts a pod. A Secret of which any
-// change restarts it is left out.
+// startupKeysBySecret returns, by name of the Secret, the keys whose change restarts a pod. It leaves out a Secret if every change of it
+// restarts the pod.
 func startupKeysBySecret(pod *corev1.PodSpec) map[string][]string {
 	secrets := map[string]string{} // by volume
 	for _, volume := range pod.Volumes {

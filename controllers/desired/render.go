@@ -8,7 +8,7 @@ import (
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 )
 
-// Server is one server of an installation: its Deployment and the objects that go with it.
+// Server is one server of an installation: its Deployment and the related objects.
 type Server struct {
 	Objects    []client.Object // Service, kubeconfigs and configuration
 	Bundles    []Bundle

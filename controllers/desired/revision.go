@@ -13,13 +13,12 @@ import (
 // Mounts are the names of the Secrets and ConfigMaps that a pod cannot start without, sorted.
 type Mounts struct {
 	Secrets, ConfigMaps []string
-	// startupKeys has the keys of Secrets that servers read only when they start. Of a Secret that is not in it, these
-	// are all.
+	// startupKeys has the keys of Secrets that servers read only at startup. For a Secret that is not in it, these are all keys.
 	startupKeys map[string][]string
 }
 
-// Revision hashes what a server reads from a Secret only when it starts: a change restarts the pods. It is "" for a
-// Secret that the server reloads.
+// Revision hashes the part of a Secret that a server reads only at startup: a change restarts the pods. It is "" for a Secret that the
+// server reloads.
 func (m Mounts) Revision(secret *corev1.Secret) string {
 	keys, known := m.startupKeys[secret.Name]
 	if !known {
@@ -35,7 +34,7 @@ func (m Mounts) Revision(secret *corev1.Secret) string {
 	return contentHash(data)
 }
 
-// PodMounts returns what a pod mounts, without optional sources.
+// PodMounts returns the Secrets and ConfigMaps that a pod mounts, without optional sources.
 func PodMounts(pod *corev1.PodSpec) Mounts {
 	secrets, configMaps := map[string]bool{}, map[string]bool{}
 	// The API server rejects a source without a name.
@@ -69,10 +68,9 @@ func PodMounts(pod *corev1.PodSpec) Mounts {
 // Revisions are content hashes of mounted objects by name.
 type Revisions struct{ Secrets, ConfigMaps map[string]string }
 
-// LabelRevisions sets one label for each mounted object on the pods, so that they are replaced when its content
-// changes. Objects without a revision have no label. The keys are those of existing installations; the values are
-// hashes of the content and not a resourceVersion, so that a new label on a Secret, or a restored backup, does not
-// restart servers.
+// LabelRevisions sets one label for each mounted object on the pods, so that the Deployment replaces them when its content changes.
+// Objects without a revision have no label. The keys are those of existing installations; the values are hashes of the content and not a
+// resourceVersion, so that a new label on a Secret, or a restored backup, does not restart servers.
 func LabelRevisions(template *corev1.PodTemplateSpec, revisions Revisions) {
 	labels := map[string]string{}
 	for name, revision := range revisions.Secrets {

@@ -23,7 +23,7 @@ func MergedClientCA(owner string) string { return owner + "-merged-client-ca" }
 // MergedCABundle is the Secret with all server CAs that a component trusts.
 func MergedCABundle(owner string) string { return owner + "-merged-ca-bundle" }
 
-// ShardKubeconfigs are the kubeconfigs that the server of a shard uses. They refer to certificate files.
+// ShardKubeconfigs are the kubeconfigs that the server of a shard uses. They reference certificate files.
 func ShardKubeconfigs(s Shard) ([]*corev1.Secret, error) {
 	const serverCA = shardTLS + "/ca/server/tls.crt"
 	externalCA := serverCA
@@ -81,8 +81,8 @@ func (k UserKubeconfig) File() ([]byte, error) {
 	return clientcmd.Write(*config)
 }
 
-// UserSecret is the Secret of a Kubeconfig object in the installation of root. Its other keys are kept, and so are the
-// app labels of one that is not owned: tools recognize what is theirs by them.
+// UserSecret is the Secret of a Kubeconfig object in the installation of root. It preserves other keys. If the Secret has another owner,
+// it also preserves the app labels, because tools identify their objects by these labels.
 func UserSecret(kubeconfig *operatorv1alpha1.Kubeconfig, root *operatorv1alpha1.RootShard, file []byte, owned bool) *corev1.Secret {
 	secret := generatedSecret(kubeconfig.Spec.SecretRef.Name, kubeconfig.Namespace, KubeconfigLabels(kubeconfig, root), nil, map[string][]byte{KubeconfigKey: file})
 	if owned {

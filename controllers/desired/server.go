@@ -15,10 +15,10 @@ import (
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 )
 
-// DefaultReplicas is the number of pods of a component whose spec leaves it to the operator or to an autoscaler.
+// DefaultReplicas is the number of pods of a component whose spec does not set it.
 const DefaultReplicas int32 = 2
 
-// server is what the Deployments of all components have in common.
+// server contains the common parts of the Deployments of all components.
 type server struct {
 	component
 
@@ -32,15 +32,14 @@ type server struct {
 
 	image     Image
 	imageSpec *operatorv1alpha1.ImageSpec
-	replicas  *int32 // nil: left to an autoscaler
+	replicas  *int32 // nil: an autoscaler controls it
 	template  *operatorv1alpha1.DeploymentTemplate
 	extras    operatorv1alpha1.ContainerExtras
 
 	mayRunAsRoot bool // a program of the user
 }
 
-// A terminating pod serves for a while, until every node has removed it from its Service. Then its server drains the
-// requests in flight.
+// A terminating pod serves until every node has removed it from its Service. Then its server drains the requests in flight.
 const (
 	preStopSeconds        int64 = 5
 	requestTimeoutSeconds int64 = 60 // the request timeout of servers
@@ -48,12 +47,12 @@ const (
 
 type probes struct{ startup, readiness, liveness *corev1.Probe }
 
-// defaultProbes are those of the servers that are not shards.
+// defaultProbes are the probes of servers that are not shards.
 func defaultProbes() probes {
 	return probes{startup: httpsProbe("/readyz", 2, 2, 150), readiness: httpsProbe("/readyz", 15, 10, 3), liveness: httpsProbe("/livez", 15, 10, 3)}
 }
 
-// deployment renders the Deployment. Replicas that the spec omits stay unset, so that an autoscaler can own them.
+// deployment renders the Deployment. It does not set replicas that the spec omits, so that an autoscaler can own them.
 func (s server) deployment() *appsv1.Deployment {
 	selector := s.Labels()
 	security := ContainerSecurity()
@@ -115,22 +114,22 @@ func (s server) deployment() *appsv1.Deployment {
 	}
 }
 
-// topologySpread prefers to spread the pods of a component over nodes and zones. It is no requirement: on a small
-// cluster they share a node. A single replica has it, too, so that scaling does not replace the first pod.
+// topologySpread prefers to spread the pods of a component over nodes and zones. It is not a requirement: in a small cluster they share a
+// node. A single replica also has it, so that scaling does not replace the first pod.
 func topologySpread(selector map[string]string) []corev1.TopologySpreadConstraint {
 	var out []corev1.TopologySpreadConstraint
 	for _, key := range []string{corev1.LabelHostname, corev1.LabelTopologyZone} {
 		out = append(out, corev1.TopologySpreadConstraint{
 			TopologyKey: key, MaxSkew: 1, WhenUnsatisfiable: corev1.ScheduleAnyway,
 			LabelSelector: &metav1.LabelSelector{MatchLabels: selector},
-			// Pods of older revisions do not count: they are being replaced.
+			// Pods of older revisions do not count, because they are being replaced.
 			MatchLabelKeys: []string{appsv1.DefaultDeploymentUniqueLabelKey},
 		})
 	}
 	return out
 }
 
-// applyPodTemplate sets the fields of the template. Pull secrets are added to those of the image.
+// applyPodTemplate sets the fields of the template. It adds pull secrets to those of the image.
 func applyPodTemplate(pod *corev1.PodSpec, image *operatorv1alpha1.ImageSpec, template *operatorv1alpha1.PodSpecTemplate) {
 	if template == nil {
 		return
@@ -145,8 +144,8 @@ func applyPodTemplate(pod *corev1.PodSpec, image *operatorv1alpha1.ImageSpec, te
 	pod.ImagePullSecrets = pullSecrets(image, template.ImagePullSecrets)
 }
 
-// VolumeConflict is the message about a volume or mount of the user that conflicts with one of the operator, or "". The
-// API server would reject the Deployment.
+// VolumeConflict returns the message about a volume or mount of the user that conflicts with one of the operator, or "". The API server
+// would reject such a Deployment.
 func VolumeConflict(pod *corev1.PodSpec) string {
 	names := map[string]bool{}
 	for _, volume := range pod.Volumes {
@@ -199,8 +198,8 @@ func serverResources(spec *corev1.ResourceRequirements) corev1.ResourceRequireme
 	}, spec)
 }
 
-// mergedResources merges a spec into defaults, key by key. A default request above the limit of the spec is lowered to
-// it, and a default limit below the request of the spec is raised.
+// mergedResources merges a spec into defaults, key by key. It lowers a default request to the limit of the spec, and raises a default
+// limit to the request of the spec.
 func mergedResources(defaults corev1.ResourceRequirements, spec *corev1.ResourceRequirements) corev1.ResourceRequirements {
 	if spec == nil {
 		return defaults
@@ -227,7 +226,7 @@ func secretVolume(name, secret string) corev1.Volume {
 	}}
 }
 
-// caVolume mounts a certificate without its private key: of a CA, or with a key that others verify tokens with.
+// caVolume mounts a certificate without its private key: the certificate of a CA, or one with whose key others verify tokens.
 func caVolume(name, secret string) corev1.Volume {
 	volume := secretVolume(name, secret)
 	volume.Secret.Items = []corev1.KeyToPath{{Key: corev1.TLSCertKey, Path: corev1.TLSCertKey}}

@@ -9,7 +9,7 @@ import (
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 )
 
-// service renders the Service of a component. Node ports are not set, so that allocated ones stay.
+// service renders the Service of a component. It does not set node ports, so that allocated ones remain.
 func (c component) service(template *operatorv1alpha1.ServiceTemplate, ports ...corev1.ServicePort) *corev1.Service {
 	out := &corev1.Service{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},

@@ -8,7 +8,7 @@ import (
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 )
 
-// rootShardName is the name of every root shard inside its installation, whatever the name of its RootShard.
+// rootShardName is the name of every root shard inside its installation, independent of the name of its RootShard.
 const rootShardName = "root"
 
 // Shard is the server of one shard: of a RootShard, or of a Shard that belongs to one. Both run the same server and
@@ -47,7 +47,7 @@ func (s Shard) ShardName() string {
 	return s.shard.Name
 }
 
-// Annotations are those of the custom resource.
+// Annotations are the annotations of the custom resource.
 func (s Shard) Annotations() map[string]string { return s.owner.GetAnnotations() }
 
 // EtcdStatus is the status of the etcd in the custom resource.
@@ -58,7 +58,7 @@ func (s Shard) EtcdStatus() *operatorv1alpha1.EtcdStatus {
 	return s.shard.Status.Etcd
 }
 
-// Spec is what a RootShard and a Shard have in common.
+// Spec is the common part of the specs of a RootShard and a Shard.
 func (s Shard) Spec() operatorv1alpha1.CommonShardSpec {
 	if s.IsRoot() {
 		return s.root.Spec.CommonShardSpec
@@ -66,8 +66,8 @@ func (s Shard) Spec() operatorv1alpha1.CommonShardSpec {
 	return s.shard.Spec.CommonShardSpec
 }
 
-// CacheRef is the name of the CacheServer that the shard uses, with the field that names it: its own, else that of the
-// installation. The name is empty where the root shard embeds the cache.
+// CacheRef is the name of the CacheServer that the shard uses, with the field that names it: the shard's own field, or else that of the
+// installation. The name is empty if the root shard embeds the cache.
 func (s Shard) CacheRef() (name, field string) {
 	if !s.IsRoot() {
 		if own := s.shard.Spec.Cache.Ref; own != nil && own.Name != "" {
@@ -103,8 +103,8 @@ func (s Shard) BaseURL() string {
 // the pods of the installation resolve.
 func (s Shard) ServiceURL() string { return httpsURL(s.Host(), ServerPort) }
 
-// ClientCABundleRefs name the Secrets of the user with further client CAs, in the order they are merged. That of the
-// RootShard applies to all shards.
+// ClientCABundleRefs name the Secrets of the user with further client CAs, in the order they are merged. The one of the RootShard applies
+// to all shards.
 func (s Shard) ClientCABundleRefs() []*corev1.LocalObjectReference {
 	refs := []*corev1.LocalObjectReference{s.root.Spec.ClientCABundleRef}
 	if !s.IsRoot() {
@@ -113,7 +113,7 @@ func (s Shard) ClientCABundleRefs() []*corev1.LocalObjectReference {
 	return dropNil(refs...)
 }
 
-// CABundleRefs name the user's Secret with CAs of the external address, if there is one.
+// CABundleRefs name the user's Secret with CAs of the external address, if the spec sets it.
 func (s Shard) CABundleRefs() []*corev1.LocalObjectReference {
 	return dropNil(s.Spec().CABundleSecretRef)
 }

@@ -17,7 +17,7 @@ type Etcd struct {
 	Owner       string   // of the keys; "" is the default of the server
 }
 
-// Dependencies are the objects that the server of a shard depends on, as observed.
+// Dependencies are the observed objects that the server of a shard depends on.
 type Dependencies struct {
 	Cache            *operatorv1alpha1.CacheServer      // nil: the root shard embeds the cache
 	VirtualWorkspace *operatorv1alpha1.VirtualWorkspace // nil: the shard serves virtual workspaces itself
@@ -33,8 +33,8 @@ const (
 	cacheKubeconfig = cacheDir + "/kubeconfig/" + KubeconfigKey
 )
 
-// shardReadyPath is the path of the probes of a shard. While etcd refuses writes, reads and deletions work, and a pod without
-// traffic could not even delete.
+// shardReadyPath is the path of the probes of a shard. While etcd has no space for writes, reads and deletions still work. A pod that is not
+// ready gets no traffic, so that clients could not even delete objects.
 const shardReadyPath = "/readyz?exclude=etcd-space"
 
 // ShardDeployment is the Deployment of a shard.
@@ -67,14 +67,14 @@ func ShardService(s Shard) *corev1.Service {
 	spec := s.Spec()
 	ports := []corev1.ServicePort{httpsPort("https", ServerPort, ServerPort)}
 	if spec.KCPVirtualWorkspace == nil {
-		// Nothing listens there; existing manifests refer to it.
+		// No server listens at this port; existing manifests refer to it.
 		ports = append(ports, httpsPort("https-virtual-workspaces", virtualWorkspacePort, virtualWorkspacePort))
 	}
 	return s.service(spec.ServiceTemplate, ports...)
 }
 
-// commandLine has the order that users of extraArgs rely on: the last value of a flag counts, so extraArgs override the
-// flags before them and are overridden by those after.
+// commandLine has the order that users of extraArgs rely on: the last value of a flag applies, so extraArgs override the flags before
+// them, and the flags after them override extraArgs.
 func (s Shard) commandLine(etcd Etcd, dependencies Dependencies) *commandLine {
 	c, spec := &commandLine{}, s.Spec()
 	s.mountFiles(c)
@@ -100,15 +100,15 @@ func (s Shard) commandLine(etcd Etcd, dependencies Dependencies) *commandLine {
 	c.addAudit(spec.Audit)
 	c.addAuthorization(spec.Authorization)
 	c.addAuthentication(spec.Auth)
-	// Its own key, which is the only one for its own logical clusters, is among the fixed flags.
+	// The shard's own key, which is the only one for its own logical clusters, is among the fixed flags.
 	remote := slices.DeleteFunc(slices.Clone(dependencies.Signers), func(signer string) bool { return signer == s.Name() })
 	c.addServiceAccountKeys("remote-service-account-key-file", spec.Auth, remote)
 	return c
 }
 
-// mountFiles mounts the CAs of the installation, and of the certificates and kubeconfigs of the shard those that it uses:
-// with the others a shard would have power over the rest of the installation. The kubeconfig of the external logical
-// cluster admin only has the address of the front proxy, its certificate is not mounted.
+// mountFiles mounts the CAs of the installation, and only those certificates and kubeconfigs of the shard that it uses: with the others a
+// shard would have power over the rest of the installation. The kubeconfig of the external logical cluster admin only provides the
+// address of the front proxy; its certificate is not mounted.
 func (s Shard) mountFiles(c *commandLine) {
 	for _, ca := range []struct {
 		volume, dir, secret string

@@ -12,8 +12,8 @@ const (
 	proxyIndexDir = proxyDir + "/shared-index"
 )
 
-// addSharedIndex sets the flags of the shared index and mounts its credentials into a directory: those of the
-// component, else those of the installation. It reports whether there is a shared index.
+// addSharedIndex sets the flags of the shared index and mounts its credentials into a directory: those of the component, or else those of
+// the installation. It reports whether the installation has a shared index.
 func (c *commandLine) addSharedIndex(index *operatorv1alpha1.SharedIndexConfig, own *operatorv1alpha1.SharedIndexClient, dir string) bool {
 	if index == nil {
 		return false

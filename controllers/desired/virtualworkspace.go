@@ -39,8 +39,7 @@ func (v VirtualWorkspace) Host() string {
 // ServiceURL is the URL of the Service. Shards publish the external one.
 func (v VirtualWorkspace) ServiceURL() string { return httpsURL(v.Host(), ServerPort) }
 
-// IsStandard reports whether it is the server of this project, and not a command of the user, whose endpoints are
-// unknown.
+// IsStandard reports whether it is the server of this project, and not a command of the user, whose endpoints are unknown.
 func (v VirtualWorkspace) IsStandard() bool { return len(v.object.Spec.Command) == 0 }
 
 // ClientCABundleRefs name the Secrets of the user with further client CAs, in the order they are merged.
@@ -48,7 +47,7 @@ func (v VirtualWorkspace) ClientCABundleRefs() []*corev1.LocalObjectReference {
 	return dropNil(v.target.root.Spec.ClientCABundleRef, v.object.Spec.ClientCABundleRef)
 }
 
-// CABundleRefs name the Secret of the user with further server CAs, if there is one.
+// CABundleRefs name the Secret of the user with further server CAs, if the spec sets it.
 func (v VirtualWorkspace) CABundleRefs() []*corev1.LocalObjectReference {
 	return dropNil(v.object.Spec.CABundleSecretRef)
 }
@@ -62,7 +61,7 @@ func VirtualWorkspaceService(v VirtualWorkspace) *corev1.Service {
 // or nil.
 func VirtualWorkspaceDeployment(v VirtualWorkspace, image Image, cache *operatorv1alpha1.CacheServer) *appsv1.Deployment {
 	spec := v.object.Spec
-	shared := &commandLine{} // what all containers mount
+	shared := &commandLine{} // the mounts of all containers
 	v.mountFiles(shared, cache)
 	line := v.commandLine(cache)
 	mountCredentials(line, "server-kubeconfig", "/etc/kcp/server-kubeconfig", v.target, v.Certificate("client"), spec.KubeconfigSecretRef)
@@ -120,8 +119,7 @@ func (v VirtualWorkspace) addInitContainer(pod *corev1.PodSpec, init operatorv1a
 	})
 }
 
-// mountCredentials mounts the credentials of a container: its own kubeconfig, else that of the target. It never has
-// both.
+// mountCredentials mounts the credentials of a container: its own kubeconfig, or else the kubeconfig of the target. It never mounts both.
 func mountCredentials(c *commandLine, volume, dir string, target Shard, certificate string, own *corev1.LocalObjectReference) {
 	if own != nil {
 		c.addMount(secretVolume(volume, own.Name), dir)
@@ -163,7 +161,7 @@ func (v VirtualWorkspace) commandLine(cache *operatorv1alpha1.CacheServer) *comm
 	} else {
 		c.addFlag("kubeconfig", "/etc/kcp/logical-cluster-admin-kubeconfig/"+KubeconfigKey)
 	}
-	// Other servers require it, and do not use it.
+	// Other servers require this flag, but do not use it.
 	c.addFlag("shard-external-url", "https://127.0.0.1:6443")
 	if cache != nil {
 		c.addFlag("cache-kubeconfig", cacheKubeconfig)

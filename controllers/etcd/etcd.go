@@ -20,7 +20,7 @@ const (
 	clientPort  = 2379
 	peerPort    = 2380
 	metricsPort = 2381
-	// maxMembers is the maximum of a spec. Certificates name all of them from the start.
+	// maxMembers is the maximum of a spec. Certificates name all members from the start.
 	maxMembers = 3
 )
 
@@ -31,7 +31,7 @@ type Cluster struct {
 	prefix  string
 	members int32
 	storage operatorv1alpha1.EtcdStorage
-	// retainVolumes keeps the volumes when the StatefulSet is deleted; a finalizer of the owner deletes them.
+	// retainVolumes retains the volumes when the StatefulSet is deleted; a finalizer of the owner deletes them.
 	retainVolumes bool
 	// labelClaims labels the volumes as those of a Shard.
 	labelClaims bool
@@ -45,8 +45,8 @@ func IsManaged(spec *operatorv1alpha1.EtcdConfig) bool { return spec == nil || s
 func NewForShard(s desired.Shard) Cluster {
 	spec := s.Spec()
 	c := New(s.AsOwner(), spec.Etcd, spec.Image)
-	// The deletion of a Shard, or of a RootShard that has served, waits for its workspaces. A deletion in the foreground,
-	// as some tools do it, deletes the StatefulSet meanwhile: with retained volumes it is created again with all data.
+	// The deletion of a Shard, or of a RootShard that has served, waits for its workspaces. A foreground deletion, which some tools use,
+	// deletes the StatefulSet in the meantime: with retained volumes the operator creates it again with all data.
 	c.labelClaims = !s.IsRoot()
 	c.retainVolumes = !s.IsRoot() || slices.Contains(s.Root().Finalizers, operatorv1alpha1.FinalizerRootShard)
 	return c
@@ -82,15 +82,15 @@ func New(owner desired.Owner, spec *operatorv1alpha1.EtcdConfig, image *operator
 	return c
 }
 
-// ShardVolumeClaimLabels are the labels of the volume claims of a Shard. They name the Shard, so that no others are
-// deleted with it.
+// ShardVolumeClaimLabels are the labels of the volume claims of a Shard. They name the Shard, so that a finalizer deletes no other
+// claims.
 func ShardVolumeClaimLabels(name string) map[string]string {
 	labels := desired.AppLabels(desired.ComponentEtcd, name)
 	labels[operatorv1alpha1.LabelShard] = name
 	return labels
 }
 
-// claimLabels are the labels of the volume claims. Those of a StatefulSet that exists are immutable.
+// claimLabels are the labels of the volume claims. In an existing StatefulSet they are immutable.
 func (c Cluster) claimLabels() map[string]string {
 	if c.labelClaims {
 		return ShardVolumeClaimLabels(c.owner.Name)
@@ -113,7 +113,7 @@ func (c Cluster) Members() int32 { return c.members }
 // Quorum is the number of members that reads and writes need.
 func (c Cluster) Quorum() int32 { return c.members/2 + 1 }
 
-// LosesDataOnRestart reports whether a member whose pod is replaced loses its data, so that it cannot join again.
+// LosesDataOnRestart reports whether a member loses its data when its pod is replaced, so that it cannot join again.
 func (c Cluster) LosesDataOnRestart() bool { return c.members > 1 && c.storage.EmptyDir != nil }
 
 // Connection is the connection of a server to its store, managed or not.
@@ -128,7 +128,7 @@ func Connection(owner desired.Owner, spec *operatorv1alpha1.EtcdConfig) desired.
 	return out
 }
 
-// connection names each member, so that clients fail over when one is lost.
+// connection names each member, so that clients fail over when one fails.
 func (c Cluster) connection() desired.Etcd {
 	out := desired.Etcd{Credentials: c.certificates().Client, Prefix: c.prefix}
 	for i := range c.members {
@@ -181,8 +181,8 @@ func (c Cluster) memberHost(i int32) string {
 	return c.memberName(i) + "." + desired.ServiceHost(c.Name(), c.owner.Namespace, c.owner.Domain)
 }
 
-// quotaBytes is the backend quota. It leaves a quarter of the volume to the log, snapshots and defragmentation; 8 GiB
-// is the maximum that etcd recommends.
+// quotaBytes is the backend quota. It leaves a quarter of the volume to the log, snapshots and defragmentation; 8 GiB is the maximum that
+// etcd recommends.
 func (c Cluster) quotaBytes() int64 {
 	const gib = int64(1) << 30
 	switch {

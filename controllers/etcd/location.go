@@ -29,7 +29,7 @@ type Location struct {
 	Prefix  string
 }
 
-// Usage is where a custom resource keeps data that no other one may share.
+// Usage is a location where a custom resource stores data that no other may share.
 type Usage struct {
 	Kind      string
 	Object    metav1.Object
@@ -37,7 +37,7 @@ type Usage struct {
 	Locations []Location
 }
 
-// String is the usage for users: "Shard kcp/alpha".
+// String describes the usage to users: "Shard kcp/alpha".
 func (u Usage) String() string {
 	return u.Kind + " " + u.Object.GetNamespace() + "/" + u.Object.GetName()
 }
@@ -99,8 +99,8 @@ type Conflict struct {
 	Location Location
 }
 
-// FindConflict returns the conflict that keeps self from using its locations: of two custom resources with a common
-// location the older one has it. Different addresses of one etcd are recognized as far as they name the same Service.
+// FindConflict returns the conflict that prevents self from using its locations: the older of two custom resources with a common location
+// may use it. Different addresses of one etcd are recognized only if they name the same Service.
 func FindConflict(self Usage, others []Usage) *Conflict {
 	for _, other := range others {
 		if !isOlder(other, self) {
@@ -146,8 +146,8 @@ func (u Usage) addresses(location Location) []string {
 	return out
 }
 
-// canonicalHost completes the short names of Services. A public name of two labels becomes another name, which is the same
-// for all.
+// canonicalHost completes the short names of Services. A public name of two labels may become another name, which is the same for all
+// custom resources.
 func (u Usage) canonicalHost(host string) string {
 	host = strings.TrimSuffix(strings.ToLower(host), ".")
 	if net.ParseIP(host) != nil {

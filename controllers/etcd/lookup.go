@@ -16,8 +16,8 @@ const lookupTimeout = 2 * time.Second
 // LookupFunc returns the addresses of a host, as net.Resolver.LookupHost does.
 type LookupFunc func(ctx context.Context, host string) ([]string, error)
 
-// FindUnknownHosts returns the hosts of endpoints that DNS does not know, sorted. A name without a dot is one of a Service in
-// the namespace. Hosts about which DNS does not answer in time are left out.
+// FindUnknownHosts returns the hosts of endpoints that DNS does not resolve, sorted. A name without a dot is one of a Service in the
+// namespace. It leaves out hosts for which DNS does not respond in time.
 func FindUnknownHosts(ctx context.Context, lookup LookupFunc, namespace string, endpoints []string) []string {
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()

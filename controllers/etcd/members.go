@@ -10,7 +10,7 @@ import (
 	"github.com/atoll-dev/atoll/internal/etcdmember"
 )
 
-// Endpoint is where a member is reached.
+// Endpoint is the address of a member.
 type Endpoint struct{ Name, ClientURL, PeerURL, MetricsURL string }
 
 // Endpoints are those of all members, by ordinal.
@@ -26,18 +26,18 @@ func (c Cluster) Endpoints() []Endpoint {
 	return out
 }
 
-// MemberFacts are what one member answers.
+// MemberFacts are the observed responses of one member.
 type MemberFacts struct {
-	Serving bool // it answers, and knows a leader
+	Serving bool // it responds, and has a leader
 	Empty   bool // it waits, because its volume is empty
-	// ID, Leader, Size, InUse and Quota are what a member that serves tells about itself. Sizes are in bytes.
+	// ID, Leader, Size, InUse and Quota are reported by a member that serves. Sizes are in bytes.
 	ID                 uint64
 	Leader             bool
 	Size, InUse, Quota int64
 	NoSpace            bool // an alarm rejects writes
 }
 
-// Listed is a member as a quorum knows it.
+// Listed is a member in the member list of a quorum.
 type Listed struct {
 	ID      uint64
 	Index   int // its ordinal; -1 if it is none of the pods
@@ -49,7 +49,7 @@ type Listed struct {
 type Facts struct {
 	Record  etcdmember.Record
 	Members []MemberFacts // by ordinal
-	// ClusterID and Listed are what a quorum of the members answers; the ID is empty without a quorum.
+	// ClusterID and Listed are the response of a quorum of the members; the ID is empty without a quorum.
 	ClusterID string
 	Listed    []Listed
 	// Confirmed is the cluster whose loss the user has confirmed.
@@ -59,22 +59,22 @@ type Facts struct {
 // Action is one change of a cluster.
 type Action int
 
-// The actions. A reconcile takes one of them; the next one decides by what is observed then.
+// The actions. A reconcile executes one of them; the next one decides with the facts observed at that time.
 const (
 	None    Action = iota
 	Record         // the bootstrap
-	Forget         // the recorded bootstrap, so that the empty members begin again
+	Forget         // the recorded bootstrap, so that the empty members bootstrap again
 	Remove         // the member ID
 	Add            // the member of the ordinal Index, as a learner
 	Promote        // the learner ID
 )
 
-// Decision is what to do with a cluster, and what to report.
+// Decision is the next action on a cluster, and the results to report.
 type Decision struct {
 	Action Action
 	ID     uint64
 	Index  int
-	// Available overrides the result about the quorum, unless it has no type. Healthy is about the members.
+	// Available overrides the result about the quorum, unless it has no type. Healthy is the result about the members.
 	Available, Healthy status.Result
 }
 
@@ -83,12 +83,12 @@ func (d Decision) ChangesMembers() bool {
 	return d.Action == Remove || d.Action == Add || d.Action == Promote
 }
 
-// MayDefragment reports whether all members serve, so that one at a time may stop answering.
+// MayDefragment reports whether all members serve, so that one at a time may stop responding.
 func (c Cluster) MayDefragment(f Facts, d Decision) bool {
 	return d.Action == None && f.Record.ClusterID != "" && c.allServe(f)
 }
 
-// IsRepairing reports whether a member is lost or being replaced, so that no other may be missing.
+// IsRepairing reports whether a member has lost its volume or is being replaced, so that no other may be missing.
 func (d Decision) IsRepairing() bool {
 	return d.Healthy.Reason == reasonMemberLost || d.Healthy.Reason == reasonReplacing
 }
@@ -98,11 +98,11 @@ const (
 	reasonReplacing  = "ReplacingMember"
 )
 
-// unrecorded stands for the ID of a cluster that was never recorded, in confirmations.
+// unrecorded replaces the ID of a cluster that was never recorded, in confirmations.
 const unrecorded = "unrecorded"
 
-// Decide decides how to repair a cluster. A member is replaced only while all others serve, so never two at once, and
-// never without a quorum: a quorum that is lost cannot be repaired without a decision about the data.
+// Decide decides how to repair a cluster. It replaces a member only while all others serve, so never two at once, and never without a
+// quorum: repairing a lost quorum requires a decision of the user about the data.
 func (c Cluster) Decide(f Facts) Decision {
 	if f.ClusterID == "" {
 		return c.decideWithoutQuorum(f)
@@ -131,7 +131,7 @@ func (c Cluster) Decide(f Facts) Decision {
 	return decision
 }
 
-// decideWithoutQuorum reports on a cluster in which no quorum answers. Members that are down may return, empty ones do not.
+// decideWithoutQuorum reports on a cluster without a quorum. Members that are down may return, empty ones do not.
 func (c Cluster) decideWithoutQuorum(f Facts) Decision {
 	if f.Record.ClusterID == "" && f.Record.Token != "" {
 		return Decision{Available: c.bootstrapping(f)}
@@ -155,7 +155,7 @@ func (c Cluster) decideWithoutQuorum(f Facts) Decision {
 	return Decision{}
 }
 
-// decideLearner continues the replacement of a member that is a learner already.
+// decideLearner continues the replacement of a member that is already a learner.
 func (c Cluster) decideLearner(f Facts) (Decision, bool) {
 	at := slices.IndexFunc(f.Listed, func(m Listed) bool { return m.Learner && m.Index >= 0 })
 	if at < 0 {
@@ -164,7 +164,7 @@ func (c Cluster) decideLearner(f Facts) (Decision, bool) {
 	learner := f.Listed[at]
 	member, name := f.Members[learner.Index], c.memberName(int32(learner.Index))
 	switch {
-	case learner.Started && member.Empty: // it was lost again
+	case learner.Started && member.Empty: // it has lost its volume again
 		return Decision{Action: Remove, ID: learner.ID, Index: learner.Index, Healthy: c.replacing(name, "it lost its volume again while it was being filled, and is removed")}, true
 	case learner.Started && member.Serving && member.ID == learner.ID:
 		return Decision{Action: Promote, ID: learner.ID, Index: learner.Index, Healthy: c.replacing(name, "step 3 of 3, it is promoted as soon as it has caught up")}, true
@@ -172,7 +172,7 @@ func (c Cluster) decideLearner(f Facts) (Decision, bool) {
 	return Decision{Healthy: c.replacing(name, "step 2 of 3, it is added as a learner and starts")}, true
 }
 
-// decideLost replaces a member that has lost its volume: it is removed and, once it is not listed any more, added.
+// decideLost replaces a member that has lost its volume: it removes the member and, when the member is not listed any more, adds it.
 func (c Cluster) decideLost(f Facts) (Decision, bool) {
 	for i, member := range f.Members {
 		if !member.Empty {
@@ -181,7 +181,7 @@ func (c Cluster) decideLost(f Facts) (Decision, bool) {
 		name := c.memberName(int32(i))
 		at := slices.IndexFunc(f.Listed, func(m Listed) bool { return m.Index == i })
 		if at >= 0 && !f.Listed[at].Started {
-			continue // it has not started yet, and does so by itself
+			continue // it has not started yet, and starts without a repair
 		}
 		if down := c.names(f, func(at int, m MemberFacts) bool { return at != i && !m.Serving }); len(down) > 0 {
 			return Decision{Healthy: status.Warn(operatorv1alpha1.ConditionEtcdHealthy, reasonMemberLost,
@@ -257,8 +257,8 @@ func (c Cluster) names(f Facts, holds func(int, MemberFacts) bool) []string {
 	return out
 }
 
-// NewRecord is the record of a cluster that is bootstrapped for the first time, or again after the loss of a former one:
-// the token makes it another cluster.
+// NewRecord returns the record of a cluster that is bootstrapped for the first time, or again after the loss of a previous one: the token
+// makes it a different cluster.
 func (c Cluster) NewRecord(former string) etcdmember.Record {
 	token := c.owner.Namespace + "/" + c.Name()
 	for _, reference := range c.owner.References {

@@ -14,7 +14,7 @@ import (
 
 const clusterID = "c1"
 
-// facts are those of three members that serve and are recorded, with changes.
+// facts are the facts of three members that serve and are recorded, with changes.
 func facts(changes ...func(*etcd.Facts)) etcd.Facts {
 	f := etcd.Facts{Record: etcdmember.Record{ClusterID: clusterID, Token: "token"}, ClusterID: clusterID}
 	for i := range 3 {

@@ -64,7 +64,7 @@ func (c Cluster) Services() []*corev1.Service {
 	}
 }
 
-// DisruptionBudget lets a drain evict one member at a time. A single member has none: it would only block the drain.
+// DisruptionBudget lets a drain evict one member at a time. A single member has none, because it would only block the drain.
 func (c Cluster) DisruptionBudget() *policyv1.PodDisruptionBudget {
 	if c.members < 2 {
 		return nil
@@ -116,8 +116,7 @@ func (c Cluster) StatefulSet(image desired.Image) *appsv1.StatefulSet {
 	return out
 }
 
-// whenDeleted is the retention policy of the volumes. Unless retained, they are deleted with the owner, like all its
-// objects.
+// whenDeleted is the retention policy of the volumes. Unless retained, they are deleted with the owner, like all its objects.
 func (c Cluster) whenDeleted() appsv1.PersistentVolumeClaimRetentionPolicyType {
 	if c.retainVolumes {
 		return appsv1.RetainPersistentVolumeClaimRetentionPolicyType
@@ -135,8 +134,8 @@ func (c Cluster) LabelCARevision(set *appsv1.StatefulSet, revisions desired.Revi
 func (c Cluster) pod(image desired.Image) corev1.PodSpec {
 	names := c.certificates()
 	volumes := []corev1.Volume{secretVolume("server", names.Server), secretVolume("peer", names.Peer), secretVolume("ca", names.CA)}
-	// The key of the CA is not mounted. Only the certificate of the CA is trusted: ca.crt of a leaf is the same for a
-	// self-signed CA, and would trust more below another one.
+	// The key of the CA is not mounted. Members trust only the certificate of the CA: ca.crt of a leaf is the same for a self-signed CA,
+	// and would trust more below another one.
 	volumes[2].Secret.Items = []corev1.KeyToPath{{Key: corev1.TLSCertKey, Path: corev1.TLSCertKey}}
 	volumes = append(volumes, corev1.Volume{Name: "record", VolumeSource: corev1.VolumeSource{
 		ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: c.Record()}, DefaultMode: ptr.To[int32](0o444)},
@@ -198,9 +197,9 @@ func (c Cluster) pod(image desired.Image) corev1.PodSpec {
 	return spec
 }
 
-// args are the arguments of a member of a cluster of fixed size: the same for each member and each start. etcd ignores
-// the list of members once it has a data directory. A member without one starts as the record says, whatever the state
-// here is (package etcdmember).
+// args are the arguments of a member of a cluster of fixed size: the same for each member and each start. etcd ignores the list of
+// members once it has a data directory. A member without one starts according to the record, independent of the initial state in the
+// arguments (package etcdmember).
 func (c Cluster) args() []string {
 	const self = "$(POD_NAME)"
 	host := self + "." + desired.ServiceHost(c.Name(), c.owner.Namespace, c.owner.Domain)
@@ -219,7 +218,7 @@ func (c Cluster) args() []string {
 		"--initial-cluster=" + strings.Join(members, ","),
 		"--initial-cluster-state=new",
 		"--initial-cluster-token=" + c.owner.Namespace + "/" + c.Name(),
-		// Probes have no certificate: health and metrics have a port of their own, which serves no data.
+		// Probes have no certificate: health and metrics have a separate port, which serves no data.
 		fmt.Sprintf("--listen-metrics-urls=http://0.0.0.0:%d", metricsPort),
 		"--cert-file=/etc/etcd/tls/server/tls.crt",
 		"--key-file=/etc/etcd/tls/server/tls.key",
@@ -229,8 +228,8 @@ func (c Cluster) args() []string {
 		"--peer-key-file=/etc/etcd/tls/peer/tls.key",
 		"--peer-trusted-ca-file=/etc/etcd/tls/ca/tls.crt",
 		"--peer-client-cert-auth=true",
-		// Peers are authenticated by their common name. Their addresses are not resolved: DNS of restarted pods lags
-		// behind.
+		// Peers are authenticated by their common name. etcd does not resolve their addresses, because DNS of restarted pods may be
+		// outdated.
 		"--peer-cert-allowed-cn=etcd-peer",
 		"--peer-skip-client-san-verification=true",
 		"--tls-min-version=TLS1.2",

@@ -10,7 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// Rejection is why a change cannot be made to an etcd that runs, and what the user can do.
+// Rejection is why a change of a running etcd is not possible, and what the user can do.
 type Rejection struct{ Reason, Message string }
 
 // ValidateUpdate rejects a change of the number of members, or of their storage except for a larger size. Both are fixed at
@@ -37,16 +37,16 @@ func ValidateRemoval(live *appsv1.StatefulSet) *Rejection {
 		"etcd.endpoints is set and StatefulSet %s still holds this shard's data. Copy the data to the new etcd, then delete the StatefulSet; or remove etcd.endpoints", live.Name)}
 }
 
-// startProtocol changes with how members start: their image changes with it, although etcd does not.
+// startProtocol changes when the start of members changes: their image changes with it, although etcd does not.
 const startProtocol = "+record"
 
-// versionAnnotation, on the StatefulSet, is the version of etcd in the default image when the image was chosen, with how
-// members start.
+// versionAnnotation, on the StatefulSet, contains the version of etcd in the default image when the image was chosen, and the
+// startProtocol.
 const versionAnnotation = "operator.kcp.io/etcd-version"
 
-// KeepImage keeps the image that members run while the desired one has the same version of etcd: a restart of a single
-// member is an outage, and most versions of the image do not change etcd. The version in an image of the user is
-// unknown, and only another repository changes it.
+// KeepImage keeps the image that members run while the desired one has the same version of etcd: a restart of a single member is an
+// outage, and most versions of the image do not change etcd. The version in an image of the user is unknown, and only another repository
+// changes it.
 func KeepImage(live, desired *appsv1.StatefulSet) {
 	if live.Annotations[versionAnnotation] != desired.Annotations[versionAnnotation] {
 		return
@@ -85,12 +85,13 @@ func dataClaim(set *appsv1.StatefulSet) *corev1.PersistentVolumeClaim {
 	return nil
 }
 
-// KeepClaimTemplates keeps the claim templates of a StatefulSet that exists: they are immutable. Claims are resized instead.
+// KeepClaimTemplates keeps the claim templates of an existing StatefulSet, because they are immutable. The operator resizes the claims
+// instead.
 func KeepClaimTemplates(live, desired *appsv1.StatefulSet) {
 	desired.Spec.VolumeClaimTemplates = live.Spec.VolumeClaimTemplates
 }
 
-// KeepQuota keeps the quota of the database: it grows after the volumes.
+// KeepQuota keeps the quota of the database: the operator raises it after it has resized the volumes.
 func KeepQuota(live, desired *appsv1.StatefulSet) {
 	quota := func(set *appsv1.StatefulSet) *string {
 		args := set.Spec.Template.Spec.Containers[0].Args
@@ -105,8 +106,8 @@ func KeepQuota(live, desired *appsv1.StatefulSet) {
 	}
 }
 
-// describeStorage describes the storage of a member; descriptions are equal if the storage is. An omitted storage class
-// is omitted in the StatefulSet, too: the default of the cluster is set on the claims only.
+// describeStorage describes the storage of a member; descriptions are equal if the storage is. A StatefulSet also omits an omitted
+// storage class: the API server sets the default of the cluster on the claims only.
 func describeStorage(set *appsv1.StatefulSet) string {
 	for _, claim := range set.Spec.VolumeClaimTemplates {
 		if claim.Name != dataVolume {

@@ -16,8 +16,8 @@ import (
 // defragmentTimeout bounds the defragmentation of one member, which copies its data.
 const defragmentTimeout = 5 * time.Minute
 
-// Defragment compacts the history, defragments one member after the other, the leader last, and clears the alarm about
-// space if there is space then. A member answers no request while it is defragmented.
+// Defragment compacts the history, defragments one member after the other, the leader last, and disarms the alarm about space if the
+// database then has space. A member does not respond to requests while it is being defragmented.
 func (Client) Defragment(ctx context.Context, endpoints []etcd.Endpoint, credentials *tls.Config, facts etcd.Facts) error {
 	urls := serving(endpoints, facts.Members)
 	err := request(ctx, urls, credentials, defragmentTimeout, func(ctx context.Context, client *clientv3.Client) error {
@@ -62,7 +62,7 @@ func (Client) Defragment(ctx context.Context, endpoints []etcd.Endpoint, credent
 	})
 }
 
-// rank orders members by when they are defragmented.
+// rank is the position of members in the order of defragmentation.
 func rank(member etcd.MemberFacts) int {
 	if member.Leader {
 		return 1

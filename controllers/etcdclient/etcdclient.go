@@ -1,5 +1,5 @@
-// Package etcdclient observes and changes the members of an etcd that the operator runs, over etcd's own API. What to
-// change is decided in package etcd.
+// Package etcdclient observes and changes the members of an etcd that the operator runs, over etcd's own API. Package etcd decides what
+// to change.
 package etcdclient
 
 import (
@@ -23,7 +23,7 @@ import (
 )
 
 const (
-	// memberTimeout bounds the questions to one member, clusterTimeout a request that needs a quorum.
+	// memberTimeout bounds the requests to one member, clusterTimeout a request that needs a quorum.
 	memberTimeout  = 3 * time.Second
 	clusterTimeout = 5 * time.Second
 )
@@ -31,7 +31,7 @@ const (
 // Client is a client of the etcds that the operator runs.
 type Client struct{}
 
-// Credentials reads those of a client from the data of a Secret.
+// Credentials reads the credentials of a client from the data of a Secret.
 func (Client) Credentials(data map[string][]byte) (*tls.Config, error) {
 	pair, err := tls.X509KeyPair(data[corev1.TLSCertKey], data[corev1.TLSPrivateKeyKey])
 	if err != nil {
@@ -44,7 +44,7 @@ func (Client) Credentials(data map[string][]byte) (*tls.Config, error) {
 	return &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, RootCAs: authorities}, nil
 }
 
-// Observe adds to the facts what the members answer. Members that do not answer are a fact, not an error.
+// Observe adds the responses of the members to the facts. Members that do not respond are a fact, not an error.
 func (Client) Observe(ctx context.Context, endpoints []etcd.Endpoint, credentials *tls.Config, facts *etcd.Facts) {
 	facts.Members = make([]etcd.MemberFacts, len(endpoints))
 	var observing sync.WaitGroup
@@ -82,7 +82,7 @@ func observeMember(ctx context.Context, endpoint etcd.Endpoint, credentials *tls
 		}
 		facts = etcd.MemberFacts{
 			Serving: status.Leader != 0, ID: status.Header.MemberId, Leader: status.Leader == status.Header.MemberId,
-			// An alarm is listed without the write to the log that a request for alarms is.
+			// The status lists alarms without a write to the log, unlike a request for alarms.
 			NoSpace: slices.ContainsFunc(status.Errors, func(text string) bool { return strings.Contains(text, etcdserverpb.AlarmType_NOSPACE.String()) }),
 			Size:    status.DbSize, InUse: status.DbSizeInUse, Quota: status.DbSizeQuota,
 		}
@@ -93,7 +93,7 @@ func observeMember(ctx context.Context, endpoint etcd.Endpoint, credentials *tls
 	}
 	ctx, cancel := context.WithTimeout(ctx, memberTimeout)
 	defer cancel()
-	facts.Empty, _ = etcdmember.IsVolumeEmpty(ctx, endpoint.MetricsURL) // one that does not answer either is down
+	facts.Empty, _ = etcdmember.IsVolumeEmpty(ctx, endpoint.MetricsURL) // a member that does not respond to this either is down
 	return facts
 }
 
@@ -108,7 +108,7 @@ func serving(endpoints []etcd.Endpoint, members []etcd.MemberFacts) []string {
 	return out
 }
 
-// Repair takes the action of a decision about a member. The facts are those that it was made from.
+// Repair executes the action of a decision about a member. facts are the basis of the decision.
 func (Client) Repair(ctx context.Context, endpoints []etcd.Endpoint, credentials *tls.Config, facts etcd.Facts, decision etcd.Decision) error {
 	return request(ctx, serving(endpoints, facts.Members), credentials, clusterTimeout, func(ctx context.Context, client *clientv3.Client) error {
 		var err error

@@ -30,8 +30,7 @@ import (
 
 const members = 3
 
-// env is an etcd of three members in this process, each with a directory as its volume, and the decisions of the
-// operator about them.
+// env is an etcd of three members in this process, each with a directory as its volume, with the decisions of the operator about them.
 type env struct {
 	t         *testing.T
 	cluster   etcd.Cluster
@@ -77,7 +76,7 @@ func freeURL(t *testing.T) string {
 
 func (e *env) volume(i int) string { return filepath.Join(e.directory, fmt.Sprint(i)) }
 
-// setRecord writes the record to where the members read it.
+// setRecord writes the record to the directory from which the members read it.
 func (e *env) setRecord(record etcdmember.Record) {
 	e.t.Helper()
 	for _, endpoint := range e.endpoints {
@@ -93,7 +92,7 @@ func (e *env) setRecord(record etcdmember.Record) {
 	}
 }
 
-// start runs a member as its container does: a process that fails is started again.
+// start runs a member like its container: it starts a process that fails again.
 func (e *env) start(i int) {
 	ctx, cancel := context.WithCancel(context.Background())
 	e.pods[i] = &pod{cancel: cancel, done: make(chan struct{})}
@@ -183,7 +182,7 @@ func (e *env) loseVolume(i int) {
 	e.start(i)
 }
 
-// reconcile observes, decides and acts once, as a reconcile of the operator does, which keeps nothing but the record.
+// reconcile observes, decides and acts once, like a reconcile of the operator, which stores only the record.
 func (e *env) reconcile() (etcd.Facts, etcd.Decision) {
 	facts := etcd.Facts{Record: e.record, Confirmed: e.confirmed}
 	etcdclient.Client{}.Observe(e.t.Context(), e.endpoints, nil, &facts)
@@ -219,7 +218,7 @@ func isRepaired(facts etcd.Facts, decision etcd.Decision) bool {
 	return facts.Record.ClusterID != "" && decision.Action == etcd.None && decision.Healthy.Reason == "MembersServe"
 }
 
-// writer writes keys to any member until it is stopped, and knows which writes were acknowledged.
+// writer writes keys to any member until it is stopped, and records the acknowledged writes.
 type writer struct {
 	cancel       context.CancelFunc
 	done         sync.WaitGroup
@@ -274,7 +273,7 @@ func (e *env) checkWrites(endpoint etcd.Endpoint, acknowledged []string) {
 	e.t.Helper()
 	client := e.client(endpoint.ClientURL)
 	defer client.Close()
-	// A linearizable read first, so that the member has applied what was acknowledged before.
+	// A linearizable read first ensures that the member has applied all acknowledged writes.
 	if _, err := client.Get(e.t.Context(), "x"); err != nil {
 		e.t.Fatal(err)
 	}
@@ -292,8 +291,8 @@ func (e *env) checkWrites(endpoint etcd.Endpoint, acknowledged []string) {
 	}
 }
 
-// TestRepair runs the decisions against real members under load: whatever volume is lost, all acknowledged writes stay;
-// and what cannot be repaired without a loss is left alone.
+// TestRepair runs the decisions against real members under load: after the loss of any volume, all acknowledged writes must exist;
+// members that cannot be repaired without data loss must not be changed.
 func TestRepair(t *testing.T) {
 	ignored := goleak.IgnoreCurrent()
 	t.Cleanup(func() { // members leave the connections between each other

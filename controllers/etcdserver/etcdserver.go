@@ -1,5 +1,5 @@
-// Package etcdserver brings up the etcd that the operator runs for a shard or a cache server, and reports on its
-// quorum. Package etcd renders its objects and decides which changes of the spec are possible.
+// Package etcdserver creates the etcd that the operator runs for a shard or a cache server, and reports on its quorum. Package etcd
+// renders its objects and decides which changes of the spec are possible.
 package etcdserver
 
 import (
@@ -19,7 +19,7 @@ import (
 
 const condition = operatorv1alpha1.ConditionEtcdAvailable
 
-// Store is the etcd of a shard or cache server during one reconcile. Its steps do nothing where the user runs the etcd.
+// Store is the etcd of a shard or cache server during one reconcile. Its steps do nothing if the user runs the etcd.
 type Store struct {
 	Cluster apply.Cluster
 	Gate    workload.Gate
@@ -27,7 +27,7 @@ type Store struct {
 	Now     func() time.Time
 	Members Members
 
-	managed *etcd.Cluster // nil where the user runs it
+	managed *etcd.Cluster // nil if the user runs it
 	live    *appsv1.StatefulSet
 	problem status.PodProblem   // of the members
 	desired *appsv1.StatefulSet // nil while nothing is applied
@@ -44,7 +44,7 @@ type Input struct {
 	Status      *operatorv1alpha1.EtcdStatus
 }
 
-// ObserveManaged reads what there is of an etcd that the operator runs.
+// ObserveManaged reads the objects of an etcd that the operator runs.
 func (s *Store) ObserveManaged(ctx context.Context, in Input) (err error) {
 	managed := in.Cluster
 	s.managed, s.desired = &managed, managed.StatefulSet(in.Image)
@@ -64,8 +64,8 @@ func (s *Store) ObserveManaged(ctx context.Context, in Input) (err error) {
 	return s.observeMembers(ctx, in)
 }
 
-// ObserveAbandoned reads the etcd that the operator ran for an owner before its spec named another one. It holds the
-// data as long as it exists. A StatefulSet of that name with another owner is the user's own etcd.
+// ObserveAbandoned reads the etcd that the operator ran for an owner before its spec named another one. It holds the data as long as it
+// exists. A StatefulSet of that name with another owner is the user's own etcd.
 func (s *Store) ObserveAbandoned(ctx context.Context, owner desired.Owner) error {
 	live, err := apply.Get[appsv1.StatefulSet](ctx, s.Cluster, owner.Namespace, etcd.StatefulSetName(owner))
 	if err == nil && live != nil && isOwnedBy(live, owner) {
@@ -77,7 +77,7 @@ func (s *Store) ObserveAbandoned(ctx context.Context, owner desired.Owner) error
 // IsManaged reports whether the operator runs the etcd.
 func (s *Store) IsManaged() bool { return s.managed != nil }
 
-// Configure applies everything of the etcd but its members, and reports what keeps the members from being changed.
+// Configure applies all objects of the etcd except its members, and reports why the members cannot be changed.
 func (s *Store) Configure(ctx context.Context) error {
 	if s.managed == nil {
 		if rejection := etcd.ValidateRemoval(s.live); rejection != nil {
@@ -93,7 +93,7 @@ func (s *Store) Configure(ctx context.Context) error {
 	return nil
 }
 
-// configure returns why the members are left as they are, or a result without a type.
+// configure returns why the members must not be changed, or a result without a type.
 func (s *Store) configure(ctx context.Context) (status.Result, error) {
 	for _, service := range s.managed.Services() {
 		if err := s.Cluster.ApplyObject(ctx, condition, service); err != nil {
@@ -145,7 +145,7 @@ func (s *Store) admitRollout(ctx context.Context) (status.Result, error) {
 	missing := ""
 	switch {
 	case s.live == nil:
-	case s.members.decision.IsRepairing(): // a rollout would take away another member
+	case s.members.decision.IsRepairing(): // a rollout would stop another member
 		return workload.HoldStatefulSet(ctx, s.Gate, s.live, s.desired, "a member is being replaced")
 	default:
 		if available := s.availability(s.live); available.State != status.Satisfied {
@@ -164,7 +164,7 @@ func (s *Store) Apply(ctx context.Context) error {
 	return s.Report.SetResult(s.availability(s.desired), err)
 }
 
-// availability reports on the quorum, or on what keeps the cluster from having one.
+// availability reports on the quorum, or on why the cluster cannot have one.
 func (s *Store) availability(live *appsv1.StatefulSet) status.Result {
 	result, quorum := s.members.decision.Available, quorumResult(*s.managed, live, s.problem, s.Now())
 	if result.Type == "" || result.State == status.Waiting && quorum.State != status.Satisfied {
@@ -173,8 +173,8 @@ func (s *Store) availability(live *appsv1.StatefulSet) status.Result {
 	return result
 }
 
-// quorumResult reports on the ready members. A quorum is sufficient, except while members are being replaced: servers
-// that restart meanwhile could not connect.
+// quorumResult reports on the ready members. A quorum is sufficient, except while members are being replaced: servers that restart at
+// that time could not connect.
 func quorumResult(store etcd.Cluster, live *appsv1.StatefulSet, problem status.PodProblem, now time.Time) status.Result {
 	ready, want := live.Status.ReadyReplicas, store.Members()
 	switch {

@@ -12,21 +12,21 @@ import (
 	"github.com/atoll-dev/atoll/internal/etcdmember"
 )
 
-// Members are the members of etcds, which package etcdclient reaches.
+// Members observes and changes the members of etcds. Package etcdclient implements it.
 type Members interface {
-	// Observe adds to the facts what the members answer.
+	// Observe adds the responses of the members to the facts.
 	Observe(ctx context.Context, endpoints []etcd.Endpoint, credentials *tls.Config, facts *etcd.Facts)
-	// Repair takes the action of a decision about a member.
+	// Repair executes the action of a decision about a member.
 	Repair(ctx context.Context, endpoints []etcd.Endpoint, credentials *tls.Config, facts etcd.Facts, decision etcd.Decision) error
-	// Defragment compacts and defragments all members, one after the other, and clears the alarm about space.
+	// Defragment compacts and defragments all members, one after the other, and disarms the alarm about space.
 	Defragment(ctx context.Context, endpoints []etcd.Endpoint, credentials *tls.Config, facts etcd.Facts) error
-	// Credentials reads those of a client from the data of a Secret.
+	// Credentials reads the credentials of a client from the data of a Secret.
 	Credentials(data map[string][]byte) (*tls.Config, error)
 }
 
 const (
-	// repairInterval is the time between two steps of a repair, downInterval that between two looks at members that are
-	// down, checkInterval at members that serve. None of it has an event.
+	// repairInterval is the time between two steps of a repair, downInterval the time between two observations of members that are down,
+	// checkInterval of members that serve. No event reports these changes.
 	repairInterval = 2 * time.Second
 	downInterval   = 10 * time.Second
 	checkInterval  = time.Minute
@@ -38,14 +38,14 @@ type members struct {
 	credentials *tls.Config
 	facts       etcd.Facts
 	decision    etcd.Decision
-	record      etcdmember.Record // as it is to be
+	record      etcdmember.Record // the desired record
 	status      operatorv1alpha1.EtcdStatus
 	defragment  string // the value of the annotation that requests it
 	volumes     status.Result
 }
 
-// observeMembers reads the record, observes the members, and decides what to do. Members that are about to start for the
-// first time are not observed.
+// observeMembers reads the record, observes the members, and decides about an action. It does not observe members that are about to start
+// for the first time.
 func (s *Store) observeMembers(ctx context.Context, in Input) error {
 	m := &s.members
 	if in.Status != nil {
@@ -81,8 +81,8 @@ func (s *Store) observeMembers(ctx context.Context, in Input) error {
 	return nil
 }
 
-// readRecord returns the record of the bootstrap. It is kept twice: members read the ConfigMap, and the status survives its
-// deletion. A cluster that served before there were records has none until its members have been observed.
+// readRecord returns the record of the bootstrap. It is stored twice: members read the ConfigMap, and the status survives the deletion of
+// the ConfigMap. A cluster that is older than records has none until its members have been observed.
 func (s *Store) readRecord(in Input) etcdmember.Record {
 	if configMap := s.files.ConfigMaps[s.managed.Record()]; configMap != nil {
 		record := etcdmember.RecordFrom(configMap.Data)
@@ -99,7 +99,7 @@ func (s *Store) readRecord(in Input) etcdmember.Record {
 	return s.managed.NewRecord("")
 }
 
-// Repair takes one step to repair the members, and reports on them.
+// Repair executes one step to repair the members, and reports on them.
 func (s *Store) Repair(ctx context.Context) error {
 	m := &s.members
 	if s.managed == nil {
@@ -140,8 +140,8 @@ func (s *Store) Repair(ctx context.Context) error {
 	return nil
 }
 
-// Status is the status of the etcd, for the object. It is nil where the user runs the etcd; while the etcd is not observed it
-// stays.
+// Status returns the status of the etcd for the object. It is nil if the user runs the etcd. It does not change while the etcd is not
+// observed.
 func (s *Store) Status(before *operatorv1alpha1.EtcdStatus) *operatorv1alpha1.EtcdStatus {
 	if s.managed == nil {
 		return before

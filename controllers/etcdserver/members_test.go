@@ -21,7 +21,7 @@ import (
 	"github.com/atoll-dev/atoll/controllers/status"
 )
 
-// answers are what the members of an etcd answer in a test. Package etcdclient has tests with real ones.
+// answers are the responses of the members of an etcd in a test. Package etcdclient has tests with real members.
 type answers struct {
 	facts    etcd.Facts
 	repaired []etcd.Action
@@ -49,7 +49,7 @@ func healthyMember(clusterID string) etcd.Facts {
 	return etcd.Facts{ClusterID: clusterID, Members: []etcd.MemberFacts{{Serving: true, ID: 1}}, Listed: []etcd.Listed{{ID: 1, Started: true}}}
 }
 
-// TestRecord: what is recorded about the bootstrap, where it is kept, and what survives its loss.
+// TestRecord checks the content of the bootstrap's record, where it is stored, and what survives its loss.
 func TestRecord(t *testing.T) {
 	lost := etcd.Facts{Members: []etcd.MemberFacts{{Empty: true}}}
 	recordMap := func(data map[string]string) client.Object {
@@ -130,7 +130,7 @@ func TestRecord(t *testing.T) {
 	}
 }
 
-// TestDefragment: a value of the annotation is handled once, and only while all members serve.
+// TestDefragment checks that a value of the annotation is handled once, and only while all members serve.
 func TestDefragment(t *testing.T) {
 	root := &operatorv1alpha1.RootShard{ObjectMeta: metav1.ObjectMeta{Name: "root", Namespace: "kcp", UID: "uid"}}
 	cluster := etcd.NewForShard(desired.NewRootShard(root))

@@ -15,8 +15,8 @@ import (
 
 // +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=get;patch
 
-// growVolumes resizes the claims of an etcd that exists to the size of the spec. Until all volumes have it, the quota of the
-// database stays.
+// growVolumes resizes the claims of an existing etcd to the size of the spec. It does not raise the quota of the database until all
+// volumes have that size.
 func (s *Store) growVolumes(ctx context.Context) error {
 	const healthy = operatorv1alpha1.ConditionEtcdHealthy
 	etcd.KeepClaimTemplates(s.live, s.desired)

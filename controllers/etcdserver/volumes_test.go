@@ -22,8 +22,8 @@ import (
 	"github.com/atoll-dev/atoll/controllers/status"
 )
 
-// TestGrowVolumes: claims get a larger size, the quota follows once the volumes have it, and a class without expansion is
-// reported.
+// TestGrowVolumes checks that claims get a larger size, that the quota is raised after the volumes have it, and that a class without
+// expansion is reported.
 func TestGrowVolumes(t *testing.T) {
 	newCluster := func(size string) etcd.Cluster {
 		root := &operatorv1alpha1.RootShard{ObjectMeta: metav1.ObjectMeta{Name: "root", Namespace: "kcp", UID: "uid"}}

@@ -1,5 +1,5 @@
-// Package frontproxy reconciles FrontProxies: the certificates, the configuration and the pods of the proxy through
-// which clients reach an installation. Packages desired and pki render the objects.
+// Package frontproxy reconciles FrontProxies: the certificates, the configuration and the pods of the proxy through which clients reach
+// an installation. Packages desired and pki render the objects.
 package frontproxy
 
 import (

@@ -18,8 +18,8 @@ import (
 
 const registered = operatorv1alpha1.ConditionArgoCDRegistered
 
-// registerInArgoCD keeps the Secret by which Argo CD knows the workspace as a cluster. Owner references cannot cross namespaces, so that
-// the Secret is recorded in the status, and a finalizer set, before it is created.
+// registerInArgoCD reconciles the Secret that registers the workspace as a cluster of Argo CD. Owner references cannot cross namespaces,
+// so the reconciler records the Secret in the status, and sets a finalizer, before it creates the Secret.
 func (s *scope) registerInArgoCD(ctx context.Context) error {
 	k, wanted := s.kubeconfig, s.argoCDSecret()
 	if recorded := k.Status.ArgoCDSecret; recorded != nil && (wanted == nil || *recorded != *wanted) {
@@ -47,7 +47,7 @@ func (s *scope) registerInArgoCD(ctx context.Context) error {
 	return s.report.SetResult(s.applyToArgoCD(ctx, wanted))
 }
 
-// argoCDSecret is the Secret that the spec asks for, or nil.
+// argoCDSecret returns the Secret that the spec requests, or nil.
 func (s *scope) argoCDSecret() *corev1.SecretReference {
 	if s.kubeconfig.Spec.ArgoCD == nil || s.config.ArgoCDNamespace == "" {
 		return nil
@@ -78,12 +78,12 @@ func (s *scope) applyToArgoCD(ctx context.Context, wanted *corev1.SecretReferenc
 	return status.OK(registered, "Registered", "Secret %s/%s registers the workspace", wanted.Namespace, wanted.Name), nil
 }
 
-// isRegistrationOf reports whether a Secret is the one that this operator made for a Kubeconfig.
+// isRegistrationOf reports whether this operator created a Secret for a Kubeconfig.
 func isRegistrationOf(secret *corev1.Secret, k *operatorv1alpha1.Kubeconfig) bool {
 	return secret.Labels[operatorv1alpha1.LabelKubeconfig] == string(k.UID)
 }
 
-// removeFromArgoCD deletes the Secret, if it is that of the Kubeconfig.
+// removeFromArgoCD deletes the Secret, if it belongs to the Kubeconfig.
 func (s *scope) removeFromArgoCD(ctx context.Context, recorded *corev1.SecretReference) error {
 	existing, err := apply.Get[corev1.Secret](ctx, s.config.Cluster, recorded.Namespace, recorded.Name)
 	if err != nil || existing == nil || !isRegistrationOf(existing, s.kubeconfig) {

@@ -36,7 +36,7 @@ func newRegistration(t *testing.T, objects ...client.Object) *registration {
 	return &registration{t, apply.Cluster{Client: memory.NewClient(t, append(objects, k)...)}, k, "argocd"}
 }
 
-// pass runs the step, or that of a deletion, twice: the first one only records what the second creates.
+// pass runs the step, or that of a deletion, twice: the first run only records the Secret that the second one creates.
 func (r *registration) pass(deleted bool) status.Result {
 	r.Helper()
 	var result status.Result

@@ -14,18 +14,17 @@ import (
 )
 
 const (
-	// unreachableTimeout is how long a deletion waits for an installation that does not answer. The bindings that may
-	// be left behind name a group that only the certificate of this Kubeconfig is in.
+	// unreachableTimeout is how long a deletion waits for an installation that does not respond. Bindings that remain after that name a
+	// group that only the certificate of this Kubeconfig is in.
 	unreachableTimeout = 2 * time.Minute
-	// forbiddenTimeout is how long it waits while access to the workspace is forbidden. The operator has access to
-	// every workspace, so that is the answer for one that does not exist or, for a moment, that the proxy has not
-	// indexed yet.
+	// forbiddenTimeout is how long it waits while access to the workspace is forbidden. The operator has access to every workspace, so
+	// Forbidden means that the workspace does not exist or, for a moment, that the proxy has not indexed it yet.
 	forbiddenTimeout = 20 * time.Second
 	finalizeInterval = 5 * time.Second
 )
 
-// provisionAuthorization reconciles the bindings in the workspace that the spec names, and removes those in another
-// one. The workspace is recorded in the status before anything is created there: a crash leaves no unrecorded binding.
+// provisionAuthorization reconciles the bindings in the workspace that the spec names, and removes those in another one. It records the
+// workspace in the status before it creates anything there, so that a crash leaves no unrecorded binding.
 func (s *scope) provisionAuthorization(ctx context.Context) error {
 	if s.target == nil {
 		return nil
@@ -62,8 +61,8 @@ func (s *scope) provisionAuthorization(ctx context.Context) error {
 	return nil
 }
 
-// validateWorkspace rejects what is no path of a workspace. It becomes part of a URL that the operator requests with
-// its own rights.
+// validateWorkspace rejects values that are not the path of a workspace. The path becomes part of a URL that the operator requests with
+// its own permissions.
 func validateWorkspace(workspace string) status.Result {
 	if workspace == "" {
 		return status.Result{}
@@ -75,8 +74,8 @@ func validateWorkspace(workspace string) status.Result {
 	return status.Result{}
 }
 
-// finalize removes the bindings of a Kubeconfig that is being deleted, and then its finalizer. It waits a limited time
-// for an installation that does not answer.
+// finalize removes the bindings of a Kubeconfig that is being deleted, and then its finalizer. It waits a limited time for an
+// installation that does not respond.
 func (s *scope) finalize(ctx context.Context) error {
 	if !controllerutil.ContainsFinalizer(s.kubeconfig, operatorv1alpha1.FinalizerKubeconfigRBAC) {
 		return reconcile.ErrFinalized

@@ -20,16 +20,17 @@ import (
 	"github.com/atoll-dev/atoll/controllers/status"
 )
 
-// reasonForbidden is the reason for a workspace to which access is forbidden, as it is to one that does not exist.
+// reasonForbidden is the reason for a workspace to which access is forbidden. The response for a workspace that does not exist is the
+// same.
 const reasonForbidden = "WorkspaceForbidden"
 
-// formerGroupPeriod begins with the validity of the certificate.
+// formerGroupPeriod starts with the validity of the certificate.
 const formerGroupPeriod = 10 * time.Minute
 
 // bindings are the ClusterRoleBindings of one workspace.
 type bindings struct {
 	client rbacclient.ClusterRoleBindingInterface
-	// keepFormer is set while programs may use a certificate of the former group.
+	// keepFormer is true while programs may use a certificate with the previous group.
 	keepFormer bool
 }
 
@@ -60,7 +61,7 @@ func listOptions(k *operatorv1alpha1.Kubeconfig) metav1.ListOptions {
 	return metav1.ListOptions{LabelSelector: operatorv1alpha1.LabelKubeconfig + "=" + string(k.UID)}
 }
 
-// reconcile makes the bindings match the spec.
+// reconcile creates, updates and deletes bindings according to the spec.
 func (b bindings) reconcile(ctx context.Context, k *operatorv1alpha1.Kubeconfig) error {
 	have, err := b.client.List(ctx, listOptions(k))
 	if err != nil {
@@ -145,8 +146,8 @@ func desiredBindings(k *operatorv1alpha1.Kubeconfig) []rbacv1.ClusterRoleBinding
 	return out
 }
 
-// formerGroupTime returns how long bindings keep the former group. A new certificate reaches programs that mount the Secret
-// only when kubelets have synchronized it.
+// formerGroupTime returns how long bindings keep the previous group. A new certificate reaches programs that mount the Secret only when
+// kubelets have synchronized it.
 func (s *scope) formerGroupTime() time.Duration {
 	if s.report.Get(available).State != status.Satisfied || s.issuedAt.IsZero() {
 		return formerGroupPeriod
@@ -154,8 +155,8 @@ func (s *scope) formerGroupTime() time.Duration {
 	return max(0, s.issuedAt.Add(formerGroupPeriod).Sub(s.now))
 }
 
-// withFormerGroup adds the group that earlier operators put into certificates, if a binding has it: until programs use
-// a certificate with the new group, their user has the permissions by the former one. Kubeconfigs of one name share it.
+// withFormerGroup adds the group that earlier operators put into certificates, if a binding has it: until programs use a certificate with
+// the new group, their user has the permissions of the previous one. Kubeconfigs of one name share it.
 func withFormerGroup(desired, current []rbacv1.Subject, k *operatorv1alpha1.Kubeconfig) []rbacv1.Subject {
 	if former := groupSubject("kubeconfig:" + k.Name); slices.Contains(current, former) {
 		return append(slices.Clone(desired), former)

@@ -1,6 +1,5 @@
-// Package kubeconfig reconciles Kubeconfigs: a client certificate, the Secret with the kubeconfig that holds it, and
-// the bindings of its spec. The bindings are the only objects that the operator writes inside a workspace of
-// users.
+// Package kubeconfig reconciles Kubeconfigs: a client certificate, the Secret with the kubeconfig that contains it, and the bindings of
+// its spec. The bindings are the only objects that the operator writes inside a workspace of users.
 package kubeconfig
 
 import (
@@ -108,7 +107,7 @@ func (s *scope) SetStatus() {
 	out.Phase = phase(out.Conditions)
 }
 
-// phase is Ready only once the Secret exists: clients that wait for it read the Secret next.
+// phase returns Ready only if the Secret exists, because clients that wait for the phase read the Secret next.
 func phase(conditions []metav1.Condition) operatorv1alpha1.KubeconfigPhase {
 	switch {
 	case meta.IsStatusConditionFalse(conditions, operatorv1alpha1.ConditionReferenceValid):

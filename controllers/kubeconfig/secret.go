@@ -17,7 +17,7 @@ import (
 
 const available = operatorv1alpha1.ConditionAvailable
 
-// secrets are the Secrets that a kubeconfig is made of, as observed.
+// secrets are the observed Secrets whose content becomes part of a kubeconfig.
 type secrets struct {
 	existing    *corev1.Secret // that the spec names, or nil
 	certificate *corev1.Secret // with the client certificate, or nil
@@ -62,7 +62,7 @@ func (s *scope) issueCertificate(ctx context.Context) error {
 	return s.report.SetResult(s.config.Cluster.ApplyCertificates(ctx, objects))
 }
 
-// writeSecret applies the Secret with the kubeconfig, whenever the certificate or a CA in it changes.
+// writeSecret applies the Secret with the kubeconfig when the certificate or a CA in it changes.
 func (s *scope) writeSecret(ctx context.Context) error {
 	if s.target == nil {
 		return nil
@@ -91,7 +91,7 @@ func (s *scope) checkSecret() (owned bool, blocked status.Result) {
 	if owner != "" {
 		return false, status.Stall(available, "SecretTaken", "Secret %s belongs to %s: choose another secretRef.name", name, owner)
 	}
-	// A certificate that does not match the spec is not written: it may have been issued for another user.
+	// A certificate that does not match the spec is not written, because it may have been issued for another user.
 	issued := s.report.Get(operatorv1alpha1.ConditionCertificatesReady).State == status.Satisfied
 	if !issued || certificate == nil || len(certificate.Data[corev1.TLSCertKey]) == 0 {
 		return false, status.Wait(available, operatorv1alpha1.ReasonClientCertificateSecretNotReady, "waiting for certificate %s", pki.KubeconfigCertificate(k))
@@ -128,8 +128,8 @@ func (s *scope) applySecret(ctx context.Context, ca []byte, owned bool) (status.
 	return status.OK(available, operatorv1alpha1.ReasonSecretsReady, "%s", message), nil
 }
 
-// checkOwnership decides whether the Secret is deleted with the Kubeconfig: yes, unless others keep something in it.
-// taken names another controller that it belongs to.
+// checkOwnership decides whether the Secret is deleted with the Kubeconfig: yes, unless it contains data of others. taken names another
+// controller that it belongs to.
 func checkOwnership(existing *corev1.Secret, k *operatorv1alpha1.Kubeconfig) (owned bool, owner string) {
 	if existing == nil {
 		return true, ""
@@ -148,8 +148,8 @@ func checkOwnership(existing *corev1.Secret, k *operatorv1alpha1.Kubeconfig) (ow
 	return true, ""
 }
 
-// targetWorkspace is the workspace that the kubeconfig points at, and that its bindings are in unless the deprecated
-// field names another one.
+// targetWorkspace is the workspace that the kubeconfig points to, which also contains its bindings unless the deprecated field names
+// another one.
 func targetWorkspace(k *operatorv1alpha1.Kubeconfig) string {
 	if k.Spec.TargetWorkspace != "" {
 		return k.Spec.TargetWorkspace
@@ -157,7 +157,7 @@ func targetWorkspace(k *operatorv1alpha1.Kubeconfig) string {
 	return "root"
 }
 
-// bindingWorkspace is the workspace that the bindings are in; "" for no bindings.
+// bindingWorkspace is the workspace of the bindings; "" for no bindings.
 func bindingWorkspace(k *operatorv1alpha1.Kubeconfig) string {
 	if k.Spec.Authorization == nil {
 		return ""

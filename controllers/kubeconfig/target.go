@@ -13,7 +13,7 @@ import (
 	"github.com/atoll-dev/atoll/controllers/status"
 )
 
-// target is what a kubeconfig points at.
+// target is the server that a kubeconfig points to.
 type target struct {
 	name        string // kind and name
 	root        *operatorv1alpha1.RootShard
@@ -23,8 +23,8 @@ type target struct {
 	caBundle    *corev1.LocalObjectReference // further CAs of the server, or nil
 }
 
-// findTarget resolves the target and its installation. Of several references the first counts. The target is nil unless
-// the result is satisfied.
+// findTarget resolves the target and its installation. It uses the first of several references. The target is nil unless the result is
+// satisfied.
 func findTarget(ctx context.Context, c apply.Cluster, kubeconfig *operatorv1alpha1.Kubeconfig) (*target, status.Result, error) {
 	const condition = operatorv1alpha1.ConditionReferenceValid
 	referenceNotFound := func(format string, args ...any) (*target, status.Result, error) {

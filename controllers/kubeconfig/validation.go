@@ -7,7 +7,8 @@ import (
 	"github.com/atoll-dev/atoll/controllers/status"
 )
 
-// ignoredFields lists the fields of a Kubeconfig that have no effect. argoCDNamespace is what the operator knows of Argo CD.
+// ignoredFields lists the fields of a Kubeconfig that have no effect. argoCDNamespace is the namespace of Argo CD in the operator's
+// configuration.
 func ignoredFields(k *operatorv1alpha1.Kubeconfig, argoCDNamespace string) []status.IgnoredField {
 	var out []status.IgnoredField
 	target := k.Spec.Target

@@ -9,8 +9,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestAlerts: an alert whose expression names a condition or a series that does not exist would never fire, and its
-// summary leads to a section of the documentation.
+// TestAlerts checks that conditions and series in the expression of an alert exist, because it would never fire otherwise, and that its
+// summary links to a section of the documentation.
 func TestAlerts(t *testing.T) {
 	read := func(file string) string {
 		t.Helper()

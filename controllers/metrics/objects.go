@@ -39,8 +39,8 @@ type kind struct {
 	phase func(client.Object) string // nil for no label phase
 }
 
-// NewObjects returns the metrics of the objects in reader, a cache. They are empty until leads is closed: of several
-// replicas of the operator only the leader exports them, so that sums over all pods are right.
+// NewObjects returns the metrics of the objects in reader, a cache. They are empty until leads is closed: of several replicas of the
+// operator, only the leader exports them, so that sums over all pods are right.
 func NewObjects(reader client.Reader, elected <-chan struct{}) *Objects {
 	count := func(name string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc("kcp_operator_"+name+"_count", "Objects of this kind.", labels, nil)

@@ -12,8 +12,8 @@ import (
 	"github.com/atoll-dev/atoll/controllers/reconcile"
 )
 
-// Results of a reconcile, and types of its errors. The texts of errors are in the log: as labels, with their names and
-// addresses, each would be a series.
+// Results of a reconcile, and types of its errors. The messages of errors are in the log: as labels, each would be a series, because
+// messages contain names and addresses.
 const (
 	resultSuccess = "success"
 	resultError   = "error"

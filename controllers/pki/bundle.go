@@ -14,8 +14,8 @@ type BundlePart struct {
 	PEM    []byte
 }
 
-// MergeBundle joins PEM files of certificates. Each part must hold at least one certificate and nothing else, so that
-// an invalid Secret is reported here and not by a server that does not start.
+// MergeBundle joins PEM files of certificates. Each part must contain at least one certificate and nothing else, so that the operator
+// reports an invalid Secret before a server fails to start.
 func MergeBundle(parts ...BundlePart) ([]byte, error) {
 	var out bytes.Buffer
 	for _, part := range parts {

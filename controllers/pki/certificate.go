@@ -66,8 +66,8 @@ func (s Owner) newLeaf(l leaf) *certmanagerv1.Certificate {
 	return out
 }
 
-// newAuthority is a CA with an issuer of the same name. Renewals keep its key, so that the certificates it signed, and
-// every bundle that holds it, stay valid.
+// newAuthority returns a CA with an issuer of the same name. Renewals keep its key, so that the certificates that it has signed, and
+// every bundle that contains it, remain valid.
 func (s Owner) newAuthority(name string, signedBy cmmeta.IssuerReference) (*certmanagerv1.Certificate, *certmanagerv1.Issuer) {
 	out := s.newCertificate(name, signedBy, caDuration, caRenewBefore)
 	out.Spec.IsCA = true

@@ -35,8 +35,8 @@ func KubeconfigGroup(kubeconfig *operatorv1alpha1.Kubeconfig) string {
 	return "kubeconfig:" + string(kubeconfig.UID)
 }
 
-// Kubeconfig returns the client certificate of a Kubeconfig. It has the labels of the object, and one with the name of
-// the RootShard: by it the installation is found after the target is deleted.
+// Kubeconfig returns the client certificate of a Kubeconfig. It has the labels of the object, and one with the name of the RootShard, by
+// which the reconciler finds the installation after the target is deleted.
 func Kubeconfig(kubeconfig *operatorv1alpha1.Kubeconfig, root *operatorv1alpha1.RootShard) *certmanagerv1.Certificate {
 	s := Owner{
 		Namespace:    kubeconfig.Namespace,
@@ -59,7 +59,7 @@ func Kubeconfig(kubeconfig *operatorv1alpha1.Kubeconfig, root *operatorv1alpha1.
 	return certificate
 }
 
-// Etcd has the names in the certificates of a managed etcd.
+// Etcd contains the names in the certificates of a managed etcd.
 type Etcd struct {
 	CA, Server, Peer, Client string   // names of the Certificates
 	Hosts                    []string // of members and their Services

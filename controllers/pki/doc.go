@@ -1,6 +1,6 @@
-// Package pki renders the cert-manager objects of an installation: the issuers below the root CA and the certificates
-// of all components, with the certificate templates of specs applied. It also merges bundles of CA certificates and
-// reads the status of certificates. All functions are pure; the reconcilers apply what they return.
+// Package pki renders the cert-manager objects of an installation: the issuers below the root CA and the certificates of all components,
+// with the certificate templates of specs applied. It also merges bundles of CA certificates and reads the status of certificates. All
+// functions are pure; the reconcilers apply the returned objects.
 package pki
 
 import (
@@ -24,7 +24,7 @@ func (o Objects) Secrets() []string {
 	return out
 }
 
-// Append adds objects. Issuers that exist are not added again.
+// Append adds objects. It does not add existing issuers again.
 func (o *Objects) Append(more Objects) {
 	for _, issuer := range more.Issuers {
 		if !slices.ContainsFunc(o.Issuers, func(have *certmanagerv1.Issuer) bool { return have.Name == issuer.Name }) {

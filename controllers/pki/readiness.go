@@ -38,7 +38,7 @@ func notReadyReason(certificate *certmanagerv1.Certificate) string {
 	return "waiting for cert-manager"
 }
 
-// SummarizeNotReady is the message about certificates that are not ready, with the first few by name.
+// SummarizeNotReady returns the message about certificates that are not ready, with the first few by name.
 func SummarizeNotReady(notReady []string, total int) string {
 	const shown = 3
 	first := notReady

@@ -14,8 +14,8 @@ func ShardTemplateKeys() []string {
 	}
 }
 
-// shardGroup is the group of shards: at the root shard a member may join the installation and write the Shard object of
-// its name, in a cache server it may read everything and write objects under its own name.
+// shardGroup is the group of shards: at the root shard a member may join the installation and write the Shard object of its name, in a
+// cache server it may read all objects and write objects under its own name.
 const shardGroup = "system:kcp:shard"
 
 // shardUser is the user name of a shard in certificates of shardGroup.
@@ -58,9 +58,9 @@ func (s Owner) newLeaves(leaves map[string]leaf, name func(key string) string, t
 	return out
 }
 
-// rootShardLeaves are the certificates of a root shard by template key, with the client certificate of the operator. Of
-// the client certificates of shards only "client" is mounted, and only by shards that connect to the root shard; the
-// others exist for programs that expect them.
+// rootShardLeaves are the certificates of a root shard by template key, with the client certificate of the operator. Of the client
+// certificates of shards only "client" is mounted, and only by shards that connect to the root shard; the others exist for programs that
+// expect them.
 func rootShardLeaves(shard desired.Shard) map[string]leaf {
 	root := shard.Root()
 	ca := func(ca desired.CA) string { return desired.CAName(root, ca) }
@@ -97,7 +97,7 @@ func secondaryShardLeaves(shard desired.Shard) map[string]leaf {
 	}
 }
 
-// signingLeaf signs tokens. They are valid as long as their key is, so renewals keep it.
+// signingLeaf signs tokens. Tokens are valid as long as its key is, so renewals keep the key.
 func signingLeaf(shard desired.Shard) leaf {
 	return leaf{
 		issuer: desired.CAName(shard.Root(), desired.ServiceAccountCA), commonName: shard.Name() + "-service-account",
@@ -138,7 +138,7 @@ func VirtualWorkspace(v desired.VirtualWorkspace, virtualWorkspace *operatorv1al
 		},
 	}
 	if cache != nil {
-		// A client that is no shard only reads.
+		// A client that is not a shard only reads.
 		leaves[desired.CacheClient] = cacheClientLeaf(cache, "system:kcp:virtual-workspace:"+v.Name())
 	}
 	out := s.newLeaves(leaves, v.Certificate, virtualWorkspace.Spec.CertificateTemplates)
@@ -158,9 +158,8 @@ func CacheServerTemplateKeys() []string {
 // cacheGroup is the group of caches that publish the objects of their shards to the cache above. Proxies drop it.
 const cacheGroup = "system:kcp:cache"
 
-// CacheServer returns the certificate authority of a cache server and the certificates below it. The authority also
-// signs the certificates of its clients, so that no other certificate of an installation gives access. parent is the
-// cache above it, or nil.
+// CacheServer returns the certificate authority of a cache server and the certificates below it. The authority also signs the
+// certificates of its clients, so that no other certificate of an installation grants access. parent is the cache above it, or nil.
 func CacheServer(cache *operatorv1alpha1.CacheServer, parent *desired.CacheParent) Objects {
 	c := desired.NewCacheServer(cache)
 	s := Owner{Namespace: cache.Namespace, References: c.OwnerReferences(), Labels: c.Labels(), SecretLabels: c.FileLabels()}

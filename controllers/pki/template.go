@@ -13,9 +13,8 @@ import (
 
 const groupName = "cert-manager.io"
 
-// applyTemplate applies a template to a certificate. Maps are merged, and keys of the operator keep their value; lists
-// are merged and sorted; other fields are replaced. Common name and usages are fixed: they are what the certificate is
-// trusted for.
+// applyTemplate applies a template to a certificate. It merges maps, in which keys of the operator keep their value; it merges and sorts
+// lists, and replaces other fields. The common name and the usages are fixed, because servers authorize the certificate by them.
 func applyTemplate(certificate *certmanagerv1.Certificate, template operatorv1alpha1.CertificateTemplate) {
 	if m := template.Metadata; m != nil {
 		certificate.Annotations = mergeMissing(certificate.Annotations, m.Annotations)
@@ -85,7 +84,7 @@ func applyPrivateKey(spec *certmanagerv1.CertificateSpec, t *operatorv1alpha1.Ce
 		key.Encoding = certmanagerv1.PrivateKeyEncoding(t.Encoding)
 	}
 	if t.Algorithm != "" && certmanagerv1.PrivateKeyAlgorithm(t.Algorithm) != key.Algorithm {
-		// The size is for the default algorithm; cert-manager chooses one for another.
+		// The size is for the default algorithm; for another one, cert-manager chooses the size.
 		key.Algorithm, key.Size = certmanagerv1.PrivateKeyAlgorithm(t.Algorithm), 0
 	}
 	if t.Size != 0 {

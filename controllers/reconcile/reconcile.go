@@ -1,6 +1,5 @@
-// Package reconcile is the control loop that all kinds share: it reads an object, lets its kind observe what the object
-// depends on, runs the steps of the kind in order, and patches the status once at the end. The steps themselves are in
-// the packages of the kinds.
+// Package reconcile is the control loop of all kinds: it reads an object, lets its kind observe the dependencies of the object, runs the
+// steps of the kind in order, and patches the status once at the end. The packages of the kinds contain the steps.
 package reconcile
 
 import (
@@ -29,19 +28,19 @@ type Object interface {
 	GetConditions() []metav1.Condition
 }
 
-// Config is what the reconcilers of all kinds share.
+// Config is the common configuration of the reconcilers of all kinds.
 type Config struct {
 	Cluster  apply.Cluster
 	Recorder events.EventRecorder
-	Gate     workload.Gate      // of rollouts; nil admits every change at once
+	Gate     workload.Gate      // of rollouts; nil admits every change immediately
 	Image    desired.Image      // of servers whose spec names none
-	Etcd     etcdserver.Members // of etcds that the operator runs; nil leaves them alone
+	Etcd     etcdserver.Members // of etcds that the operator runs; nil disables their repair
 	// ClusterID identifies this Kubernetes cluster among all.
 	ClusterID string
-	// ArgoCDNamespace is the namespace in which Argo CD looks for its clusters; empty where there is none.
+	// ArgoCDNamespace is the namespace in which Argo CD finds its clusters; it is empty if Argo CD is not installed.
 	ArgoCDNamespace string
 	Now             func() time.Time
-	// LookupHost asks DNS about the hosts of etcds; nil checks none.
+	// LookupHost resolves the hosts of etcds; nil disables the check.
 	LookupHost etcd.LookupFunc
 }
 
@@ -53,18 +52,17 @@ func (c Config) NewDeployment(report *status.Report, condition, namespace, name 
 
 // Scope is one object during one reconcile.
 type Scope interface {
-	// Observe reads everything that the steps decide by. It writes nothing.
+	// Observe reads all input of the steps. It writes nothing.
 	Observe(ctx context.Context) error
-	// Steps bring the object to its spec, in order.
+	// Steps reconcile the object with its spec, in order.
 	Steps() []Step
-	// SetStatus computes the status of the object from the report and from what was observed.
+	// SetStatus computes the status of the object from the report and from the observed objects.
 	SetStatus()
 }
 
-// Finalizer is a Scope whose kind has a finalizer. What belongs to objects of other kinds is deleted by owner
-// references.
+// Finalizer is a Scope whose kind has a finalizer. Owner references delete the dependents of objects of other kinds.
 type Finalizer interface {
-	// FinalizeSteps take the place of Steps once the object is being deleted. They end with ErrFinalized.
+	// FinalizeSteps replace Steps while the object is being deleted. They end with ErrFinalized.
 	FinalizeSteps() []Step
 }
 
@@ -78,9 +76,9 @@ type Step struct {
 var (
 	// ErrRead marks the error of a reconcile that could not read its object.
 	ErrRead = errors.New("reading the object")
-	// ErrStop skips the steps that follow. A result in the report has the reason.
+	// ErrStop skips the remaining steps. A result in the report has the reason.
 	ErrStop = errors.New("stop")
-	// ErrFinalized ends the reconcile of an object whose finalizer is removed: it has no status any more.
+	// ErrFinalized ends the reconcile of an object whose finalizer is removed: its status must not be written.
 	ErrFinalized = errors.New("finalized")
 )
 
@@ -88,11 +86,11 @@ var (
 type Reconciler[T Object] struct {
 	Config
 	Watches Watches[T]
-	// NewScope begins the reconcile of an object. Results go into the report.
+	// NewScope returns the scope of an object for one reconcile. Results are added to the report.
 	NewScope func(object T, report *status.Report) Scope
 }
 
-// Reconcile brings one object to its spec. Its status is patched once, at the end, also after an error.
+// Reconcile reconciles one object. It patches the status once, at the end, even after an error.
 func (r *Reconciler[T]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	object := r.Watches.For.DeepCopyObject().(T)
 	if err := r.Cluster.Get(ctx, req.NamespacedName, object); err != nil {
@@ -115,7 +113,7 @@ func (r *Reconciler[T]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 	return ctrl.Result{RequeueAfter: report.RequeueAfter()}, nil
 }
 
-// runSteps observes, and runs the steps up to the first that fails or stops.
+// runSteps observes, and runs the steps until one fails or stops.
 func runSteps(ctx context.Context, scope Scope, deleting bool) error {
 	steps := scope.Steps
 	if deleting {
@@ -140,7 +138,7 @@ func runSteps(ctx context.Context, scope Scope, deleting bool) error {
 	return nil
 }
 
-// writeStatus patches the status if it changed, and records events for what changed in the conditions.
+// writeStatus patches the status if it changed, and records events about changed conditions.
 func (r *Reconciler[T]) writeStatus(ctx context.Context, before, after T) error {
 	// A step may have changed the finalizers, which is a separate write.
 	before.SetFinalizers(after.GetFinalizers())

@@ -44,7 +44,7 @@ func StoreKinds() []client.Object {
 // FileKinds are the kinds that pods mount.
 func FileKinds() []client.Object { return []client.Object{&corev1.Secret{}, &corev1.ConfigMap{}} }
 
-// maxConcurrentReconciles is per kind: an object that waits for an answer of its installation must not delay others.
+// maxConcurrentReconciles applies to each kind: an object that waits for a response of its installation must not delay others.
 const maxConcurrentReconciles = 4
 
 // Middleware wraps the reconciler of a controller.
@@ -71,8 +71,8 @@ func (r *Reconciler[T]) SetupWithManager(mgr ctrl.Manager, wrap Middleware) erro
 	return nil
 }
 
-// enqueueNamespace enqueues all objects of the kind in the namespace of an event. A namespace holds few of them, and
-// most of its Secrets are theirs, so references need no index.
+// enqueueNamespace enqueues all objects of the kind in the namespace of an event. A namespace contains few of them, and most of its
+// Secrets belong to them, so references need no index.
 func (r *Reconciler[T]) enqueueNamespace() handler.EventHandler {
 	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, changed client.Object) []ctrl.Request {
 		list := r.Watches.List.DeepCopyObject().(client.ObjectList)

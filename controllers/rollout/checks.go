@@ -5,24 +5,24 @@ import (
 	"time"
 )
 
-// Preconditions decide whether a component whose pods are to be replaced may begin. The message of a block is the
-// message of the condition: what is waited for.
+// Preconditions decide whether a component whose pods are to be replaced may start its rollout. The message of a blocking check is the
+// message of the condition.
 var Preconditions = Chain{
 	immediateRolloutRequested, // overrides all checks below
 	notPaused,                 // by the user
-	noReadyPods,               // as at a first start: nothing can be lost
+	noReadyPods,               // as at a first start: no pod can be lost
 	holdsSlot,                 // a newer revision replaces the one that is rolling out, and may repair it
 	slotFree,                  // one component of an installation rolls out at a time
-	changesGathered,           // what is applied together is ordered together
-	earlierStagesRolledOut,    // shards follow their root, proxies follow shards, caches those above them
-	firstInStage,              // the order does not depend on the order of reconciles
+	changesGathered,           // changes that are applied together are ordered together
+	earlierStagesRolledOut,    // root shard, then shards, then proxies; caches after those above them
+	firstInStage,              // independent of the order of reconciles
 	otherComponentsReady,      // missing pods of another component matter more during a rollout
 }
 
 var (
-	// Baseline decides, after Preconditions, whether the installation is healthy enough to begin.
+	// Baseline decides, after Preconditions, whether the installation is healthy enough to start.
 	Baseline = Chain{serversReady, probesSucceed, replicationCaughtUp}
-	// Healthy decides whether the new pods of the holder of the slot are healthy. Until then nothing else rolls out.
+	// Healthy decides whether the new pods of the holder of the slot are healthy. Until then no other component rolls out.
 	Healthy = Chain{podsReplaced, serversReady, probesSucceed, replicationCaughtUp}
 )
 
@@ -79,7 +79,7 @@ func holdsSlot(in Input) Decision {
 	return pass
 }
 
-// slotFree passes if the holder does not exist: one that is deleted during its rollout blocks nothing.
+// slotFree passes if the holder does not exist, so that a component that is deleted during its rollout blocks no other.
 func slotFree(in Input) Decision {
 	holder, ok := in.holder()
 	switch {
@@ -120,8 +120,8 @@ func firstInStage(in Input) Decision {
 	return pass
 }
 
-// otherComponentsReady ignores components that are pending themselves: their rollout may repair them. For the same
-// reason the component's own pods do not count; its Deployment removes no pod before a new one is ready.
+// otherComponentsReady ignores components that are pending themselves, because their rollout may repair them. For the same reason the
+// component's own pods do not count; its Deployment removes no pod before a new one is ready.
 func otherComponentsReady(in Input) Decision {
 	for _, other := range in.Others {
 		if other.Missing != "" && !other.Pending {
@@ -158,8 +158,8 @@ func (in Input) firstProblem(check Check, reason, format string) Decision {
 	return blocked(reason, format, in.Problems[at].Title, in.Problems[at].Message)
 }
 
-// DecideProgress decides about the holder of the slot: it passes once its new pods are healthy, and is stopped if they
-// do not become so in time.
+// DecideProgress decides about the holder of the slot: it passes when its new pods are healthy, and stops if they do not become healthy
+// in time.
 func DecideProgress(in Input) Decision {
 	decision := Healthy.Decide(in)
 	if decision.Outcome != Blocked {

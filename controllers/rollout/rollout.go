@@ -1,8 +1,8 @@
-// Package rollout decides when the pods of a running installation may be replaced: cache servers first, then the root
-// shard, shards one at a time, virtual workspaces, proxies; each only from a healthy base, and nothing more after one
-// that did not become healthy.
+// Package rollout decides when the pods of a running installation may be replaced: cache servers first, then the root shard, shards one
+// at a time, virtual workspaces, proxies. A rollout starts only if the installation is healthy, and no other starts after one that did
+// not become healthy.
 //
-// Everything here is a pure function of what was observed; package gate observes, and keeps the slot.
+// All functions are pure and decide with observed state; package gate observes, and stores the slot.
 package rollout
 
 import (
@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Stage is the position of a component in the order of a rollout. A server may be newer than those after it, never
-// older: each supports the protocol of the next one before it.
+// Stage is the position of a component in the order of a rollout. A server may be newer than those in later stages, never older: each
+// supports the protocol of the previous version of the next one.
 type Stage int
 
 // The stages of a rollout, in order. A store rolls out before the servers that read it.
@@ -25,13 +25,13 @@ const (
 	StageProxy
 )
 
-// Component is a part of an installation whose pods roll out together. What has no workload yet is no component: there
-// are no pods that could be older than those of another one, or missing.
+// Component is a part of an installation whose pods roll out together. A custom resource without a workload is not a component: it has no
+// pods that could be older than those of another one, or missing.
 type Component struct {
 	Title    string // for users: "Shard alpha"
 	Workload string // its Deployment or StatefulSet, by which it holds the slot
 	Stage    Stage
-	Depth    int // number of caches above it: what they replicate, they replicate for those below
+	Depth    int // number of caches above it: these replicate objects for the caches below them
 }
 
 // less is the total order of the components of an installation.
@@ -52,7 +52,7 @@ func (c Component) sameStage(other Component) bool {
 	return c.Stage == other.Stage && c.Depth == other.Depth
 }
 
-// State is a component as observed.
+// State is the observed state of a component.
 type State struct {
 	Component
 	Pending       bool   // its pods are to be replaced
@@ -60,7 +60,7 @@ type State struct {
 	Serving       bool   // at least one of its pods is ready
 	UnknownReason string // why it is unknown whether it matches its spec; "" if it is known
 	Paused        bool   // by the user
-	Immediate     bool   // the user requests that its pods are replaced at once
+	Immediate     bool   // the user requests that its pods are replaced immediately
 }
 
 // outOfSyncReason is why a component does not match its spec, or "".
@@ -83,7 +83,7 @@ type Slot struct {
 	Since    time.Time
 }
 
-// heldBy reports whether a component holds the slot. Nothing holds a free one.
+// heldBy reports whether a component holds the slot. No component holds a free slot.
 func (s Slot) heldBy(c Component) bool { return s.Holder != "" && s.Holder == c.Workload }
 
 // Problem is a failed health check of a server.
@@ -100,19 +100,19 @@ type Check string
 const (
 	CheckReadyz Check = "readyz" // the server answers /readyz
 	CheckProbe  Check = "probe"  // a workspace on it can be created, written and read
-	CheckLag    Check = "lag"    // what it publishes reaches the other shards
+	CheckLag    Check = "lag"    // the objects that it publishes reach the other shards
 )
 
-// Input is one installation as observed.
+// Input is the observed state of one installation.
 type Input struct {
 	Time    time.Time
-	Self    State   // the component that is decided about
+	Self    State   // the component to decide about
 	Others  []State // of the installation, without Self
 	Slot    Slot
 	Timeout time.Duration // for new pods to become healthy
 
 	Paused    bool      // the user paused the installation
-	Immediate bool      // the user requests that all pods are replaced at once
+	Immediate bool      // the user requests that all pods are replaced immediately
 	ChangedAt time.Time // when the change of Self was first observed
 
 	Problems []Problem // of all servers; for Baseline and Healthy
@@ -133,7 +133,7 @@ func (in Input) holder() (State, bool) {
 	return State{}, false
 }
 
-// timedOut reports whether the timeout of the holder of the slot is over.
+// timedOut reports whether the timeout of the holder of the slot has expired.
 func (in Input) timedOut() bool { return in.Time.Sub(in.Slot.Since) > in.Timeout }
 
 // skipRemaining admits Self without the remaining checks.
@@ -154,13 +154,13 @@ const (
 	Exempt
 	// Continue admits the component that holds the slot, with a new revision and a new timeout.
 	Continue
-	// Blocked waits for what the message names.
+	// Blocked waits for the event that the message describes.
 	Blocked
 	// Stopped waits for the user.
 	Stopped
 )
 
-// Decision is an outcome with its reason and message for the user. Both are the same as long as the state is.
+// Decision is an outcome with its reason and message for the user. Both depend only on the observed state.
 type Decision struct {
 	Outcome Outcome
 	Reason  string

@@ -18,7 +18,7 @@ func readyState(title string, stage rollout.Stage) rollout.State {
 	}
 }
 
-// newInput is a small installation in which alpha is to be replaced, and every check passes.
+// newInput returns a small installation in which alpha has to be replaced, and every check passes.
 func newInput() rollout.Input {
 	self := readyState("Shard alpha", rollout.StageShard)
 	self.Pending = true

@@ -1,6 +1,6 @@
-// Package server has what the scopes of all kinds with a server share: the results of resolving and validating a spec,
-// the etcd and the Deployment, and the steps that are the same for every kind. What a kind observes and renders, and the
-// order of its steps, is in its own package.
+// Package server contains the common parts of the scopes of all kinds with a server: the results of resolving and validating a spec, the
+// etcd and the Deployment, and the steps that are the same for every kind. The package of each kind observes and renders its objects, and
+// defines the order of its steps.
 package server
 
 import (
@@ -22,13 +22,12 @@ type Scope struct {
 
 	Reference  status.Result // to the installation; without a type for a kind that belongs to none
 	Spec       status.Result // without a type while the reference does not resolve
-	References status.Result // to what else the spec names; without a type if all of it exists
-	// Unreachable is the result about an etcd that cannot be there; without a type if there is no such sign.
+	References status.Result // to the other objects that the spec names; without a type if all exist
+	// Unreachable is the result about an etcd whose hosts DNS does not resolve; without a type if DNS resolves them.
 	Unreachable status.Result
 	Etcd        etcdserver.Store
 	Deployment  workload.Deployment
-	// Issued are the Secrets that cert-manager creates for the server and for what it belongs to; nil if these are not
-	// known.
+	// Issued are the Secrets that cert-manager creates for the server and for its installation; nil if these are unknown.
 	Issued []string
 }
 
@@ -47,8 +46,8 @@ func (s *Scope) ReportReference(context.Context) error {
 	return nil
 }
 
-// Validate stops the reconcile if the spec is invalid, or without an installation. Running pods are kept, and their state
-// is reported.
+// Validate stops the reconcile if the spec is invalid, or without an installation. It does not change running pods, and reports their
+// state.
 func (s *Scope) Validate(context.Context) error {
 	s.Report.SetWorst(s.Spec)
 	if s.Reference.State != status.Satisfied || s.Spec.State == status.Stalled {
@@ -58,14 +57,14 @@ func (s *Scope) Validate(context.Context) error {
 	return nil
 }
 
-// CheckReferences reports on what else the spec names.
+// CheckReferences reports on the other objects that the spec names.
 func (s *Scope) CheckReferences(context.Context) error {
 	s.Report.SetWorst(status.Join(s.References, s.Unreachable))
 	return nil
 }
 
-// CheckEndpoints reports endpoints of an etcd that DNS does not know, while no pod has reached it. Pods do not wait for that:
-// their DNS may know more.
+// CheckEndpoints reports endpoints of an etcd that DNS does not resolve, while no pod has reached it. Pods do not wait for that, because
+// their DNS may resolve more names.
 func (s *Scope) CheckEndpoints(ctx context.Context, namespace string, spec *operatorv1alpha1.EtcdConfig) {
 	if spec == nil || s.LookupHost == nil || s.Deployment.IsAvailable() {
 		return
@@ -76,8 +75,8 @@ func (s *Scope) CheckEndpoints(ctx context.Context, namespace string, spec *oper
 	}
 }
 
-// Prepare makes the pods wait for the references, the certificates and a managed etcd. They do not wait for other
-// servers: each server does that itself.
+// Prepare makes the pods wait for the references, the certificates and a managed etcd. They do not wait for other servers, because each
+// server waits for these itself.
 func (s *Scope) Prepare(context.Context) error {
 	mistakes := status.Join(s.References, s.Unreachable, s.Deployment.FindMissing(s.Issued))
 	if mistakes.Type != "" && s.Report.Get(mistakes.Type).State != status.Stalled {
@@ -87,7 +86,7 @@ func (s *Scope) Prepare(context.Context) error {
 	return nil
 }
 
-// EtcdServerSteps returns the steps of a server with an etcd of its own.
+// EtcdServerSteps returns the steps of a server with its own etcd.
 func (s *Scope) EtcdServerSteps(issueCertificates func(context.Context) error) []reconcile.Step {
 	return []reconcile.Step{
 		{Name: "validate the spec", Run: s.Validate},

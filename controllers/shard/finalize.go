@@ -20,21 +20,20 @@ import (
 // +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=deletecollection
 
 const (
-	// forceTimeout is how long a forced deletion waits for a root shard that does not answer to remove the
-	// registration.
+	// forceTimeout is how long a forced deletion waits for a root shard that does not respond to remove the registration.
 	forceTimeout = 2 * time.Minute
-	// finalizeInterval is how often a deletion that waits is tried again: what it waits for happens inside the
-	// installation, without an event for the operator.
+	// finalizeInterval is how often a deletion that waits is retried: the events that it waits for happen inside the installation, where
+	// the operator does not watch.
 	finalizeInterval = 10 * time.Second
 )
 
-// finalize removes the finalizer of a Shard whose deletion loses nothing: it has no workspaces, or its installation
-// does not exist, or the user forces it. Until then the Shard stays, and new workspaces are kept off it.
+// finalize removes the finalizer of a Shard whose deletion loses no data: it has no workspaces, or its installation does not exist, or
+// the user forces it. Until then the Shard remains, and no new workspaces are scheduled to it.
 func (s *shardScope) finalize(ctx context.Context) error {
 	s.Report.Requeue = finalizeInterval
 	switch {
 	case !controllerutil.ContainsFinalizer(s.shard, operatorv1alpha1.FinalizerShard):
-		return reconcile.ErrFinalized // finalizers of others remain; owner references delete what belongs to the Shard
+		return reconcile.ErrFinalized // finalizers of others remain; owner references delete the objects of the Shard
 	case s.root == nil, validation.ShardName(s.shard, s.root).State == status.Stalled:
 		return s.removeFinalizer(ctx) // without an installation, or never set up because the name belongs to another shard
 	case s.shard.Annotations[operatorv1alpha1.AnnotationForceDelete] == "true":
@@ -51,14 +50,14 @@ func (s *shardScope) finalize(ctx context.Context) error {
 	return nil
 }
 
-// isDeletedInForeground reports whether the garbage collector is deleting the dependents of an object first. Creating
-// them again meanwhile has no effect; once they are deleted they are created again, with their data.
+// isDeletedInForeground reports whether the garbage collector is deleting the dependents of an object first. Creating them again during
+// that has no effect; after their deletion the operator creates them again, with their data.
 func isDeletedInForeground(object client.Object) bool {
 	return controllerutil.ContainsFinalizer(object, metav1.FinalizerDeleteDependents)
 }
 
-// unregisterIfEmpty removes the shard from the installation once no workspaces are on it. It is cordoned first: a
-// workspace that is scheduled after the count would be lost. A shard that was never registered has none.
+// unregisterIfEmpty removes the shard from the installation when it has no workspaces. It cordons the shard first: a workspace that is
+// scheduled after the count would be lost. A shard that was never registered has none.
 func (s *shardScope) unregisterIfEmpty(ctx context.Context) status.Result {
 	const condition = operatorv1alpha1.ConditionWorkspacesGone
 	const force = "or set the annotation " + operatorv1alpha1.AnnotationForceDelete + "=true, and what is on the shard is lost"
@@ -87,7 +86,7 @@ func (s *shardScope) unregisterIfEmpty(ctx context.Context) status.Result {
 	return status.OK(condition, "Empty", "no workspace is on the shard")
 }
 
-// forceFinalize removes the shard from the installation with all that is on it. It waits for the root shard only for a
+// forceFinalize removes the shard from the installation with all its logical clusters. It waits for the root shard only for a limited
 // time.
 func (s *shardScope) forceFinalize(ctx context.Context) error {
 	err := s.registry.Unregister(ctx, s.root, s.shard)
@@ -104,7 +103,7 @@ func (s *shardScope) forceFinalize(ctx context.Context) error {
 	return nil
 }
 
-// removeFinalizer deletes the volumes of the etcd, which are kept in all other cases, and lets the deletion complete.
+// removeFinalizer deletes the volumes of the etcd, which are retained in all other cases, and completes the deletion.
 func (s *shardScope) removeFinalizer(ctx context.Context) error {
 	volumes := client.MatchingLabels(etcd.ShardVolumeClaimLabels(s.shard.Name))
 	if err := s.Cluster.DeleteAllOf(ctx, &corev1.PersistentVolumeClaim{}, client.InNamespace(s.shard.Namespace), volumes); err != nil {

@@ -104,8 +104,8 @@ func (s *rootShardScope) Steps() []reconcile.Step {
 	return append([]reconcile.Step{{Name: "add the finalizer", Run: s.addFinalizer}}, s.serverSteps()...)
 }
 
-// FinalizeSteps implements reconcile.Finalizer. The servers are kept up while the RootShard waits for the workspaces of
-// the installation to be deleted: they must be reachable for that.
+// FinalizeSteps implements reconcile.Finalizer. The servers run while the RootShard waits for the deletion of the installation's
+// workspaces, because the workspaces must be reachable for that.
 func (s *rootShardScope) FinalizeSteps() []reconcile.Step {
 	return append([]reconcile.Step{{Name: "finalize", Run: s.finalize}}, s.serverSteps()...)
 }

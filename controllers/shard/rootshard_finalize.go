@@ -16,8 +16,8 @@ import (
 
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get
 
-// addFinalizer protects the workspaces of the installation once there can be any: one that never served is deleted
-// without questions.
+// addFinalizer protects the workspaces of the installation once any may exist: a RootShard that never served is deleted without
+// confirmation.
 func (s *rootShardScope) addFinalizer(ctx context.Context) error {
 	if live := s.Deployment.Live(); live == nil || live.Status.ReadyReplicas == 0 {
 		return nil
@@ -25,14 +25,14 @@ func (s *rootShardScope) addFinalizer(ctx context.Context) error {
 	return s.Cluster.SetFinalizer(ctx, s.root, operatorv1alpha1.FinalizerRootShard, true)
 }
 
-// finalize removes the finalizer of a RootShard whose deletion loses nothing: its installation has no workspaces, or the
-// user confirms that they are lost. In a namespace that is being deleted the data is lost in any case, and what the
-// servers need cannot be created again.
+// finalize removes the finalizer of a RootShard whose deletion loses no data: its installation has no workspaces, or the user confirms
+// that they are lost. In a namespace that is being deleted the data is lost in any case, and the objects that the servers need cannot be
+// created again.
 func (s *rootShardScope) finalize(ctx context.Context) error {
 	s.Report.Requeue = finalizeInterval
 	switch {
 	case !controllerutil.ContainsFinalizer(s.root, operatorv1alpha1.FinalizerRootShard):
-		return reconcile.ErrFinalized // finalizers of others remain; owner references delete what belongs to the RootShard
+		return reconcile.ErrFinalized // finalizers of others remain; owner references delete the objects of the RootShard
 	case s.root.Annotations[operatorv1alpha1.AnnotationForceDelete] == "true":
 		return s.removeFinalizer(ctx)
 	}
@@ -62,8 +62,8 @@ func (s *rootShardScope) isNamespaceTerminating(ctx context.Context) (bool, erro
 	return namespace.DeletionTimestamp != nil, nil
 }
 
-// countWorkspaces counts the workspaces of the installation. All shards are cordoned first: a workspace that is scheduled
-// after the count would be lost.
+// countWorkspaces counts the workspaces of the installation. It cordons all shards first: a workspace that is scheduled after the count
+// would be lost.
 func (s *rootShardScope) countWorkspaces(ctx context.Context) status.Result {
 	const condition = operatorv1alpha1.ConditionWorkspacesGone
 	const force = "or set the annotation " + operatorv1alpha1.AnnotationForceDelete + "=true, and all workspaces of the installation are lost"
@@ -83,8 +83,7 @@ func (s *rootShardScope) countWorkspaces(ctx context.Context) status.Result {
 	return status.OK(condition, "Empty", "the installation has no workspaces")
 }
 
-// removeFinalizer deletes the volumes of an etcd that the operator runs, which the finalizer retains, and lets the
-// deletion complete.
+// removeFinalizer deletes the volumes of an etcd that the operator runs, which the finalizer retains, and completes the deletion.
 func (s *rootShardScope) removeFinalizer(ctx context.Context) error {
 	if etcd.IsManaged(s.root.Spec.Etcd) {
 		volumes, err := etcd.RootShardVolumeClaims(s.root.Name)

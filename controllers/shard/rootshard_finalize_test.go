@@ -119,7 +119,7 @@ func TestRootShardDeletion(t *testing.T) {
 	}
 }
 
-// TestRootShardFinalizer: a RootShard has the finalizer once its server has served, and then the volumes of its etcd are
+// TestRootShardFinalizer checks that a RootShard has the finalizer after its server has served, and that the volumes of its etcd are then
 // retained if the StatefulSet is deleted.
 func TestRootShardFinalizer(t *testing.T) {
 	root := newRootShard()

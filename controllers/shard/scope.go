@@ -14,7 +14,7 @@ import (
 	"github.com/atoll-dev/atoll/controllers/status"
 )
 
-// scope is what RootShards and Shards have in common during a reconcile: the server of a shard with its etcd.
+// scope is the common part of RootShards and Shards during a reconcile: the server of a shard with its etcd.
 type scope struct {
 	server.Scope
 	dependencies desired.Dependencies
@@ -24,7 +24,7 @@ func newScope(config reconcile.Config, report *status.Report, namespace, name st
 	return scope{Scope: server.NewScope(config, report, namespace, name)}
 }
 
-// observe reads what a shard with a valid spec depends on.
+// observe reads the dependencies of a shard with a valid spec.
 func (s *scope) observe(ctx context.Context, shard desired.Shard) (err error) {
 	if s.dependencies, s.References, err = dependencies.ResolveDependencies(ctx, s.Cluster, shard); err != nil {
 		return err

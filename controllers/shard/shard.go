@@ -1,5 +1,5 @@
-// Package shard reconciles the shards of an installation: RootShards, which also have the certificate authorities and
-// the internal proxy, and Shards, which belong to a RootShard and may be deleted once no workspace is on them.
+// Package shard reconciles the shards of an installation: RootShards, which also have the certificate authorities and the internal proxy,
+// and Shards, which belong to a RootShard and may be deleted when they have no workspaces.
 package shard
 
 import (
@@ -25,11 +25,11 @@ type Registry interface {
 	LogicalClusters(ctx context.Context, root *operatorv1alpha1.RootShard, shard *operatorv1alpha1.Shard) (int, error)
 	// Registered reports whether the shard is registered in the installation.
 	Registered(ctx context.Context, root *operatorv1alpha1.RootShard, shard *operatorv1alpha1.Shard) (bool, error)
-	// Cordon keeps new workspaces off the shard.
+	// Cordon prevents the scheduling of new workspaces to the shard.
 	Cordon(ctx context.Context, root *operatorv1alpha1.RootShard, shard *operatorv1alpha1.Shard) error
 	// Workspaces counts the workspaces of an installation, on all its shards.
 	Workspaces(ctx context.Context, root *operatorv1alpha1.RootShard) (int, error)
-	// CordonAll keeps new workspaces off all shards of an installation.
+	// CordonAll prevents the scheduling of new workspaces to all shards of an installation.
 	CordonAll(ctx context.Context, root *operatorv1alpha1.RootShard) error
 	// Unregister deletes the object of the shard inside the installation.
 	Unregister(ctx context.Context, root *operatorv1alpha1.RootShard, shard *operatorv1alpha1.Shard) error
@@ -100,8 +100,8 @@ func (s *shardScope) Steps() []reconcile.Step {
 	}, s.EtcdServerSteps(s.issueCertificates)...)
 }
 
-// FinalizeSteps implements reconcile.Finalizer. The server is kept up while the Shard waits for its workspaces to be
-// deleted: they must be reachable for that.
+// FinalizeSteps implements reconcile.Finalizer. The server runs while the Shard waits for the deletion of its workspaces, because the
+// workspaces must be reachable for that.
 func (s *shardScope) FinalizeSteps() []reconcile.Step {
 	return append([]reconcile.Step{
 		{Name: "resolve the RootShard", Run: s.ReportReference},

@@ -26,7 +26,7 @@ import (
 	"github.com/atoll-dev/atoll/internal/golden"
 )
 
-// env is a Shard in an in-memory cluster, with an installation whose answers the test sets.
+// env is a Shard in an in-memory cluster, with an installation whose responses the test sets.
 type env struct {
 	t          *testing.T
 	client     client.Client
@@ -270,7 +270,8 @@ func TestConditions(t *testing.T) {
 	}
 }
 
-// TestSeveralMistakes: a Shard reports all mistakes of its spec at once, also those that it would meet one after the other.
+// TestSeveralMistakes checks that a Shard reports all mistakes of its spec together, including those that it would otherwise report one
+// after the other.
 func TestSeveralMistakes(t *testing.T) {
 	withoutEtcd := func(s *operatorv1alpha1.Shard) {
 		s.Spec.Etcd = &operatorv1alpha1.EtcdConfig{

@@ -13,8 +13,8 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// ServedAPIs returns a hash of the APIs of a workspace and of their schemas: of the index of its OpenAPI documents, which has a hash of
-// each and needs none of them.
+// ServedAPIs returns a hash of the APIs of a workspace and of their schemas. It hashes the index of the OpenAPI documents, which contains
+// a hash of each document, so it reads no document.
 func (c *Clients) ServedAPIs(ctx context.Context, root *operatorv1alpha1.RootShard, workspace logicalcluster.Path) (string, error) {
 	config, httpClient, err := c.Connect(ctx, root, desired.InternalProxyURL(root))
 	if err != nil {

@@ -1,6 +1,5 @@
-// Package shardclient is the client of the operator for the installations that it runs: the health of their servers,
-// the registry of shards, and what is on a shard. It keeps no connection and no state: requests are rare, and
-// certificates change.
+// Package shardclient is the client of the operator for the installations that it runs: the health of their servers, the registry of
+// shards, and the logical clusters of a shard. It caches no connection and no state, because requests are rare, and certificates change.
 package shardclient
 
 import (
@@ -24,7 +23,7 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// callTimeout bounds every request to an installation: one that hangs must not block a worker.
+// callTimeout bounds every request to an installation: a request that hangs must not block a worker.
 const callTimeout = 10 * time.Second
 
 // Clients connects to the installations of a cluster.
@@ -68,8 +67,8 @@ func (c *Clients) connectAs(ctx context.Context, root *operatorv1alpha1.RootShar
 	return &rest.Config{Host: url, UserAgent: apply.FieldManager}, c.newHTTPClient(cas, pair), nil
 }
 
-// connectPinned returns a client of a server whose certificate may be from any issuer of the user, for any name: the
-// certificate in the Secret serving is trusted itself. The client authenticates with the certificate in another Secret.
+// connectPinned returns a client of a server whose certificate may be from any issuer of the user, for any name: the client trusts the
+// certificate in the Secret serving itself. The client authenticates with the certificate in another Secret.
 func (c *Clients) connectPinned(ctx context.Context, root *operatorv1alpha1.RootShard, name, url, serving string) (*rest.Config, *http.Client, error) {
 	secret, err := apply.Get[corev1.Secret](ctx, c.cluster, root.Namespace, serving)
 	if err != nil {
@@ -98,8 +97,8 @@ func (c *Clients) connectPinned(ctx context.Context, root *operatorv1alpha1.Root
 	return config, httpClient, nil
 }
 
-// privilegedCertificate is the client certificate of the internal proxy. Requests to all logical clusters of a shard at
-// once are for its group only; neither the operator nor a shard is in it.
+// privilegedCertificate is the client certificate of the internal proxy. Only its group may send requests to all logical clusters of a
+// shard at once; neither the operator nor a shard is in it.
 func privilegedCertificate(root *operatorv1alpha1.RootShard) string {
 	return desired.NewInternalProxy(root).Certificate("kubeconfig")
 }
@@ -109,7 +108,7 @@ func (c *Clients) connectShard(ctx context.Context, shard desired.Shard, name st
 	return c.connectPinned(ctx, shard.Root(), name, shard.ServiceURL(), shard.Certificate("server"))
 }
 
-// newHTTPClient returns a client for a few requests: a shared one would keep every certificate that ever existed.
+// newHTTPClient returns a client for a few requests: a shared client would retain every certificate that ever existed.
 func (c *Clients) newHTTPClient(cas []byte, certificates ...tls.Certificate) *http.Client {
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(cas)

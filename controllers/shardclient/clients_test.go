@@ -66,8 +66,8 @@ func TestPinnedServingCertificate(t *testing.T) {
 	}
 }
 
-// TestServicesAreDialed: the operator reaches shards by their Services, whatever address the spec has for the pods of the
-// installation.
+// TestServicesAreDialed checks that the operator connects to shards at their Services, independent of the address in the spec for the
+// pods of the installation.
 func TestServicesAreDialed(t *testing.T) {
 	root := &operatorv1alpha1.RootShard{ObjectMeta: metav1.ObjectMeta{Name: "root", Namespace: "kcp"}}
 	root.Spec.ShardBaseURL = "https://root.example.com"
@@ -154,7 +154,7 @@ func TestPrivilegedCertificate(t *testing.T) {
 	t.Errorf("there is no certificate %s", privilegedCertificate(root))
 }
 
-// TestWorkspaces: the logical clusters of the root shard are counted with the workspaces that are elsewhere, each once,
+// TestWorkspaces checks that the logical clusters of the root shard are counted together with the workspaces on other shards, each once,
 // and without those that every installation has.
 func TestWorkspaces(t *testing.T) {
 	cluster := func(name string) string {

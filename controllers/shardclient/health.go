@@ -28,8 +28,7 @@ func (c *Clients) ShardReady(ctx context.Context, shard desired.Shard) error {
 	return c.checkServerReadyz(ctx, shard.Root(), shard.ServiceURL(), shard.Certificate("server"))
 }
 
-// CacheReady checks /readyz of a cache server, without a client certificate: the server has a CA of its own, and
-// /readyz needs none.
+// CacheReady checks /readyz of a cache server, without a client certificate: the server has its own CA, and /readyz requires none.
 func (c *Clients) CacheReady(ctx context.Context, cache *operatorv1alpha1.CacheServer) error {
 	server := desired.NewCacheServer(cache)
 	cas, err := c.cluster.ReadBundle(ctx, operatorv1alpha1.ConditionCertificatesReady, cache.Namespace, desired.Bundle{CA: server.CASecret()})
@@ -96,9 +95,9 @@ func failedChecks(page string) string {
 	return ": " + strings.Join(names, ", ")
 }
 
-// MissingHeartbeats returns the shards of an installation, by their names inside it, whose heartbeats do not reach the
-// root shard, with the reason. Heartbeats are replicated like everything that shards publish; the root shard reports a
-// missing one in the condition Ready of the Shard.
+// MissingHeartbeats returns the shards of an installation, by their names inside it, whose heartbeats do not reach the root shard, with
+// the reason. Heartbeats are replicated like all objects that shards publish; the root shard reports a missing one in the condition Ready
+// of the Shard.
 func (c *Clients) MissingHeartbeats(ctx context.Context, root *operatorv1alpha1.RootShard) (map[string]string, error) {
 	missing := map[string]string{}
 	err := c.withRoot(ctx, root, func(client dynamic.Interface) error {
@@ -123,7 +122,7 @@ func (c *Clients) MissingHeartbeats(ctx context.Context, root *operatorv1alpha1.
 // lagMetric is the metric of a shard for its replication lag, in reading and in publishing.
 const lagMetric = "atoll_replication_lag_seconds"
 
-// Lag returns the replication lag of a shard, from the replica that answers. It is 0 for a version without the metric.
+// Lag returns the replication lag of a shard, from the replica that responds. It is 0 for a version without the metric.
 func (c *Clients) Lag(ctx context.Context, shard desired.Shard) (time.Duration, error) {
 	_, httpClient, err := c.connectShard(ctx, shard, privilegedCertificate(shard.Root()))
 	if err != nil {
@@ -168,8 +167,8 @@ func maxMetric(page io.Reader, metric string) (time.Duration, error) {
 	return out, nil
 }
 
-// missingHeartbeatReason is why the heartbeats of a shard are missing, or "". A shard without the condition has none to
-// expect.
+// missingHeartbeatReason is why the heartbeats of a shard are missing, or "". No heartbeats are expected from a shard without the
+// condition.
 func missingHeartbeatReason(shard *corev1alpha1.Shard) string {
 	for _, condition := range shard.Status.Conditions {
 		if condition.Type == conditionsv1alpha1.Ready && condition.Status != "True" {

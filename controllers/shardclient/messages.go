@@ -13,8 +13,7 @@ import (
 	"github.com/atoll-dev/atoll/controllers/status"
 )
 
-// StableMessage returns a message for conditions, which is the same for each attempt: without ports and request
-// numbers.
+// StableMessage returns a message for conditions that is the same for each attempt: without ports and request numbers.
 func StableMessage(err error) string {
 	var stable *stableError
 	var statusErr *status.Error
@@ -29,8 +28,8 @@ func StableMessage(err error) string {
 	return networkMessage(err)
 }
 
-// networkMessage describes why a request got no response. The texts of the errors themselves may have the port of the
-// client, or the current time.
+// networkMessage describes why a request got no response. The messages of the errors themselves may contain the port of the client, or
+// the current time.
 func networkMessage(err error) string {
 	var unknownAuthority x509.UnknownAuthorityError
 	var hostname x509.HostnameError
@@ -54,7 +53,7 @@ func networkMessage(err error) string {
 	return cause(err).Error()
 }
 
-// lookupFailure is the text of a failed lookup without the addresses of a request to a name server.
+// lookupFailure returns the message of a failed lookup without the addresses of a request to a name server.
 func lookupFailure(err *net.DNSError) string {
 	switch {
 	case err.IsNotFound:
@@ -76,7 +75,7 @@ func cause(err error) error {
 	}
 }
 
-// stableError is an error whose text is the same for each attempt; cause may have more.
+// stableError is an error whose message is the same for each attempt; cause may have more details.
 type stableError struct {
 	message string
 	cause   error
@@ -86,12 +85,12 @@ func (t *stableError) Error() string { return t.message }
 
 func (t *stableError) Unwrap() error { return t.cause }
 
-// Errorf returns an error whose text is the same for each attempt.
+// Errorf returns an error whose message is the same for each attempt.
 func Errorf(format string, args ...any) error {
 	return &stableError{message: fmt.Sprintf(format, args...)}
 }
 
-// describeError wraps err with a text that is the same for each attempt. What it omits is logged.
+// describeError wraps err with a message that is the same for each attempt. It logs the omitted details.
 func describeError(ctx context.Context, err error, format string, args ...any) error {
 	message := fmt.Sprintf(format, args...)
 	ctrl.LoggerFrom(ctx).Info("request to the installation failed", "attempt", message, "error", err.Error())

@@ -39,10 +39,9 @@ var (
 	configMapsResource = corev1.SchemeGroupVersion.WithResource("configmaps")
 )
 
-// Probe creates a workspace on one shard through the internal proxy, writes an object in it, reads it there and through
-// front proxies, and deletes the workspace. A workspace that a failed probe left is used again. A shard that accepts no
-// new workspaces is probed directly, in the logical cluster system:shard. The error names the step that failed, and is
-// the same for each attempt.
+// Probe creates a workspace on one shard through the internal proxy, writes an object in it, reads it there and through front proxies,
+// and deletes the workspace. It uses the workspace of a previous failed probe again. It probes a shard that accepts no new workspaces
+// directly, in the logical cluster system:shard. The error names the step that failed, and is the same for each attempt.
 func (c *Clients) Probe(ctx context.Context, shard desired.Shard, proxies ...desired.Proxy) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
@@ -156,7 +155,7 @@ func waitForWorkspace(ctx context.Context, workspaces dynamic.ResourceInterface,
 	})
 }
 
-// readThroughProxy reads through a front proxy what a probe wrote.
+// readThroughProxy reads the object of a probe through a front proxy.
 func (c *Clients) readThroughProxy(ctx context.Context, proxy desired.Proxy, path logicalcluster.Path, value string) error {
 	config, httpClient, err := c.connectPinned(ctx, proxy.Root(), pki.OperatorCertificate(proxy.Root()), proxy.ServiceURL(), proxy.Certificate("server"))
 	if err != nil {
@@ -181,7 +180,7 @@ func writeProbeObject(ctx context.Context, client dynamic.Interface) (string, er
 	})
 }
 
-// waitForObject retries until it reads the value, because each proxy has an index of its own.
+// waitForObject retries until it reads the value, because each proxy has its own index.
 func waitForObject(ctx context.Context, client dynamic.Interface, value string) error {
 	return poll(ctx, "an object cannot be read", func(ctx context.Context) error {
 		object, err := client.Resource(configMapsResource).Namespace(metav1.NamespaceDefault).Get(ctx, probeObjectName, metav1.GetOptions{})

@@ -47,9 +47,8 @@ func (c *Clients) LogicalClusters(ctx context.Context, root *operatorv1alpha1.Ro
 	return count, nil
 }
 
-// Workspaces counts the workspaces of an installation: the logical clusters on the root shard, without root and those that
-// every shard has, and the workspaces in them that are on other shards. What is on another shard has an ancestor among
-// these.
+// Workspaces counts the workspaces of an installation: the logical clusters on the root shard, without root and those that every shard
+// has, and the workspaces in them that are on other shards. Every workspace on another shard has an ancestor among these.
 func (c *Clients) Workspaces(ctx context.Context, root *operatorv1alpha1.RootShard) (int, error) {
 	found := sets.New[string]()
 	workspaces := workspacesResource
@@ -57,7 +56,7 @@ func (c *Clients) Workspaces(ctx context.Context, root *operatorv1alpha1.RootSha
 	if err == nil {
 		err = c.withRoot(ctx, root, func(client dynamic.Interface) error {
 			identity, err := tenancyIdentity(ctx, client)
-			workspaces.Resource += ":" + identity // all logical clusters at once are listed by identity only
+			workspaces.Resource += ":" + identity // a list of all logical clusters requires the identity
 			return err
 		})
 	}
@@ -118,7 +117,7 @@ func forEach(ctx context.Context, resource dynamic.ResourceInterface, do func(un
 	}
 }
 
-// CordonAll keeps new workspaces off all shards of an installation.
+// CordonAll prevents the scheduling of new workspaces to all shards of an installation.
 func (c *Clients) CordonAll(ctx context.Context, root *operatorv1alpha1.RootShard) error {
 	err := c.withAdmin(ctx, root, func(client dynamic.Interface) error {
 		shards := client.Resource(shardsResource)
@@ -139,8 +138,7 @@ func (c *Clients) CordonAll(ctx context.Context, root *operatorv1alpha1.RootShar
 	return nil
 }
 
-// Registered reports whether a shard is registered in the installation. One that never started is not, and holds no
-// data.
+// Registered reports whether a shard is registered in the installation. A shard that never started is not, and has no data.
 func (c *Clients) Registered(ctx context.Context, root *operatorv1alpha1.RootShard, shard *operatorv1alpha1.Shard) (bool, error) {
 	registered, err := c.registration(ctx, root, shard)
 	return registered != nil, err
@@ -166,7 +164,7 @@ func (c *Clients) registration(ctx context.Context, root *operatorv1alpha1.RootS
 	return found, nil
 }
 
-// Cordon keeps new workspaces off a shard. One that is not registered has none.
+// Cordon prevents the scheduling of new workspaces to a shard. A shard that is not registered gets none.
 func (c *Clients) Cordon(ctx context.Context, root *operatorv1alpha1.RootShard, shard *operatorv1alpha1.Shard) error {
 	name := desired.NewShard(shard, root).ShardName()
 	err := c.withAdmin(ctx, root, func(client dynamic.Interface) error {

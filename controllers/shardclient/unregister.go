@@ -15,15 +15,16 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// How often, and how long, the Shard in root is waited for after a shard no longer has its own.
+// How often, and how long, Unregister polls the Shard in root after a shard has deleted its own.
 const (
 	unregisterPoll    = 200 * time.Millisecond
 	unregisterTimeout = 10 * time.Second
 )
 
-// Unregister removes a shard from the installation: it deletes the Shard that the shard owns, and the root shard deletes the representation of
-// that one in root. If the shard does not answer, or is of a version that owns none, the one in root is deleted instead. The root shard creates
-// that again while the shard reports, so it is an error if a shard reports but does not answer.
+// Unregister removes a shard from the installation: it deletes the Shard that the shard owns, and the root shard deletes the
+// representation of that object in root. If the shard does not respond, or its version does not own a Shard, it deletes the Shard in root
+// instead. The root shard would create that again while the shard sends heartbeats, so Unregister returns an error if a shard sends
+// heartbeats but does not respond.
 func (c *Clients) Unregister(ctx context.Context, root *operatorv1alpha1.RootShard, shard *operatorv1alpha1.Shard) error {
 	server := desired.NewShard(shard, root)
 	registered, err := c.registration(ctx, root, shard)
@@ -53,7 +54,7 @@ func (c *Clients) Unregister(ctx context.Context, root *operatorv1alpha1.RootSha
 	return nil
 }
 
-// waitUnregistered waits for a time until root has no Shard of a shard.
+// waitUnregistered waits for a limited time until root has no Shard of a shard.
 func (c *Clients) waitUnregistered(ctx context.Context, root *operatorv1alpha1.RootShard, shard *operatorv1alpha1.Shard) (gone bool, err error) {
 	err = wait.PollUntilContextTimeout(ctx, unregisterPoll, unregisterTimeout, true, func(ctx context.Context) (bool, error) {
 		registered, err := c.registration(ctx, root, shard)
@@ -74,7 +75,7 @@ func deleteShard(ctx context.Context, client dynamic.Interface, name string) err
 	return err
 }
 
-// isRepresentation reports whether the root shard keeps a Shard in root, for a shard that owns another one.
+// isRepresentation reports whether the root shard manages a Shard in root for a shard that owns another one.
 func isRepresentation(shard *corev1alpha1.Shard) bool {
 	return shard.Annotations[corev1alpha1.ShardRepresentationAnnotationKey] != ""
 }

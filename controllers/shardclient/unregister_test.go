@@ -17,7 +17,7 @@ import (
 	"github.com/atoll-dev/atoll/controllers/internal/memory"
 )
 
-// TestUnregister: the Shard that a shard owns is deleted, and that in root only if there is no other way.
+// TestUnregister checks that the Shard that a shard owns is deleted, and the one in root only if no other way exists.
 func TestUnregister(t *testing.T) {
 	const owned, inRoot = "DELETE /clusters/system:shard/apis/core.kcp.io/v1alpha1/shards/alpha", "DELETE /clusters/root/apis/core.kcp.io/v1alpha1/shards/alpha"
 	for name, tc := range map[string]struct {

@@ -24,16 +24,16 @@ const (
 // Report collects the results of one reconcile of an object, in the order in which its parts depend on each other.
 type Report struct {
 	Results []Result
-	// Transient is an error that the next attempt may not have.
+	// Transient is an error that may not occur in the next attempt.
 	Transient error
-	// Requeue is when to reconcile again, instead of what the results call for.
+	// Requeue is when to reconcile again, instead of the delay that the results require.
 	Requeue time.Duration
 
 	removed []string
 	within  time.Duration
 }
 
-// Set stores a result in place of an earlier one of its type.
+// Set stores a result and replaces an earlier one of its type.
 func (r *Report) Set(result Result) {
 	at := slices.IndexFunc(r.Results, func(have Result) bool { return have.Type == result.Type })
 	if at >= 0 {
@@ -43,8 +43,8 @@ func (r *Report) Set(result Result) {
 	r.Results = append(r.Results, result)
 }
 
-// SetWorst stores a result of a part that has several pieces: of two results of one type the worse one stays. A result
-// without a type is ignored.
+// SetWorst stores a result of a part that has several pieces: it keeps the worse of two results of one type. It ignores a result without
+// a type.
 func (r *Report) SetWorst(result Result) {
 	if result.Type == "" {
 		return
@@ -54,7 +54,7 @@ func (r *Report) SetWorst(result Result) {
 	}
 }
 
-// SetResult stores the result of a function, or the one in its error. Any other error is returned.
+// SetResult stores the result of a function, or the one in its error. It returns any other error.
 func (r *Report) SetResult(result Result, err error) error {
 	var statusErr *Error
 	switch {
@@ -81,7 +81,7 @@ func (r *Report) Get(conditionType string) Result {
 	return Result{}
 }
 
-// first returns the first result with a state: the one that others wait for.
+// first returns the first result with a state, on which later ones depend.
 func (r *Report) first(state State) (Result, bool) {
 	for _, result := range r.Results {
 		if result.State == state {
@@ -94,13 +94,13 @@ func (r *Report) first(state State) (Result, bool) {
 // Intervals at which an object is reconciled again without an event.
 const (
 	waitingInterval = 30 * time.Second
-	// The health of servers, which a rollout waits for, changes without an event.
+	// The health of servers, on which a rollout depends, changes without an event.
 	rolloutInterval = 5 * time.Second
-	// Most corrections by the user are events; those of permissions and quotas are not.
+	// Most corrections of the user cause events; changes of permissions and quotas do not.
 	stalledInterval = 2 * time.Minute
 )
 
-// RequeueWithin reconciles again after a duration at the latest: for states that change without an event.
+// RequeueWithin reconciles again within a duration: for states that change without an event.
 func (r *Report) RequeueWithin(duration time.Duration) {
 	if r.within == 0 || duration < r.within {
 		r.within = duration

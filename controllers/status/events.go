@@ -15,8 +15,8 @@ import (
 // Event is a change between two states of an object.
 type Event struct{ Type, Reason, Note string }
 
-// Transitions returns the events of a change of conditions: the object became ready, is not ready any more, or is
-// stalled, and a part became ready. Conditions that stay the same are no event.
+// Transitions returns the events of a change of conditions: the object became ready, is not ready any more, or is stalled, and a part
+// became ready. Unchanged conditions cause no event.
 func Transitions(before, after []metav1.Condition) []Event {
 	var out []Event
 	for _, now := range after {
@@ -59,8 +59,8 @@ func Transitions(before, after []metav1.Condition) []Event {
 	return out
 }
 
-// mistakes are reasons for which an object waits until the user corrects it, or creates what it names. It is not stalled: that
-// is an event of which the operator learns.
+// mistakes are reasons for which an object waits until the user corrects it, or creates an object that it names. The object is not
+// stalled, because the correction causes an event that the operator watches.
 var mistakes = []string{operatorv1alpha1.ReasonInvalidReference, operatorv1alpha1.ReasonReferenceNotFound, ReasonSourceNotFound, ReasonSecretNotFound}
 
 func isMistake(reason string) bool { return slices.Contains(mistakes, reason) }

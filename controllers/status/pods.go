@@ -12,15 +12,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// PodProblem is why a pod of a workload does not become ready, as the kubelet or the scheduler reports it. The zero value
-// is none.
+// PodProblem is why a pod of a workload does not become ready, as the kubelet or the scheduler reports it. The zero value means no
+// problem.
 type PodProblem struct {
 	Message string    // the same as long as the problem lasts
 	Since   time.Time // the pod is not ready
 }
 
-// FindPodProblem returns the first problem of the pods of a workload: containers that end before containers that do not
-// start before pods without a node.
+// FindPodProblem returns the first problem of the pods of a workload: first containers that terminate, then containers that do not start,
+// then pods without a node.
 func FindPodProblem(pods []corev1.Pod) PodProblem {
 	type ranked struct {
 		PodProblem
@@ -51,7 +51,7 @@ func FindPodProblem(pods []corev1.Pod) PodProblem {
 	}).PodProblem
 }
 
-// Suffix is the problem at the end of a message about pods that are missing, or "".
+// Suffix returns the problem as the end of a message about missing pods, or "".
 func (p PodProblem) Suffix() string {
 	if p.Message == "" {
 		return ""
@@ -75,10 +75,10 @@ func PodsMissing(conditionType, reason string, problem PodProblem, now time.Time
 	return Wait(conditionType, reason, format, args...)
 }
 
-// stalledAdvice ends the message about pods that did not become ready in time.
+// stalledAdvice is the end of the message about pods that did not become ready in time.
 const stalledAdvice = "; the time for them to become ready is over: correct what keeps them from it"
 
-// notReadySince is since when a pod is not ready.
+// notReadySince returns the time since which a pod is not ready.
 func notReadySince(pod *corev1.Pod) time.Time {
 	for _, condition := range pod.Status.Conditions {
 		if condition.Type == corev1.PodReady && condition.Status != corev1.ConditionTrue {
@@ -88,8 +88,8 @@ func notReadySince(pod *corev1.Pod) time.Time {
 	return pod.CreationTimestamp.Time
 }
 
-// exitMessage is how a container that is not ready ended last. The state of a container that restarts changes with every
-// attempt; its last end stays.
+// exitMessage returns how a container that is not ready last terminated. The state of a container that restarts changes with every
+// attempt; its last termination remains.
 func exitMessage(container corev1.ContainerStatus) string {
 	if container.Ready {
 		return ""
@@ -111,7 +111,7 @@ func exitMessage(container corev1.ContainerStatus) string {
 	return out
 }
 
-// startMessage is why a container cannot be started.
+// startMessage returns why a container cannot be started.
 func startMessage(container corev1.ContainerStatus) string {
 	waiting := container.State.Waiting
 	if waiting == nil {
@@ -133,7 +133,7 @@ func startMessage(container corev1.ContainerStatus) string {
 	return ""
 }
 
-// scheduleMessage is why a pod has no node.
+// scheduleMessage returns why a pod has no node.
 func scheduleMessage(pod *corev1.Pod) string {
 	for _, condition := range pod.Status.Conditions {
 		if condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionFalse && condition.Reason == corev1.PodReasonUnschedulable {
@@ -143,11 +143,11 @@ func scheduleMessage(pod *corev1.Pod) string {
 	return ""
 }
 
-// logHeader is what loggers put before a message: time, process and source line. It differs between attempts.
+// logHeader is the prefix that loggers write before a message: time, process and source line. It differs between attempts.
 var logHeader = regexp.MustCompile(`^([IWEF]\d{4} \d\d:\d\d:\d\d\.\d+ +\d+ [^\]]+\] |\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d\S* +)`)
 
-// lastLine returns the last line of a log that has a message; a line that introduces the end of a program takes
-// precedence over what follows, such as the stack of a panic.
+// lastLine returns the last line of a log that has a message. A line that announces the end of a program takes precedence over later
+// lines, such as the stack of a panic.
 func lastLine(log string) string {
 	last, ended := "", ""
 	for line := range strings.SplitSeq(log, "\n") {
@@ -186,7 +186,7 @@ func withoutHeader(line string) string {
 	return logHeader.ReplaceAllString(line, "")
 }
 
-// truncate bounds what a condition quotes.
+// truncate bounds the text that a condition quotes.
 func truncate(text string) string {
 	const maxLength = 400
 	text = strings.TrimSpace(text)

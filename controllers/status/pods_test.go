@@ -21,7 +21,7 @@ func newPod(container corev1.ContainerStatus) corev1.Pod {
 	}}
 }
 
-// exited is a container that restarts after it ended.
+// exited is a container that restarts after it terminated.
 func exited(end corev1.ContainerStateTerminated) corev1.Pod {
 	if end.Reason == "" {
 		end.Reason = "Error"

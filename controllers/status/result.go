@@ -1,5 +1,5 @@
-// Package status turns the results of a reconcile into the conditions, phases and events of its object. It holds the
-// few states that decide whether the operator waits, retries or needs the user, and nothing about what is checked.
+// Package status converts the results of a reconcile to the conditions, phases and events of its object. It defines the few states that
+// decide whether the operator waits, retries or requires the user, and nothing about what is checked.
 package status
 
 import (
@@ -17,20 +17,20 @@ const (
 	Satisfied State = iota
 	// Warning informs the user that a part of the spec has no effect. The object can be ready.
 	Warning
-	// Waiting needs time: something that the operator started, or gets an event for, has to happen.
+	// Waiting requires time: an operation of the operator, or an event that it watches, has to complete.
 	Waiting
 	// Stalled requires a change by the user, which the message names.
 	Stalled
 )
 
-// Reasons of results about what the user has to create.
+// Reasons of results about objects that the user has to create.
 const (
 	ReasonSourceNotFound = "SourceNotFound" // of a certificate authority
 	ReasonSecretNotFound = "SecretNotFound"
 )
 
-// Result is what a reconcile found out about one part of an object. Its texts are deterministic, so that conditions
-// change only with the state of the cluster.
+// Result is the outcome of a reconcile for one part of an object. Its messages are deterministic, so that conditions change only with the
+// state of the cluster.
 type Result struct {
 	Type    string // of the condition
 	State   State
@@ -43,17 +43,17 @@ func OK(conditionType, reason, format string, args ...any) Result {
 	return Result{conditionType, Satisfied, reason, fmt.Sprintf(format, args...)}
 }
 
-// Warn returns the result of a part that ignores something in the spec.
+// Warn returns the result of a part that ignores a field of the spec.
 func Warn(conditionType, reason, format string, args ...any) Result {
 	return Result{conditionType, Warning, reason, fmt.Sprintf(format, args...)}
 }
 
-// Wait returns the result of a part that will match its spec without the user.
+// Wait returns the result of a part that will match its spec without an action of the user.
 func Wait(conditionType, reason, format string, args ...any) Result {
 	return Result{conditionType, Waiting, reason, fmt.Sprintf(format, args...)}
 }
 
-// Stall returns the result of a part for which the user has to change something.
+// Stall returns the result of a part that requires a change by the user.
 func Stall(conditionType, reason, format string, args ...any) Result {
 	return Result{conditionType, Stalled, reason, fmt.Sprintf(format, args...)}
 }

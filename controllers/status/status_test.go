@@ -157,8 +157,7 @@ func TestDeploymentResult(t *testing.T) {
 	}
 }
 
-// TestStalledPods: pods that do not become ready are reported with their problem, and need the user once their time is
-// over.
+// TestStalledPods checks that pods that do not become ready are reported with their problem, and require the user after the deadline.
 func TestStalledPods(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	overdue := appsv1.DeploymentCondition{Type: appsv1.DeploymentProgressing, Status: corev1.ConditionFalse, Reason: "ProgressDeadlineExceeded", Message: "timed out progressing"}

@@ -13,10 +13,10 @@ import (
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 )
 
-// DeploymentResult returns the result about the pods of a Deployment that serve, of whatever revision: it is satisfied
-// while as many as the Deployment wants are ready, also while they wait for their replacement and are being replaced.
-// live is nil while there is no Deployment. It is stalled once pods that are missing did not become ready in the time that
-// the Deployment gives them; problem is why they do not.
+// DeploymentResult returns the result about the pods of a Deployment that serve, of any revision: it is satisfied while as many as the
+// Deployment requires are ready, even while they wait for their replacement or are being replaced. live is nil while the Deployment does
+// not exist. The result is stalled if missing pods did not become ready within the progress deadline of the Deployment; problem is the
+// reason.
 func DeploymentResult(conditionType, name string, live *appsv1.Deployment, problem PodProblem, now time.Time) Result {
 	if live == nil {
 		return Wait(conditionType, operatorv1alpha1.ReasonDeploymentUnavailable, "Deployment %s does not exist yet", name)
@@ -39,11 +39,11 @@ func ProgressDeadlineExceeded(live *appsv1.Deployment) bool {
 	})
 }
 
-// progressDeadlineExceeded is the reason with which the controller of Deployments reports the end of the time.
+// progressDeadlineExceeded is the reason with which the controller of Deployments reports the end of the deadline.
 const progressDeadlineExceeded = "ProgressDeadlineExceeded"
 
-// RolloutMessage describes how far the replacement of the pods of a Deployment is, or is "" once all of them run the
-// newest revision and are ready.
+// RolloutMessage describes the progress of replacing the pods of a Deployment, or is "" when all of them run the newest revision and are
+// ready.
 func RolloutMessage(live *appsv1.Deployment, problem PodProblem) string {
 	want, s := wantedPods(live), live.Status
 	switch {
@@ -69,7 +69,7 @@ func HasOldPods(live *appsv1.Deployment) bool {
 
 func wantedPods(live *appsv1.Deployment) int32 { return ptr.Deref(live.Spec.Replicas, 1) }
 
-// details are why pods of a Deployment are missing, and how to list them.
+// details describes why pods of a Deployment are missing, and how to list them.
 func details(live *appsv1.Deployment, problem PodProblem) string {
 	out := problem.Suffix() + fmt.Sprintf("; see `kubectl -n %s get pods -l %s`", live.Namespace, podSelector(live))
 	for _, condition := range live.Status.Conditions {

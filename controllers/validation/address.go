@@ -5,7 +5,7 @@ import (
 	"github.com/atoll-dev/atoll/controllers/status"
 )
 
-// Address validates the address of a component. Its rules in the schema do not reach objects that are older than they are.
+// Address validates the address of a component. The rules of the schema do not apply to objects that are older than the rules.
 func Address(external operatorv1alpha1.ExternalConfig) status.Result {
 	const port = "external.%s is %d: set a port from 1 to 65535"
 	var mistakes []status.Result

@@ -1,5 +1,5 @@
-// Package validation checks the fields that the specs of several kinds have in common: invalid ones and ignored ones. A
-// result without a type means that the fields are valid.
+// Package validation validates the common fields of several specs, and finds ignored ones. A result without a type means that the fields
+// are valid.
 package validation
 
 import (
@@ -14,7 +14,7 @@ import (
 
 const specHonored = operatorv1alpha1.ConditionSpecHonored
 
-// Shard validates what RootShards and Shards have in common.
+// Shard validates the common fields of RootShards and Shards.
 func Shard(spec operatorv1alpha1.CommonShardSpec) status.Result {
 	var baseURL status.Result
 	if base := spec.ShardBaseURL; base != "" && (!strings.HasPrefix(base, "https://") || desired.URLHost(base) == "") {
@@ -75,7 +75,7 @@ func ShardName(shard *operatorv1alpha1.Shard, root *operatorv1alpha1.RootShard) 
 	return status.Result{}
 }
 
-// IgnoredShardFields returns the fields without effect that RootShards and Shards have in common.
+// IgnoredShardFields returns the common fields of RootShards and Shards that have no effect.
 func IgnoredShardFields(shard desired.Shard, templates []string) []status.IgnoredField {
 	spec := shard.Spec()
 	out := status.IgnoredAuthFields(spec.Auth)

@@ -1,6 +1,5 @@
-// Package workload brings the Deployments and StatefulSets of an installation into the cluster. It splits that into
-// what a reconcile does in order: observe, configure, prepare, gate, apply. Each is a step of the kinds that have
-// workloads.
+// Package workload applies the Deployments and StatefulSets of an installation. It splits that into the steps of a reconcile, in order:
+// observe, configure, prepare, gate, apply. Each is a step of the kinds that have workloads.
 package workload
 
 import (
@@ -24,7 +23,7 @@ import (
 	"github.com/atoll-dev/atoll/controllers/status"
 )
 
-// Deployment is the Deployment of one server during one reconcile, with the objects that go with it.
+// Deployment is the Deployment of one server during one reconcile, with its related objects.
 type Deployment struct {
 	Cluster   apply.Cluster
 	Gate      Gate
@@ -34,12 +33,12 @@ type Deployment struct {
 	Namespace string
 	Name      string
 
-	live    *appsv1.Deployment // nil while there is none
+	live    *appsv1.Deployment // nil while it does not exist
 	problem status.PodProblem  // of its pods
 	server  desired.Server
 	files   apply.Files
 	rollout status.Result  // of the gate
-	blocked *status.Result // why the Deployment is left as it is
+	blocked *status.Result // why the Deployment is not changed
 }
 
 // Observe reads the Deployment.
@@ -52,7 +51,7 @@ func (d *Deployment) Observe(ctx context.Context) (err error) {
 	return err
 }
 
-// ObservePods returns what keeps the pods of a workload from becoming ready.
+// ObservePods returns why the pods of a workload do not become ready.
 func ObservePods(ctx context.Context, c client.Reader, namespace string, selector *metav1.LabelSelector) (status.PodProblem, error) {
 	var pods corev1.PodList
 	if err := c.List(ctx, &pods, client.InNamespace(namespace), client.MatchingLabels(selector.MatchLabels)); err != nil {
@@ -61,7 +60,7 @@ func ObservePods(ctx context.Context, c client.Reader, namespace string, selecto
 	return status.FindPodProblem(pods.Items), nil
 }
 
-// SetDesired sets what the server is to be, and reads the Secrets and ConfigMaps that it depends on.
+// SetDesired sets the desired objects of the server, and reads the Secrets and ConfigMaps that it depends on.
 func (d *Deployment) SetDesired(ctx context.Context, server desired.Server) (err error) {
 	d.server = server
 	mounts := desired.PodMounts(&server.Deployment.Spec.Template.Spec)
@@ -73,13 +72,13 @@ func (d *Deployment) SetDesired(ctx context.Context, server desired.Server) (err
 	return err
 }
 
-// Live returns the Deployment as observed or, after Apply, as applied; nil while there is none.
+// Live returns the Deployment as observed or, after Apply, as applied; nil while it does not exist.
 func (d *Deployment) Live() *appsv1.Deployment { return d.live }
 
 // IsAvailable reports whether a pod serves.
 func (d *Deployment) IsAvailable() bool { return d.live != nil && d.live.Status.AvailableReplicas > 0 }
 
-// ReportLive reports on the pods of a Deployment that is left as it is.
+// ReportLive reports on the pods of a Deployment that is not changed.
 func (d *Deployment) ReportLive() { d.Report.Set(d.available()) }
 
 // available is the result about the pods that serve.
@@ -87,7 +86,7 @@ func (d *Deployment) available() status.Result {
 	return status.DeploymentResult(d.Condition, d.Name, d.live, d.problem, d.Now())
 }
 
-// Configure applies everything of the server but its pods: Service, kubeconfigs, configuration and bundles.
+// Configure applies all objects of the server except its pods: Service, kubeconfigs, configuration and bundles.
 func (d *Deployment) Configure(ctx context.Context) error {
 	for _, object := range d.server.Objects {
 		if done, err := d.blockOnError(d.Cluster.ApplyObject(ctx, d.Condition, object)); done {
@@ -109,8 +108,8 @@ func (d *Deployment) Configure(ctx context.Context) error {
 	return nil
 }
 
-// FindMissing returns a result about what the user has to create for the pods to start, whatever else they wait for. It has no
-// type if all is there. expected are Secrets that cert-manager creates; without them nothing is checked.
+// FindMissing returns a result about the objects that the user has to create before the pods can start, independent of their other
+// dependencies. It has no type if all exist. expected are Secrets that cert-manager creates; without them it checks nothing.
 func (d *Deployment) FindMissing(expected []string) status.Result {
 	if d.server.Deployment == nil || len(expected) == 0 {
 		return status.Result{}
@@ -134,8 +133,8 @@ func (d *Deployment) notFound(condition string, missing []string) status.Result 
 		"%s missing in namespace %s, which the pods of %s mount: create what is yours among them", joinWithVerb(missing), d.Namespace, d.Name)
 }
 
-// Prepare checks what the pods need. While a prerequisite is not satisfied nothing starts or rolls out, and pods that
-// run keep running.
+// Prepare checks the prerequisites of the pods. While one is not satisfied no pod starts and no rollout begins, and running pods continue
+// to run.
 func (d *Deployment) Prepare(prerequisites ...status.Result) {
 	if d.blocked != nil {
 		return
@@ -194,7 +193,7 @@ func (d *Deployment) Apply(ctx context.Context) error {
 		result = *d.blocked
 	}
 	pods, obstacle := splitResult(result, live, d.live != nil)
-	// Of two obstacles the one that needs the user counts, and one among several mistakes is reported with them.
+	// Of two obstacles the one that requires the user takes precedence. If it is one of several mistakes, they are reported together.
 	if obstacle != nil {
 		if have := d.Report.Get(obstacle.Type); have.State != status.Stalled && !strings.Contains(have.Message, obstacle.Message) {
 			d.Report.Set(*obstacle)
@@ -217,8 +216,8 @@ func (d *Deployment) apply(ctx context.Context) error {
 	return nil
 }
 
-// replacementResult reports on pods that are being replaced without the slot: at once, because the user requested it, or
-// because none was ready. admitted is the result of the gate, which counts while it has one that is not satisfied.
+// replacementResult reports on pods that are being replaced without the slot: immediately, because the user requested it, or because no
+// pod was ready. admitted is the result of the gate, which takes precedence if it is not satisfied.
 func replacementResult(admitted status.Result, live *appsv1.Deployment, problem status.PodProblem) status.Result {
 	if admitted.State != status.Satisfied || live == nil || !status.HasOldPods(live) {
 		return status.Result{}
@@ -230,8 +229,7 @@ func replacementResult(admitted status.Result, live *appsv1.Deployment, problem 
 	return status.Wait(operatorv1alpha1.ConditionRolledOut, rollout.ReasonRollingOut, "rolling out: %s", message)
 }
 
-// blockOnError reports whether an error ends a step. A result in the error blocks the steps that follow, any other
-// error is returned.
+// blockOnError reports whether an error ends a step. A result in the error blocks the following steps; it returns any other error.
 func (d *Deployment) blockOnError(err error) (done bool, transient error) {
 	var statusErr *status.Error
 	if errors.As(err, &statusErr) {
@@ -243,13 +241,13 @@ func (d *Deployment) blockOnError(err error) (done bool, transient error) {
 
 func (d *Deployment) setBlocked(result status.Result) { d.blocked = &result }
 
-// splitResult separates the state of the pods from what prevents a change of the spec: Available stays True while the
-// pods serve, and an obstacle goes into SpecHonored. live is the result about the pods there are.
+// splitResult separates the state of the pods from the reason that prevents a change of the spec: Available remains True while the pods
+// serve, and SpecHonored reports the obstacle. live is the result about the existing pods.
 func splitResult(result, live status.Result, running bool) (pods status.Result, obstacle *status.Result) {
 	switch result.Reason {
 	case operatorv1alpha1.ReasonReplicasUp, operatorv1alpha1.ReasonReplicasUnavailable, operatorv1alpha1.ReasonDeploymentUnavailable:
 		return result, nil
-	case apply.ReasonWaitingForCertificates: // which have a condition of their own
+	case apply.ReasonWaitingForCertificates: // these have their own condition
 		if !running {
 			live.Message = result.Message
 		}

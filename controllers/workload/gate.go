@@ -12,11 +12,11 @@ import (
 	"github.com/atoll-dev/atoll/controllers/status"
 )
 
-// templateAnnotation, on a Deployment or StatefulSet, holds a hash of the pod template that was applied last. It
-// distinguishes changes of the pods from other changes, which no gate delays.
+// templateAnnotation, on a Deployment or StatefulSet, contains a hash of the last applied pod template. It distinguishes changes of the
+// pods from other changes, which no gate delays.
 const templateAnnotation = "operator.kcp.io/template"
 
-// Pods are the pods of a Deployment or StatefulSet that exists, as observed and as desired.
+// Pods are the observed and the desired pods of an existing Deployment or StatefulSet.
 type Pods struct {
 	Live     client.Object
 	Change   bool   // the desired template replaces the pods
@@ -25,16 +25,16 @@ type Pods struct {
 	Serving  bool   // at least one pod is ready
 }
 
-// Gate decides whether pods may be replaced now. Every reconcile of an existing workload calls it, changed or not: this
-// is how it tracks which components match their spec. The pods of a workload that is not admitted stay as they are, and
-// everything else about it is applied. The result is the condition RolledOut.
+// Gate decides whether pods may be replaced. Every reconcile of an existing workload calls it, even without a change, so that it can
+// track which components match their spec. The reconcile does not change the pods of a workload that is not admitted, and applies all
+// other changes. The result is the condition RolledOut.
 type Gate interface {
 	Admit(ctx context.Context, pods Pods) (admitted bool, result status.Result, err error)
 }
 
-// AdmitDeployment checks with the gate whether the pods of a Deployment may be replaced. Until they may, desired gets
-// the pod template of live, which is nil while there is no Deployment. missing is why not all pods of live run its newest
-// revision and are ready, or "".
+// AdmitDeployment checks with the gate whether the pods of a Deployment may be replaced. Until then, desired gets the pod template of
+// live, which is nil while the Deployment does not exist. missing is why not all pods of live run its newest revision and are ready, or
+// "".
 func AdmitDeployment(ctx context.Context, gate Gate, live, desired *appsv1.Deployment, missing string) (status.Result, error) {
 	if live == nil {
 		return status.Result{}, setTemplateHash(desired, &desired.Spec.Template)
@@ -71,7 +71,7 @@ func admitTemplate(ctx context.Context, gate Gate, pods Pods, liveTemplate *core
 	return result, nil
 }
 
-// HoldStatefulSet gives desired the pod template of live, and tells the gate that no pods are to be replaced.
+// HoldStatefulSet gives desired the pod template of live, and reports to the gate that no pods are to be replaced.
 func HoldStatefulSet(ctx context.Context, gate Gate, live, desired *appsv1.StatefulSet, missing string) (status.Result, error) {
 	keepTemplate(live, &live.Spec.Template, desired, &desired.Spec.Template)
 	if gate == nil {
@@ -112,8 +112,8 @@ func setTemplateHash(object client.Object, template *corev1.PodTemplateSpec) err
 	return nil
 }
 
-// replacesPods reports whether a desired template differs from the live one. A template that another client changed is
-// reverted, which replaces pods, too. Workloads without the annotation are compared field by field.
+// replacesPods reports whether a desired template differs from the live one. It also reverts a template that another client changed,
+// which replaces pods. Workloads without the annotation are compared field by field.
 func replacesPods(live client.Object, liveTemplate *corev1.PodTemplateSpec, revision string, template *corev1.PodTemplateSpec) (bool, error) {
 	if hash, ok := live.GetAnnotations()[templateAnnotation]; ok && hash != revision {
 		return true, nil

@@ -1,5 +1,5 @@
-// Command chartschema writes the JSON schema of the values of the chart of installations: it has the schemas of the specs of the operator's
-// kinds, so that a mistake in a values file is found before anything is applied.
+// Command chartschema writes the JSON schema of the values of the chart of installations. It contains the schemas of the specs of the
+// operator's kinds, so that Helm reports an error in a values file before it applies anything.
 //
 //	chartschema config/crd/bases charts/atoll-installation/values.schema.json
 package main
@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// opaque are fields with types of Kubernetes itself, which are as large as everything else together. The API server validates them.
+// opaque are fields with types of Kubernetes itself, whose schemas are as large as all others together. The API server validates them.
 var opaque = map[string]bool{"deploymentTemplate": true, "extraVolumes": true, "initContainers": true}
 
 type schema = map[string]any
@@ -46,7 +46,7 @@ func run(directory, file string) error {
 	return os.WriteFile(file, append(text, '\n'), 0o644)
 }
 
-// readSpec returns the schema of the spec of a resource, in which what the chart fills in is optional.
+// readSpec returns the schema of the spec of a resource. Fields that the chart fills in are optional.
 func readSpec(directory, resource string) (schema, error) {
 	file := filepath.Join(directory, "operator.kcp.io_"+resource+".yaml")
 	text, err := os.ReadFile(file)
@@ -70,7 +70,7 @@ func readSpec(directory, resource string) (schema, error) {
 	return converted, nil
 }
 
-// convert returns the schema in JSON schema's own words. Rules in CEL are left to the API server.
+// convert returns the schema in the vocabulary of JSON schema. The API server validates rules in CEL.
 func convert(s *apiextensionsv1.JSONSchemaProps) schema {
 	converted := schema{}
 	if s.Type != "" {

@@ -128,13 +128,13 @@ func run(dir string) error {
 	return nil
 }
 
-// applyRule adds the rule of a definition to all its versions, and reports whether there is one.
+// applyRule adds the rule of a definition to all its versions, and reports whether it has one.
 func applyRule(file string) (bool, error) {
 	before, err := os.ReadFile(file)
 	if err != nil {
 		return false, err
 	}
-	// Untyped, so that nothing is added that the generator did not write.
+	// Untyped, so that the output contains only fields that the generator wrote.
 	var definition map[string]any
 	if err := yaml.Unmarshal(before, &definition); err != nil {
 		return false, err

@@ -1,5 +1,5 @@
 // Command dashboards writes the dashboards of config/prometheus/dashboards for Grafana: one file for each kind of server. Panels are
-// lists of queries; everything else of a file is the same in all.
+// lists of queries; all other content is the same in all files.
 //
 //	dashboards config/prometheus/dashboards
 package main

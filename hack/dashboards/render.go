@@ -5,7 +5,7 @@ type object = map[string]any
 // dashboard is the content of one dashboard.
 type dashboard struct {
 	name, title string
-	// job is the label job of what it shows.
+	// job is the value of the label job that the dashboard selects.
 	job  string
 	rows []row
 }
@@ -19,7 +19,7 @@ type row struct {
 // panel is a diagram of one or more queries.
 type panel struct {
 	title, unit string
-	// help says what is to be read from it.
+	// help describes how to read the panel.
 	help    string
 	queries []query
 }

@@ -17,12 +17,12 @@ import (
 // result is a condition that the operator sets.
 type result struct{ condition, reason, state, message string }
 
-// states are the functions of package status that make results.
+// states are the functions of package status that create results.
 var states = map[string]string{"OK": "True", "Warn": "False, without effect on Ready", "Wait": "False: passes by itself", "Stall": "False: needs a change"}
 
 const statusPackage = "github.com/atoll-dev/atoll/controllers/status"
 
-// conditionsPage lists the conditions of the operator's kinds: every call in its code that makes one.
+// conditionsPage lists the conditions of the operator's kinds: every call in its code that creates one.
 func conditionsPage() (string, error) {
 	loaded, err := packages.Load(&packages.Config{Mode: packages.NeedName | packages.NeedSyntax | packages.NeedTypes | packages.NeedTypesInfo | packages.NeedImports | packages.NeedDeps}, "./controllers/...")
 	if err != nil {
@@ -70,7 +70,7 @@ func toErrors(from []packages.Error) []error {
 
 var verb = regexp.MustCompile(`%[-+# 0-9.]*[a-zA-Z]`)
 
-// resultOf returns the result that a call makes, if its reason is a constant.
+// resultOf returns the result that a call creates, if its reason is a constant.
 func resultOf(info *types.Info, call *ast.CallExpr) (result, bool) {
 	selector, ok := call.Fun.(*ast.SelectorExpr)
 	if !ok {

@@ -124,7 +124,7 @@ func typeOf(s *apiextensionsv1.JSONSchemaProps) string {
 	return s.Type
 }
 
-// meaning is the description with what values are allowed.
+// meaning returns the description together with the allowed values.
 func meaning(s *apiextensionsv1.JSONSchemaProps) string {
 	parts := []string{sentence(s.Description)}
 	if len(s.Enum) > 0 {
@@ -140,7 +140,7 @@ func meaning(s *apiextensionsv1.JSONSchemaProps) string {
 	return strings.TrimSpace(strings.Join(parts, " "))
 }
 
-// sentence is a description as a cell of a table.
+// sentence returns a description as a cell of a table.
 func sentence(text string) string {
 	text, _, _ = strings.Cut(text, "\n\n")
 	return cell(strings.Join(strings.Fields(text), " "))

@@ -1,5 +1,5 @@
-// Command reference writes docs/reference out of what the code and the definitions say: the kinds with their fields, the conditions
-// of the operator's kinds with their reasons, and the metrics of servers.
+// Command reference generates docs/reference from the code and the definitions: the kinds with their fields, the conditions of the
+// operator's kinds with their reasons, and the metrics of servers.
 //
 //	reference docs/reference
 package main

@@ -25,7 +25,7 @@ var metricsPackages = []string{"github.com/prometheus/client_golang/prometheus",
 // optionsType matches the types of options that a metric is created with.
 var optionsType = regexp.MustCompile(`^(Counter|Gauge|Histogram|Summary)Opts$`)
 
-// metricsMode loads types of dependencies from what the compiler exports, so that only our own packages are read.
+// metricsMode loads the types of dependencies from the compiler's export data, so that only the project's own packages are parsed.
 const metricsMode = packages.NeedName | packages.NeedSyntax | packages.NeedTypes | packages.NeedTypesInfo | packages.NeedImports
 
 // metricsPage lists the metrics of servers: every description of one in their code.
@@ -51,7 +51,7 @@ func metricsPage() (string, error) {
 		"Of a name that several servers have, each meaning has a row.\n\n| metric | type | meaning |\n| --- | --- | --- |\n" + strings.Join(slices.Sorted(maps.Keys(rows)), ""), nil
 }
 
-// description is where the code describes a metric.
+// description is the location in the code that describes a metric.
 type description struct {
 	at                   token.Pos
 	namespace, subsystem ast.Expr // or nil
@@ -149,7 +149,8 @@ func valueTypes(p *packages.Package) []string {
 	return slices.Sorted(maps.Keys(found))
 }
 
-// evaluate returns the metrics of a description: one, or one for each call of the function around it if that has name or help as parameters.
+// evaluate returns the metrics of a description: one, or one for each call of the enclosing function if that has name or help as
+// parameters.
 func (d description) evaluate(p *packages.Package) []metric {
 	one := func(arguments map[types.Object]ast.Expr) []metric {
 		var values []string
@@ -190,7 +191,7 @@ func (d description) evaluate(p *packages.Package) []metric {
 	return found
 }
 
-// functionOf returns what calls name, and the parameters.
+// functionOf returns the expression that calls name, and the parameters.
 func functionOf(p *packages.Package, function ast.Node) (types.Object, []types.Object) {
 	var named types.Object
 	var fields *ast.FieldList

@@ -19,7 +19,7 @@ type entry struct {
 	content []byte
 }
 
-// writeArchive writes a .tar.gz whose bytes depend on nothing but the entries and the time.
+// writeArchive writes a .tar.gz whose bytes depend only on the entries and the time.
 func writeArchive(path string, created time.Time, entries []entry) error {
 	file, err := os.Create(path)
 	if err != nil {
@@ -64,7 +64,7 @@ func (e entry) write(tw *tar.Writer, created time.Time) error {
 	return err
 }
 
-// filesOf lists the files below a directory, sorted, with names below a prefix. skip leaves some out.
+// filesOf lists the files below a directory, sorted, with names below a prefix. skip excludes files.
 func filesOf(directory, prefix string, skip func(name string) bool) ([]entry, error) {
 	var entries []entry
 	err := filepath.WalkDir(directory, func(path string, d fs.DirEntry, err error) error {

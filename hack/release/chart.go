@@ -18,7 +18,7 @@ func (r *release) writeChart(directory string, digest v1.Hash) (string, error) {
 			return replaceAll(text, map[string]string{`(?m)^version: .*$`: "version: " + strings.TrimPrefix(r.version, "v"), `(?m)^appVersion: .*$`: `appVersion: "` + r.version + `"`})
 		},
 	}
-	if name != "atoll-installation" { // that one has the image of the operator
+	if name != "atoll-installation" { // that chart uses the image of the operator
 		changed["values.yaml"] = func(text string) (string, error) {
 			return replaceAll(text, map[string]string{`(?m)^  repository: .*$`: "  repository: " + r.repository, `(?m)^  digest: ""$`: "  digest: " + digest.String()})
 		}
@@ -27,7 +27,7 @@ func (r *release) writeChart(directory string, digest v1.Hash) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	for _, file := range []string{"Chart.yaml", "values.yaml"} { // Helm wants Chart.yaml first
+	for _, file := range []string{"Chart.yaml", "values.yaml"} { // Helm requires Chart.yaml first
 		change := changed[file]
 		if change == nil {
 			continue

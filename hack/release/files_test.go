@@ -15,7 +15,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// The last stage of the Dockerfile makes an image with the configuration of a release's.
+// The last stage of the Dockerfile creates an image with the same configuration as the image of a release.
 func TestDockerfile(t *testing.T) {
 	binaries := buildPrograms(t)
 	r := release{version: "$VERSION", commit: "$GIT_COMMIT", root: "../..", binaries: binaries, servers: []string{"kcp", "operator"}, platforms: []v1.Platform{{OS: "linux", Architecture: "amd64"}}}
@@ -46,7 +46,7 @@ var (
 	assignment  = regexp.MustCompile(`^([\w.]+)="?([^"]*)"?$`)
 )
 
-// lastStage reads the configuration that the last stage of a Dockerfile makes. It knows the instructions that the Dockerfile has.
+// lastStage reads the configuration that the last stage of a Dockerfile creates. It supports the instructions that the Dockerfile uses.
 func lastStage(text string) (v1.Config, error) {
 	config := v1.Config{Labels: map[string]string{}}
 	stage := text[strings.LastIndex(text, "\nFROM ")+1:]
@@ -77,7 +77,7 @@ func lastStage(text string) (v1.Config, error) {
 	return config, nil
 }
 
-// The licenses for the tar of an image are those of the files of an image.
+// The licenses for the tar of an image are the licenses of the image's files.
 func TestLicenses(t *testing.T) {
 	binaries := buildPrograms(t)
 	written := map[string]string{}
@@ -96,7 +96,7 @@ func TestLicenses(t *testing.T) {
 	}
 }
 
-// The files for the Dockerfile are those of the image of a release.
+// The files for the Dockerfile are the files of the image of a release.
 func TestFiles(t *testing.T) {
 	binaries := buildPrograms(t)
 	cmd := newCommand()

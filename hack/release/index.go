@@ -22,7 +22,7 @@ import (
 	"github.com/atoll-dev/atoll/hack/release/image"
 )
 
-// Media types of what is attached to images, as the tools that read it expect them.
+// Media types of the documents that are attached to images, as the tools that read them expect.
 const (
 	mediaSPDX   = "application/spdx+json"
 	mediaInToto = "application/vnd.in-toto+json"
@@ -35,7 +35,7 @@ type built struct {
 	binaries []string
 }
 
-// platforms are those whose binaries are below a directory, in folders named <os>_<architecture>, sorted.
+// platforms returns the platforms whose binaries are below a directory, in folders named <os>_<architecture>, sorted.
 func platforms(directory string) ([]v1.Platform, error) {
 	entries, err := filepath.Glob(filepath.Join(directory, "*_*"))
 	if err != nil {
@@ -52,7 +52,7 @@ func platforms(directory string) ([]v1.Platform, error) {
 	return found, nil
 }
 
-// hasImage returns whether there is an image for a platform. The others have plug-ins only.
+// hasImage reports whether a platform has an image. The others have plug-ins only.
 func hasImage(platform v1.Platform) bool { return platform.OS == "linux" }
 
 // buildImages builds the image of each platform.
@@ -72,7 +72,7 @@ func (r *release) buildImages() ([]built, error) {
 	return all, nil
 }
 
-// paths are those of programs for a platform.
+// paths returns the paths of programs for a platform.
 func (r *release) paths(platform v1.Platform, names []string) []string {
 	paths := make([]string, len(names))
 	for i, name := range names {
@@ -84,7 +84,7 @@ func (r *release) paths(platform v1.Platform, names []string) []string {
 	return paths
 }
 
-// allBinaries are the paths of the programs for all platforms.
+// allBinaries returns the paths of the programs for all platforms.
 func (r *release) allBinaries() []string {
 	var paths []string
 	for _, platform := range r.platforms {
@@ -96,8 +96,8 @@ func (r *release) allBinaries() []string {
 	return paths
 }
 
-// readBinaries reads from binaries which version of Go made them, and the licenses of their modules. It refuses binaries of several
-// versions of Go: they could not be made again.
+// readBinaries reads from binaries the version of Go that built them, and the licenses of their modules. It refuses binaries of several
+// versions of Go, because such a build is not reproducible.
 func (r *release) readBinaries(paths []string) error {
 	linked := map[string]bool{}
 	for _, path := range paths {
@@ -120,7 +120,7 @@ func (r *release) readBinaries(paths []string) error {
 	return err
 }
 
-// labels describe the image, with the keys of the OCI.
+// labels returns the labels of the image, with the keys of the OCI.
 func (r *release) labels() map[string]string {
 	return map[string]string{
 		"org.opencontainers.image.title":       "atoll",
@@ -133,7 +133,8 @@ func (r *release) labels() map[string]string {
 	}
 }
 
-// writeLayout writes the images, an index of them, and what is attached to each, as an OCI layout. It returns the digest of the index.
+// writeLayout writes the images, an index of them, and the documents attached to each, as an OCI layout. It returns the digest of the
+// index.
 func (r *release) writeLayout(directory string, images []built) (v1.Hash, error) {
 	if err := os.RemoveAll(directory); err != nil {
 		return v1.Hash{}, err
@@ -197,7 +198,7 @@ func appendArtifact(path layout.Path, subject *v1.Descriptor, mediaType types.Me
 	return path.AppendImage(referring, layout.WithAnnotations(map[string]string{"org.opencontainers.image.title": string(mediaType)}))
 }
 
-// provenance is the statement which source an artifact was built from.
+// provenance returns the statement about the source from which an artifact was built.
 func (r *release) provenance(name string, digest v1.Hash) ([]byte, error) {
 	type object = map[string]any
 	return json.MarshalIndent(object{

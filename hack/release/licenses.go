@@ -16,27 +16,27 @@ import (
 	"github.com/google/licensecheck"
 )
 
-// ownLicense is that of this repository.
+// ownLicense is the license of this repository.
 const ownLicense = "Apache-2.0"
 
-// redistributable are the licenses, by their SPDX identifiers, that binaries may be passed on under.
+// redistributable are the licenses, by their SPDX identifiers, under which binaries may be distributed.
 var redistributable = []string{"0BSD", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "CC0-1.0", "ISC", "MIT", "MIT-0", "MPL-2.0", "Unicode-DFS-2016", "Unlicense", "Zlib"}
 
-// licenseFile matches names of files with a license, but of documentation; noticeFile those of files that have to be passed on with it.
+// licenseFile matches names of files with a license, except for documentation; noticeFile matches files that must be distributed with it.
 var (
 	licenseFile = regexp.MustCompile(`(?i)^(un)?(licen[sc]e|copying)([.-](md|txt|code|mit|apache|apache2|bsd|isc))?$`)
 	noticeFile  = regexp.MustCompile(`(?i)^(notice|patents)([.-](md|txt))?$`)
 )
 
-// license is that of a module.
+// license is the license of a module.
 type license struct {
-	// expression has the SPDX identifiers, texts the files that have to be passed on.
+	// expression contains the SPDX identifiers, texts the files that must be distributed.
 	expression string
 	texts      []string
 }
 
-// findLicenses returns the licenses of the modules of the repository, and that of the standard library, by path. It fails for a module
-// that has none, or one that does not permit to pass on what is linked of it.
+// findLicenses returns the licenses of the modules of the repository, and that of the standard library, by path. It returns an error for
+// a module without a license, or with one that does not permit the distribution of binaries.
 func findLicenses(root string, modules []string) (map[string]license, error) {
 	root, err := filepath.Abs(root)
 	if err != nil {
@@ -112,7 +112,7 @@ func readLicense(directory string) (license, error) {
 		}
 		found.texts = append(found.texts, string(text))
 		for _, match := range licensecheck.Scan(text).Match {
-			if isLicense && !match.IsURL { // an address in the text is no license
+			if isLicense && !match.IsURL { // a URL in the text is not a license
 				ids = append(ids, match.ID)
 			}
 		}
@@ -131,7 +131,7 @@ func readLicense(directory string) (license, error) {
 	return found, nil
 }
 
-// notices are the texts of all licenses, each once, with the modules that it is of.
+// notices returns the texts of all licenses, each once, with the modules that have it.
 func notices(licenses map[string]license) []byte {
 	var texts []string
 	modules := map[string][]string{}

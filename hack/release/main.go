@@ -1,5 +1,5 @@
-// Command release makes a release out of built binaries: images for all platforms as an OCI layout with bills of materials and provenance,
-// charts, definitions, plug-ins, notes and checksums. The same commit has the same bytes everywhere.
+// Command release creates a release from built binaries: images for all platforms as an OCI layout with bills of materials and
+// provenance, charts, definitions, plug-ins, notes and checksums. The same commit results in the same bytes everywhere.
 package main
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// semantic matches versions that charts can have, too.
+// semantic matches versions that are also valid for charts.
 var semantic = regexp.MustCompile(`^v[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?$`)
 
 func main() {
@@ -55,7 +55,7 @@ func newCommand() *cobra.Command {
 	flags.StringSliceVar(&r.plugins, "plugins", nil, "names of the plug-ins of kubectl (required)")
 	for _, name := range []string{"version", "commit", "created", "repository", "binaries", "servers", "plugins"} {
 		if err := cmd.MarkFlagRequired(name); err != nil {
-			panic(err) // a mistake in this function
+			panic(err) // a bug in this function
 		}
 	}
 	return cmd

@@ -17,7 +17,7 @@ import (
 //go:embed features.md
 var features string
 
-// notes name the image, and what changed since the last tag.
+// notes returns the notes, which name the image, and the changes since the last tag.
 func (r *release) notes(digest v1.Hash) ([]byte, error) {
 	git := func(args ...string) (string, error) {
 		out, err := exec.Command("git", append([]string{"-C", r.root}, args...)...).Output()
@@ -35,10 +35,10 @@ func (r *release) notes(digest v1.Hash) ([]byte, error) {
 	return fmt.Appendf(nil, "# %s\n\nImage: `%s@%s`\n\n%s\n\n%s", r.version, r.repository, digest, verify, news), nil
 }
 
-// packages matches the packages that a subject begins with, and captures the first element of the first.
+// packages matches the packages at the start of a subject, and captures the first element of the first.
 var packages = regexp.MustCompile(`^([\w.-]+)[\w./-]*(?:, [\w./-]+)*: `)
 
-// changes are the subjects of commits, a section for each first element of their packages.
+// changes returns the subjects of commits, with a section for each first element of their packages.
 func changes(subjects string) string {
 	groups := map[string]string{}
 	for subject := range strings.Lines(subjects) {

@@ -41,7 +41,7 @@ func TestNotes(t *testing.T) {
 	for _, subject := range []string{"proxy: second", "infrastructure/mcp, docs: a page", "Repair what is broken: all", "infrastructure: names"} {
 		git("commit", "--quiet", "--allow-empty", "--message", subject)
 	}
-	git("tag", "v1.0.0") // of this release: changes are those since the one before
+	git("tag", "v1.0.0") // of this release: its changes start at the previous one
 	want := head + "## Changes since v0.9.0\n\n### infrastructure\n\n- infrastructure: names\n- infrastructure/mcp, docs: a page\n\n" +
 		"### other\n\n- Repair what is broken: all\n\n### proxy\n\n- proxy: second\n"
 	if got := notes(); got != want {
@@ -49,7 +49,7 @@ func TestNotes(t *testing.T) {
 	}
 }
 
-// The notes of the first release name pages that are there.
+// The notes of the first release name existing pages.
 func TestFeaturesNamePages(t *testing.T) {
 	for _, page := range []string{"docs/README.md", "docs/coming-from-kcp.md", "docs/releases.md"} {
 		_, err := os.Stat(filepath.Join("../..", page))

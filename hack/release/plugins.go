@@ -63,12 +63,13 @@ func (r *release) writePlugins() ([]string, error) {
 	return files, nil
 }
 
-// archiveOf is the name of the archive of plug-ins for a platform.
+// archiveOf returns the name of the archive of plug-ins for a platform.
 func (r *release) archiveOf(platform v1.Platform) string {
 	return fmt.Sprintf("kubectl-plugins-%s-%s-%s.tar.gz", r.version, platform.OS, platform.Architecture)
 }
 
-// krewManifest describes a plug-in for krew. The module of krew is no dependency: it would bring old versions of Kubernetes' libraries.
+// krewManifest describes a plug-in for krew. The module of krew is not a dependency, because it would require old versions of Kubernetes'
+// libraries.
 func (r *release) krewManifest(program string, sums map[string]string) ([]byte, error) {
 	texts, found := described[program]
 	if !found {

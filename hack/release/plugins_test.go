@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// checkKrew has krew check and install the plug-ins of a release for each platform. No other archive than that of the release is used.
+// checkKrew runs krew to check and install the plug-ins of a release for each platform. It uses no archive other than that of the
+// release.
 func checkKrew(t *testing.T, directory string) {
 	tools := t.TempDir()
 	build := exec.CommandContext(t.Context(), "go", "-C", "../krew", "build", "-o", tools+"/", "sigs.k8s.io/krew/cmd/krew", "sigs.k8s.io/krew/cmd/validate-krew-manifest")

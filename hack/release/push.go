@@ -30,7 +30,7 @@ or skopeo have stored. A registry without an API for referrers gets a tag with t
 	}
 }
 
-// push copies a layout into a repository. It returns the name of the image there.
+// push copies a layout to a repository. It returns the name of the image in the repository.
 func push(ctx context.Context, directory, repository string) (string, error) {
 	path, err := layout.FromPath(directory)
 	if err != nil {
@@ -53,7 +53,7 @@ func push(ctx context.Context, directory, repository string) (string, error) {
 		return "", err
 	}
 	image := ""
-	for _, descriptor := range manifest.Manifests { // the image is the first, before what refers to it
+	for _, descriptor := range manifest.Manifests { // the image is the first, before the documents that refer to it
 		content, reference, err := find(top, to, descriptor)
 		if err != nil {
 			return "", err
@@ -68,7 +68,7 @@ func push(ctx context.Context, directory, repository string) (string, error) {
 	return image, nil
 }
 
-// find returns what a descriptor of the layout describes, and its name in the repository: the tag, if it has one.
+// find returns the object of a descriptor of the layout, and its name in the repository: the tag, if it has one.
 func find(top v1.ImageIndex, to name.Repository, descriptor v1.Descriptor) (remote.Taggable, name.Reference, error) {
 	var reference name.Reference = to.Digest(descriptor.Digest.String())
 	if tag := descriptor.Annotations["org.opencontainers.image.ref.name"]; tag != "" {

@@ -18,26 +18,26 @@ const source = "https://github.com/atoll-dev/atoll"
 // imageDirectory is the directory of the OCI layout.
 const imageDirectory = "image"
 
-// release is what is made in one run.
+// release is the input and output of one run.
 type release struct {
 	version, commit, repository string
-	// url is where users download the files.
+	// url is the address from which users download the files.
 	url     string
 	created time.Time
-	// binaries is the directory with a folder for each platform, root the directory of the sources, out that of the results.
+	// binaries is the directory with a folder for each platform, root the directory of the sources, out the directory of the results.
 	binaries, root, out string
-	// servers are the programs of the image, plugins those for users.
+	// servers are the programs of the image, plugins the programs for users.
 	servers, plugins []string
-	// platforms are those of the binaries, read from the names of folders.
+	// platforms are the platforms of the binaries, read from the names of folders.
 	platforms []v1.Platform
-	// compiler is the version of Go that made the binaries.
+	// compiler is the version of Go that built the binaries.
 	compiler string
-	// licenses are those of the modules in the binaries, by path.
+	// licenses are the licenses of the modules in the binaries, by path.
 	licenses map[string]license
 	progress func(format string, args ...any)
 }
 
-// run makes everything.
+// run creates all files of the release.
 func (r *release) run() error {
 	if err := os.MkdirAll(r.out, 0o755); err != nil {
 		return err
@@ -74,7 +74,7 @@ func (r *release) run() error {
 	return r.writeSums(files)
 }
 
-// writeFiles writes everything but the image, and returns the names.
+// writeFiles writes all files except the image, and returns their names.
 func (r *release) writeFiles(images []built, digest v1.Hash) ([]string, error) {
 	var files []string
 	write := func(name string, content []byte, err error) error {

@@ -232,7 +232,7 @@ func checkAttached(t *testing.T, reference name.Digest, mediaType types.MediaTyp
 	}
 }
 
-// checkLayout checks the images and what refers to them.
+// checkLayout checks the images and the documents that refer to them.
 func checkLayout(t *testing.T, directory string) {
 	t.Helper()
 	path, err := layout.FromPath(directory)

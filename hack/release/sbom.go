@@ -24,7 +24,7 @@ import (
 
 const noAssertion = "NOASSERTION"
 
-// billOfMaterials lists the Go modules in each binary of an image, as SPDX: they are in the binaries themselves.
+// billOfMaterials lists the Go modules in each binary of an image, as SPDX. The binaries themselves contain this list.
 func (r *release) billOfMaterials(b built) ([]byte, error) {
 	digest, err := b.image.Digest()
 	if err != nil {
@@ -90,7 +90,8 @@ func (r *release) addBinary(document *spdx.Document, modules map[common.ElementI
 	return nil
 }
 
-// conclude returns the license of what has all of these packages in it: those of all, since findLicenses knows conjunctions only.
+// conclude returns the license of a binary that contains all of these packages: the conjunction of their licenses, because findLicenses
+// supports conjunctions only.
 func conclude(packages iter.Seq[*spdx.Package]) string {
 	var ids []string
 	for p := range packages {

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// process is one that was started. Started distinguishes it from a later process with the same pid.
+// process is a started process. Started distinguishes it from a later process with the same pid.
 type process struct {
 	Name    string `json:"name"`
 	PID     int    `json:"pid"`

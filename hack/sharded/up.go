@@ -15,7 +15,7 @@ import (
 	"github.com/atoll-dev/atoll/test/sharded"
 )
 
-// up starts all servers at once: each waits for those it needs.
+// up starts all servers together: each waits for those it needs.
 func (s settings) up(ctx context.Context, out io.Writer) error {
 	existing, err := s.readProcesses()
 	if err != nil {
@@ -61,7 +61,7 @@ func (s settings) startServers(ctx context.Context, layout *sharded.Layout, out 
 			return err
 		}
 		started = append(started, p)
-		if err := s.writeProcesses(started); err != nil { // at once, so that `down` finds the processes whatever happens next
+		if err := s.writeProcesses(started); err != nil { // immediately, so that `down` finds the processes even after a failure
 			return err
 		}
 	}
@@ -84,7 +84,7 @@ func (s settings) startServers(ctx context.Context, layout *sharded.Layout, out 
 	return errors.Join(results...)
 }
 
-// startServer starts one server in a session of its own, so that it outlives this command and its terminal.
+// startServer starts one server in its own session, so that it outlives this command and its terminal.
 func (s settings) startServer(server sharded.Server, cancel context.CancelCauseFunc) (process, error) {
 	program, err := filepath.Abs(filepath.Join(s.binaries, server.Program))
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/net/html"
 )
 
-// reference is what a page refers to. Browsers fetch it without being asked, unless it is a link.
+// reference is a reference of a page. Browsers fetch it automatically, unless it is a link.
 type reference struct {
 	url  string
 	link bool
@@ -31,8 +31,8 @@ type page struct {
 // drawings are languages of drawings, of which the layouts draw goat only.
 var drawings = []string{"d2", "dot", "goat", "graphviz", "mermaid", "plantuml"}
 
-// check returns the number of pages of a site, and what is wrong with them: links to pages, anchors and files of the repository that do not
-// exist, files of other sites, pages that no other page links to, and drawings that are shown as code.
+// check returns the number of pages of a site, and its problems: links to pages, anchors and files of the repository that do not exist,
+// files of other sites, pages that no other page links to, and drawings that are shown as code.
 func check(site, repository string) (int, []string, error) {
 	pages := map[string]*page{}
 	err := filepath.WalkDir(site, func(file string, entry fs.DirEntry, err error) error {
@@ -103,7 +103,7 @@ func parse(text []byte) (*page, error) {
 	return p, nil
 }
 
-// resolve returns the file of the site that a page refers to, if it is one, and what is wrong with the reference.
+// resolve returns the file of the site to which a page refers, if it is one, and the problem of the reference.
 func resolve(site, repository string, pages map[string]*page, from string, to reference) (string, string) {
 	if to.link && strings.HasPrefix(to.url, repository) {
 		file, _, _ := strings.Cut(strings.TrimPrefix(to.url, repository), "#")

@@ -51,7 +51,7 @@ func newCommand() *cobra.Command {
 	return cmd
 }
 
-// build makes the site and returns the number of its pages.
+// build builds the site and returns the number of its pages.
 func build(out, repository string) (int, error) {
 	if err := hugo(repository, "build", "--destination", out, "--cleanDestinationDir", "--noBuildLock", "--panicOnWarning", "--quiet"); err != nil {
 		return 0, fmt.Errorf("building the site: %w", err)

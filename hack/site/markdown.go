@@ -14,8 +14,8 @@ import (
 	"github.com/yuin/goldmark/text"
 )
 
-// checkMarkdown returns the links to files that do not exist, of the Markdown files below a folder. Folders that git ignores, and docs/, of which
-// the site is made, are left out.
+// checkMarkdown returns the links to files that do not exist, in the Markdown files below a folder. It skips folders that git ignores,
+// and docs/, which is checked as part of the site.
 func checkMarkdown(folder string) (problems []string, err error) {
 	err = filepath.WalkDir(folder, func(file string, entry fs.DirEntry, err error) error {
 		if err != nil {

@@ -110,7 +110,7 @@ func TestMarkdown(t *testing.T) {
 	}
 }
 
-// TestPagesByTask checks that the first page has each page of the navigation once. Links to sections are not counted.
+// TestPagesByTask checks that the first page contains each page of the navigation once. It does not count links to sections.
 func TestPagesByTask(t *testing.T) {
 	read := func(name string) string {
 		t.Helper()

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// runBinary runs a test binary as go test does, and notes its cost under the directory of its package, which is the working directory.
+// runBinary runs a test binary like go test, and records its cost under the directory of its package, which is the working directory.
 func runBinary(notes notes, args []string) error {
 	directory, err := os.Getwd()
 	if err != nil {
@@ -39,7 +39,7 @@ func runBinary(notes notes, args []string) error {
 	}))
 }
 
-// rootVariable has the directory that packages are named relative to.
+// rootVariable names the variable with the directory to which names of packages are relative.
 const rootVariable = "ATOLL_TIMING_ROOT"
 
 // packageName returns the name of a package in the tables.

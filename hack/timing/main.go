@@ -1,8 +1,8 @@
-// Command timing notes what the steps and tests of a run cost, and prints it as tables: .ci/run ends with them. It fails a run in which
-// a package of tests costs far more than its budget (CONTRIBUTING.md, "What a test may cost").
+// Command timing records the cost of the steps and tests of a run, and prints it as tables: .ci/run ends with them. It fails a run in
+// which a package of tests costs far more than its budget (CONTRIBUTING.md, "What a test may cost").
 //
-// The notes are lines of tab-separated fields in the file that ATOLL_TIMING names: steps by hack/step.sh, packages and tests by this
-// command. Times are in seconds; processor time is that of a process and of all that it has waited for.
+// The notes are lines of tab-separated fields in the file that ATOLL_TIMING names: hack/step.sh records steps, this command packages and
+// tests. Times are in seconds; processor time is that of a process and of all processes that it has waited for.
 package main
 
 import (
@@ -28,7 +28,7 @@ func main() {
 	err := run(os.Args[1:])
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
-		os.Exit(max(1, exit.ExitCode())) // the command has printed why
+		os.Exit(max(1, exit.ExitCode())) // the command has printed the reason
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "timing:", err)

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// kind is what a note is about.
+// kind is the subject of a note.
 type kind string
 
 const (
@@ -20,7 +20,7 @@ const (
 	kindFailure kind = "failure" // of a test, or of a package without one that failed
 )
 
-// note is a line of the file: what something cost.
+// note is a line of the file: the cost of a step, package or test.
 type note struct {
 	kind kind
 	name string
@@ -32,7 +32,7 @@ type note struct {
 // notes is the file.
 type notes struct{ file string }
 
-// add appends a note in one write, so that processes may add at once.
+// add appends a note in one write, so that processes may add concurrently.
 func (n notes) add(added note) error {
 	file, err := os.OpenFile(n.file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 	if err != nil {
@@ -42,7 +42,7 @@ func (n notes) add(added note) error {
 	return errors.Join(err, file.Close())
 }
 
-// read returns all notes in their order; none if there is no file.
+// read returns all notes in their order; none if the file does not exist.
 func (n notes) read() ([]note, error) {
 	content, err := os.ReadFile(n.file)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

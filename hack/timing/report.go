@@ -17,7 +17,7 @@ import (
 // shown is the number of packages and tests in the tables.
 const shown = 25
 
-// tolerance is how often a package may cost its budget: machines differ, and so do runs.
+// tolerance is the factor by which a package may exceed its budget, because machines and runs differ.
 const tolerance = 3
 
 // budgets are processor seconds that the test process of a package may cost.
@@ -26,7 +26,8 @@ type budgets struct {
 	others    time.Duration // of packages that are not named
 }
 
-// parseBudgets reads lines of a package's directory, "*" for all that are not named, and seconds. Lines that begin with # are comments.
+// parseBudgets reads lines of a package's directory, "*" for all packages that are not named, and seconds. Lines that begin with # are
+// comments.
 func parseBudgets(from io.Reader) (budgets, error) {
 	b := budgets{byPackage: map[string]time.Duration{}}
 	lines := bufio.NewScanner(from)
@@ -58,7 +59,7 @@ func (b budgets) of(name string) time.Duration {
 	return b.others
 }
 
-// exceeded returns a line for each package that costs more than its budget by far, in their order.
+// exceeded returns a line for each package that exceeds its budget by far, in their order.
 func (b budgets) exceeded(packages []note) []string {
 	var lines []string
 	for _, p := range packages {

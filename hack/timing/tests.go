@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// runTests runs a command line of go test with -json, so that it tells what each test takes, and prints what it prints without. The
-// working directory is the one that packages are named relative to.
+// runTests runs a command line of go test with -json, which reports the duration of each test, and prints the output of go test without
+// -json. The working directory is the one to which names of packages are relative.
 func runTests(notes notes, args []string) error {
 	at := slices.Index(args, "test")
 	if at < 0 {
@@ -43,21 +43,21 @@ func runTests(notes notes, args []string) error {
 	return errors.Join(cmd.Wait(), readErr)
 }
 
-// event is what go test -json writes (go doc test2json), as far as it is used here.
+// event is an event of go test -json (go doc test2json), with the fields that are used here.
 type event struct {
 	Action, Package, Test, Output string
 	ImportPath                    string  // of output of a build
 	Elapsed                       float64 // seconds
 }
 
-// reader prints what go test prints: each package's closing line, and the output of tests that failed; with -v all output.
+// reader prints the output of go test: each package's closing line, and the output of failed tests; with -v all output.
 type reader struct {
 	out      io.Writer
 	verbose  bool
-	packages map[string]*results // that have begun and not ended
+	packages map[string]*results // that have started and not ended
 }
 
-// results are those of a package. A test that has passed is not in them.
+// results are the results of a package. They do not contain tests that have passed.
 type results struct {
 	order  []string            // of tests, "" for the package's own output
 	output map[string][]string // lines by test
@@ -130,7 +130,7 @@ func (r *reader) handle(e event, add func(note) error) error {
 }
 
 func (p *results) add(test, line string) {
-	if strings.HasPrefix(line, "=== ") { // how far a test is
+	if strings.HasPrefix(line, "=== ") { // progress of a test
 		return
 	}
 	if _, found := p.output[test]; !found {
@@ -139,7 +139,7 @@ func (p *results) add(test, line string) {
 	p.output[test] = append(p.output[test], line)
 }
 
-// print prints the closing line of a package, and before it, if the package failed, all that tests printed that have not passed.
+// print prints the closing line of a package, and before it, if the package failed, the output of all tests that have not passed.
 func (p *results) print(out io.Writer, failed bool) {
 	own := p.output[""]
 	if !failed {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// output is what go test -json writes of two packages, shortened.
+// output is the shortened output of go test -json for two packages.
 const output = `{"ImportPath":"example.org/c","Action":"build-output","Output":"c.go:3: undefined: x\n"}
 {"Action":"start","Package":"example.org/a"}
 {"Action":"run","Package":"example.org/a","Test":"TestGood"}
@@ -121,7 +121,7 @@ func TestBudgetsOfThisProject(t *testing.T) {
 	}
 }
 
-// TestCommands runs tests of a small module by the command, and prints their tables.
+// TestCommands runs tests of a small module with the command, and prints their tables.
 func TestCommands(t *testing.T) {
 	directory := t.TempDir()
 	for name, text := range map[string]string{

@@ -11,18 +11,18 @@ import (
 	"golang.org/x/mod/modfile"
 )
 
-// builtInCI are the modules whose packages CI compiles beside those of the main module. Not api: it asks no more of those who import it than
-// it needs.
+// builtInCI are the modules whose packages CI compiles in addition to those of the main module. They do not include api, so that api
+// requires no more of its importers than it needs.
 var builtInCI = []string{"hack/devcluster", "hack/devcluster/coredns", "hack/devcluster/opentofu", "test/clients", "test/conformance"}
 
-// differing are the modules that have another version there, with the reason.
+// differing are the modules that have another version in these modules, with the reason.
 var differing = map[string]string{
 	"github.com/hashicorp/hcl/v2": "OpenTofu replaces it",
 	"github.com/zclconf/go-cty":   "OpenTofu needs a newer one than the HCL of the main module",
 }
 
-// TestVersions checks that modules that are built on the same machine have the same versions of what they share. With another version of a
-// small module, everything that depends on it is compiled once more: nearly all of Kubernetes.
+// TestVersions checks that modules that are built on the same machine use the same versions of common dependencies. With another version
+// of a small module, everything that depends on it is compiled again: nearly all of Kubernetes.
 func TestVersions(t *testing.T) {
 	main := versions(t, "")
 	for _, module := range builtInCI {

@@ -2,9 +2,9 @@
 //
 //	go run ./hack/vet -tags e2e . api
 //
-// It reads the export data of dependencies, which the build cache has. go vet analyzes their sources: with an empty cache, that of all of
-// Kubernetes takes longer than everything else that checks do. What go vet learns there are functions that format like Printf; those that
-// this project calls are named here instead.
+// It reads the export data of dependencies, which the build cache contains. go vet analyzes their sources: with an empty cache, the
+// analysis of Kubernetes takes longer than all other checks. From the sources, go vet learns which functions format like Printf; instead,
+// this command names those that the project calls.
 package main
 
 import (

@@ -16,11 +16,11 @@ import (
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 )
 
-// coreGroup stands for the legacy group in the names of schemas.
+// coreGroup replaces the legacy group in the names of schemas.
 const coreGroup = "core"
 
-// FromDefinition returns the APIResourceSchema of a definition, named <prefix>.<plural>.<group>. It fails for features that a schema does not support: webhooks
-// behind a Service, preserveUnknownFields, versions without a schema.
+// FromDefinition returns the APIResourceSchema of a definition, named <prefix>.<plural>.<group>. It returns an error for features that a
+// schema does not support: webhooks behind a Service, preserveUnknownFields, versions without a schema.
 func FromDefinition(definition *apiextensionsv1.CustomResourceDefinition, prefix string) (*apisv1alpha1.APIResourceSchema, error) {
 	spec := &definition.Spec
 	if spec.PreserveUnknownFields {
@@ -55,12 +55,13 @@ func FromDefinition(definition *apiextensionsv1.CustomResourceDefinition, prefix
 	return schema, nil
 }
 
-// ByContent returns the APIResourceSchema of a definition under a name that is a function of its content, <prefix><hash>.<plural>.<group>,
-// so that the same content never makes a second object. Schemas have no conversion of their own; that of the definition is ignored.
+// ByContent returns the APIResourceSchema of a definition under a name that is a function of its content,
+// <prefix><hash>.<plural>.<group>, so that the same content never creates a second object. It ignores the conversion of the definition,
+// because schemas have none of their own.
 func ByContent(definition *apiextensionsv1.CustomResourceDefinition, prefix string) (*apisv1alpha1.APIResourceSchema, error) {
 	content := *definition
 	content.Spec.Conversion = nil
-	// Keys of maps are sorted and fields of structs are in their order, so the text is canonical.
+	// The encoder sorts keys of maps and has a fixed order of struct fields, so the text is canonical.
 	text, err := json.Marshal(content.Spec)
 	if err != nil {
 		return nil, fmt.Errorf("hashing the definition: %w", err)
@@ -69,7 +70,7 @@ func ByContent(definition *apiextensionsv1.CustomResourceDefinition, prefix stri
 	return FromDefinition(&content, prefix+hex.EncodeToString(sum[:4]))
 }
 
-// completeNames sets the names that are defaulted by the server in a definition, and are required in a schema.
+// completeNames sets the names that the server defaults in a definition, but that a schema requires.
 func completeNames(names apiextensionsv1.CustomResourceDefinitionNames) apiextensionsv1.CustomResourceDefinitionNames {
 	if names.Singular == "" {
 		names.Singular = strings.ToLower(names.Kind)
@@ -80,8 +81,8 @@ func completeNames(names apiextensionsv1.CustomResourceDefinitionNames) apiexten
 	return names
 }
 
-// approvalAnnotations keeps the annotation that is required for resources in the groups of Kubernetes. Other annotations describe
-// the definition, not the schema.
+// approvalAnnotations returns the annotation that resources in the groups of Kubernetes require. Other annotations describe the
+// definition, not the schema.
 func approvalAnnotations(definition *apiextensionsv1.CustomResourceDefinition) map[string]string {
 	value, ok := definition.Annotations[apiextensionsv1.KubeAPIApprovedAnnotation]
 	if !ok {

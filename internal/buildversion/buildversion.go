@@ -1,4 +1,4 @@
-// Package buildversion has the version of Atoll that a binary was built from.
+// Package buildversion contains the version of Atoll that a binary was built from.
 package buildversion
 
 import (
@@ -7,10 +7,10 @@ import (
 	"k8s.io/component-base/version"
 )
 
-// linked is set by the Makefile when it links.
+// linked is set by the linker flags of the Makefile.
 var linked string
 
-// Get returns the version of Atoll, as in v1.0.0. A binary that was not built by the Makefile has that of its module.
+// Get returns the version of Atoll, for example v1.0.0. A binary that was not built by the Makefile returns the version of its module.
 func Get() string {
 	if linked != "" {
 		return linked
@@ -21,5 +21,5 @@ func Get() string {
 	return "(unknown)"
 }
 
-// Long returns the version that /version has, which is that of the APIs, and that of Atoll.
+// Long returns the version of the APIs, which /version also returns, and the version of Atoll.
 func Long() string { return version.Get().GitVersion + " (Atoll " + Get() + ")" }

@@ -14,7 +14,7 @@ import (
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 )
 
-// expensive is the cost from which a call looks at the context before it runs.
+// expensive is the cost above which a call checks the context before it runs.
 const expensive = 1000
 
 // decorator replaces the calls of a program by calls that are priced before they run.
@@ -44,8 +44,8 @@ func (d *decorator) decorate(step interpreter.InterpretableV2) (interpreter.Inte
 	return &pricedCall{InterpretableCall: call, guard: guard{limit: d.limit, price: price}, run: run}, nil
 }
 
-// implementation returns what a call does with its arguments. It is nil for functions without an implementation, which
-// are methods of their first argument.
+// implementation returns the function of a call. It is nil for functions without an implementation, which are methods of their first
+// argument.
 func (d *decorator) implementation(call interpreter.InterpretableCall) (func([]ref.Val) ref.Val, error) {
 	switch call.Function() {
 	case operators.Equals:
@@ -86,7 +86,7 @@ func (d *decorator) overload(call interpreter.InterpretableCall) (*functions.Ove
 	return ofFunction, nil
 }
 
-// invoke calls an implementation as the interpreter does.
+// invoke calls an implementation like the interpreter.
 func invoke(call interpreter.InterpretableCall, overload *functions.Overload, args []ref.Val) ref.Val {
 	if len(args) > 0 && overload.OperandTrait != 0 && !args[0].Type().HasTrait(overload.OperandTrait) {
 		if receiver, ok := args[0].(traits.Receiver); ok && args[0].Type().HasTrait(traits.ReceiverType) {
@@ -105,13 +105,13 @@ func invoke(call interpreter.InterpretableCall, overload *functions.Overload, ar
 	return types.NewErrWithNodeID(call.ID(), "no such overload: %s", call.Function())
 }
 
-// concatenation is the type of a list that refers to the two that it consists of. Each access searches them.
+// concatenation is the type of a list that references the two lists that it consists of. Each access searches them.
 var concatenation = func() reflect.Type {
 	one := types.NewRefValList(types.DefaultTypeAdapter, []ref.Val{types.True})
 	return reflect.TypeOf(one.(traits.Adder).Add(one))
 }()
 
-// flatten returns a list that has all elements of a concatenation itself, and other values as they are.
+// flatten returns a list that contains all elements of a concatenation itself, and other values unchanged.
 func flatten(value ref.Val) ref.Val {
 	if reflect.TypeOf(value) != concatenation {
 		return value
@@ -123,14 +123,14 @@ func flatten(value ref.Val) ref.Val {
 	return types.NewRefValList(types.DefaultTypeAdapter, elements)
 }
 
-// guard ends an evaluation before a call that costs too much, or whose result nobody waits for.
+// guard ends an evaluation before a call that costs too much, or after the request has ended.
 type guard struct {
 	limit uint64
 	price pricer
 }
 
-// check returns an error if the context has ended. It panics as the interpreter does at its cost limit, because
-// operators may ignore errors of their operands and go on.
+// check returns an error if the context has ended. It panics like the interpreter at its cost limit, because operators may ignore errors
+// of their operands and continue.
 func (g guard) check(frame *interpreter.ExecutionFrame, args []ref.Val) ref.Val {
 	cost := g.price(args, g.limit)
 	if cost > g.limit {
@@ -142,7 +142,7 @@ func (g guard) check(frame *interpreter.ExecutionFrame, args []ref.Val) ref.Val 
 	return nil
 }
 
-// interrupted reports whether the context has ended. A frame looks at it once in CheckFrequency checks.
+// interrupted reports whether the context has ended. A frame reads it once in CheckFrequency checks.
 func interrupted(frame *interpreter.ExecutionFrame) bool {
 	for range celconfig.CheckFrequency {
 		if frame.CheckInterrupt() {
@@ -199,8 +199,8 @@ func constantPattern(call interpreter.InterpretableCall) (types.String, bool) {
 	return pattern, ok
 }
 
-// withPricedText returns a call of a constant regular expression whose text is priced. The interpreter replaces the call
-// by one of the compiled expression with the same arguments.
+// withPricedText returns a call of a constant regular expression with a priced text. The interpreter replaces the call by one of the
+// compiled expression with the same arguments.
 func (d *decorator) withPricedText(call interpreter.InterpretableCall, run func([]ref.Val) ref.Val, pattern types.String) interpreter.InterpretableV2 {
 	d.expressions.sizes[string(pattern)] = programSize(string(pattern))
 	args := append([]interpreter.InterpretableV2{}, call.Args()...)
@@ -211,7 +211,7 @@ func (d *decorator) withPricedText(call interpreter.InterpretableCall, run func(
 	return interpreter.NewCall(call.ID(), call.Function(), call.OverloadID(), args, func(values ...ref.Val) ref.Val { return run(values) })
 }
 
-// pricedArgument is the argument that decides about the cost of a call.
+// pricedArgument is the argument that determines the cost of a call.
 type pricedArgument struct {
 	interpreter.InterpretableV2
 	guard

@@ -10,11 +10,10 @@ import (
 	"k8s.io/apiserver/pkg/cel/environment"
 )
 
-// CheckExpression returns an error if a call of an expression costs more than limit whenever it is evaluated: the values
-// that the expression itself builds are too large, while those of its input count as one element. Calls count also where
-// a condition or an empty list keeps them from being evaluated: such a call has no use. Variables are other expressions
-// by name, "variables.<name>", with what EstimateVariable returns. An expression that cannot be parsed has no error: its
-// compilation has one.
+// CheckExpression returns an error if a call of an expression costs more than limit whenever it is evaluated: the values that the
+// expression itself builds are too large, while those of its input count as one element. It also counts calls that a condition or an
+// empty list may prevent, because such a call has no use. Variables are other expressions by name, "variables.<name>", with the result of
+// EstimateVariable. It returns no error for an expression that cannot be parsed, because its compilation returns one.
 func CheckExpression(expression string, limit uint64, variables map[string]Estimate) error {
 	_, err := EstimateVariable(expression, limit, variables)
 	return err
@@ -36,7 +35,7 @@ func EstimateVariable(expression string, limit uint64, variables map[string]Esti
 
 // Estimate is a lower bound of the size of a value.
 type Estimate struct {
-	// deep is the deep size, as of Size; length is the number of elements.
+	// deep is the deep size, as defined by Size; length is the number of elements.
 	deep, length uint64
 	// element is the smallest element.
 	element *Estimate
@@ -184,7 +183,7 @@ func (e *estimation) call(call ast.CallExpr, in *scope) Estimate {
 	return unknown
 }
 
-// libraries are the names before those of functions of a library, which the parser does not tell from methods.
+// libraries are the names before those of functions of a library, which the parser does not distinguish from methods.
 var libraries = map[string]bool{"sets": true, "lists": true}
 
 // leastCost is a lower bound of the price of a call.
@@ -214,8 +213,7 @@ func leastCost(function string, args []Estimate) uint64 {
 	return 0
 }
 
-// comprehension estimates what macros build: map and transformList add a list to what they have built, once for each
-// element.
+// comprehension estimates the result of macros: map and transformList add a list to their result, once for each element.
 func (e *estimation) comprehension(c ast.ComprehensionExpr, in *scope) Estimate {
 	over := e.of(c.IterRange(), in)
 	initial := e.of(c.AccuInit(), in)

@@ -21,8 +21,8 @@ const (
 	fixed   = 2 * time.Second
 )
 
-// FuzzTimeFollowsCost builds expressions from bytes and asserts that the time of an evaluation is at most a constant times
-// its counted cost, and that no evaluation goes on after its deadline.
+// FuzzTimeFollowsCost builds expressions from bytes and asserts that the time of an evaluation is at most a constant times its counted
+// cost, and that no evaluation continues after its deadline.
 func FuzzTimeFollowsCost(f *testing.F) {
 	for seed := range 40 {
 		f.Add([]byte(strings.Repeat(string(rune('a'+seed)), 40)), uint8(seed))
@@ -82,7 +82,7 @@ func input(n int) any {
 type builder struct {
 	choices []byte
 	names   []string
-	// eager leaves out what may decide that a part of the expression is not evaluated: conditions, and empty lists.
+	// eager leaves out conditions and empty lists, which may decide that a part of the expression is not evaluated.
 	eager bool
 }
 

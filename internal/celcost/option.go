@@ -24,7 +24,7 @@ func ProgramOption(limit uint64) cel.ProgramOption {
 	return option(limit, cel.CustomDecoratorV2, cel.CostTracking, cel.CostTrackerOptions)
 }
 
-// program is what the option needs of a program, whose type is not exported: the functions of its environment.
+// program is the part of a program, whose type is not exported, that the option needs: the functions of its environment.
 type program interface {
 	Functions() map[string]*decls.FunctionDecl
 }
@@ -46,14 +46,14 @@ func option[P program, O ~func(P) (P, error)](limit uint64, decorate func(interp
 	}
 }
 
-// estimator counts what calls have cost. It implements interpreter.ActualCostEstimator.
+// estimator counts the actual cost of calls. It implements interpreter.ActualCostEstimator.
 type estimator struct {
 	stock       library.CostEstimator
 	limit       uint64
 	expressions regularExpressions
 }
 
-// CallCost returns the cost of a call; nil if it is what cel-go counts.
+// CallCost returns the cost of a call, or nil if cel-go's own cost applies.
 func (e *estimator) CallCost(function, overload string, args []ref.Val, result ref.Val) *uint64 {
 	stock := e.stock.CallCost(function, overload, args, result)
 	price := pricerOf(function, e.expressions)
@@ -86,8 +86,8 @@ func (e *estimator) overloads(functions map[string]*decls.FunctionDecl) []interp
 	return options
 }
 
-// IsLimitExceeded reports whether the text of an evaluation's error says that the evaluation has ended at its limit, of
-// costs or of time. Kubernetes passes on texts only.
+// IsLimitExceeded reports whether the message of an error means that the evaluation has ended at its limit of costs or time. Kubernetes
+// returns messages only.
 func IsLimitExceeded(text string) bool {
 	for _, part := range []string{"cost limit exceeded", "out of cost budget", "runtime cost could not be calculated", "operation interrupted"} {
 		if strings.Contains(text, part) {

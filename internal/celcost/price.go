@@ -28,8 +28,7 @@ const (
 // proportional to that.
 type pricer func(args []ref.Val, limit uint64) uint64
 
-// unpriced are the functions whose time does not depend on what their arguments contain, or whose whole cost the
-// libraries count.
+// unpriced are the functions whose time does not depend on the content of their arguments, or whose whole cost the libraries count.
 var unpriced = map[string]bool{
 	operators.LogicalAnd: true, operators.LogicalOr: true, operators.LogicalNot: true, operators.Conditional: true,
 	operators.Index: true, operators.OptIndex: true, operators.OptSelect: true,
@@ -75,8 +74,8 @@ var pricers = map[string]pricer{
 // matching are the functions whose second argument is a regular expression.
 var matching = map[string]bool{overloads.Matches: true, "find": true, "findAll": true}
 
-// pricerOf returns the pricer of a function; nil if it needs none. Functions that are not known here, such as those of
-// libraries of a new version, cost the deep size of their arguments.
+// pricerOf returns the pricer of a function; nil if it needs none. Unknown functions, such as those of libraries of a new version, cost
+// the deep size of their arguments.
 func pricerOf(function string, expressions regularExpressions) pricer {
 	if unpriced[function] {
 		return nil
@@ -90,7 +89,7 @@ func pricerOf(function string, expressions regularExpressions) pricer {
 	return deep
 }
 
-// deep is the price of a function that reads all that its arguments contain.
+// deep is the price of a function that reads the whole content of its arguments.
 func deep(args []ref.Val, limit uint64) uint64 {
 	var total uint64
 	for _, arg := range args {
@@ -152,10 +151,10 @@ func insertion(args []ref.Val, _ uint64) uint64 {
 	return cost
 }
 
-// precision finds the precision of numbers in the format string of a call. It makes results of that length.
+// precision matches the precision of numbers in the format string of a call. The results have that length.
 var precision = regexp.MustCompile(`%\.([0-9]+)`)
 
-// formatting is the price of writing all that a list contains into a string.
+// formatting is the price of writing the whole content of a list to a string.
 func formatting(args []ref.Val, limit uint64) uint64 {
 	cost := deep(args, limit)
 	if format, ok := args[0].(types.String); ok {
@@ -170,7 +169,7 @@ func formatting(args []ref.Val, limit uint64) uint64 {
 	return min(cost, limit+1)
 }
 
-// pairs is the price of comparing each element of a list with each of another.
+// pairs is the price of comparing each element of a list with each element of another.
 func pairs(args []ref.Val, limit uint64) uint64 {
 	if len(args) != 2 {
 		return deep(args, limit)
@@ -243,8 +242,8 @@ func search(args []ref.Val, limit uint64) uint64 {
 	return sum(1, product(traversal(uint64(len(text))), traversal(lengthOf(args[1]))))
 }
 
-// regularExpressions prices the matching of texts. The compiled expression may be far larger than its text. Sizes has
-// those of the constant expressions of a program.
+// regularExpressions prices the matching of texts. The compiled expression may be far larger than its text. sizes contains the sizes of
+// the constant expressions of a program.
 type regularExpressions struct{ sizes map[string]int }
 
 func (r regularExpressions) price(args []ref.Val, limit uint64) uint64 {
@@ -267,8 +266,8 @@ func (r regularExpressions) price(args []ref.Val, limit uint64) uint64 {
 	return sum(1, product(traversal(sum(1, lengthOf(args[0]))), uint64(math.Ceil(complexity))))
 }
 
-// programSize returns the instructions of a compiled expression; none for an invalid one, whose use is an error. The
-// parser bounds them. types.RegexProgramSize does not accept all expressions.
+// programSize returns the instructions of a compiled expression; none for an invalid one, because its use is an error. The parser bounds
+// them. types.RegexProgramSize does not accept all expressions.
 func programSize(pattern string) int {
 	parsed, err := syntax.Parse(pattern, syntax.Perl)
 	if err != nil {

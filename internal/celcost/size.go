@@ -13,7 +13,7 @@ import (
 	"k8s.io/apiserver/pkg/cel/mutation/dynamic"
 )
 
-// maxDepth bounds the recursion of a measurement. It is what the JSON decoder accepts.
+// maxDepth bounds the recursion of a measurement. It is the maximum depth of the JSON decoder.
 const maxDepth = 10000
 
 // Size returns the deep size of a value, at most limit + 1: one for the value and each value in it, as often as it is
@@ -80,13 +80,12 @@ func (m *measurement) addEntries(value traits.Mapper, depth int) {
 
 func (m *measurement) addBytes(n int) { m.size = sum(m.size, traversal(uint64(n))) }
 
-// traversal returns the cost of reading n bytes, which the libraries use, too.
+// traversal returns the cost of reading n bytes, which the libraries also use.
 func traversal(n uint64) uint64 {
 	return uint64(math.Ceil(float64(n) * common.StringTraversalCostFactor))
 }
 
-// fieldsOf returns the fields of an object of a mutation. The type exports them only as a copy in native types, whose
-// size is what is to be found out.
+// fieldsOf returns the fields of an object of a mutation. The type exports them only as a copy in native types, whose size is unknown.
 func fieldsOf(object *dynamic.ObjectVal) map[string]ref.Val {
 	field := reflect.ValueOf(object).Elem().FieldByName("fields")
 	return *(*map[string]ref.Val)(unsafe.Pointer(field.UnsafeAddr()))

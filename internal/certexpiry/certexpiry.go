@@ -1,6 +1,6 @@
-// Package certexpiry has the metric that tells when the certificates of a server expire, so that an alert precedes the outage.
-// It is about the certificates that a server presents, to its clients and to other servers: those that are presented to it are
-// in apiserver_client_certificate_expiration_seconds of Kubernetes.
+// Package certexpiry contains the metric of the expiration times of a server's certificates, so that an alert precedes the outage. It
+// covers the certificates that a server presents, to its clients and to other servers: apiserver_client_certificate_expiration_seconds of
+// Kubernetes covers those that clients present to it.
 package certexpiry
 
 import (
@@ -15,7 +15,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Collector reads the files at each scrape: it has the time of a renewed certificate at once, and keeps no state.
+// Collector reads the files at each scrape: it reports the time of a renewed certificate immediately, and has no state.
 type Collector struct {
 	metrics.BaseStableCollector
 	description *metrics.Desc
@@ -83,7 +83,7 @@ func earliest(sources []source) (time.Time, error) {
 	return out, nil
 }
 
-// expiry returns when the chain expires, which is when the first certificate of it does.
+// expiry returns when the chain expires: when its first certificate to expire does.
 func (s source) expiry() (time.Time, error) {
 	data := s.data
 	if s.file != "" {

@@ -26,10 +26,10 @@ type Limits struct {
 	RowBytes int
 }
 
-// Default has several times as much as known definitions need.
+// Default is several times as high as the needs of known definitions.
 var Default = Limits{Columns: 64, PathBytes: 1024, Visits: 64, RowBytes: 16 << 10}
 
-// Stored has the paths that an update of a definition may keep, although they exceed the limits.
+// Stored contains the paths that an update of a definition may keep, although they exceed the limits.
 type Stored struct {
 	paths sets.Set[string]
 	most  int
@@ -44,8 +44,8 @@ func (s *Stored) Add(paths []string) {
 	s.most = max(s.most, len(paths))
 }
 
-// ValidateColumns returns errors for the JSON paths of the printer columns of one version, which are at this path of the definition. The
-// stored columns of any version are accepted.
+// ValidateColumns returns errors for the JSON paths of the printer columns of one version, which are at this path of the definition. It
+// accepts the stored columns of any version.
 func (l Limits) ValidateColumns(paths []string, stored Stored, at *field.Path) field.ErrorList {
 	if len(paths) > max(l.Columns, stored.most) {
 		return field.ErrorList{field.TooMany(at, len(paths), l.Columns)}
@@ -71,7 +71,7 @@ func (l Limits) validate(paths []string, stored Stored, at *field.Path, check fu
 	return errs
 }
 
-// shorten returns the beginning of a path: an error does not repeat a long one.
+// shorten returns the beginning of a path, so that an error does not repeat a long path.
 func (l Limits) shorten(path string) string {
 	if len(path) > l.PathBytes {
 		return path[:l.PathBytes] + "..."
@@ -82,9 +82,9 @@ func (l Limits) shorten(path string) string {
 // noField is the path of a field that no object has, because an API version is a string.
 const noField = ".apiVersion.none"
 
-// Evaluated returns a definition that the stock handler may serve. It was stored before its paths were refused, or comes from another
-// shard: cells of refused columns are empty, columns beyond the limit and refused selectable fields are left out. The argument is not
-// changed, the result shares other parts with it.
+// Evaluated returns a definition that the stock handler may serve. The definition was stored before its paths were refused, or comes from
+// another shard: cells of refused columns are empty, columns beyond the limit and refused selectable fields are left out. Evaluated does
+// not modify the argument; the result shares the other parts with it.
 func (l Limits) Evaluated(definition *apiextensionsv1.CustomResourceDefinition) *apiextensionsv1.CustomResourceDefinition {
 	result := *definition
 	result.Spec.Versions = slices.Clone(definition.Spec.Versions)
@@ -112,7 +112,7 @@ func (l Limits) blank(column *apiextensionsv1.CustomResourceColumnDefinition) {
 	}
 }
 
-// Accepted removes what servers do not accept from the versions of a definition.
+// Accepted removes the paths that servers do not accept from the versions of a definition.
 func (l Limits) Accepted(versions []apiextensionsv1.CustomResourceDefinitionVersion) {
 	for i := range versions {
 		version := &versions[i]

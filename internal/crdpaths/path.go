@@ -26,8 +26,8 @@ func (l Limits) checkColumn(path string) error {
 	return nil
 }
 
-// checkField returns why the JSON path of a selectable field is not evaluated: it names one field. Stock validation compares parts of the
-// path with the properties of the schema, whose names may be anything, also other steps of a path.
+// checkField returns why the JSON path of a selectable field is not evaluated: it must name one field. Stock validation compares parts of
+// the path with the properties of the schema, whose names may be arbitrary, including other steps of a path.
 func (l Limits) checkField(path string) error {
 	if len(path) > l.PathBytes {
 		return fmt.Errorf("may not be more than %d bytes", l.PathBytes)
@@ -54,11 +54,11 @@ func (l Limits) checkField(path string) error {
 type work struct {
 	// visits is how often one field inside the value may be visited.
 	visits int
-	// copies is how often one field may be in the result. All steps but unions yield each field once at most.
+	// copies is how often one field may be in the result. All steps except unions yield each field at most once.
 	copies int
 }
 
-// workOf adds up steps that follow each other: each visits what the one before yields.
+// workOf adds the work of consecutive steps: each visits the result of the previous one.
 func (l Limits) workOf(nodes []jsonpath.Node) (work, error) {
 	total := work{copies: 1}
 	for _, node := range nodes {

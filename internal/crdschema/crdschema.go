@@ -16,8 +16,8 @@ const MaxWork = 5000
 
 type schema = apiextensions.JSONSchemaProps
 
-// Validate returns errors for the schemas of a definition of which one value needs more work than the limit. Schemas that the stored
-// definition has, in any version, are accepted; old is nil when a definition is created.
+// Validate returns errors for the schemas of a definition in which one value requires more work than the limit. It accepts schemas that
+// the stored definition has, in any version; old is nil when a definition is created.
 func Validate(definition, old *apiextensions.CustomResourceDefinition, limit int) field.ErrorList {
 	var stored []*schema
 	if old != nil {
@@ -39,7 +39,7 @@ func Validate(definition, old *apiextensions.CustomResourceDefinition, limit int
 	return errs
 }
 
-// schemaOf returns the schema of one version. The internal type has a schema that is the same in all versions once.
+// schemaOf returns the schema of one version. The internal type stores a schema that is the same in all versions only once.
 func schemaOf(definition *apiextensions.CustomResourceDefinition, version int) *schema {
 	validation := definition.Spec.Versions[version].Schema
 	if definition.Spec.Validation != nil {
@@ -95,7 +95,7 @@ func check(schemas []*schema, at *field.Path, limit int) *field.Error {
 	return nil
 }
 
-// withAlternatives returns schemas with all that apply to the same value.
+// withAlternatives returns schemas together with all others that apply to the same value.
 func withAlternatives(schemas []*schema) []*schema {
 	all := append([]*schema{}, schemas...)
 	for i := 0; i < len(all); i++ { // the list grows

@@ -1,5 +1,5 @@
-// Package dialguard keeps connections to addresses that tenants choose, such as those of webhooks, token issuers and
-// mounts, away from addresses that only machines and their cloud have. It must not decide about anything but addresses.
+// Package dialguard prevents connections to addresses that tenants choose, such as those of webhooks, token issuers and mounts, if only
+// machines and their cloud use these addresses. It must not decide about anything but addresses.
 package dialguard
 
 import (
@@ -10,7 +10,7 @@ import (
 	"syscall"
 )
 
-// errRefused does not show the address, which a host name of a tenant may have resolved to.
+// errRefused does not reveal the address, to which a host name of a tenant may have resolved.
 var errRefused = errors.New("the address is link-local, multicast, unspecified, or that of a metadata service")
 
 // metadataServices are the addresses outside of the link-local ranges where clouds serve the metadata and secrets of
@@ -27,7 +27,7 @@ var metadataServices = []netip.Prefix{
 // embedding is a range of IPv6 addresses that contain an IPv4 address, to which a gateway, a tunnel or a host sends.
 type embedding struct {
 	prefix netip.Prefix
-	// offset is where the four bytes of the IPv4 address begin, invert true where its bits are inverted.
+	// offset is the position of the four bytes of the IPv4 address; invert is true if its bits are inverted.
 	offset int
 	invert bool
 }
@@ -41,12 +41,12 @@ var embeddings = []embedding{
 	{netip.MustParsePrefix("2001::/32"), 12, true},        // and the client
 }
 
-// localNAT64 is the range of prefixes that networks choose for their NAT64, RFC 8215. Where the IPv4 address is depends on
-// the length of the prefix.
+// localNAT64 is the range of prefixes that networks choose for their NAT64, RFC 8215. The position of the IPv4 address depends on the
+// length of the prefix.
 var localNAT64 = netip.MustParsePrefix("64:ff9b:1::/48")
 
-// isatap is the first half of the interface identifiers of ISATAP, RFC 5214, in any prefix; the second is an IPv4 address. The
-// bit that says whether that address is unique is ignored.
+// isatap is the first half of the interface identifiers of ISATAP, RFC 5214, in any prefix; the second half is an IPv4 address. The bit
+// that marks that address as unique is ignored.
 const isatap, isatapUnique = 0x00005efe, 0x02000000
 
 // Control is a net.Dialer.Control that refuses such addresses. It runs after name resolution, so that host names cannot
@@ -70,17 +70,17 @@ func isRefused(ip netip.Addr) bool {
 	return ip.Is6() && slices.ContainsFunc(embedded(ip), isInternal)
 }
 
-// isInternal reports whether only machines and their cloud have an address.
+// isInternal reports whether only machines and their cloud use an address.
 func isInternal(ip netip.Addr) bool {
 	return ip.IsLinkLocalUnicast() || ip.IsMulticast() || ip.IsUnspecified() ||
 		slices.ContainsFunc(metadataServices, func(prefix netip.Prefix) bool { return prefix.Contains(ip) })
 }
 
-// embedded returns the IPv4 addresses that an IPv6 address may stand for.
+// embedded returns the IPv4 addresses that an IPv6 address may contain.
 func embedded(ip netip.Addr) (found []netip.Addr) {
 	bytes := ip.As16()
 	if ip == netip.IPv6Loopback() {
-		return nil // in ::/96, but no IPv4 address
+		return nil // in ::/96, but not an IPv4 address
 	}
 	for _, e := range embeddings {
 		if !e.prefix.Contains(ip) {
@@ -98,8 +98,8 @@ func embedded(ip netip.Addr) (found []netip.Addr) {
 		found = append(found, netip.AddrFrom4([4]byte(bytes[12:])))
 	}
 	if localNAT64.Contains(ip) {
-		// RFC 6052, section 2.2, for prefixes of 48, 56, 64 and 96 bits: byte 8 is not part of the address. Only one of
-		// them is what a gateway reads. The others may be zero, or look like multicast.
+		// RFC 6052, section 2.2, for prefixes of 48, 56, 64 and 96 bits: byte 8 is not part of the address. A gateway reads only one of
+		// them. The others may be zero, or have the form of multicast addresses.
 		for _, four := range [][4]byte{
 			{bytes[6], bytes[7], bytes[9], bytes[10]},
 			{bytes[7], bytes[9], bytes[10], bytes[11]},

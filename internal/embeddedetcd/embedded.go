@@ -183,7 +183,8 @@ func newLogger(level zap.AtomicLevel) (*zap.Logger, error) {
 	return config.Build(zap.WrapCore(func(core zapcore.Core) zapcore.Core { return withoutPortWarning{core} }))
 }
 
-// withoutPortWarning drops a warning that every start with one port has. The members of this etcd have few clients, all of them by gRPC.
+// withoutPortWarning drops a warning that every start with one port logs. The members of this etcd have few clients, all of them use
+// gRPC.
 type withoutPortWarning struct{ zapcore.Core }
 
 const portWarning = "Running http and grpc server on single port. This is not recommended for production."

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Whatever is logged when all is well hides what is not.
+// Log messages of a healthy start would hide messages about problems.
 func TestStartLogsNothing(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "log")
 	log, err := os.Create(name)

@@ -13,9 +13,9 @@ var walSize struct {
 	decided bool
 }
 
-// SetWALSize sets the size to which etcd preallocates segments of its write-ahead log; 0 keeps the current one. etcd
-// has it in a package variable that every running server reads, so it is never reset, and a size other than that of the
-// first server is an error. Start calls it; code that starts etcd in another way must call it before.
+// SetWALSize sets the size to which etcd preallocates segments of its write-ahead log; 0 keeps the current one. etcd stores it in a
+// package variable that every running server reads, so it is never reset, and a size other than that of the first server is an error.
+// Start calls SetWALSize; code that starts etcd in another way must call it before.
 func SetWALSize(bytes int64) error {
 	if bytes < 0 {
 		return fmt.Errorf("--embedded-etcd-wal-size-bytes: got %d, want 0 or more", bytes)

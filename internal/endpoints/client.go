@@ -9,15 +9,16 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// Workspaces is the client of all workspaces behind an endpoint.
+// Workspaces is the client of all workspaces of an endpoint.
 type Workspaces struct{ client client.Client }
 
-// Client returns a client whose requests go to one logical cluster. It is two words, so it is made for each use and not kept.
+// Client returns a client whose requests go to one logical cluster. It has two words, so callers create it for each use and do not cache
+// it.
 func (w *Workspaces) Client(cluster logicalcluster.Name) client.Client {
 	return &workspaceClient{w.client, cluster}
 }
 
-// workspaceClient puts the logical cluster into the context of every request.
+// workspaceClient adds the logical cluster to the context of every request.
 type workspaceClient struct {
 	client.Client
 	cluster logicalcluster.Name

@@ -12,14 +12,14 @@ import (
 	"k8s.io/client-go/discovery"
 )
 
-// NotServedError says that a server does not serve a resource, possibly: not yet.
+// NotServedError means that a server does not serve a resource, possibly because it does not serve the resource yet.
 type NotServedError struct{ Resource schema.GroupVersionResource }
 
 func (e *NotServedError) Error() string {
 	return fmt.Sprintf("%s is not served", strings.Trim(e.Resource.GroupResource().String()+" in version "+e.Resource.Version, " "))
 }
 
-// Discover returns what a server tells about a resource, or a NotServedError.
+// Discover returns the discovery information of a resource, or a NotServedError.
 func Discover(from discovery.ServerResourcesInterface, resource schema.GroupVersionResource) (Resource, error) {
 	list, err := from.ServerResourcesForGroupVersion(resource.GroupVersion().String())
 	if apierrors.IsNotFound(err) {
@@ -43,7 +43,7 @@ func Discover(from discovery.ServerResourcesInterface, resource schema.GroupVers
 	}, nil
 }
 
-// NewMapper returns a mapper that knows the given resources, and asks another one, if it is not nil, for others.
+// NewMapper returns a mapper of the given resources. It delegates other resources to another mapper, if that is not nil.
 func NewMapper(others meta.RESTMapper, resources ...Resource) meta.RESTMapper {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	for _, r := range resources {

@@ -1,8 +1,8 @@
-// Package endpoints connects to the URLs of an export: there is one for each shard with consumers, and all workspaces of the
-// shard that bind the export are behind it.
+// Package endpoints connects to the URLs of an export. Each shard with consumers has one URL, which serves all workspaces of the shard
+// that bind the export.
 //
-// All clients of an endpoint share one HTTP client. The logical cluster of a request is in its context, so nothing exists
-// because a workspace exists.
+// All clients of an endpoint share one HTTP client. The logical cluster of a request is in its context, so no object exists per
+// workspace.
 package endpoints
 
 import (
@@ -24,7 +24,7 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// wildcard is the segment of URLs that stands for all logical clusters. Only lists, watches and discovery can use it.
+// wildcard is the segment of URLs for all logical clusters. Only lists, watches and discovery can use it.
 const wildcard = "/clusters/*"
 
 // Endpoint is one URL of the export.
@@ -50,7 +50,7 @@ func New(config *rest.Config, url string) (*Endpoint, error) {
 	return &Endpoint{URL: url, config: config, http: httpClient}, nil
 }
 
-// WithTimeout returns the endpoint with clients whose requests end after a time, at the server, too. They cannot watch.
+// WithTimeout returns the endpoint with clients whose requests end after a time, including at the server. They cannot watch.
 func (e *Endpoint) WithTimeout(timeout time.Duration) *Endpoint {
 	limited := *e.http // with the same connections
 	limited.Timeout = timeout
@@ -71,7 +71,7 @@ func (e *Endpoint) Metadata() (metadata.Interface, error) {
 	return metadata.NewForConfigAndClient(metadata.ConfigFor(e.config), e.http)
 }
 
-// Discovery tells which resources the export and its claims have in workspaces.
+// Discovery discovers the resources of the export and its claims in workspaces.
 func (e *Endpoint) Discovery() (discovery.DiscoveryInterface, error) {
 	client, err := discovery.NewDiscoveryClientForConfigAndClient(e.config, e.http)
 	if err != nil {
@@ -80,7 +80,7 @@ func (e *Endpoint) Discovery() (discovery.DiscoveryInterface, error) {
 	return client, nil
 }
 
-// Workspaces returns a client for all logical clusters. It discovers only what is not among the given resources.
+// Workspaces returns a client for all logical clusters. It discovers only resources that are not among the given ones.
 func (e *Endpoint) Workspaces(scheme *runtime.Scheme, resources ...Resource) (*Workspaces, error) {
 	others, err := apiutil.NewDynamicRESTMapper(e.config, e.http)
 	if err != nil {
@@ -96,7 +96,7 @@ func (e *Endpoint) Workspaces(scheme *runtime.Scheme, resources ...Resource) (*W
 
 type revisionKey struct{}
 
-// WithRevision returns a context whose requests are refused by shards that describe the resource in the syncer's view otherwise.
+// WithRevision returns a context whose requests are refused by shards that have another description of the resource in the syncer's view.
 func WithRevision(ctx context.Context, revision string) context.Context {
 	if revision == "" {
 		return ctx
@@ -104,7 +104,7 @@ func WithRevision(ctx context.Context, revision string) context.Context {
 	return context.WithValue(ctx, revisionKey{}, revision)
 }
 
-// transport sends requests whose context has a logical cluster to this one, and others to all.
+// transport sends requests whose context has a logical cluster to that cluster, and others to all.
 type transport struct{ next http.RoundTripper }
 
 func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {

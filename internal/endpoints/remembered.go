@@ -13,14 +13,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// endpointURLs is the key of the URLs, one a line.
+// endpointURLs is the key of the URLs, one per line.
 const endpointURLs = "urls"
 
-// Remembered are the URLs of all endpoints that a client of an export has ever used. One that the slice no longer lists may still have
-// objects, whichever process has used it. They are in a Secret, because sync agents may write no other kind in their namespace.
+// Remembered are the URLs of all endpoints that a client of an export has ever used. An endpoint that the slice no longer lists may still
+// have objects, no matter which process has used it. They are stored in a Secret, because sync agents have no permission for other kinds
+// in their namespace.
 type Remembered struct {
 	Client client.Client
-	// Key is that of the Secret.
+	// Key is the key of the Secret.
 	Key client.ObjectKey
 }
 
@@ -30,7 +31,7 @@ func (r *Remembered) All(ctx context.Context) ([]string, error) {
 	return urls, err
 }
 
-// Add remembers URLs before they are used, and returns all. Others may do the same at the same time.
+// Add stores URLs before they are used, and returns all. Other processes may do the same concurrently.
 func (r *Remembered) Add(ctx context.Context, urls []string) (all []string, err error) {
 	raced := func(err error) bool { return apierrors.IsAlreadyExists(err) || apierrors.IsConflict(err) }
 	err = retry.OnError(retry.DefaultRetry, raced, func() error {

@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
-// What another process writes at the same time is kept.
+// Add keeps URLs that another process writes at the same time.
 func TestRememberedAtTheSameTime(t *testing.T) {
 	inner := fake.NewClientBuilder().Build()
 	key := client.ObjectKey{Namespace: "ns", Name: "one"}
@@ -43,7 +43,7 @@ func TestRememberedAtTheSameTime(t *testing.T) {
 	}
 }
 
-// Endpoints are known to all later processes of a client, and to no other client.
+// All later processes of a client read the endpoints, and no other client does.
 func TestRemembered(t *testing.T) {
 	c := fake.NewClientBuilder().Build()
 	of := func(name string) *Remembered { return &Remembered{c, client.ObjectKey{Namespace: "ns", Name: name}} }

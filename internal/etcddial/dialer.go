@@ -1,6 +1,6 @@
-// Package etcddial connects to an etcd that was away as soon as it is back. The backoff of gRPC, which the clients of stock
-// storage have, lets up to two minutes pass between two attempts, and storage has no option for it: the one extension
-// point is the dialer that an egress selector provides.
+// Package etcddial reconnects to an etcd as soon as it is available again. The backoff of gRPC, which the clients of stock storage use,
+// waits up to two minutes between two attempts, and storage has no option for it: the only extension point is the dialer that an egress
+// selector provides.
 package etcddial
 
 import (
@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// probeInterval is the time between two attempts to reach an address that did not accept a connection, probeTimeout the
-	// time that each has.
+	// probeInterval is the time between two attempts to reach an address that did not accept a connection, probeTimeout the timeout of
+	// each.
 	probeInterval = 500 * time.Millisecond
 	probeTimeout  = 2 * time.Second
 )
@@ -31,17 +31,17 @@ func ConnectParams() grpc.DialOption {
 	})
 }
 
-// Dialer dials for the clients of storage. Where an address refuses connections, the first attempt of a client fails, so
-// that its requests fail at once; the next lasts until the address accepts connections, however long that is. gRPC waits
-// after attempts that failed, the longer the more there were: with one that lasts, it waits two seconds at most.
+// Dialer dials for the clients of storage. If an address refuses connections, the first attempt of a client fails, so that its requests
+// fail immediately; the next attempt lasts until the address accepts connections, independent of how long that takes. gRPC waits after
+// failed attempts, longer after each of them: with a lasting attempt, it waits at most two seconds.
 type Dialer struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 
 	probing sync.WaitGroup
 	mu      sync.Mutex
-	// outages has the addresses for which clients wait, with channels that are closed when they accept connections. Each
-	// address is probed once for all clients.
+	// outages contains the addresses for which clients wait, with channels that are closed when they accept connections. Each address is
+	// probed once for all clients.
 	outages map[string]chan struct{}
 }
 
@@ -52,7 +52,7 @@ func New() *Dialer {
 	return d
 }
 
-// Close ends all attempts, and returns when nothing runs.
+// Close ends all attempts, and returns when all goroutines have ended.
 func (d *Dialer) Close() {
 	d.mu.Lock()
 	d.cancel() // under the lock: afterwards no probe starts
@@ -70,7 +70,7 @@ type client struct {
 	dialer *Dialer
 
 	mu sync.Mutex
-	// failed has the addresses whose last attempt failed. They are endpoints of etcd, which are given at the start.
+	// failed contains the addresses whose last attempt failed. They are endpoints of etcd, which are fixed at the start.
 	failed map[string]bool
 }
 
@@ -87,7 +87,7 @@ func (c *client) dial(ctx context.Context, network, address string) (net.Conn, e
 	return conn, err
 }
 
-// setFailed records the result of an attempt, and returns whether the one before it failed.
+// setFailed records the result of an attempt, and returns whether the previous one failed.
 func (c *client) setFailed(address string, failed bool) (before bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -100,8 +100,8 @@ func (c *client) setFailed(address string, failed bool) (before bool) {
 	return before
 }
 
-// wait returns when the address accepts connections, or with the error of a context that was canceled. It waits beyond the
-// deadline of the context: gRPC gives one to each attempt, and would wait after it.
+// wait returns when the address accepts connections, or with the error of a canceled context. It waits beyond the deadline of the
+// context, because gRPC sets a deadline for each attempt, and would wait after it.
 func (d *Dialer) wait(ctx context.Context, network, address string) error {
 	ended, done := d.probe(network, address), ctx.Done()
 	for {
@@ -119,7 +119,7 @@ func (d *Dialer) wait(ctx context.Context, network, address string) error {
 	}
 }
 
-// probe starts to probe an address, unless that is done already, and returns the channel that is closed when it accepts
+// probe starts to probe an address, unless that is already being probed, and returns the channel that is closed when the address accepts
 // connections.
 func (d *Dialer) probe(network, address string) <-chan struct{} {
 	d.mu.Lock()

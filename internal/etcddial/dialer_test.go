@@ -72,7 +72,7 @@ func TestDialer(t *testing.T) {
 	}
 	go attempt(t.Context(), other)
 	accept()
-	// The attempt whose deadline has passed lasts, too, so that the next one of its client is not delayed.
+	// An attempt whose deadline has passed also continues, so that the next one of its client is not delayed.
 	var failed int
 	for range 2 {
 		if err := <-results; err != nil {

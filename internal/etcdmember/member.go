@@ -1,6 +1,6 @@
-// Package etcdmember starts a member of an etcd that the operator runs: an empty volume becomes a new member only if the
-// cluster was never bootstrapped, or has added this member. The operator records the bootstrap and replaces members;
-// this package is their side of it.
+// Package etcdmember starts a member of an etcd that the operator runs: an empty volume becomes a new member only if the cluster was
+// never bootstrapped, or has added this member. The operator records the bootstrap and replaces members; this package runs inside the
+// members.
 package etcdmember
 
 import (
@@ -26,20 +26,20 @@ import (
 const RecordEnv = "ATOLL_ETCD_RECORD"
 
 const (
-	// listTimeout bounds the question to the other members, retryInterval is the time between two of them.
+	// listTimeout bounds a request to the other members, retryInterval is the time between two requests.
 	listTimeout   = 3 * time.Second
 	retryInterval = time.Second
 )
 
-// Member is one member before it starts.
+// Member is one member before its start.
 type Member struct {
 	// Name, DataDirectory, PeerURL and ClientURL of this member.
 	Name, DataDirectory, PeerURL, ClientURL string
-	// MetricsURL is where health checks are answered meanwhile.
+	// MetricsURL is the URL at which health checks are answered until etcd starts.
 	MetricsURL string
 	// RecordDirectory holds the record.
 	RecordDirectory string
-	// TLS are the credentials of a client of the other members; nil: they are served without TLS.
+	// TLS are the credentials of a client of the other members; nil if they are served without TLS.
 	TLS *tls.Config
 	// Log prints what the member waits for.
 	Log func(reason string)
@@ -48,7 +48,7 @@ type Member struct {
 // Wait returns how etcd starts. It waits as long as an empty volume must not become a member.
 func (m Member) Wait(ctx context.Context) (Start, error) {
 	if wal.Exist(filepath.Join(m.DataDirectory, "member", "wal")) {
-		return Start{}, nil // etcd has its identity and its members there
+		return Start{}, nil // the volume contains the identity and the members
 	}
 	var waiting *waitingServer
 	defer func() {
@@ -84,7 +84,7 @@ func (m Member) Wait(ctx context.Context) (Start, error) {
 	}
 }
 
-// listMembers returns the members as a quorum of them knows them, or nil if none answers.
+// listMembers returns the member list of a quorum, or nil if no quorum responds.
 func (m Member) listMembers(ctx context.Context, record Record) []*etcdserverpb.Member {
 	others := slices.DeleteFunc(slices.Clone(record.Endpoints), func(endpoint string) bool { return endpoint == m.ClientURL })
 	if len(others) == 0 {
@@ -104,8 +104,8 @@ func (m Member) listMembers(ctx context.Context, record Record) []*etcdserverpb.
 	return response.Members
 }
 
-// Arguments returns the arguments with which etcd starts, for those that the operator renders. It waits as long as an empty
-// volume must not become a member.
+// Arguments converts the arguments that the operator renders to those with which etcd starts. It waits as long as an empty volume must
+// not become a member.
 func Arguments(ctx context.Context, args []string) ([]string, error) {
 	directory := os.Getenv(RecordEnv)
 	if directory == "" {
@@ -136,7 +136,7 @@ func Arguments(ctx context.Context, args []string) ([]string, error) {
 	return start.apply(args), nil
 }
 
-// apply changes the arguments. The last value of a flag counts.
+// apply changes the arguments. etcd uses the last value of a flag.
 func (s Start) apply(args []string) []string {
 	out := slices.Clone(args)
 	if s.Existing {

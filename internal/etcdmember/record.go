@@ -9,18 +9,18 @@ import (
 	"strings"
 )
 
-// Keys of a Record: of the ConfigMap in which the operator keeps it, and of the files that a member reads.
+// Keys of a Record: in the ConfigMap in which the operator stores it, and of the files that a member reads.
 const (
 	keyClusterID = "cluster-id"
 	keyToken     = "token"
 	keyEndpoints = "endpoints"
 )
 
-// Record is what the operator knows about the bootstrap of a cluster, and tells its members.
+// Record is the operator's record of the bootstrap of a cluster, which members read.
 type Record struct {
-	// ClusterID is the ID of the cluster as etcd prints it, in hexadecimal. It is set once the cluster is bootstrapped.
+	// ClusterID is the ID of the cluster as etcd prints it, in hexadecimal. It is set after the cluster is bootstrapped.
 	ClusterID string
-	// Token is the token of the bootstrap. It is empty for a cluster that was started before there was a record.
+	// Token is the token of the bootstrap. It is empty for a cluster that is older than the record.
 	Token string
 	// Endpoints are the client URLs of all members.
 	Endpoints []string

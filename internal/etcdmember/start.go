@@ -13,15 +13,15 @@ type Start struct {
 	// Existing starts with --initial-cluster-state=existing, and Cluster as --initial-cluster.
 	Existing bool
 	Cluster  string
-	// Token is the --initial-cluster-token of a bootstrap; empty: that of the arguments.
+	// Token is the --initial-cluster-token of a bootstrap; if it is empty, the token of the arguments applies.
 	Token string
 }
 
-// decideStart decides how a member with an empty volume starts. listed are the members of the cluster as a quorum of them
-// knows them; nil if none answers. The reason is why it must not start yet, or empty.
+// decideStart decides how a member with an empty volume starts. listed is the member list of a quorum, or nil if no quorum responds. The
+// reason is why it must not start yet, or empty.
 //
-// A member that has been part of a cluster has acknowledged entries. Without them, and with its identity, its vote lets a
-// minority of the data win an election: it is never started again under that identity.
+// A member that has been part of a cluster has acknowledged entries. If it started again with the same identity but without them, its vote
+// could elect a leader that lacks acknowledged entries: it is never started again with that identity.
 func decideStart(record Record, name, peerURL string, listed []*etcdserverpb.Member) (start Start, reason string) {
 	if listed == nil {
 		if record.ClusterID != "" {
@@ -39,16 +39,16 @@ func decideStart(record Record, name, peerURL string, listed []*etcdserverpb.Mem
 	case isStarted(listed[at]):
 		return Start{}, fmt.Sprintf("the volume of this member is empty, and it was member %x: it starts once the operator has replaced it", listed[at].ID)
 	case record.ClusterID == "" && listed[at].Name != "":
-		return Start{Token: record.Token}, "" // other members of this bootstrap are faster
+		return Start{Token: record.Token}, "" // other members of this bootstrap have started first
 	}
 	return Start{Existing: true, Cluster: initialCluster(name, peerURL, listed)}, ""
 }
 
-// isStarted reports whether a member has ever served: it publishes its client URLs then.
+// isStarted reports whether a member has ever served, because it then publishes its client URLs.
 func isStarted(member *etcdserverpb.Member) bool { return len(member.ClientURLs) > 0 }
 
-// initialCluster is the list of members in the form of a flag, with the name of this one. A member that has not started
-// yet has no name in the list; etcd needs one, which may be any.
+// initialCluster returns the list of members in the form of a flag, with the name of this one. A member that has not started yet has no
+// name in the list; etcd needs one, but accepts any.
 func initialCluster(name, peerURL string, members []*etcdserverpb.Member) string {
 	var out []string
 	for _, member := range members {

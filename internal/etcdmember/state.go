@@ -13,11 +13,11 @@ import (
 	"time"
 )
 
-// emptyVolumeCheck is the name of the readiness check that fails while a member waits with an empty volume. etcd has none
-// of that name.
+// emptyVolumeCheck is the name of the readiness check that fails while a member waits with an empty volume. etcd has no check of that
+// name.
 const emptyVolumeCheck = "[-]empty-volume failed: "
 
-// waitingServer answers the probes of a member that waits, where etcd answers them later.
+// waitingServer answers the probes of a member that waits, at the address where etcd answers them later.
 type waitingServer struct {
 	mu     sync.Mutex
 	reason string
@@ -67,8 +67,8 @@ func (s *waitingServer) ServeHTTP(response http.ResponseWriter, req *http.Reques
 	http.Error(response, emptyVolumeCheck+s.reason, http.StatusServiceUnavailable)
 }
 
-// IsVolumeEmpty asks a member at its URL of health checks whether it waits because its volume is empty. An error means that
-// the member does not answer.
+// IsVolumeEmpty queries a member at its URL of health checks whether it waits because its volume is empty. An error means that the member
+// does not respond.
 func IsVolumeEmpty(ctx context.Context, metricsURL string) (bool, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, metricsURL+"/readyz", nil)
 	if err != nil {

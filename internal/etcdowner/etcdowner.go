@@ -1,5 +1,5 @@
-// Package etcdowner keeps two servers from using the same keys of an etcd: each writes the name of its owner below its
-// prefix at the first start, and does not serve where it finds another one.
+// Package etcdowner prevents two servers from using the same keys of an etcd: each writes the name of its owner below its prefix at the
+// first start, and does not serve if it finds another one.
 package etcdowner
 
 import (
@@ -22,14 +22,14 @@ const (
 	segment = "~owner"
 	// check is the name of the readiness check that fails while another owner is found.
 	check = "etcd-owner"
-	// requestTimeout is that of one attempt to claim, retryInterval the time between two that find another owner.
+	// requestTimeout bounds one attempt to claim, retryInterval is the time between two attempts that find another owner.
 	requestTimeout = 20 * time.Second
 	retryInterval  = 2 * time.Second
 )
 
 // Options name the owner of the keys below a prefix. Replicas of one server have the same owner.
 type Options struct {
-	// Owner is the name of the owner. Previous is the owner from which it takes over; empty: from none.
+	// Owner is the name of the owner. Previous is the owner from which it takes over; if it is empty, from none.
 	Owner, Previous string
 }
 
@@ -51,15 +51,15 @@ func (e *OwnedError) Error() string {
 		e.Owner, e.Key, e.Self, e.Owner)
 }
 
-// Claim makes the owner that of the prefix, if it has none or the previous one. Keys that are there already do not
-// matter: they are from versions that did not claim. It returns an *OwnedError if there is another owner.
+// Claim sets the owner of the prefix, if the prefix has none or the previous one. Existing keys do not prevent that, because they are
+// from versions that did not claim. It returns an *OwnedError if the prefix has another owner.
 func Claim(ctx context.Context, etcd *clientv3.Client, prefix string, options Options) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	key := Key(prefix)
 	for {
-		// The owner is read before anything is written: an etcd without space refuses a transaction that may write, and a
-		// server must be able to restart there.
+		// Claim reads the owner before it writes: an etcd without space refuses a transaction that may write, and a server must be able
+		// to restart with such an etcd.
 		found, err := etcd.Get(ctx, key)
 		if err != nil {
 			return fmt.Errorf("reading the owner of the keys below %s: %w", prefix, err)
@@ -88,8 +88,8 @@ func Claim(ctx context.Context, etcd *clientv3.Client, prefix string, options Op
 	}
 }
 
-// Acquire claims the keys below all prefixes before anything else is written there. While another owner has them, it
-// answers health checks on the secure port with the reason, and tries again until the context ends.
+// Acquire claims the keys below all prefixes before any other write to them. While another owner has them, it answers health checks on
+// the secure port with the reason, and retries until the context ends.
 func Acquire(ctx context.Context, etcd *clientv3.Client, serving *genericapiserver.SecureServingInfo, options Options, prefixes ...string) (err error) {
 	var waiting *startupserver.Server
 	defer func() {

@@ -1,5 +1,5 @@
-// Package etcdrequest translates the errors of requests that etcd refuses because of what a client sent, for all servers that
-// store objects.
+// Package etcdrequest translates the errors of requests that etcd refuses because of the client's input, for all servers that store
+// objects.
 package etcdrequest
 
 import (

@@ -1,4 +1,4 @@
-// Package etcdtest runs etcd in tests of what stores data in it.
+// Package etcdtest runs etcd in tests of code that stores data in it.
 package etcdtest
 
 import (
@@ -11,8 +11,8 @@ import (
 	"github.com/atoll-dev/atoll/internal/embeddedetcd"
 )
 
-// Curve is that of etcd's certificates in tests. Each resource of a server has a connection of its own, and the default curve makes their
-// handshakes a fifth of what the start of a server costs.
+// Curve is the curve of etcd's certificates in tests. Each resource of a server has its own connection, and with the default curve their
+// handshakes cost a fifth of the start of a server.
 const Curve = "P-256"
 
 // Start runs an etcd until the end of the test.

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// maxElements bounds lists that are made of a number, and those whose elements are compared with each other.
+	// maxElements bounds lists that are built from a number, and lists whose elements are compared with each other.
 	maxElements = maxIterations
 	// maxUnique bounds lists whose elements are compared with each other.
 	maxUnique = 1000
@@ -18,7 +18,7 @@ const (
 	maxFormat, maxWidthDigits = 4096, 3
 )
 
-// boundedFunctions are those whose result can be much larger than their arguments: they check before they allocate.
+// boundedFunctions are functions whose result can be much larger than their arguments: they check the size before they allocate.
 func boundedFunctions(upstream template.FuncMap) template.FuncMap {
 	until := upstream["untilStep"].(func(int, int, int) []int)
 	join := upstream["join"].(func(string, any) string)
@@ -121,7 +121,7 @@ func replacePatternLiteral(pattern, s, replacement string) (string, error) {
 	return Replace(pattern, strings.ReplaceAll(replacement, "$", "$$"), s)
 }
 
-// prettyJSON indents; the space for that grows with the depth.
+// prettyJSON indents JSON; the space for that grows with the depth.
 func prettyJSON(value any) (string, error) {
 	encoded, err := json.Marshal(value)
 	if err != nil {

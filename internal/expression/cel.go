@@ -19,15 +19,15 @@ import (
 )
 
 const (
-	// cacheSize bounds the compiled expressions of each kind. They come from PublishedResources, of which there are few.
+	// cacheSize bounds the compiled expressions of each kind. They come from the few PublishedResources.
 	cacheSize = 512
-	// maxResult bounds results of CEL, about in bytes: they may name a large part of the object many times.
+	// maxResult bounds results of CEL, roughly in bytes: they may contain a large part of the object many times.
 	maxResult = 4 * maxText
-	// maxDepth bounds them, too.
+	// maxDepth bounds the depth of results.
 	maxDepth = 1000
 )
 
-// celEnvironment has the libraries of Kubernetes' policies. Unlike there, lists and maps of different types may be written.
+// celEnvironment has the libraries of Kubernetes' policies. Unlike these, it allows lists and maps with values of different types.
 var celEnvironment = sync.OnceValues(func() (*cel.Env, error) {
 	return cel.NewEnv(
 		cel.Variable("value", cel.DynType), cel.Variable("self", cel.DynType), cel.Variable("other", cel.DynType),
@@ -41,9 +41,8 @@ var celEnvironment = sync.OnceValues(func() (*cel.Env, error) {
 
 var celPrograms = lru.New(cacheSize)
 
-// EvaluateCEL evaluates an expression about a value, the object that it is part of, and the counterpart of the object. The result
-// consists of what JSON has, and shares nothing with the objects. Costs are limited as in the rules of a
-// CustomResourceDefinition.
+// EvaluateCEL evaluates an expression with a value, the object that contains it, and the counterpart of the object. The result consists
+// of JSON types, and shares nothing with the objects. Costs are limited as in the rules of a CustomResourceDefinition.
 func EvaluateCEL(expression string, value any, self, other map[string]any) (any, error) {
 	compiled, err := compileCEL(expression)
 	if err != nil {
@@ -70,13 +69,13 @@ func EvaluateCEL(expression string, value any, self, other map[string]any) (any,
 	return converted, nil
 }
 
-// CompileCEL returns what is wrong with an expression.
+// CompileCEL returns the errors in an expression.
 func CompileCEL(expression string) error {
 	_, err := compileCEL(expression)
 	return err
 }
 
-// compiledCEL is an expression that is compiled.
+// compiledCEL is a compiled expression.
 type compiledCEL struct {
 	program cel.Program
 	tree    *ast.AST
@@ -103,7 +102,7 @@ func compileCEL(expression string) (*compiledCEL, error) {
 	return compiled, nil
 }
 
-// celConverter converts values to the types that unstructured objects have.
+// celConverter converts values to the types of unstructured objects.
 type celConverter struct {
 	size int
 }
@@ -189,7 +188,7 @@ func (c *celConverter) convertList(value traits.Lister, depth int) (any, error) 
 	return result, nil
 }
 
-// number returns the type that decoding the number from JSON gives, so that comparisons with a decoded object hold.
+// number returns the type that decoding the number from JSON returns, so that comparisons with a decoded object work.
 func number(f float64) (any, error) {
 	if math.IsNaN(f) || math.IsInf(f, 0) {
 		return nil, fmt.Errorf("%v is no number of JSON", f)

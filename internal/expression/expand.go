@@ -17,7 +17,7 @@ type Part struct {
 	IsExpression bool
 }
 
-// Split splits a text at "${" and the "}" that belongs to it: one within a string or braces of the expression does not end it.
+// Split splits a text at "${" and the matching "}": one within a string or braces of the expression does not end it.
 func Split(text string) ([]Part, error) {
 	var parts []Part
 	for {
@@ -61,13 +61,13 @@ func expressionEnd(text string) int {
 	return -1
 }
 
-// Expand returns a copy of a value whose texts have CEL expressions between "${" and "}" replaced by their results. A text that is one
-// expression becomes its result, in others results are inserted as text.
+// Expand returns a copy of a value in whose texts the results of CEL expressions replace the expressions between "${" and "}". A text
+// that consists of one expression becomes its result; in other texts, results are inserted as text.
 func Expand(value any, self, other map[string]any) (any, error) {
 	switch v := value.(type) {
 	case map[string]any:
 		result := make(map[string]any, len(v))
-		for _, key := range slices.Sorted(maps.Keys(v)) { // of several errors always the same one
+		for _, key := range slices.Sorted(maps.Keys(v)) { // always returns the same of several errors
 			expanded, err := Expand(v[key], self, other)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", key, err)
@@ -138,8 +138,8 @@ func asText(value any) string {
 	return string(text)
 }
 
-// ValidateKey returns what is wrong with a key of an object whose texts have expressions: keys have none, so one that looks like it would go
-// on as it is written.
+// ValidateKey returns the errors in a key of an object whose texts have expressions. Keys have no expressions, so it refuses a key that
+// contains one, because Expand would not replace it.
 func ValidateKey(key string, path *field.Path) field.ErrorList {
 	if !strings.Contains(key, "${") {
 		return nil
@@ -147,7 +147,7 @@ func ValidateKey(key string, path *field.Path) field.ErrorList {
 	return field.ErrorList{field.Invalid(path, key, "keys cannot have expressions")}
 }
 
-// ValidateExpand returns what is wrong with the expressions of a value for Expand.
+// ValidateExpand returns the errors in the expressions of a value for Expand.
 func ValidateExpand(value any, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	switch v := value.(type) {
@@ -174,7 +174,7 @@ func ValidateExpand(value any, path *field.Path) field.ErrorList {
 	return errs
 }
 
-// ValidateCEL returns what is wrong with an expression.
+// ValidateCEL returns the errors in an expression.
 func ValidateCEL(text string, path *field.Path) field.ErrorList {
 	if err := CompileCEL(text); err != nil {
 		return field.ErrorList{field.Invalid(path, text, err.Error())}

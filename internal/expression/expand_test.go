@@ -62,7 +62,7 @@ func TestKeysHaveNoExpressions(t *testing.T) {
 	}
 }
 
-// Conditions have the errors: with another one each time they would be written each time.
+// Conditions contain the errors: if the error changed each time, the condition would be written each time.
 func TestOfSeveralErrorsTheFirstIsReturned(t *testing.T) {
 	value := map[string]any{"d": "${1/0}${", "c": "${1/0}${", "b": "${1/0}${", "a": "${1/0}${"}
 	for range 8 {

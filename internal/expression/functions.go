@@ -10,10 +10,10 @@ import (
 	"github.com/Masterminds/sprig/v3"
 )
 
-// sprigFunctions are those of sprig that are pure and terminate soon. Left out are functions that reach the environment (env,
-// expandenv), the network (getHostByName), the clock (now, date, ...) or randomness (randAlpha, uuidv4, genPrivateKey, ...),
-// that are expensive on purpose (bcrypt, derivePassword, ...), and that change their arguments (set, unset, merge, ...): these
-// could change the object itself, or make a cycle.
+// sprigFunctions are the functions of sprig that are pure and terminate soon. They do not include functions that access the environment
+// (env, expandenv), the network (getHostByName), the clock (now, date, ...) or randomness (randAlpha, uuidv4, genPrivateKey, ...), that
+// are intentionally expensive (bcrypt, derivePassword, ...), and that change their arguments (set, unset, merge, ...): these could change
+// the object itself, or create a cycle.
 var sprigFunctions = strings.Fields(`
 	abbrev abbrevboth trunc trim upper lower title untitle substr trimall trimAll trimSuffix trimPrefix nospace initials swapcase
 	snakecase camelcase kebabcase wrap contains hasPrefix hasSuffix quote squote cat plural
@@ -28,7 +28,7 @@ var sprigFunctions = strings.Fields(`
 	regexMatch mustRegexMatch regexFindAll mustRegexFindAll regexFind mustRegexFind regexSplit mustRegexSplit regexQuoteMeta
 	urlParse urlJoin`)
 
-// functions are all functions of templates but those that Go has. None returns more than maxText bytes or elements.
+// functions are all functions of templates except those of Go. None returns more than maxText bytes or elements.
 var functions = sync.OnceValue(func() template.FuncMap {
 	upstream := sprig.TxtFuncMap()
 	result := template.FuncMap{
@@ -46,7 +46,7 @@ var functions = sync.OnceValue(func() template.FuncMap {
 
 var errorType = reflect.TypeFor[error]()
 
-// limitResult returns a function of the same parameters that fails where the result is too large.
+// limitResult returns a function with the same parameters that returns an error if the result is too large.
 func limitResult(fn any) any {
 	original := reflect.ValueOf(fn)
 	signature := original.Type()

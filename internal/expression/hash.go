@@ -10,7 +10,7 @@ import (
 
 const shortHashLength = 20
 
-// SHA1Hex returns the SHA-1 of a text in hexadecimal digits. It identifies; it does not protect.
+// SHA1Hex returns the SHA-1 of a text in hexadecimal digits. It is for identification, not for protection.
 func SHA1Hex(s string) string {
 	sum := sha1.Sum([]byte(s))
 	return hex.EncodeToString(sum[:])
@@ -56,7 +56,7 @@ func shortHash(value any) (string, error) {
 	return ShortHash(s), nil
 }
 
-// text converts a scalar. A field that does not exist is an empty text, such as the namespace of a cluster-scoped object.
+// text converts a scalar. A field that does not exist is an empty text, for example the namespace of a cluster-scoped object.
 func text(value any) (string, error) {
 	switch v := value.(type) {
 	case nil:

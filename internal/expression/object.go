@@ -8,14 +8,14 @@ import (
 	"github.com/tidwall/gjson"
 )
 
-// Get reads the value at a path. A value that does not exist is no error: the result says so. Besides keys and indexes, a path
-// may have #, #(query), the wildcards * and ?, pipes, and the modifiers of gjson that take no argument.
+// Get reads the value at a path. It returns no error for a value that does not exist; the result reports it. Besides keys and indexes, a
+// path may have #, #(query), the wildcards * and ?, pipes, and the modifiers of gjson that take no argument.
 func Get(object map[string]any, path string) (gjson.Result, error) {
 	segments, err := parsePath(path)
 	if err != nil {
 		return gjson.Result{}, err
 	}
-	// Only the part of the object that the special segments are about is encoded.
+	// Get encodes only the part of the object to which the special segments apply.
 	var value any = object
 	for len(segments) > 0 && !segments[0].special {
 		var found bool
@@ -34,7 +34,7 @@ func Get(object map[string]any, path string) (gjson.Result, error) {
 	return gjson.GetBytes(encoded, gjsonPath(segments)), nil
 }
 
-// Lookup returns the value at a path that can be written, and whether it exists. The value is part of the object.
+// Lookup returns the value at a writable path, and whether it exists. The value is part of the object.
 func Lookup(object map[string]any, path string) (any, bool, error) {
 	segments, err := parseWritable(path)
 	if err != nil {
@@ -50,8 +50,8 @@ func Lookup(object map[string]any, path string) (any, bool, error) {
 	return value, true, nil
 }
 
-// Set writes a value, which becomes part of the object. Objects and lists that are missing on the way are created. An index may
-// be the length of a list, also as -1: the value is appended.
+// Set writes a value, which becomes part of the object. It creates missing objects and lists of the path. An index may be the length of a
+// list, or -1, to append the value.
 func Set(object map[string]any, path string, value any) error {
 	segments, err := parseWritable(path)
 	if err != nil {
@@ -113,7 +113,7 @@ func child(container any, s segment) (any, bool) {
 	return nil, false
 }
 
-// set returns the container with the value, which is another one if a list has grown.
+// set returns the container with the value. It is a different container if a list has grown.
 func set(container any, segments []segment, value any) (any, error) {
 	if len(segments) == 0 {
 		return value, nil
@@ -189,7 +189,7 @@ func remove(container any, segments []segment) any {
 	return container
 }
 
-// encode writes JSON as it is, without escapes for HTML.
+// encode writes JSON without escapes for HTML.
 func encode(value any) ([]byte, error) {
 	var b bytes.Buffer
 	encoder := json.NewEncoder(&b)

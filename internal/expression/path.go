@@ -10,11 +10,11 @@ import (
 
 // segment is one part of a path.
 type segment struct {
-	// text is the segment as it is written, key the same without escapes.
+	// text is the segment as written, key the segment without escapes.
 	text, key string
-	// index is the position in a list, or -1 if the key is no number.
+	// index is the position in a list, or -1 if the key is not a number.
 	index int
-	// end is "-1": the last element when it is deleted, the place behind it when it is set.
+	// end is "-1": the last element for a deletion, the position after it for a write.
 	end bool
 	// special segments read more than one field: wildcards, #, queries and modifiers.
 	special bool
@@ -22,11 +22,11 @@ type segment struct {
 	piped bool
 }
 
-// modifiers are those of gjson that are allowed: they read something that paths cannot. Arguments are not supported.
+// modifiers are the allowed modifiers of gjson: they read values that paths cannot. Arguments are not supported.
 var modifiers = []string{"@flatten", "@keys", "@reverse", "@this", "@values"}
 
-// parsePath splits a path as gjson and sjson understand it: segments between dots, \ escapes the next character, numbers are
-// indexes of lists unless a colon precedes them. Only special segments are left to gjson.
+// parsePath splits a path like gjson and sjson: segments between dots, \ escapes the next character, numbers are indexes of lists unless
+// a colon precedes them. Only gjson evaluates special segments.
 func parsePath(path string) ([]segment, error) {
 	if path == "" {
 		return nil, errors.New("the path is empty")
@@ -48,7 +48,7 @@ func parsePath(path string) ([]segment, error) {
 	}
 }
 
-// parseSegment returns the first segment and the number of bytes that it takes.
+// parseSegment returns the first segment and its length in bytes.
 func parseSegment(rest string) (segment, int, error) {
 	if strings.HasPrefix(rest, "#(") {
 		return parseQuery(rest)
@@ -84,7 +84,7 @@ scan:
 	return s, n, nil
 }
 
-// checkFirst refuses what gjson understands as something other than a key.
+// checkFirst refuses characters that gjson does not treat as part of a key.
 func (s *segment) checkFirst() error {
 	if s.text == "" {
 		return errors.New("a segment is empty; paths have no leading or trailing dot, and a dot of a key is written \\.")
@@ -107,7 +107,7 @@ func (s *segment) checkFirst() error {
 	return nil
 }
 
-// classify finds numbers.
+// classify detects numbers.
 func (s *segment) classify() {
 	forced := strings.TrimPrefix(s.key, ":")
 	index, end := -1, forced == "-1"
@@ -115,7 +115,7 @@ func (s *segment) classify() {
 		index = n
 	}
 	switch {
-	case index < 0 && !end: // an ordinary key, also with a colon
+	case index < 0 && !end: // an ordinary key, which may have a colon
 	case forced != s.key:
 		s.text, s.key = forced, forced
 	default:
@@ -158,7 +158,7 @@ scan:
 	return segment{text: rest[:n], key: rest[:n], index: -1, special: true}, n, nil
 }
 
-// gjsonPath returns segments as gjson reads them.
+// gjsonPath returns segments in the syntax of gjson.
 func gjsonPath(segments []segment) string {
 	var b strings.Builder
 	for i, s := range segments {

@@ -16,7 +16,7 @@ func limited(env *cel.Env, ast *cel.Ast) (cel.Program, error) {
 		celcost.ProgramOption(celconfig.PerCallLimit))
 }
 
-// MaxRangeSize bounds the lists that expressions make of a number.
+// MaxRangeSize bounds the lists that expressions build from a number.
 const MaxRangeSize = maxIterations
 
 // Program returns the program of an expression of another environment, with the limits of EvaluateCEL: on its costs, and on the size of

@@ -20,7 +20,7 @@ func Replace(pattern, replacement, s string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// Every match adds the replacement, in which each $ stands for at most the match.
+	// Every match adds the replacement, in which each $ adds at most the match.
 	matches := len(compiled.FindAllStringIndex(s, -1))
 	if err := checkProduct(matches, len(replacement)); err != nil {
 		return "", err
@@ -31,7 +31,7 @@ func Replace(pattern, replacement, s string) (string, error) {
 	return compiled.ReplaceAllString(s, replacement), nil
 }
 
-// CompilePattern returns what is wrong with a pattern.
+// CompilePattern returns the errors in a pattern.
 func CompilePattern(pattern string) error {
 	_, err := compilePattern(pattern)
 	return err

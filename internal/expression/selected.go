@@ -8,7 +8,7 @@ import (
 	"github.com/google/cel-go/common/ast"
 )
 
-// Selected returns the fields that the CEL expressions of a value for Expand select of a variable: "main" of other.main.data.
+// Selected returns the fields of a variable that the CEL expressions in a value for Expand select: "main" for other.main.data.
 func Selected(value any, variable string) ([]string, error) {
 	var found []string
 	switch v := value.(type) {
@@ -47,7 +47,7 @@ func Selected(value any, variable string) ([]string, error) {
 	return found, nil
 }
 
-// SelectedCEL returns the fields that a CEL expression selects of a variable. A test whether a field is there selects none.
+// SelectedCEL returns the fields of a variable that a CEL expression selects. A test whether a field exists selects none.
 func SelectedCEL(expression, variable string) ([]string, error) {
 	compiled, err := compileCEL(expression)
 	if err != nil {
@@ -65,7 +65,7 @@ func SelectedCEL(expression, variable string) ([]string, error) {
 	return fields, nil
 }
 
-// isBound reports whether a name is that of a variable of a loop around an expression.
+// isBound reports whether a name is a loop variable of a loop that encloses an expression.
 func isBound(within ast.NavigableExpr, name string) bool {
 	for {
 		parent, found := within.Parent()
@@ -79,7 +79,7 @@ func isBound(within ast.NavigableExpr, name string) bool {
 	}
 }
 
-// binds reports whether a name is that of a variable of a loop in a part of it. What the loop is over is outside of it.
+// binds reports whether a name is a loop variable in a part of a loop. The range of the loop is not in its scope.
 func binds(loop ast.ComprehensionExpr, part int64, name string) bool {
 	switch part {
 	case loop.IterRange().ID(), loop.AccuInit().ID():

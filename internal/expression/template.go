@@ -22,7 +22,7 @@ const (
 	countFunction = "countIteration"
 )
 
-// NoValue is what a template prints for a field that does not exist.
+// NoValue is the output of a template for a field that does not exist.
 const NoValue = "<no value>"
 
 // compiledTemplate is a template; loops means that it needs a budget of iterations.
@@ -33,8 +33,8 @@ type compiledTemplate struct {
 
 var templates = lru.New(cacheSize)
 
-// Render renders a Go template without white space at its ends. Besides Go's functions, templates have the text functions of
-// sprig that are pure, sha3sum, sha3short and shortHash.
+// Render renders a Go template and trims white space at both ends. Besides Go's functions, templates have the pure text functions of
+// sprig, sha3sum, sha3short and shortHash.
 func Render(text string, data any) (string, error) {
 	compiled, err := compileTemplate(text)
 	if err != nil {
@@ -54,7 +54,7 @@ func Render(text string, data any) (string, error) {
 	return strings.TrimSpace(out.String()), nil
 }
 
-// CompileTemplate returns what is wrong with a template.
+// CompileTemplate returns the errors in a template.
 func CompileTemplate(text string) error {
 	_, err := compileTemplate(text)
 	return err
@@ -96,7 +96,7 @@ func newBudget() func() (string, error) {
 	}
 }
 
-// limitLoops has every iteration counted, and says whether there are loops or nested templates.
+// limitLoops inserts a counter into every iteration, and reports whether the template has loops or nested templates.
 func limitLoops(node parse.Node) bool {
 	switch n := node.(type) {
 	case *parse.ListNode:

@@ -112,7 +112,7 @@ func TestTemplatesAreRefused(t *testing.T) {
 	}
 }
 
-// TestFunctionsOfSprigAreChosen has a new version of sprig fail here, until somebody has decided about its new functions.
+// TestFunctionsOfSprigAreChosen fails for a new version of sprig until a developer has classified its new functions.
 func TestFunctionsOfSprigAreChosen(t *testing.T) {
 	refused := strings.Fields(`
 		env expandenv getHostByName

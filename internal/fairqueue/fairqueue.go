@@ -1,6 +1,6 @@
-// Package fairqueue has a work queue that is shared by tenants. Their items are served in turn, so that one with many items delays
-// another's first by one item for each tenant; and a tenant occupies a limited number of workers, so that one whose items take long leaves
-// workers to others.
+// Package fairqueue contains a work queue for several tenants. It takes turns between them, so that a tenant with many items delays the
+// first item of another by one item for each tenant. A tenant occupies a limited number of workers, so that a tenant whose items take
+// long leaves workers to others.
 package fairqueue
 
 import (
@@ -9,14 +9,14 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-// Queue is a work queue with groups of items, such as tenants. A worker that calls Done must call Get next, as controllers do: it is the
-// one that gets what Done lets follow. When the queue is shut down, items beyond the limit of their group are dropped.
+// Queue is a work queue with groups of items, such as tenants. A worker that calls Done must call Get next, as controllers do, because it
+// may get the item that Done makes available. When the queue is shut down, it drops items beyond the limit of their group.
 type Queue[T, G comparable] struct {
 	workqueue.TypedInterface[T]
 	order *order[T, G]
 }
 
-// New returns a queue. groupOf returns the group of an item, limit is how many items of a group are processed at once.
+// New returns a queue. groupOf returns the group of an item, limit is how many items of a group are processed concurrently.
 func New[T, G comparable](name string, groupOf func(T) G, limit int) *Queue[T, G] {
 	o := &order[T, G]{groupOf: groupOf, limit: limit, groups: map[G]*group[T]{}}
 	return &Queue[T, G]{workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[T]{Name: name, Queue: o}), o}
@@ -28,14 +28,14 @@ func (q *Queue[T, G]) Done(item T) {
 	q.TypedInterface.Done(item)
 }
 
-// Len returns the number of items that wait, those beyond the limit of their group included.
+// Len returns the number of waiting items, including those beyond the limit of their group.
 func (q *Queue[T, G]) Len() int {
 	q.order.mu.Lock()
 	defer q.order.mu.Unlock()
 	return q.order.len
 }
 
-// LenOf returns the number of items of a group that wait.
+// LenOf returns the number of waiting items of a group.
 func (q *Queue[T, G]) LenOf(key G) int {
 	q.order.mu.Lock()
 	defer q.order.mu.Unlock()
@@ -45,8 +45,7 @@ func (q *Queue[T, G]) LenOf(key G) int {
 	return 0
 }
 
-// order keeps the items of each group in order, and the groups in the order in which they have their turn. It implements
-// workqueue.Queue.
+// order stores the items of each group in order, and the groups in the order of their turns. It implements workqueue.Queue.
 type order[T, G comparable] struct {
 	groupOf func(T) G
 	limit   int
@@ -63,7 +62,7 @@ type group[T any] struct {
 	inTurns bool
 }
 
-// Touch implements workqueue.Queue. An item that is added again keeps its place.
+// Touch implements workqueue.Queue. An item that is added again keeps its position.
 func (o *order[T, G]) Touch(T) {}
 
 // Push implements workqueue.Queue.
@@ -106,7 +105,7 @@ func (o *order[T, G]) Pop() T {
 	return item
 }
 
-// release notes that an item of a group is processed no longer.
+// release records that an item of a group has been processed.
 func (o *order[T, G]) release(key G) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -122,7 +121,7 @@ func (o *order[T, G]) release(key G) {
 	o.schedule(key, g)
 }
 
-// schedule gives a group its turn, after those that have theirs, if an item of it can be processed. Callers hold o.mu.
+// schedule appends a group to the turns if one of its items can be processed. Callers must hold o.mu.
 func (o *order[T, G]) schedule(key G, g *group[T]) {
 	if g.inTurns || len(g.items) == 0 || g.running >= o.limit {
 		return

@@ -26,7 +26,7 @@ func get(t *testing.T, q *Queue[string, byte], want string) {
 	}
 }
 
-// expectEmpty checks that nothing is kept of groups without items.
+// expectEmpty checks that the queue retains nothing about groups without items.
 func expectEmpty(t *testing.T, q *Queue[string, byte]) {
 	t.Helper()
 	if o := q.order; len(o.groups) != 0 || len(o.turns) != 0 || o.len != 0 {
@@ -89,7 +89,7 @@ func TestGroupAtItsLimitLeavesWorkersToOthers(t *testing.T) {
 	expectEmpty(t, q)
 }
 
-// Workers process everything, never more of a group than its limit, and others while a group is at its limit.
+// Workers process all items, never more of a group than its limit, and items of others while a group is at its limit.
 func TestWorkers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const limit, workers, items = 2, 6, 200

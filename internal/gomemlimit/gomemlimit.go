@@ -17,7 +17,7 @@ func Set() {
 		klog.V(2).InfoS("Could not read the container's memory limit; GOMEMLIMIT is unchanged", "reason", err)
 		return
 	}
-	if limit < math.MaxInt64 { // else the control group has none
+	if limit < math.MaxInt64 { // otherwise the control group has no limit
 		klog.V(2).InfoS("Memory limit of the Go runtime", "GOMEMLIMIT", limit)
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/atoll-dev/atoll/internal/reflector"
 )
 
-// NewEvents returns what watches the metadata of the objects of a resource that match a label selector, and keeps none. onChange is
-// called for each object that has changed or is gone, resync when any number of them may have been missed: after every list.
+// NewEvents returns a watcher of the metadata of a resource's objects that match a label selector. It stores no objects. It calls
+// onChange for each changed or deleted object, and resync when it may have missed changes: after every list.
 func NewEvents(resource metadata.Getter, selector string, onChange func(object *metav1.PartialObjectMetadata), resync func()) *reflector.Reflector {
 	source := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {

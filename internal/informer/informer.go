@@ -16,10 +16,10 @@ import (
 	"github.com/atoll-dev/atoll/internal/reflector"
 )
 
-// watchTimeout is the minimum after which a watch is opened anew, at the last resource version.
+// watchTimeout is the minimum after which a watch is opened again, at the last resource version.
 const watchTimeout = 5 * time.Minute
 
-// pageSize bounds the decoded objects that are in memory during a list. They can be as large as a server allows.
+// pageSize bounds the decoded objects in memory during a list. They can be as large as a server allows.
 const pageSize = 50
 
 // newBackoff returns the delays between attempts to reach a server, or to list a resource that it does not serve yet.
@@ -27,26 +27,26 @@ func newBackoff() wait.Backoff {
 	return wait.Backoff{Duration: time.Second, Factor: 1.5, Jitter: 0.2, Steps: 9, Cap: 30 * time.Second}
 }
 
-// Handler receives the changes of an informer, sequentially. No method may block.
+// Handler receives the changes of an informer, sequentially. Its functions must not block.
 type Handler struct {
-	// OnChange is called for each object that has changed, or is gone.
+	// OnChange is called for each changed or deleted object.
 	OnChange func(change Change)
-	// OnConnect is called after the first list, and when the server is reachable again.
+	// OnConnect is called after the first list, and when the server becomes reachable again.
 	OnConnect func()
 	// OnDisconnect is called when the server is not reachable any more.
 	OnDisconnect func()
-	// OnError is called after each error of a list or watch; nil: nothing is.
+	// OnError is called after each error of a list or watch; it may be nil.
 	OnError func(err error)
 }
 
 // Change is the change of an object.
 type Change struct {
 	Key
-	// Index and Before are its index keys after and before the change, zero where it did not exist.
+	// Index and Before are the index keys of the object after and before the change, zero if it did not exist.
 	Index, Before IndexKey
 }
 
-// Informer watches the objects of one resource, and keeps them in its Store.
+// Informer watches the objects of one resource, and stores them in its Store.
 type Informer struct {
 	*Store
 	reflector *reflector.Reflector
@@ -77,13 +77,14 @@ func New(resource dynamic.ResourceInterface, selector string, index Index, handl
 	})}
 }
 
-// TrimMetadata has the store keep what a function leaves of the metadata of an object, which is a shallow copy. It is called before Run.
+// TrimMetadata sets a function that removes fields from the metadata of an object, which is a shallow copy, before the store encodes it.
+// It must be called before Run.
 func (i *Informer) TrimMetadata(trim func(metadata map[string]any)) { i.trim = trim }
 
 // Run watches until the context ends.
 func (i *Informer) Run(ctx context.Context) { i.reflector.Run(ctx) }
 
-// Status reports whether the store has been complete at some time, and why it cannot be complete now.
+// Status reports whether the store has ever been complete, and why it cannot be complete at the moment.
 func (i *Informer) Status() (synced bool, err error) { return i.state.status() }
 
 // connection is the state of a reflector.
@@ -102,7 +103,7 @@ func (c *connection) status() (synced bool, err error) {
 	return c.synced, c.err
 }
 
-// listed notes that the store is complete.
+// listed records that the store is complete.
 func (c *connection) listed() {
 	c.mu.Lock()
 	first := !c.synced
@@ -138,7 +139,7 @@ func (c *connection) OnDisconnect(err error) {
 	}
 }
 
-// objects passes what the reflector reads to the store and the handler.
+// objects passes the objects of the reflector to the store and the handler.
 type objects struct {
 	*connection
 	store    *Store
@@ -187,7 +188,7 @@ func (o *objects) OnEvent(event watch.Event, _ string) {
 	})
 }
 
-// change changes the store, and reports that. Objects that a list shows unchanged are not reported.
+// change changes the store, and reports the change. It does not report objects that a list returns unchanged.
 func (o *objects) change(key Key, listed bool, update func(current *entry)) {
 	o.store.mu.Lock()
 	before := o.store.objects[key]

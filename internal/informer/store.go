@@ -1,5 +1,5 @@
-// Package informer watches one resource, of all workspaces behind an endpoint or of the service cluster, and keeps its objects
-// encoded: most are never read between two changes, and an encoded object takes a fraction of the memory of a decoded one.
+// Package informer watches one resource, of all workspaces of an endpoint or of the service cluster, and stores its objects encoded: most
+// are never read between two changes, and an encoded object takes a fraction of the memory of a decoded one.
 package informer
 
 import (
@@ -27,7 +27,7 @@ func KeyOf(object *unstructured.Unstructured) Key {
 	return Key{logicalcluster.Of(object).String(), object.GetNamespace(), object.GetName()}
 }
 
-// IndexKey is a key under which the store finds objects besides their own. The zero value is none.
+// IndexKey is a secondary key by which the store finds objects. The zero value is none.
 type IndexKey [16]byte
 
 // NewIndexKey returns the index key of some values.
@@ -43,15 +43,15 @@ func NewIndexKey(values ...string) IndexKey {
 // Index computes the index key of an object.
 type Index func(object *unstructured.Unstructured) IndexKey
 
-// Store has the objects of an informer. It is safe for concurrent use.
+// Store contains the objects of an informer. It is safe for concurrent use.
 type Store struct {
 	index Index
-	trim  func(metadata map[string]any) // nil: all is kept but managed fields
+	trim  func(metadata map[string]any) // nil: only managed fields are removed
 
 	mu      sync.RWMutex
 	objects map[Key]*entry
 	indexed map[IndexKey][]Key
-	// namespaces has the names of the objects by cluster and namespace; empty maps are removed.
+	// namespaces contains the names of the objects by cluster and namespace; empty maps are removed.
 	namespaces map[string]map[string]map[string]struct{}
 }
 
@@ -76,14 +76,14 @@ func (s *Store) Get(key Key) *unstructured.Unstructured {
 	return found.decode()
 }
 
-// Has reports whether there is an object.
+// Has reports whether the store contains an object.
 func (s *Store) Has(key Key) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.objects[key] != nil
 }
 
-// Encoded returns the JSON of an object, or nil. It must not be changed.
+// Encoded returns the JSON of an object, or nil. Callers must not modify it.
 func (s *Store) Encoded(key Key) []byte {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -155,9 +155,9 @@ func (s *Store) Len() int {
 	return len(s.objects)
 }
 
-// Wrote has the store return what the server has answered, before the watch does: readers see their own writes. The same version replaces
-// what there is, as a server completes objects by the present schema of their kind. Objects that the store does not have are ignored,
-// because the watch may have deleted them already.
+// Wrote stores the response of the server to a write before the watch does, so that readers see their own writes. The same version
+// replaces the stored one, because a server defaults objects with the current schema of their kind. It ignores objects that the store
+// does not have, because the watch may already have deleted them.
 func (s *Store) Wrote(object *unstructured.Unstructured) {
 	key := KeyOf(object)
 	s.mu.Lock()
@@ -177,7 +177,7 @@ func (s *Store) Wrote(object *unstructured.Unstructured) {
 	s.setNewer(key, object)
 }
 
-// setNewer stores an object unless it, or a newer version of it, is there already, and reports whether it has.
+// setNewer stores an object unless the store already has it or a newer version of it, and reports whether it did.
 func (s *Store) setNewer(key Key, object *unstructured.Unstructured) bool {
 	before := s.objects[key]
 	if before != nil && !isNewer(object.GetResourceVersion(), before.resourceVersion) {
@@ -244,13 +244,13 @@ func (s *Store) removeFromIndex(key Key) {
 	s.indexed[e.index] = left
 }
 
-// isNewer compares resource versions of one object. Those that are not comparable count as newer: the server decides.
+// isNewer compares resource versions of one object. Versions that are not comparable count as newer: the server decides.
 func isNewer(version, than string) bool {
 	order, err := resourceversion.CompareResourceVersion(version, than)
 	return err != nil || order > 0
 }
 
-// encode encodes an object without the fields that are never read. The object stays as it is.
+// encode encodes an object without the fields that are never read. It does not modify the object.
 func encode(object *unstructured.Unstructured, trim func(metadata map[string]any)) (*entry, error) {
 	if metadata, ok := object.Object["metadata"].(map[string]any); ok && (trim != nil || object.GetManagedFields() != nil) {
 		metadata = maps.Clone(metadata)

@@ -22,10 +22,10 @@ func object(cluster, name, version string, spec map[string]any) *unstructured.Un
 	return u
 }
 
-// names indexes objects by name, whichever cluster they are in.
+// names indexes objects by name, independent of their cluster.
 func names(object *unstructured.Unstructured) IndexKey { return NewIndexKey(object.GetName()) }
 
-// newObjects returns what a reflector would call, and the changes that are reported.
+// newObjects returns the callbacks of a reflector, and the reported changes.
 func newObjects() (*objects, *[]Change) {
 	var changes []Change
 	store := newStore(names)
@@ -118,7 +118,7 @@ func TestChangesHaveTheIndexKeysBeforeAndAfter(t *testing.T) {
 	keyTwo, indexTwo := key("two")
 	want := []Change{
 		{Key: keyOne, Index: indexOne}, {Key: keyTwo, Index: indexTwo},
-		{Key: keyTwo, Before: indexTwo}, // the second list does not report what is unchanged
+		{Key: keyTwo, Before: indexTwo}, // the second list does not report unchanged objects
 	}
 	if !slices.Equal(*changes, want) {
 		t.Errorf("got %+v, want %+v", *changes, want)
@@ -151,7 +151,7 @@ func heap() int {
 	return int(stats.HeapAlloc)
 }
 
-// Objects are found by their clusters and namespaces, and nothing is left of those that are gone.
+// The store finds objects by their clusters and namespaces, and retains no entries of deleted ones.
 func TestObjectsOfNamespaces(t *testing.T) {
 	o, _ := newObjects()
 	elsewhere := object("a", "two", "2", nil)

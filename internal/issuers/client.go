@@ -22,7 +22,7 @@ const (
 	maxHeaderBytes   = 64 << 10         // bytes of response headers
 	maxRedirects     = 3
 	connectTimeout   = 5 * time.Second
-	// A token with an invalid signature makes upstream fetch the keys again, and every client can send one.
+	// A token with an invalid signature makes upstream fetch the keys again, and every client can send such tokens.
 	requestsPerSecond, requestBurst = 1, 10
 )
 

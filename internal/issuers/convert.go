@@ -27,8 +27,8 @@ func Validate(given []tenancyv1alpha1.JWTAuthenticator, path *field.Path) field.
 	return append(errs, checkCosts(given, path)...)
 }
 
-// checkCosts refuses expressions that exceed their cost limit whenever they are evaluated. Front proxies evaluate them before they
-// know the user.
+// checkCosts refuses expressions that exceed their cost limit whenever they are evaluated. Front proxies evaluate them before they know
+// the user.
 func checkCosts(given []tenancyv1alpha1.JWTAuthenticator, path *field.Path) (errs field.ErrorList) {
 	check := func(at *field.Path, expression string) {
 		if err := celcost.CheckExpression(expression, celconfig.PerCallLimit, nil); err != nil {

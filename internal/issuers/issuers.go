@@ -29,8 +29,8 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// maxMatchingIssuers bounds the issuers that one token is verified with: anybody can send tokens, and a tenant can
-// configure one issuer any number of times.
+// maxMatchingIssuers bounds the issuers that one token is verified with: every client can send tokens, and a tenant can configure one
+// issuer any number of times.
 const maxMatchingIssuers = 64
 
 // maxAuthenticators bounds the number of cached authenticators. After an eviction, the next token causes two requests to the issuer.

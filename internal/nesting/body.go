@@ -21,8 +21,8 @@ import (
 type BodyConfig struct {
 	// Levels is Limits.Request.
 	Levels int
-	// Protobuf has the types of bodies in protobuf that handlers decode with decoders of their own. The kind of a body that names
-	// none is DefaultKind, if set.
+	// Protobuf contains the types of bodies in protobuf that handlers decode with their own decoders. DefaultKind, if set, is the kind of
+	// a body that names none.
 	Protobuf    []*Checker
 	DefaultKind func(*http.Request) *schema.GroupVersionKind
 	// MaxBytes bounds a body.
@@ -33,10 +33,10 @@ type BodyConfig struct {
 	WriteError func(err error, w http.ResponseWriter, req *http.Request)
 }
 
-// WithBodyLimits returns a handler that refuses requests with bodies that nest too deep, are too large or cannot be read, with
-// status 400 or 413. It is the one place that sees bodies which stock handlers decode with their own decoders: patches, options
-// of deletions, custom resources. It reads the body as those do, at once. Protobuf has no levels without its type: what names no
-// kind must be checked by the decoders of a Checker.
+// WithBodyLimits returns a handler that refuses requests with bodies that nest too deep, are too large or cannot be read, with status 400
+// or 413. It is the only place that reads bodies which stock handlers decode with their own decoders: patches, options of deletions,
+// custom resources. It reads the whole body at once, like these handlers. Protobuf has no levels without its type: the decoders of a
+// Checker must check bodies that name no kind.
 func WithBodyLimits(handler http.Handler, config BodyConfig) http.Handler {
 	config.Protobuf = append(slices.Clone(config.Protobuf), NewChecker(scheme.Scheme)) // of options
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
@@ -61,7 +61,7 @@ func WithBodyLimits(handler http.Handler, config BodyConfig) http.Handler {
 func mayHaveBody(req *http.Request) bool {
 	switch req.Method {
 	case http.MethodGet, http.MethodHead, http.MethodOptions:
-		return false // nothing reads it
+		return false // no handler reads it
 	}
 	return req.Body != nil && req.Body != http.NoBody && req.ContentLength != 0
 }
@@ -95,8 +95,8 @@ func (c BodyConfig) readBody(req *http.Request) ([]byte, error) {
 	return body, nil
 }
 
-// checkBody checks the levels of a body, in the encoding that its media type names. Handlers differ in how they read media types
-// that are not well-formed, and the first encoding is JSON, so all others are checked as JSON.
+// checkBody checks the levels of a body, in the encoding of its media type. Handlers differ in how they parse invalid media types, and
+// the first encoding is JSON, so all others are checked as JSON.
 func (c BodyConfig) checkBody(req *http.Request, body []byte) error {
 	media, _, _ := strings.Cut(strings.ToLower(req.Header.Get("Content-Type")), ";")
 	var err error
@@ -117,7 +117,7 @@ func (c BodyConfig) checkBody(req *http.Request, body []byte) error {
 	var tooMany *TooManyError
 	switch {
 	case errors.As(err, &tooMany):
-		return apierrors.NewRequestEntityTooLargeError(tooMany.Error()) // as stock answers to patches beyond its own limit
+		return apierrors.NewRequestEntityTooLargeError(tooMany.Error()) // the stock response to patches beyond its own limit
 	case err != nil:
 		return apierrors.NewBadRequest(fmt.Sprintf("the body of the request cannot be accepted: %v", err))
 	}

@@ -16,7 +16,7 @@ var envelopePrefix = []byte("k8s\x00")
 func (c *Checker) CheckProtobuf(data []byte, limit int, defaults *schema.GroupVersionKind, into runtime.Object) error {
 	content, ok := bytes.CutPrefix(data, envelopePrefix)
 	if !ok {
-		return nil // there is no decoder for it
+		return nil // no decoder exists for it
 	}
 	envelope, ok := readEnvelope(content)
 	if !ok {
@@ -44,8 +44,8 @@ func (c *Checker) check(data []byte, limit int, kind schema.GroupVersionKind, in
 
 var noType = reflect.TypeFor[struct{}]()
 
-// typeOf returns the type that the stock serializer decodes: that of into if it has the kind or is not registered, else that of
-// the kind.
+// typeOf returns the type that the stock serializer decodes: the type of into if it has the kind or is not registered, or else the type
+// of the kind.
 func (c *Checker) typeOf(kind schema.GroupVersionKind, into runtime.Object) reflect.Type {
 	if into != nil {
 		kinds, _, err := c.scheme.ObjectKinds(into)
@@ -72,7 +72,7 @@ func (c *Checker) typeOf(kind schema.GroupVersionKind, into runtime.Object) refl
 	return reflect.TypeOf(unversioned)
 }
 
-// withDefaults completes a kind as the stock serializer does.
+// withDefaults completes a kind like the stock serializer.
 func withDefaults(kind schema.GroupVersionKind, defaults *schema.GroupVersionKind) schema.GroupVersionKind {
 	if defaults == nil {
 		return kind
@@ -96,7 +96,7 @@ func (e *envelope) kind() schema.GroupVersionKind {
 	return schema.FromAPIVersionAndKind(string(e.apiVersion), string(e.kindName))
 }
 
-// readEnvelope reads an envelope. As in generated code, the last of several values counts.
+// readEnvelope reads an envelope. Like generated code, it uses the last of several values.
 func readEnvelope(data []byte) (envelope, bool) {
 	var e envelope
 	return e, readStrings(data, func(number int32, value []byte) bool {

@@ -8,8 +8,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// CheckJSON returns a TooDeepError if objects and lists of a JSON text nest deeper than limit. It reads each byte once, and
-// accepts texts that are not valid, which a decoder refuses without getting deeper.
+// CheckJSON returns a TooDeepError if objects and lists of a JSON text nest deeper than limit. It reads each byte once. It accepts
+// invalid texts, because a decoder refuses them without recursing deeper.
 func CheckJSON(text []byte, limit int) error {
 	depth := 0
 	for i := 0; i < len(text); i++ {
@@ -40,8 +40,8 @@ func stringEnd(text []byte, start int) int {
 	return len(text)
 }
 
-// CheckYAML is CheckJSON for YAML, after aliases. Stock decoders convert YAML to JSON, with limits on depth and aliases, before
-// they decode it; so does this. Most bodies that are declared as YAML are JSON, and are not converted.
+// CheckYAML is CheckJSON for YAML, after aliases. Stock decoders convert YAML to JSON, with limits on depth and aliases, before they
+// decode it, and so does CheckYAML. Most bodies that are declared as YAML are JSON, and are not converted.
 func CheckYAML(text []byte, limit int) error {
 	if json.Valid(text) {
 		return CheckJSON(text, limit)
@@ -53,9 +53,9 @@ func CheckYAML(text []byte, limit int) error {
 	return CheckJSON(converted, limit)
 }
 
-// CheckCBOR is CheckJSON for CBOR. Tags are levels, too. The limit is between 4 and 65535.
+// CheckCBOR is CheckJSON for CBOR. Tags also count as levels. The limit is between 4 and 65535.
 func CheckCBOR(data []byte, limit int) error {
-	// The other limits are those of the stock decoder, which is behind this one.
+	// The other limits are those of the stock decoder, which decodes the body after this check.
 	mode, err := cbor.DecOptions{MaxNestedLevels: limit, MaxArrayElements: 2147483647, MaxMapPairs: 2097152}.DecMode()
 	if err != nil {
 		return err

@@ -1,17 +1,17 @@
-// Package nesting bounds how deep objects nest, before a decoder recurses into them: a scan of each encoding, decoders that
-// refuse what is too deep, and a filter for request bodies.
+// Package nesting bounds how deep objects nest, before a decoder recurses into them: it scans each encoding, and provides decoders that
+// refuse objects that are too deep, and a filter for request bodies.
 //
-// It knows no resource and no type by name. What is valid in an object must be checked after decoding.
+// It knows no resource and no type by name. The validity of an object must be checked after decoding.
 package nesting
 
 import "fmt"
 
-// Limits are the numbers of levels of objects and lists in an object. A level is an object or a list of its JSON, in whatever
-// encoding it is sent.
+// Limits are the numbers of levels of objects and lists in an object. A level is an object or a list of its JSON, independent of the
+// encoding in which it is sent.
 type Limits struct {
-	// Request bounds what clients, webhooks and peers send.
+	// Request bounds the objects that clients, webhooks and peers send.
 	Request int
-	// Stored bounds what is read from etcd. It is larger, so that nothing that was accepted becomes unreadable.
+	// Stored bounds the objects that are read from etcd. It is larger, so that no accepted object becomes unreadable.
 	Stored int
 }
 
@@ -29,7 +29,7 @@ func (e *TooDeepError) Error() string {
 
 // TooManyError is the error for a patch with more parts than a limit.
 type TooManyError struct {
-	// Parts is what is counted.
+	// Parts is the name of the counted parts.
 	Parts string
 	Limit int
 }

@@ -32,7 +32,7 @@ const (
 
 type field struct {
 	kind fieldKind
-	// levels is how many levels of JSON the field adds to that of the message.
+	// levels is how many levels of JSON the field adds to those of the message.
 	levels int
 	// message is the type of a messageField, or of the values of a mapField; nil for values of another type.
 	message *message
@@ -117,8 +117,8 @@ func (m *messages) describeField(parent, t reflect.Type) *field {
 	}
 }
 
-// levelsOf returns how many levels a value of a type adds in JSON. Types that write their JSON themselves are scalars, or like
-// what they contain.
+// levelsOf returns how many levels a value of a type adds in JSON. Types that write their JSON themselves are scalars, or like their
+// content.
 func levelsOf(t reflect.Type) int {
 	if t.Kind() != reflect.Struct || marshalsItself(t) {
 		return 0

@@ -7,26 +7,25 @@ import (
 	"strings"
 )
 
-// maxCopiedDepth is how many times the limit the paths of all copies and moves of a JSON patch have in levels together.
+// maxCopiedDepth bounds the levels in the paths of all copies and moves of a JSON patch together, as a multiple of the limit.
 const maxCopiedDepth = 4
 
-// maxPatchOperations is the number of operations that a JSON patch may have. The library that applies them copies a list for each
-// operation on it. Known clients and webhooks send some dozens.
+// maxPatchOperations is the maximum number of operations in a JSON patch. The library that applies them copies a list for each operation
+// on it. Known clients and webhooks send some dozens.
 const maxPatchOperations = 1000
 
-// CheckJSONPatch returns an error for a JSON patch (RFC 6902) whose result can nest deeper than limit: by its values, at the paths
-// that it gives them, or by copies. A copy into a copy adds levels that no value has, so the sum of the paths of all copies is
-// bounded instead. Clients must check the result, too: the object that is patched has levels of its own. The number of operations is
-// limited, too.
+// CheckJSONPatch returns an error for a JSON patch (RFC 6902) whose result can nest deeper than limit: because of its values, at their
+// paths, or because of copies. A copy into a copy adds levels that no value has, so the sum of the paths of all copies is bounded
+// instead. Callers must also check the result, because the patched object has its own levels. The number of operations is also limited.
 func CheckJSONPatch(patch []byte, limit int) error {
 	// A value is two levels below the patch, which is a list of objects.
 	if err := CheckJSON(patch, limit+2); err != nil {
 		return &TooDeepError{limit}
 	}
-	// The stock libraries read operations as maps, too: names are case-sensitive, and unused fields have any type.
+	// The stock libraries also read operations as maps: names are case-sensitive, and unused fields have any type.
 	var operations []map[string]json.RawMessage
 	if json.Unmarshal(patch, &operations) != nil {
-		return nil // whoever applies it refuses it with a better message
+		return nil // the code that applies it returns a better message
 	}
 	if len(operations) > maxPatchOperations {
 		return &TooManyError{"operations of a JSON patch", maxPatchOperations}
@@ -59,7 +58,8 @@ func levelsOfPath(pointer json.RawMessage) int {
 	return strings.Count(path, "/")
 }
 
-// maxPatchElements is the number of elements of each list in a strategic merge patch. The stock code searches each in the stored list.
+// maxPatchElements is the maximum number of elements of each list in a strategic merge patch. The stock code searches each in the stored
+// list.
 const maxPatchElements = 1000
 
 // checkStrategicMergePatch is CheckJSON for strategic merge patches, and checks the length of their lists.
@@ -70,7 +70,7 @@ func checkStrategicMergePatch(patch []byte, limit int) error {
 	return checkElements(patch, maxPatchElements)
 }
 
-// checkElements returns an error if a list has more elements than the limit. What is no JSON is left to the stock handler.
+// checkElements returns an error if a list has more elements than the limit. The stock handler refuses texts that are not JSON.
 func checkElements(text []byte, limit int) error {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	counts := []int{0} // of the values in each open list or object, of which objects do not count

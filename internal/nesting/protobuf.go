@@ -7,12 +7,12 @@ import (
 // errMapEntry is the error for an entry of a map whose key or value does not end with the entry.
 var errMapEntry = errors.New("an entry of a map is malformed: its key or value does not end within the entry")
 
-// scan follows the generated decoder of a message through its input, and returns an error before a decoder would recurse deeper
-// than limit. It needs memory for the levels only, and reads each byte a constant number of times.
+// scan reads a message in the same way as its generated decoder, and returns an error before a decoder would recurse deeper than limit.
+// It needs memory for the levels only, and reads each byte a constant number of times.
 //
-// It fails where a decoder fails: it accepts whatever a decoder accepts, or what a decoder reads until it fails is not deeper.
-// So it returns no error for malformed messages, with one exception: an entry of a map must contain its key and its value.
-// Generated code does not check that, and without it its work is not bounded by its input.
+// It stops where a decoder fails: it accepts every message within the limit that a decoder accepts, and messages that a decoder refuses
+// before it recurses deeper than the limit. So it returns no error for malformed messages, with one exception: an entry of a map must
+// contain its key and its value. Generated code does not check that, and without it its work is not bounded by its input.
 type scan struct {
 	data  []byte
 	pos   int
@@ -151,8 +151,8 @@ func (s *scan) readEntry(top frame) (bool, error) {
 	return true, nil
 }
 
-// skip skips a field with its tag. Generated code skips groups with all that they contain, without recursion, so they are no
-// levels: text that looks like the start of many groups is common.
+// skip skips a field with its tag. Generated code skips groups with their whole content, without recursion, so they do not count as
+// levels: texts that resemble the start of many groups are common.
 func (s *scan) skip(end int) bool {
 	for groups := 0; ; {
 		tag, ok := s.varint(end)
@@ -190,7 +190,7 @@ func (s *scan) advance(n, end int) bool {
 	return s.pos <= end
 }
 
-// length reads a length and returns the position behind as many bytes.
+// length reads a length and returns the position after that many bytes.
 func (s *scan) length(end int) (int, bool) {
 	n, ok := s.varint(end)
 	if length := int(n); ok && length >= 0 && length <= end-s.pos {
@@ -199,7 +199,7 @@ func (s *scan) length(end int) (int, bool) {
 	return 0, false
 }
 
-// varint reads a number. Like generated code it ignores what does not fit into 64 bits, where other libraries fail.
+// varint reads a number. Like generated code, it ignores bits beyond 64, where other libraries fail.
 func (s *scan) varint(end int) (uint64, bool) {
 	var n uint64
 	for shift := uint(0); shift < 64 && s.pos < end; shift += 7 {

@@ -76,7 +76,7 @@ func TestProtobufHasTheLevelsOfJSON(t *testing.T) {
 			if err != nil {
 				continue
 			}
-			decoded := reflect.New(goType).Interface() // without what protobuf does not have
+			decoded := reflect.New(goType).Interface() // without fields that protobuf does not have
 			if err := decoded.(interface{ Unmarshal([]byte) error }).Unmarshal(data); err != nil {
 				t.Fatalf("%s: %v", kind, err)
 			}
@@ -237,8 +237,8 @@ func reaches(from, to *message, seen map[*message]bool) bool {
 	return false
 }
 
-// FuzzScan checks that what the scan accepts is decoded to an object within the limit, that it refuses what a recursive scan
-// refuses, and that it reads a number of bytes that is proportional to its input. What it refuses is not decoded.
+// FuzzScan checks that accepted messages are decoded to objects within the limit, that the scan refuses every message that a recursive
+// scan refuses, and that it reads a number of bytes proportional to its input. It does not decode refused messages.
 func FuzzScan(f *testing.F) {
 	schema := nestedSchema(3, func(s apiextensionsv1.JSONSchemaProps) apiextensionsv1.JSONSchemaProps {
 		return apiextensionsv1.JSONSchemaProps{Properties: map[string]apiextensionsv1.JSONSchemaProps{"a": s}, Not: &s, Required: []string{"a"}}

@@ -2,7 +2,7 @@ package nesting
 
 import "errors"
 
-// reference is the scan as a recursive function, as simple as the code that is generated. It is for small inputs.
+// reference is the scan as a recursive function, as simple as generated code. It is for small inputs.
 type reference struct{ scan }
 
 var errMalformed = errors.New("malformed")

@@ -28,7 +28,7 @@ const (
 	formatCBOR
 	formatProtobuf
 	formatRawProtobuf
-	// formatRecognized is that of a decoder for several encodings, which recognizes them by their first bytes.
+	// formatRecognized is the format of a decoder for several encodings, which recognizes them by their first bytes.
 	formatRecognized
 )
 
@@ -37,7 +37,7 @@ var formats = map[string]format{
 	runtime.ContentTypeCBOR: formatCBOR, runtime.ContentTypeProtobuf: formatProtobuf,
 }
 
-// cborPrefix is what the stock decoder recognizes CBOR by.
+// cborPrefix is the prefix by which the stock decoder recognizes CBOR.
 var cborPrefix = []byte{0xd9, 0xd9, 0xf7}
 
 // checkFormat checks an input in the format that a decoder reads.
@@ -72,18 +72,18 @@ func recognize(data []byte) format {
 	}
 }
 
-// Decoder returns a decoder that refuses what nests deeper than limit. The given one must recognize the encoding, as the
-// UniversalDeserializer of a codec factory does, or decode protobuf with its envelope.
+// Decoder returns a decoder that refuses objects that nest deeper than limit. The given one must recognize the encoding, like the
+// UniversalDeserializer of a codec factory, or decode protobuf with its envelope.
 func (c *Checker) Decoder(decoder runtime.Decoder, limit int) runtime.Decoder {
 	return &checkedDecoder{decoder, c, formatRecognized, limit}
 }
 
-// Serializer returns a serializer whose decoders refuse what nests deeper than limit, as status 400.
+// Serializer returns a serializer whose decoders refuse objects that nest deeper than limit, with status 400.
 func (c *Checker) Serializer(inner runtime.NegotiatedSerializer, limit int) runtime.NegotiatedSerializer {
 	return &negotiatedSerializer{inner, c.infos(inner.SupportedMediaTypes(), limit)}
 }
 
-// StorageSerializer is Serializer for what is stored.
+// StorageSerializer is Serializer for stored objects.
 func (c *Checker) StorageSerializer(inner runtime.StorageSerializer, limit int) runtime.StorageSerializer {
 	return &storageSerializer{inner, c.infos(inner.SupportedMediaTypes(), limit), c.Decoder(inner.UniversalDeserializer(), limit)}
 }
@@ -143,7 +143,7 @@ func (c *Checker) serializer(inner runtime.Serializer, f format, limit int) runt
 	return checked
 }
 
-// checkedDecoder checks what it decodes.
+// checkedDecoder checks its input.
 type checkedDecoder struct {
 	runtime.Decoder
 	checker *Checker
@@ -167,7 +167,7 @@ func (d *checkedDecoder) RecognizesData(peek []byte) (ok, unknown bool, err erro
 	return false, true, nil
 }
 
-// checkedSerializer encodes as its inner serializer.
+// checkedSerializer encodes like its inner serializer.
 type checkedSerializer struct {
 	checkedDecoder
 	inner runtime.Serializer

@@ -73,7 +73,7 @@ func testDecoder(t *testing.T, encoder runtime.Encoder, decoder runtime.Decoder)
 	}
 }
 
-// TestKindOfData checks that the kind that an envelope names decides what is checked, not the kind that is expected.
+// TestKindOfData checks that the serializer checks the kind that an envelope names, not the expected kind.
 func TestKindOfData(t *testing.T) {
 	all := newScheme(t)
 	codecs := serializer.NewCodecFactory(all)

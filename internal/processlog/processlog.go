@@ -1,4 +1,4 @@
-// Package processlog sets the logger of a process that is a client of API servers: of its own code, and of the libraries that it uses.
+// Package processlog sets the logger of a process that is a client of API servers: for its own code, and for the libraries that it uses.
 package processlog
 
 import (
@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 )
 
-// Set returns the logger of the process. Lines are JSON, or text for a console; debug adds what is of use to find mistakes.
+// Set returns the logger of the process. Lines are JSON, or text for a console; debug adds details for troubleshooting.
 func Set(console, debug bool) logr.Logger {
 	logger := newLogger(os.Stderr, console, debug)
 	ctrl.SetLogger(logger)
@@ -20,8 +20,8 @@ func Set(console, debug bool) logr.Logger {
 	return logger
 }
 
-// newLogger returns a logger with times that can be read. Errors have a stack only for debug: they are mostly answers of servers, and the stack is
-// that of the libraries that log them.
+// newLogger returns a logger with readable times. Errors have a stack only for debug: most of them are responses of servers, and the
+// stack is that of the libraries that log them.
 func newLogger(to io.Writer, console, debug bool) logr.Logger {
 	level, stacks := zapcore.InfoLevel, zapcore.PanicLevel
 	if debug {

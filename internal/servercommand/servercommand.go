@@ -1,5 +1,5 @@
-// Package servercommand has what the commands of all servers of an installation share: how they start, end and print
-// their flags.
+// Package servercommand contains the common code of the commands of all servers of an installation: how they start, end and print their
+// flags.
 package servercommand
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/atoll-dev/atoll/internal/gomemlimit"
 )
 
-// Main runs a command until it ends or the process is told to, and exits with 1 if it fails.
+// Main runs a command until it ends or the process receives a signal, and exits with 1 if it fails.
 func Main(cmd *cobra.Command) {
 	err := cmd.ExecuteContext(genericapiserver.SetupSignalContext())
 	logs.FlushLogs()

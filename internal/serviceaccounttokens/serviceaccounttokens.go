@@ -1,6 +1,6 @@
-// Package serviceaccounttokens verifies service account tokens of logical clusters that are on another server: front
-// proxies do for all, shards for those of other shards. Which keys signed a token says nothing about its logical cluster,
-// because every shard has a key; so its own shard decides.
+// Package serviceaccounttokens verifies service account tokens of logical clusters that are on another server: front proxies do that for
+// all, shards for those of other shards. The key that signed a token does not identify its logical cluster, because every shard has a
+// key; so its own shard decides.
 //
 // Authentication by a shard of its own service accounts does not belong here (shardserver/authentication).
 package serviceaccounttokens
@@ -79,7 +79,7 @@ func ClusterClaim(token string) (logicalcluster.Name, bool) {
 	return name, err == nil
 }
 
-// ErrUnavailable indicates that the shard of a token cannot be asked at the moment.
+// ErrUnavailable indicates that the shard of a token cannot be queried at the moment.
 var ErrUnavailable = errors.New("the shard of the service account does not answer")
 
 // Lookup returns an error unless the shard of the logical cluster accepts the token: its own key signed the token, and the
@@ -113,8 +113,8 @@ func NewAuthenticator(issuers []string, keys serviceaccount.PublicKeysGetter, au
 	})
 }
 
-// IsServiceAccountOf reports whether a shard has authenticated a token as one of a service account of a logical cluster. A
-// workspace may have token issuers of its own, whose users are others.
+// IsServiceAccountOf reports whether a shard has authenticated a token as one of a service account of a logical cluster. A workspace may
+// have its own token issuers, whose users are not service accounts.
 func IsServiceAccountOf(u authenticationv1.UserInfo, cluster logicalcluster.Name) bool {
 	return strings.HasPrefix(u.Username, apiserverserviceaccount.ServiceAccountUsernamePrefix) && slices.Equal(u.Extra[ClusterNameExtraKey], []string{cluster.String()})
 }

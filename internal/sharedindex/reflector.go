@@ -16,8 +16,8 @@ import (
 
 // EventHandler receives the records of all shards. Its methods are called from one goroutine.
 type EventHandler interface {
-	// OnListStart starts the list of a shard's records, and OnListRecord is called for each of them. OnListEnd
-	// reports whether the list is complete: if not, a missing record means nothing.
+	// OnListStart starts the list of a shard's records, and OnListRecord is called for each of them. OnListEnd reports whether the list
+	// is complete: if not, a missing record is no proof of a deletion.
 	OnListStart(shard string)
 	OnListRecord(key Key, value []byte)
 	OnListEnd(shard string, complete bool)
@@ -38,8 +38,8 @@ type Reflector struct {
 	synced  bool
 	failure error
 
-	// revision is that of the last event; 0 if the records must be listed. markers contains the value of completeKey by
-	// shard: while these do not change, etcd has not lost data.
+	// revision is the revision of the last event; 0 if the records must be listed. markers contains the value of completeKey by shard:
+	// while these do not change, etcd has not lost data.
 	revision int64
 	markers  map[string]string
 }

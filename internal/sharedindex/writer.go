@@ -26,8 +26,7 @@ type Source interface {
 	ListAndWatch(ctx context.Context, emit func(Change), synced func()) error
 }
 
-// Writer writes the records of one shard. Only one replica of a shard writes at a time; the last one to start takes
-// over.
+// Writer writes the records of one shard. Only one replica of a shard writes at a time: the one that started last.
 type Writer struct {
 	options *Options
 	client  *clientv3.Client // set by Run

@@ -1,5 +1,4 @@
-// Package startupserver answers health checks on the secure port of a server that waits for something before it can
-// serve.
+// Package startupserver answers health checks on the secure port of a server that waits for a dependency before it can serve.
 package startupserver
 
 import (

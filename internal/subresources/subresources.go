@@ -1,5 +1,5 @@
-// Package subresources tells entries of custom subresources in exports ("<resource>/<subresource>") from those of resources. It knows only
-// the export.
+// Package subresources distinguishes entries of custom subresources in exports ("<resource>/<subresource>") from those of resources. It
+// uses the export only.
 package subresources
 
 import (
@@ -22,8 +22,8 @@ func IsCustom(subresource string) bool {
 	return subresource != "" && !ownSubresources.Has(subresource)
 }
 
-// Split returns the resource of an entry of an export, and the subresource if the entry is one of a custom
-// subresource. Such entries have no objects: nothing is bound, stored or labelled for them.
+// Split returns the resource of an entry of an export, and the subresource if the entry defines a custom subresource. Such entries have
+// no objects: nothing is bound, stored or labelled for them.
 func Split(entry apisv1alpha2.ResourceSchema) (resource schema.GroupResource, subresource string) {
 	name, subresource, _ := strings.Cut(entry.Name, "/")
 	return schema.GroupResource{Group: entry.Group, Resource: name}, subresource

@@ -24,8 +24,8 @@ const (
 	MaxSize = 64 << 10
 	// Verb is the verb on an APIExport that allows a caller to use its view.
 	Verb = "sync"
-	// RevisionHeader is the header of requests for a published resource with the Revision of the description that the caller
-	// knows. Shards receive descriptions with a delay; one that has another one refuses the request.
+	// RevisionHeader is the header of requests for a published resource with the Revision of the description that the caller uses. Shards
+	// receive descriptions with a delay; a shard that has another description refuses the request.
 	RevisionHeader = "Syncagent-View-Revision"
 
 	exportPrefix = "/services/apiexport/"
@@ -36,7 +36,7 @@ const (
 type View struct {
 	// Resources are the resources of the export whose objects the agent syncs.
 	Resources []Resource `json:"resources,omitempty"`
-	// Related are resources of the export whose objects belong to those of others. They keep their names.
+	// Related are resources of the export whose objects belong to objects of other resources. They keep their names.
 	Related []metav1.GroupResource `json:"related,omitempty"`
 }
 
@@ -46,9 +46,9 @@ type Resource struct {
 	metav1.GroupResource `json:",inline"`
 	// Source is its name on the service cluster, and in the view.
 	Source Source `json:"source"`
-	// Filter restricts the objects; nil shows all.
+	// Filter restricts the objects; nil selects all.
 	Filter *syncagentv1alpha1.ResourceFilter `json:"filter,omitempty"`
-	// Revision changes with the other fields, whether or not a shard knows them all. It is opaque to shards.
+	// Revision changes with the other fields, even if a shard does not support all of them. It is opaque to shards.
 	Revision string `json:"revision,omitempty"`
 
 	// Objects and Namespaces are the selectors of the filter. They are nil if it does not select by the labels of objects
@@ -62,7 +62,7 @@ type Source struct {
 	Group    string `json:"group,omitempty"`
 	Kind     string `json:"kind"`
 	Resource string `json:"resource"`
-	// Versions maps versions in workspaces to those of the service cluster. Versions that are not in it have the same name.
+	// Versions maps versions in workspaces to those of the service cluster. Other versions have the same name on both sides.
 	Versions map[string]string `json:"versions,omitempty"`
 }
 
@@ -79,7 +79,7 @@ func (s Source) VersionOf(workspaceVersion string) string {
 	return workspaceVersion
 }
 
-// WorkspaceVersionOf returns the version in workspaces for one of the service cluster, and whether there may be one.
+// WorkspaceVersionOf returns the version in workspaces for one of the service cluster, and whether it may exist.
 func (s Source) WorkspaceVersionOf(version string) (string, bool) {
 	for workspaceVersion, mapped := range s.Versions {
 		if mapped == version {

@@ -8,8 +8,8 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// pauses are the workspaces whose events are dropped for a while. There are at most as many as writers can find slow in that time; each
-// leaves when its time is over and another comes, or when it is asked for.
+// pauses are the workspaces whose events are dropped for a while. Their number is bounded by how many slow workspaces the writers can
+// find in that time; each is removed when its time has expired and another is added, or when it is looked up.
 type pauses struct {
 	mu    sync.Mutex
 	until map[logicalcluster.Name]time.Time
@@ -17,7 +17,7 @@ type pauses struct {
 
 func (p *pauses) add(cluster logicalcluster.Name) {
 	if cluster.Empty() {
-		return // the object does not say where it is
+		return // the object does not name its workspace
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

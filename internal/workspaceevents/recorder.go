@@ -1,4 +1,4 @@
-// Package workspaceevents writes events of objects in workspaces, for whoever has a permission claim for events.
+// Package workspaceevents writes events of objects in workspaces, for components with a permission claim for events.
 package workspaceevents
 
 import (
@@ -21,15 +21,15 @@ import (
 )
 
 const (
-	// maxQueued bounds the events of an endpoint that are not written yet, maxQueuedOfWorkspace those of one workspace among them. More are
-	// dropped: an event is no reason to delay objects.
+	// maxQueued bounds the events of an endpoint that are not written yet, maxQueuedOfWorkspace those of one workspace among them.
+	// Further events are dropped, because an event must not delay objects.
 	maxQueued, maxQueuedOfWorkspace = 1000, 100
-	// writers is the number of events of an endpoint that are written at once, each in another workspace.
+	// writers is how many events of an endpoint are written concurrently, each in another workspace.
 	writers = 2
 	// eventTimeout bounds the time for writing an event.
 	eventTimeout = 2 * time.Second
-	// slowWrite is the time from which on a write is so slow, such as with a webhook of the workspace, that the events of the workspace are
-	// dropped for the time pauseTime: it would delay those of others.
+	// slowWrite is the duration after which a write is so slow, for example because of a webhook of the workspace, that the events of the
+	// workspace are dropped for pauseTime: they would delay those of others.
 	slowWrite, pauseTime = time.Second, time.Minute
 )
 
@@ -39,7 +39,8 @@ type Client interface {
 	client.Writer
 }
 
-// Recorder writes events beside the workers. Equal events of an object are one object with a counter. Workspaces have their turns.
+// Recorder writes events concurrently to the workers. Equal events of an object are one object with a counter. It takes turns between
+// workspaces.
 type Recorder struct {
 	component string
 	labels    map[string]string
@@ -58,7 +59,7 @@ func New(component string, labels map[string]string) *Recorder {
 	return &Recorder{component: component, labels: labels, queue: fairqueue.New("", func(q *queued) logicalcluster.Name { return q.cluster }, 1)}
 }
 
-// Event records an event, or drops it where too many wait, or where the workspace of the object is slow.
+// Event records an event, or drops it if too many wait, or if the workspace of the object is slow.
 func (e *Recorder) Event(ctx context.Context, workspace Client, object *unstructured.Unstructured, eventType, reason, message string) {
 	cluster := logicalcluster.Of(object)
 	if e.queue.Len() >= maxQueued || e.queue.LenOf(cluster) >= maxQueuedOfWorkspace || e.paused.has(cluster) {
@@ -103,7 +104,7 @@ func (e *Recorder) Run(ctx context.Context) {
 	running.Wait()
 }
 
-// writeNext writes one event, and reports whether there may be others.
+// writeNext writes one event, and reports whether others may be waiting.
 func (e *Recorder) writeNext(ctx context.Context) bool {
 	next, ended := e.queue.Get()
 	if ended {

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
-// workspace is one whose server answers creations after some time.
+// workspace is a workspace whose server responds to creations after some time.
 type workspace struct {
 	client.WithWatch
 	name    string
@@ -87,7 +87,7 @@ func TestEqualEventsAreCounted(t *testing.T) {
 	})
 }
 
-// A workspace that does not answer costs others nothing, and is tried again a while later.
+// A workspace that does not respond delays no others, and the recorder retries it later.
 func TestSlowWorkspace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		recorder, end := start(t)
@@ -130,7 +130,7 @@ func TestSlowWorkspace(t *testing.T) {
 	})
 }
 
-// Workspaces that were slow once are not kept.
+// The recorder retains no record of workspaces that were slow before.
 func TestPausesEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		recorder, end := start(t)

@@ -25,7 +25,7 @@ func (l listener) Accept() (net.Conn, error) {
 	return &conn{Conn: accepted, timeout: l.timeout}, nil
 }
 
-// conn sets a deadline for each write, as long as its user has set none. Above it is TLS, whose records are small.
+// conn sets a deadline for each write, unless its user has set one. It is below TLS, whose records are small.
 type conn struct {
 	net.Conn
 	timeout     time.Duration

@@ -2,7 +2,7 @@
 // flow-control window of a stream shut blocks the handler for as long as its connection is open, because the timeout of
 // the generic API server waits for the blocked write.
 //
-// It does not limit how long a response takes that the client reads.
+// It does not limit the duration of a response that the client reads.
 package writetimeout
 
 import (
@@ -17,7 +17,7 @@ import (
 type Timeouts struct {
 	// Response is the timeout of ordinary responses, and of connections.
 	Response time.Duration
-	// Watch is that of responses that are open for any time. It does not run while there is nothing to write.
+	// Watch is the timeout of responses of unlimited duration. It does not run while the server has nothing to write.
 	Watch time.Duration
 }
 
@@ -25,13 +25,13 @@ type Timeouts struct {
 // has sent its initial events.
 func Default() Timeouts { return Timeouts{Response: 30 * time.Second, Watch: 2 * time.Minute} }
 
-// progressBytes is how much a client has to read within a timeout.
+// progressBytes is how many bytes a client has to read within a timeout.
 const progressBytes = 256 << 10
 
 // WithTimeouts ends the response of next when the client does not read. It must be the outermost handler.
 func (t Timeouts) WithTimeouts(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		if _, ok := w.(deadlineSetter); !ok { // the client is in the process
+		if _, ok := w.(deadlineSetter); !ok { // the client is in the same process
 			next.ServeHTTP(w, req)
 			return
 		}
@@ -44,7 +44,7 @@ func (t Timeouts) WithTimeouts(next http.Handler) http.Handler {
 	})
 }
 
-// IsWatch reports whether the query of a request asks for a response that is open for any time.
+// IsWatch reports whether the query of a request is for a response of unlimited duration.
 func IsWatch(req *http.Request) bool {
 	query := req.URL.Query()
 	switch query.Get("watch") {
@@ -67,7 +67,7 @@ type writer struct {
 	mu      sync.Mutex
 	timer   *time.Timer
 	writing bool
-	// buffered is set if data may be left that the server writes when the handler has returned.
+	// buffered is true if the server may write remaining data after the handler has returned.
 	buffered bool
 }
 

@@ -1,5 +1,5 @@
-// Package dialects reads PublishedResources of both dialects from the service cluster, and writes their status. All other
-// packages know publications only.
+// Package dialects reads PublishedResources of both dialects from the service cluster, and writes their status. All other packages use
+// publications only.
 package dialects
 
 import (
@@ -36,14 +36,14 @@ func AddToScheme(scheme *runtime.Scheme) error {
 
 // Options configures a Reader.
 type Options struct {
-	// Client reads from a cache where there is one, and writes status.
+	// Client writes the status. It may read from a cache.
 	Client client.Client
-	// Live reads without a cache; nil: Client does.
+	// Live reads without a cache; it defaults to Client.
 	Live client.Reader
 	// Selector selects PublishedResources by their labels; nil selects all.
 	Selector labels.Selector
-	// Group returns the API group that PublishedResources of the older dialect are published in, empty if it is not known; see
-	// ServiceGroup. It is not called where that dialect is not installed.
+	// Group returns the API group in which PublishedResources of the older dialect are published, or an empty string if it is unknown;
+	// see ServiceGroup. The Reader does not call it if that dialect is not installed.
 	Group func(context.Context) (string, error)
 }
 
@@ -51,11 +51,11 @@ type Options struct {
 type Reader struct {
 	options Options
 	kinds   []client.Object
-	// writing is held while a status is read and written: each condition has a writer of its own in this process, and no other has.
+	// writing serializes writes of a status. Each condition has one writer, and all writers are in this process.
 	writing sync.Mutex
 }
 
-// NewReader returns a Reader of the dialects that the server has definitions of. It fails if it has none.
+// NewReader returns a Reader of the dialects whose definitions the server has. It returns an error if the server has none of them.
 func NewReader(options Options) (*Reader, error) {
 	if options.Selector == nil {
 		options.Selector = labels.Everything()
@@ -82,11 +82,11 @@ func NewReader(options Options) (*Reader, error) {
 	return r, nil
 }
 
-// Kinds are the kinds to watch. Key turns their objects into keys.
+// Kinds returns the kinds to watch. Key returns the keys of their objects.
 func (r *Reader) Kinds() []client.Object { return slices.Clone(r.kinds) }
 
-// Key identifies a publication in queues: names are unique in each dialect only, so that the older one has its API group in the
-// place of a namespace.
+// Key returns the key of a publication in queues. Names are unique in each dialect only, so keys of the older dialect have its API group
+// as their namespace.
 func Key(object client.Object) types.NamespacedName {
 	key := types.NamespacedName{Name: object.GetName()}
 	if _, older := object.(*servicesv1alpha1.PublishedResource); older {
@@ -95,8 +95,8 @@ func Key(object client.Object) types.NamespacedName {
 	return key
 }
 
-// Find returns the keys of the selected PublishedResources for whose source group and schema a condition holds. It converts and
-// validates none of them, so that it can be called for every change of a definition.
+// Find returns the keys of the selected PublishedResources whose source group and schema match. It neither converts nor validates them,
+// so that it is cheap enough to be called for every change of a definition.
 func (r *Reader) Find(ctx context.Context, matches func(sourceGroup, schemaName string) bool) ([]types.NamespacedName, error) {
 	objects, err := r.objects(ctx)
 	if err != nil {
@@ -168,7 +168,7 @@ func (r *Reader) List(ctx context.Context) ([]*publication.Publication, error) {
 	return result, nil
 }
 
-// Get returns one publication. One that is not selected is not found.
+// Get returns one publication. It returns NotFound for a publication that is not selected.
 func (r *Reader) Get(ctx context.Context, key types.NamespacedName) (*publication.Publication, error) {
 	object, err := r.object(ctx, r.options.Client, key)
 	if err != nil {
@@ -211,7 +211,7 @@ func (r *Reader) group(ctx context.Context) (string, error) {
 	return r.options.Group(ctx)
 }
 
-// ServiceGroup returns the API group of a Service as the annotation of its APIExport has it.
+// ServiceGroup returns the API group of a Service from the annotation of its APIExport.
 func ServiceGroup(exports client.Reader, export string) func(context.Context) (string, error) {
 	return func(ctx context.Context) (string, error) {
 		object := &apisv1alpha1.APIExport{}
@@ -220,16 +220,17 @@ func ServiceGroup(exports client.Reader, export string) func(context.Context) (s
 	}
 }
 
-// WriteStatus changes the status of the object of a publication, if that makes a difference. It derives the condition Ready from
-// the others. An object that has been replaced by another one of its name is not found. What the cache has decides whether there is something to
-// write; the version that is changed is that of the server, which has what other parts of the agent have just written. change may be called twice.
+// WriteStatus changes the status of the object of a publication, if the change makes a difference. It derives the condition Ready from
+// the others. It returns NotFound if another object of the same name has replaced the object. It decides with the cached version whether
+// to write, and changes the version of the server, which includes what other parts of the agent have just written. It may call change
+// twice.
 func (r *Reader) WriteStatus(ctx context.Context, p *publication.Publication, change func(*syncagentv1alpha1.PublishedResourceStatus)) error {
 	if _, after, err := r.change(ctx, r.options.Client, p, change); err != nil || after == nil {
 		return err
 	}
 	r.writing.Lock()
 	defer r.writing.Unlock()
-	return retry.RetryOnConflict(retry.DefaultRetry, func() error { // users change the object, too
+	return retry.RetryOnConflict(retry.DefaultRetry, func() error { // users also change the object
 		before, after, err := r.change(ctx, r.options.Live, p, change)
 		if err != nil || after == nil {
 			return err
@@ -238,7 +239,7 @@ func (r *Reader) WriteStatus(ctx context.Context, p *publication.Publication, ch
 	})
 }
 
-// change returns the object of a publication before and after a change of its status; the latter is nil if there is no difference.
+// change returns the object of a publication before and after a change of its status; after is nil if they are equal.
 func (r *Reader) change(
 	ctx context.Context, from client.Reader, p *publication.Publication, change func(*syncagentv1alpha1.PublishedResourceStatus),
 ) (before, after client.Object, err error) {

@@ -179,7 +179,7 @@ func TestTheGroupOfAServiceIsThatOfItsExport(t *testing.T) {
 			t.Errorf("%s: %q, %v", name, got, err)
 		}
 	}
-	exports = fake.NewClientBuilder().Build() // does not know exports
+	exports = fake.NewClientBuilder().Build() // has no APIExports
 	if _, err := dialects.ServiceGroup(exports, "plain")(t.Context()); err == nil {
 		t.Error("a request that fails is no error")
 	}
@@ -204,7 +204,7 @@ func TestStatusIsWrittenWhereItDiffers(t *testing.T) {
 		}
 	}
 	for _, p := range publications {
-		// The publication is outdated from the second write on; what others have written survives.
+		// The publication is outdated after the first write; WriteStatus does not overwrite what others have written.
 		report(p, syncagentv1alpha1.ConditionSchemaReady)
 		report(p, syncagentv1alpha1.ConditionExported)
 		if ready := readyOf(t, c, p); ready.Status != metav1.ConditionUnknown || ready.Reason != "Pending" {
@@ -258,7 +258,7 @@ func readyOf(t *testing.T, c client.Client, p *publication.Publication) metav1.C
 	return metav1.Condition{}
 }
 
-// cached is a client whose reads are those of a cache that has not seen any write yet.
+// cached is a client that reads from a cache without any of the writes.
 type cached struct {
 	client.Client
 	read client.Reader

@@ -7,7 +7,7 @@ import (
 	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
 )
 
-// setReady sets the condition Ready: that of the first step that has not succeeded, or true.
+// setReady sets the condition Ready to the condition of the first step that has not succeeded, or to true.
 func setReady(status *syncagentv1alpha1.PublishedResourceStatus, generation int64, syncs bool) {
 	steps := []string{syncagentv1alpha1.ConditionSchemaReady, syncagentv1alpha1.ConditionExported}
 	if syncs {

@@ -16,14 +16,14 @@ import (
 	"github.com/atoll-dev/atoll/syncagent/publication"
 )
 
-// The names of copies where nothing else is configured. They differ from those of the newer dialect.
+// Default names of copies. They differ from those of the newer dialect.
 const (
 	defaultName      = "$remoteNamespaceHash-$remoteNameHash"
 	defaultNamespace = "$remoteClusterName"
 )
 
-// FromPublishedResource returns what a PublishedResource publishes in an API group: that of the Service that the agent belongs
-// to. The object is kept, its spec is copied.
+// FromPublishedResource converts a PublishedResource to a publication in an API group, the group of the Service that the agent belongs
+// to. The publication references the object and has a copy of its spec.
 func FromPublishedResource(object *servicesv1alpha1.PublishedResource, group string) *publication.Publication {
 	p := &publication.Publication{Object: object, SchemaName: object.Status.ResourceSchemaName}
 	spec, fldPath := object.Spec.DeepCopy(), field.NewPath("spec")
@@ -71,7 +71,7 @@ func convertProjection(spec *servicesv1alpha1.PublishedResourceSpec, group strin
 		return result
 	}
 	result.Scope, result.Kind = projection.Scope, projection.Kind
-	result.Plural = strings.ToLower(projection.Plural) // the guide has it as a word with a capital
+	result.Plural = strings.ToLower(projection.Plural) // the guide capitalizes the plural
 	result.ShortNames, result.Categories = projection.ShortNames, projection.Categories
 	if projection.Version != "" {
 		result.Versions = map[string]string{spec.Resource.Version: projection.Version}
@@ -79,7 +79,7 @@ func convertProjection(spec *servicesv1alpha1.PublishedResourceSpec, group strin
 	return result
 }
 
-// convertNamespaceFilter turns the name of a namespace into a selector of the label that every namespace has.
+// convertNamespaceFilter converts the name of a namespace to a selector of the label that every namespace has.
 func convertNamespaceFilter(filter *apiextensionsv1.JSON, fldPath *field.Path) (*metav1.LabelSelector, *field.Error) {
 	if filter == nil || len(filter.Raw) == 0 || string(filter.Raw) == "null" {
 		return nil, nil
@@ -132,7 +132,7 @@ var relatedPaths = strings.NewReplacer(
 	"spec.resource.versions[0]", "spec.resource.version",
 )
 
-// originalPaths gives errors in a converted spec the paths of this dialect.
+// originalPaths replaces the paths of errors in a converted spec by the paths of this dialect.
 func originalPaths(errs field.ErrorList) field.ErrorList {
 	for _, err := range errs {
 		err.Field = relatedPaths.Replace(err.Field)

@@ -27,7 +27,7 @@ func parse(t *testing.T, manifest string) *servicesv1alpha1.PublishedResource {
 	return object
 }
 
-// TestConversion compares what the manifests of the guide are converted to, written as PublishedResources of the newer dialect.
+// TestConversion compares the converted manifests of the guide with equivalent PublishedResources of the newer dialect.
 func TestConversion(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.yaml")
 	if err != nil || len(files) == 0 {

@@ -1,4 +1,4 @@
-// Package mutation applies the steps of a PublishedResource that change the content of objects.
+// Package mutation applies the mutation steps of a PublishedResource to objects.
 package mutation
 
 import (
@@ -12,9 +12,9 @@ import (
 	"github.com/atoll-dev/atoll/internal/expression"
 )
 
-// Apply executes the steps in order and changes the object. The other object is its counterpart on the other side, and is not
-// changed. Of the metadata, only labels and annotations can be mutated. After an error the object must not be used: some of the
-// steps may have been executed.
+// Apply executes the steps in order and changes the object. The other object is its counterpart on the other side, and is not changed.
+// Steps may change only the labels and annotations of the metadata. Callers must not use the object after an error: Apply may have
+// executed some of the steps.
 func Apply(steps []syncagentv1alpha1.ResourceMutation, object, other *unstructured.Unstructured) error {
 	counterpart := map[string]any{}
 	if other != nil && other.Object != nil {
@@ -28,7 +28,7 @@ func Apply(steps []syncagentv1alpha1.ResourceMutation, object, other *unstructur
 	return nil
 }
 
-// describe names kind and path of a step. If several are set, the first wins, in the order of the contract.
+// describe returns the kind and path of a step. If several kinds are set, the first one applies, in the order of the contract.
 func describe(s syncagentv1alpha1.ResourceMutation) string {
 	switch {
 	case s.Delete != nil:
@@ -67,7 +67,7 @@ func apply(s syncagentv1alpha1.ResourceMutation, object, other map[string]any) e
 			text, err := expression.Render(s.Template.Template, map[string]any{
 				"Value": value, "LocalObject": object, "RemoteObject": other,
 			})
-			// A field that does not exist, yet, is an empty text.
+			// A field that does not exist yet renders as an empty text.
 			return strings.ReplaceAll(text, expression.NoValue, ""), err
 		})
 	case s.CEL != nil:
@@ -96,7 +96,7 @@ func replace(object map[string]any, path string, compute func(any) (any, error))
 	return checkMetadata(object)
 }
 
-// checkPath refuses to change which object it is, and what servers keep about it.
+// checkPath refuses paths of the fields that identify an object, and of metadata that servers manage.
 func checkPath(path string) error {
 	keys, err := expression.FirstKeys(path, 2)
 	if err != nil {
@@ -111,7 +111,7 @@ func checkPath(path string) error {
 	return nil
 }
 
-// checkMetadata makes sure that labels and annotations are still such.
+// checkMetadata returns an error if labels or annotations are not maps of strings any more.
 func checkMetadata(object map[string]any) error {
 	for _, field := range []string{"labels", "annotations"} {
 		if _, _, err := unstructured.NestedStringMap(object, "metadata", field); err != nil {

@@ -29,7 +29,7 @@ func parse(t testing.TB, text string) *unstructured.Unstructured {
 		t.Fatal(err)
 	}
 	object := &unstructured.Unstructured{}
-	// Not UnmarshalJSON, which demands a kind.
+	// UnmarshalJSON would require a kind.
 	if err := json.Unmarshal(encoded, &object.Object); err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +159,7 @@ func TestTheCounterpartIsNeverNull(t *testing.T) {
 	}
 }
 
-// FuzzApply changes objects by arbitrary paths and texts: their identity stays.
+// FuzzApply changes objects with arbitrary paths and texts, and expects that their identity does not change.
 func FuzzApply(f *testing.F) {
 	f.Add("metadata.name", "a", "b", "{{ .Value }}", "value")
 	f.Add("metadata.labels.x", "", "b", "{{ .LocalObject.kind }}", "self")

@@ -1,4 +1,4 @@
-// Package naming decides about name and namespace of the copy of an object.
+// Package naming computes the name and namespace of an object's copy.
 package naming
 
 import (
@@ -13,23 +13,23 @@ import (
 	"github.com/atoll-dev/atoll/internal/expression"
 )
 
-// The defaults give every object of every workspace a name of its own.
+// The defaults give every object of every workspace a unique name.
 const (
 	DefaultName      = "{{ .Object.metadata.namespace | sha3short }}-{{ .Object.metadata.name | sha3short }}"
 	DefaultNamespace = "{{ .ClusterName }}"
 )
 
-// Input is what names are made of.
+// Input is the input of naming patterns.
 type Input struct {
 	// Object is the object in the workspace.
 	Object *unstructured.Unstructured
-	// ClusterName is the name of its logical cluster, ClusterPath the path of its workspace if that is looked up.
+	// ClusterName is the name of its logical cluster, ClusterPath the path of its workspace if the publication enables workspace paths.
 	ClusterName, ClusterPath string
 	// ClusterScoped means that the copy has no namespace.
 	ClusterScoped bool
 }
 
-// Key returns namespace and name of the copy. It decides about new copies only: existing ones are found by their labels.
+// Key returns the namespace and name of a new copy. The agent finds existing copies by their labels instead.
 func Key(naming *syncagentv1alpha1.ResourceNaming, in Input) (types.NamespacedName, error) {
 	if naming == nil {
 		naming = &syncagentv1alpha1.ResourceNaming{}
@@ -62,7 +62,7 @@ func evaluate(field, pattern, byDefault string, in Input, validate func(string) 
 	return result, nil
 }
 
-// substitute renders a template, or a text with the older placeholders. Placeholders that are unknown stay.
+// substitute renders a template, or a text with the older placeholders. It does not replace unknown placeholders.
 func substitute(pattern string, in Input) (string, error) {
 	if strings.Contains(pattern, "{{") {
 		return expression.Render(pattern, map[string]any{
@@ -70,7 +70,7 @@ func substitute(pattern string, in Input) (string, error) {
 		})
 	}
 	namespace, name := in.Object.GetNamespace(), in.Object.GetName()
-	// The first that fits is replaced: those with a longer name precede.
+	// The replacer uses the first match, so longer placeholders precede their prefixes.
 	return strings.NewReplacer(
 		"$remoteClusterName", in.ClusterName,
 		"$remoteNamespaceHash", expression.ShortHash(namespace),

@@ -1,4 +1,4 @@
-// Package options has the flags of the sync agent. It checks what can be checked without a server.
+// Package options contains the flags of the sync agent, and the validation that needs no server.
 package options
 
 import (
@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// Controllers that --disabled-controllers can name.
+// Controllers that --disabled-controllers accepts.
 const (
 	APIExportController         = "apiexport"
 	APIResourceSchemaController = "apiresourceschema"
@@ -24,10 +24,10 @@ const (
 
 var controllers = []string{APIExportController, APIResourceSchemaController, SyncController}
 
-// OrphanPolicy says what happens to copies whose source has gone without the agent.
+// OrphanPolicy is what the agent does about copies whose source was deleted while the agent could not act.
 type OrphanPolicy string
 
-// The policies.
+// The orphan policies.
 const (
 	// KeepOrphans reports them.
 	KeepOrphans OrphanPolicy = "Keep"
@@ -35,15 +35,15 @@ const (
 	DeleteOrphans OrphanPolicy = "Delete"
 )
 
-// Clusters are the flags for the two sides, which all commands have.
+// Clusters are the flags for the two sides, which are common to all commands.
 type Clusters struct {
 	// KcpKubeconfig is the file with the credentials for the workspace of the APIExportEndpointSlice.
 	KcpKubeconfig string
 	// EndpointSlice is the name of the APIExportEndpointSlice.
 	EndpointSlice string
-	// Kubeconfig is the file with the credentials for the service cluster; empty: those of the pod.
+	// Kubeconfig is the file with the credentials for the service cluster; if it is empty, the agent uses the service account of its pod.
 	Kubeconfig string
-	// HostOverride and CAFileOverride replace parts of Kubeconfig.
+	// HostOverride and CAFileOverride override fields of Kubeconfig.
 	HostOverride, CAFileOverride string
 	// Namespace is the namespace of states and leases on the service cluster.
 	Namespace string
@@ -66,7 +66,7 @@ type Options struct {
 	LogFormat            string
 }
 
-// New returns the defaults.
+// New returns Options with the defaults.
 func New() *Options {
 	return &Options{MetricsAddress: "127.0.0.1:8085", OrphanPolicy: string(KeepOrphans), LogFormat: "JSON"}
 }
@@ -100,9 +100,9 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.LogFormat, "log-format", o.LogFormat, "JSON or Console")
 }
 
-// Config are checked Clusters.
+// Config are validated Clusters.
 type Config struct {
-	// Kcp is for the workspace of the slice.
+	// Kcp is the configuration for the workspace of the slice.
 	Kcp           *rest.Config
 	Service       *rest.Config
 	EndpointSlice string
@@ -112,7 +112,7 @@ type Config struct {
 	Selector labels.Selector
 }
 
-// Completed are checked Options.
+// Completed are validated Options.
 type Completed struct {
 	Config
 
@@ -125,7 +125,7 @@ type Completed struct {
 // Enabled reports whether a controller runs.
 func (c *Completed) Enabled(controller string) bool { return !slices.Contains(c.disabled, controller) }
 
-// Complete checks the flags. Errors name the flag and what it should be.
+// Complete validates the flags. Errors name the flag and its expected value.
 func (o *Options) Complete() (*Completed, error) {
 	for _, name := range o.DisabledControllers {
 		if !slices.Contains(controllers, name) {
@@ -149,7 +149,7 @@ func (o *Options) Complete() (*Completed, error) {
 	}, nil
 }
 
-// Complete checks the flags of the two sides.
+// Complete validates the flags of the two sides.
 func (o *Clusters) Complete() (*Config, error) {
 	for _, required := range []struct{ flag, value, meaning string }{
 		{"kcp-kubeconfig", o.KcpKubeconfig, "a kubeconfig for the workspace of the APIExportEndpointSlice"},

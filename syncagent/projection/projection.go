@@ -1,5 +1,5 @@
-// Package projection changes a definition of the service cluster into the one that workspaces see: other versions, names, scope or
-// group, never another schema. It reads and writes nothing.
+// Package projection converts a definition of the service cluster to the definition that workspaces have: with other versions, names,
+// scope or group, but with the same schema. It does no I/O.
 package projection
 
 import (
@@ -18,10 +18,10 @@ import (
 	"github.com/atoll-dev/atoll/syncagent/source"
 )
 
-// coreGroup stands for the empty group in names of definitions and schemas.
+// coreGroup replaces the empty group in names of definitions and schemas.
 const coreGroup = "core"
 
-// versionName is what names of versions must match in an APIResourceSchema. Definitions allow more.
+// versionName is the pattern of version names in an APIResourceSchema. Definitions allow more.
 var versionName = regexp.MustCompile(`^v[1-9][0-9]*([a-z]+[1-9][0-9]*)?$`)
 
 var (
@@ -29,8 +29,8 @@ var (
 	projectionPath = field.NewPath("spec", "projection")
 )
 
-// Project returns the definition that workspaces see. The given one is not changed. Errors name the field of the published resource
-// that is to be changed. Printer columns and selectable fields whose paths shards refuse are left out.
+// Project returns the definition for workspaces. It does not modify the given one. Errors name the field of the PublishedResource that
+// the user must change. Project removes printer columns and selectable fields whose paths shards refuse.
 func Project(definition *apiextensionsv1.CustomResourceDefinition, spec *syncagentv1alpha1.PublishedResourceSpec) (*apiextensionsv1.CustomResourceDefinition, error) {
 	result := definition.DeepCopy()
 	result.Status = apiextensionsv1.CustomResourceDefinitionStatus{}
@@ -54,7 +54,7 @@ func Project(definition *apiextensionsv1.CustomResourceDefinition, spec *syncage
 	return result, nil
 }
 
-// selectVersions removes versions that are not selected. Versions that are not served stay unless versions are selected, because
+// selectVersions removes versions that are not selected. Without a selection, it does not remove versions that are not served, because
 // objects may be stored in them.
 func selectVersions(spec *apiextensionsv1.CustomResourceDefinitionSpec, selected syncagentv1alpha1.SourceResource) error {
 	if selected.Version != "" && len(selected.Versions) > 0 {
@@ -72,7 +72,7 @@ func selectVersions(spec *apiextensionsv1.CustomResourceDefinitionSpec, selected
 	return nil
 }
 
-// selection returns the names of the versions that are selected, none for all.
+// selection returns the names of the selected versions; an empty selection selects all.
 func selection(selected syncagentv1alpha1.SourceResource) []string {
 	if selected.Version != "" {
 		return []string{selected.Version}
@@ -85,7 +85,7 @@ func selects(selected syncagentv1alpha1.SourceResource, v apiextensionsv1.Custom
 	return len(names) == 0 || v.Served && slices.Contains(names, v.Name)
 }
 
-// ensureStorageVersion makes the highest version that is served the storage version, if the former one has been removed.
+// ensureStorageVersion makes the highest served version the storage version, if selectVersions has removed the previous one.
 func ensureStorageVersion(versions []apiextensionsv1.CustomResourceDefinitionVersion) {
 	if slices.ContainsFunc(versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Storage }) {
 		return
@@ -96,7 +96,7 @@ func ensureStorageVersion(versions []apiextensionsv1.CustomResourceDefinitionVer
 	}
 }
 
-// served returns the names of the versions that are served, the highest first.
+// served returns the names of the served versions, the highest first.
 func served(versions []apiextensionsv1.CustomResourceDefinitionVersion) []string {
 	var names []string
 	for _, v := range versions {
@@ -108,7 +108,7 @@ func served(versions []apiextensionsv1.CustomResourceDefinitionVersion) []string
 	return names
 }
 
-// renameVersions gives versions their names of workspaces, and sorts them by priority: the highest first.
+// renameVersions renames versions to their names in workspaces, and sorts them by priority: the highest first.
 func renameVersions(spec *apiextensionsv1.CustomResourceDefinitionSpec, projection *syncagentv1alpha1.ResourceProjection) error {
 	if projection.Version != "" && len(projection.Versions) > 0 {
 		return field.Forbidden(projectionPath.Child("version"), "set either version or versions")
@@ -144,7 +144,7 @@ func projectedVersion(projection *syncagentv1alpha1.ResourceProjection, name str
 	return cmp.Or(projection.Version, projection.Versions[name], name)
 }
 
-// projectNames changes scope and names. Short names and categories are replaced also by empty lists.
+// projectNames changes the scope and the names. Empty lists also replace short names and categories.
 func projectNames(spec *apiextensionsv1.CustomResourceDefinitionSpec, projection *syncagentv1alpha1.ResourceProjection) {
 	if projection.Scope != "" {
 		spec.Scope = apiextensionsv1.ResourceScope(projection.Scope)
@@ -166,7 +166,8 @@ func projectNames(spec *apiextensionsv1.CustomResourceDefinitionSpec, projection
 	}
 }
 
-// projectGroup changes the group. Only a group of Kubernetes that the resource already has stays possible, and needs the approval.
+// projectGroup changes the group. A protected group of Kubernetes is allowed only if the resource already has it, and needs the approval
+// annotation.
 func projectGroup(definition *apiextensionsv1.CustomResourceDefinition, group string) error {
 	if group != "" && group != definition.Spec.Group {
 		if source.IsProtected(group) {

@@ -30,7 +30,7 @@ func crontabs(t *testing.T) *apiextensionsv1.CustomResourceDefinition {
 	return definition
 }
 
-// parse returns a spec, of which the resource is CronTab unless the text says otherwise.
+// parse returns a spec. Its resource is CronTab unless the text sets another one.
 func parse(t *testing.T, text string) *syncagentv1alpha1.PublishedResourceSpec {
 	t.Helper()
 	spec := &syncagentv1alpha1.PublishedResourceSpec{Resource: syncagentv1alpha1.SourceResource{APIGroup: "example.com", Kind: "CronTab"}}
@@ -174,7 +174,7 @@ func TestProtectedGroupsKeepTheirApproval(t *testing.T) {
 	}
 }
 
-// A11: nothing of the former names is left.
+// A11: the result contains none of the previous names.
 func TestSchemaGolden(t *testing.T) {
 	schema := schemaOf(t, crontabs(t), `
 resource: {versions: [v1beta1, v1]}

@@ -19,8 +19,8 @@ import (
 // hashLength is the number of hexadecimal digits in the name of a schema.
 const hashLength = 8
 
-// Schema returns the APIResourceSchema of a projected definition. Its name is made of the content, so that one content has one
-// schema.
+// Schema returns the APIResourceSchema of a projected definition. Its name contains a hash of the content, so that equal contents have
+// one schema.
 func Schema(projected *apiextensionsv1.CustomResourceDefinition, agentName string) (*apisv1alpha1.APIResourceSchema, error) {
 	hash, err := contentHash(projected)
 	if err != nil {
@@ -39,7 +39,7 @@ func Schema(projected *apiextensionsv1.CustomResourceDefinition, agentName strin
 	return schema, nil
 }
 
-// contentHash returns the first digits of the SHA-1 hash of the specification, without its conversion.
+// contentHash returns the first digits of the SHA-1 hash of the spec, without its conversion.
 func contentHash(projected *apiextensionsv1.CustomResourceDefinition) (string, error) {
 	spec := projected.Spec
 	spec.Conversion = nil
@@ -51,8 +51,8 @@ func contentHash(projected *apiextensionsv1.CustomResourceDefinition) (string, e
 	return hex.EncodeToString(sum[:])[:hashLength], nil
 }
 
-// Resources returns the resource on the service cluster and in workspaces, in the version that objects are synced in: the storage
-// version of workspaces, or the highest that is served if that is not, on both sides.
+// Resources returns the resource on the service cluster and in workspaces, in the version in which objects are synced: the storage
+// version of workspaces if it is served, or else the highest served version, on both sides.
 func Resources(definition, projected *apiextensionsv1.CustomResourceDefinition, spec *syncagentv1alpha1.PublishedResourceSpec) (service, workspace endpoints.Resource) {
 	version := syncedVersion(projected.Spec.Versions)
 	workspace = resourceOf(projected, version)
@@ -64,7 +64,7 @@ func Resources(definition, projected *apiextensionsv1.CustomResourceDefinition, 
 	return endpoints.Resource{}, workspace
 }
 
-// syncedVersion returns the version that objects are synced in.
+// syncedVersion returns the version in which objects are synced.
 func syncedVersion(versions []apiextensionsv1.CustomResourceDefinitionVersion) string {
 	for _, version := range versions {
 		if version.Storage && version.Served {

@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Annotations of PublishedResources, with names that are separated by commas. They are annotations, because the definition of PublishedResources is
-// part of the contract, and an object of either dialect may have them.
+// Annotations of PublishedResources, with names that are separated by commas. They are annotations because the definition of
+// PublishedResources is part of the contract, and objects of both dialects can have them.
 const (
 	// AnnotationAllowedNamespaces lists namespaces of the service cluster.
 	AnnotationAllowedNamespaces = Prefix + "allowed-namespaces"
@@ -19,12 +19,13 @@ const (
 	AnnotationAllowedClusterScopedNames = Prefix + "allowed-cluster-scoped-names"
 )
 
-// Allowed is where on the service cluster the objects of consumers may lead to writes, besides what the owner has chosen without any data of theirs.
+// Allowed are the locations on the service cluster to which objects of consumers may lead, in addition to those that the owner has chosen
+// independent of consumers' data.
 type Allowed struct {
 	Namespaces, ClusterScopedNames AllowedNames
 }
 
-// AllowedNames are names, with the placeholder for the logical cluster. One that ends in an asterisk is a prefix.
+// AllowedNames are names, with the placeholder for the logical cluster. A name that ends in an asterisk is a prefix.
 type AllowedNames []string
 
 const (
@@ -32,7 +33,7 @@ const (
 	anySuffix          = "*"
 )
 
-// Match reports whether a name is allowed to objects of a logical cluster.
+// Match reports whether objects of a logical cluster may use a name.
 func (n AllowedNames) Match(cluster, name string) bool {
 	return slices.ContainsFunc(n, func(entry string) bool {
 		prefix, isPrefix := strings.CutSuffix(strings.ReplaceAll(entry, clusterPlaceholder, cluster), anySuffix)
@@ -40,10 +41,10 @@ func (n AllowedNames) Match(cluster, name string) bool {
 	})
 }
 
-// Contains reports whether a name is in the list as it is, without placeholder and asterisk.
+// Contains reports whether the list contains a name literally, without placeholder and asterisk.
 func (n AllowedNames) Contains(name string) bool { return slices.Contains(n, name) }
 
-// ParseAllowed reads what the annotations of a PublishedResource allow.
+// ParseAllowed parses the annotations of a PublishedResource.
 func ParseAllowed(object metav1.Object) (Allowed, field.ErrorList) {
 	annotations, path := object.GetAnnotations(), field.NewPath("metadata", "annotations")
 	var allowed Allowed
@@ -88,7 +89,8 @@ func parseNames(text string, isName apivalidation.ValidateNameFunc, path *field.
 	return names, errs
 }
 
-// isPathSegment is the weakest rule for names: those of roles need not be names of DNS. An asterisk is a prefix at the end only.
+// isPathSegment is the weakest rule for names, because names of roles do not have to be DNS names. An asterisk is allowed only at the
+// end.
 func isPathSegment(name string, isPrefix bool) []string {
 	problems := content.IsPathSegmentName(name)
 	if isPrefix {

@@ -13,7 +13,7 @@ func TestParseAllowed(t *testing.T) {
 	const namespaces, names = publication.AnnotationAllowedNamespaces, publication.AnnotationAllowedClusterScopedNames
 	for description, test := range map[string]struct {
 		annotation, text string
-		refused          []string // the values, in order
+		refused          []string // the refused values, in order
 	}{
 		"accepts a name":                               {namespaces, "shared", nil},
 		"accepts names with spaces between":            {namespaces, "shared, data-*,$remoteClusterName , $remoteClusterName-*", nil},

@@ -6,7 +6,7 @@ import (
 	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
 )
 
-// FromPublishedResource returns what a PublishedResource publishes. The object is kept, its spec is copied.
+// FromPublishedResource converts a PublishedResource to a publication. The publication references the object and has a copy of its spec.
 func FromPublishedResource(object *syncagentv1alpha1.PublishedResource) *Publication {
 	p := &Publication{Object: object, Spec: *object.Spec.DeepCopy(), SchemaName: object.Status.ResourceSchemaName}
 	p.Allowed, p.Invalid = ParseAllowed(object)
@@ -14,7 +14,7 @@ func FromPublishedResource(object *syncagentv1alpha1.PublishedResource) *Publica
 	return p
 }
 
-// Syncs says whether objects are synced, or only the schema is published.
+// Syncs reports whether objects are synced. If not, the agent publishes the schema only.
 func (p *Publication) Syncs() bool {
 	return p.Spec.Synchronization == nil || p.Spec.Synchronization.Enabled
 }

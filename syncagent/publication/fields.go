@@ -24,13 +24,13 @@ func optional(value string, check func(string) []string, fldPath *field.Path) fi
 	return errs
 }
 
-// isReadPath checks a path by reading at it.
+// isReadPath validates a path with a read at it.
 func isReadPath(path string) []string {
 	_, err := expression.Get(map[string]any{}, path)
 	return message(err)
 }
 
-// isWritePath checks a path by deleting at it, which does nothing where there is nothing.
+// isWritePath validates a path with a deletion at it, which has no effect in an empty object.
 func isWritePath(path string) []string {
 	return message(expression.Delete(map[string]any{}, path))
 }

@@ -1,5 +1,4 @@
-// Package publication has the form of a published resource that the other packages of the agent know, whichever dialect it was
-// written in.
+// Package publication contains the common form of published resources of both dialects, which all other packages of the agent use.
 package publication
 
 import (
@@ -19,9 +18,11 @@ const (
 	LabelRemoteNamespaceHash = Prefix + "remote-object-namespace-hash"
 	LabelRemoteNameHash      = Prefix + "remote-object-name-hash"
 	LabelObjectState         = Prefix + "object-state"
-	// LabelStateAgent names the agent of a state. It is not LabelAgentName, which copies have: Secrets may be published, too.
+	// LabelStateAgent names the agent of a state. It is not LabelAgentName, because copies have that label, and Secrets may be published
+	// as well.
 	LabelStateAgent = Prefix + "object-state-agent"
-	// LabelRemoteResource tells copies of several published resources of one kind apart. Copies that other agents have made lack it.
+	// LabelRemoteResource distinguishes copies of several published resources of one kind. Copies that other agents have created do not
+	// have it.
 	LabelRemoteResource = Prefix + "remote-object-resource"
 
 	AnnotationRemoteNamespace  = Prefix + "remote-object-namespace"
@@ -36,17 +37,17 @@ const (
 	Finalizer = Prefix + "cleanup"
 )
 
-// Publication is one published resource. It is never changed after it has been made.
+// Publication is one published resource. It is immutable.
 type Publication struct {
-	// Object is the object it was made of, of either dialect. Its UID identifies the publication; events and status belong to it.
+	// Object is the PublishedResource, in either dialect. Its UID identifies the publication; events and status belong to it.
 	Object client.Object
-	// Spec is what is published.
+	// Spec is the converted spec.
 	Spec syncagentv1alpha1.PublishedResourceSpec
-	// Allowed is what the annotations of the object allow.
+	// Allowed contains the names that the annotations of the object allow.
 	Allowed Allowed
-	// Invalid is what is wrong with the object, with the paths of its dialect. Nothing is published or synced while there is
-	// anything.
+	// Invalid contains the validation errors of the object, with the paths of its dialect. If it is not empty, the agent neither
+	// publishes nor syncs.
 	Invalid field.ErrorList
-	// SchemaName is the name of the APIResourceSchema, empty until there is one.
+	// SchemaName is the name of the APIResourceSchema; it is empty until the schema exists.
 	SchemaName string
 }

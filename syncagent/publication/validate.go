@@ -15,8 +15,8 @@ import (
 	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
 )
 
-// Validate returns everything that is wrong with a spec, as far as that can be said without a cluster: the rules of the
-// definition, names, selectors, regular expressions, templates and CEL expressions.
+// Validate returns all errors in a spec that can be found without a cluster: it checks the rules of the definition, names, selectors,
+// regular expressions, templates and CEL expressions.
 func Validate(spec *syncagentv1alpha1.PublishedResourceSpec, fldPath *field.Path) field.ErrorList {
 	errs := validateSource(&spec.Resource, fldPath.Child("resource"))
 	errs = append(errs, validateFilter(spec.Filter, fldPath.Child("filter"))...)
@@ -80,8 +80,7 @@ func validateProjection(spec *syncagentv1alpha1.PublishedResourceSpec, fldPath *
 	return append(errs, validateLabels(projection.Categories, fldPath.Child("categories"))...)
 }
 
-// validateVersionNames checks the names of versions in workspaces. Which versions there are is known only where the spec
-// lists them.
+// validateVersionNames validates the names of versions in workspaces. The existing versions are known only if the spec lists them.
 func validateVersionNames(source *syncagentv1alpha1.SourceResource, projection *syncagentv1alpha1.ResourceProjection, fldPath *field.Path) field.ErrorList {
 	version, versions := fldPath.Child("version"), fldPath.Child("versions")
 	errs := optional(projection.Version, isSchemaVersion, version)
@@ -93,7 +92,7 @@ func validateVersionNames(source *syncagentv1alpha1.SourceResource, projection *
 			errs = append(errs, field.Forbidden(version, "several versions are published; use versions"))
 		}
 	}
-	published := map[string]string{} // the name in workspaces to the one on the service cluster
+	published := map[string]string{} // from the name in workspaces to the name on the service cluster
 	for _, name := range slices.Sorted(slices.Values(source.Versions)) {
 		if _, renamed := projection.Versions[name]; !renamed {
 			published[name] = name
@@ -124,7 +123,7 @@ func validateLabels(names *[]string, fldPath *field.Path) field.ErrorList {
 	return errs
 }
 
-// schemaVersion is what an APIResourceSchema accepts. Definitions allow more, so that versions of the source may need other names.
+// schemaVersion is the pattern that an APIResourceSchema accepts. Definitions allow more, so versions of the source may need other names.
 var schemaVersion = regexp.MustCompile(`^v[1-9][0-9]*([a-z]+[1-9][0-9]*)?$`)
 
 func isSchemaVersion(version string) []string {
@@ -134,5 +133,5 @@ func isSchemaVersion(version string) []string {
 	return nil
 }
 
-// isKind is the check of a definition: kinds are labels, in capitals or not.
+// isKind is the rule of definitions: kinds are labels, in upper or lower case.
 func isKind(kind string) []string { return validation.IsDNS1035Label(strings.ToLower(kind)) }

@@ -10,7 +10,7 @@ import (
 	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
 )
 
-// samplePlaceholders replaces placeholders by values of their kind.
+// samplePlaceholders replaces placeholders by valid sample values.
 var samplePlaceholders = strings.NewReplacer( // the longer ones first
 	"$remoteClusterName", "a",
 	"$remoteNamespaceHash", "a",
@@ -31,8 +31,8 @@ func validateNaming(spec *syncagentv1alpha1.PublishedResourceSpec, fldPath *fiel
 	return append(errs, validateNamingPattern(spec.Naming.Namespace, validation.IsDNS1123Label, fldPath.Child("namespace"))...)
 }
 
-// validateNamingPattern checks a template, or what placeholders are put into. Unknown placeholders stay, so that the result is
-// no name.
+// validateNamingPattern validates a template, or a text with placeholders. Unknown placeholders remain, so the result is not a valid
+// name.
 func validateNamingPattern(pattern string, isName func(string) []string, fldPath *field.Path) field.ErrorList {
 	if isTemplate(pattern) {
 		return optional(pattern, compilesAsTemplate, fldPath)
@@ -58,7 +58,7 @@ func validateSteps(steps []syncagentv1alpha1.ResourceMutation, fldPath *field.Pa
 	return errs
 }
 
-// validateStep accepts several mutations in one step: the contract has an order of precedence.
+// validateStep accepts several mutations in one step, because the contract defines their order of precedence.
 func validateStep(step *syncagentv1alpha1.ResourceMutation, fldPath *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if step.Delete == nil && step.Regex == nil && step.Template == nil && step.CEL == nil {

@@ -57,7 +57,7 @@ func isIdentifier(identifier string) []string {
 	return nil
 }
 
-// validateRelatedResource checks which resource the entry is about.
+// validateRelatedResource validates the resource of the entry.
 func validateRelatedResource(related *syncagentv1alpha1.RelatedResourceSpec, fldPath *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	kind, version := fldPath.Child("kind"), fldPath.Child("version")
@@ -96,7 +96,7 @@ func validateNames(group, version, resource string, fldPath *field.Path) field.E
 	return append(errs, optional(resource, validation.IsDNS1035Label, fldPath.Child("resource"))...)
 }
 
-// validateRelatedSync checks how the entry is synced.
+// validateRelatedSync validates how the entry is synced.
 func validateRelatedSync(related *syncagentv1alpha1.RelatedResourceSpec, fldPath *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	switch related.Origin {
@@ -153,7 +153,7 @@ func validateLocator(locator *syncagentv1alpha1.RelatedResourceObjectSpec, fldPa
 	return errs
 }
 
-// validateRegex refuses one without pattern and replacement: every name would be empty.
+// validateRegex refuses an expression without pattern and replacement, because all names would be empty.
 func validateRegex(regex *syncagentv1alpha1.RegularExpression, fldPath *field.Path) field.ErrorList {
 	if regex == nil {
 		return nil

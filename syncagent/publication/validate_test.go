@@ -18,7 +18,7 @@ func TestValidate(t *testing.T) {
 	}
 	for _, tc := range []struct {
 		name, spec string
-		refused    []string // all paths that are refused, in order
+		refused    []string // all refused paths, in order
 	}{
 		{"accepts a source alone", source, nil},
 		{"accepts a selection of versions", "resource: {apiGroup: example.com, kind: Thing, versions: [v2, v1]}", nil},

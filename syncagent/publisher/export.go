@@ -39,7 +39,7 @@ const (
 	reasonOtherIdentity = "ClaimOfOtherIdentity"
 )
 
-// exportReconciler keeps the APIExport.
+// exportReconciler reconciles the APIExport.
 type exportReconciler struct {
 	options   Options
 	workspace client.Client
@@ -55,7 +55,7 @@ func (r *exportReconciler) Reconcile(ctx context.Context, request reconcile.Requ
 	publications = slices.DeleteFunc(publications, func(p *publication.Publication) bool { return p.Object.GetDeletionTimestamp() != nil })
 	exported, duplicates := SelectSchemas(publications)
 	outcome, export, err := r.update(ctx, request.Name, publications, exported)
-	if apierrors.IsConflict(err) { // there is a newer version, whose event enqueues the export
+	if apierrors.IsConflict(err) { // the event of the newer version enqueues the export
 		return reconcile.Result{}, nil
 	}
 	errs := []error{err}
@@ -74,13 +74,13 @@ func (r *exportReconciler) Reconcile(ctx context.Context, request reconcile.Requ
 	return reconcile.Result{}, errors.Join(errs...)
 }
 
-// DuplicateCondition says that a publication has no effect, because an older one has the same resource.
+// DuplicateCondition returns the condition of a publication that has no effect, because an older one publishes the same resource.
 func DuplicateCondition(p, first *publication.Publication) metav1.Condition {
 	return metav1.Condition{Status: metav1.ConditionFalse, Reason: ReasonDuplicate, Message: fmt.Sprintf(
 		"PublishedResource %s already publishes %s. Set another name or group in spec.projection, or delete one of the two.", dialects.Key(first.Object).Name, ResourceOf(p.SchemaName))}
 }
 
-// claimCondition returns the condition of a publication that is exported, unless the export claims what it needs of somebody else.
+// claimCondition returns exported, or a false condition if the export claims a resource that the publication needs with another identity.
 func claimCondition(p *publication.Publication, export *apisv1alpha1.APIExport, exported metav1.Condition) metav1.Condition {
 	wanted := wantedClaims([]*publication.Publication{p}, export.Spec.LatestResourceSchemas)
 	others := otherIdentities(export.Spec.PermissionClaims, wanted)
@@ -112,15 +112,15 @@ func (r *exportReconciler) update(ctx context.Context, name string, publications
 	return metav1.Condition{Status: metav1.ConditionTrue, Reason: reasonExported, Message: fmt.Sprintf("APIExport %s has the schema; workspaces can bind it", name)}, export, nil
 }
 
-// write writes schemas, claims and the annotation of an export, if any of them has to change. No other field is written, and a write
-// that others have overtaken fails.
+// write writes the schemas, the claims and the annotation of an export, if any of them has to change. It writes no other field, and
+// returns a conflict if another client has changed the export in the meantime.
 func (r *exportReconciler) write(ctx context.Context, export *apisv1alpha1.APIExport, publications []*publication.Publication, exported map[string]*publication.Publication) error {
 	before := export.DeepCopy()
 	export.Spec.LatestResourceSchemas = mergeSchemas(before.Spec.LatestResourceSchemas, exported)
 	wanted := wantedClaims(publications, export.Spec.LatestResourceSchemas)
 	var claims []apisv1alpha1.PermissionClaim
 	export.Spec.PermissionClaims, claims = mergeClaims(before.Spec.PermissionClaims, wanted)
-	// The name of another agent is no reason to write: two agents with one export would never end.
+	// The name of another agent does not cause a write: two agents with one export would overwrite each other forever.
 	if slices.Equal(before.Spec.LatestResourceSchemas, export.Spec.LatestResourceSchemas) && len(claims) == 0 &&
 		export.Annotations[publication.LabelAgentName] != "" {
 		return nil
@@ -133,7 +133,7 @@ func (r *exportReconciler) write(ctx context.Context, export *apisv1alpha1.APIEx
 	return nil
 }
 
-// record records what has been changed as events of the export.
+// record creates events of the export about the changes.
 func (r *exportReconciler) record(ctx context.Context, export *apisv1alpha1.APIExport, before []string, claims []apisv1alpha1.PermissionClaim) {
 	after := export.Spec.LatestResourceSchemas
 	if added := difference(after, before); len(added) > 0 {
@@ -151,8 +151,8 @@ func (r *exportReconciler) record(ctx context.Context, export *apisv1alpha1.APIE
 	}
 }
 
-// event writes an event of the core group, which is what agents may write in the workspace. Failures are logged: an event is not worth
-// a retry.
+// event creates an event of the core group, because agents have permission for that group in the workspace. It logs failures, because a
+// failed event does not justify a retry.
 func (r *exportReconciler) event(ctx context.Context, export *apisv1alpha1.APIExport, eventType, reason, message string) {
 	now := metav1.Now()
 	event := &corev1.Event{

@@ -13,7 +13,7 @@ import (
 	"github.com/atoll-dev/atoll/syncagent/related"
 )
 
-// coreGroup stands for the empty group in the names of schemas.
+// coreGroup replaces the empty group in the names of schemas.
 const coreGroup = "core"
 
 // ResourceOf returns the "<plural>.<group>" of a schema's name, "<prefix>.<plural>.<group>".
@@ -22,8 +22,8 @@ func ResourceOf(schemaName string) string {
 	return resource
 }
 
-// SelectSchemas returns the publications whose schemas are exported, by resource. Of several publications of one resource it is the
-// oldest; the others are returned as second. Those that are being deleted are neither.
+// SelectSchemas returns the publications whose schemas are exported, by resource: the oldest publication of each resource. It returns the
+// other publications of these resources as duplicates, and ignores those that are being deleted.
 func SelectSchemas(publications []*publication.Publication) (exported map[string]*publication.Publication, duplicates []*publication.Publication) {
 	sorted := slices.SortedStableFunc(slices.Values(publications), func(a, b *publication.Publication) int {
 		return a.Object.GetCreationTimestamp().Compare(b.Object.GetCreationTimestamp().Time)
@@ -42,8 +42,8 @@ func SelectSchemas(publications []*publication.Publication) (exported map[string
 	return exported, duplicates
 }
 
-// mergeSchemas returns the names of schemas that an export should have, sorted by resource: those of publications, and those that
-// it has for other resources, which others have added, or which are of publications that have been deleted.
+// mergeSchemas returns the names of schemas that an export should have, sorted by resource: those of publications, and the existing ones
+// of other resources, which other clients have added or which belong to deleted publications.
 func mergeSchemas(existing []string, exported map[string]*publication.Publication) []string {
 	var names []string
 	for _, name := range existing {
@@ -58,7 +58,7 @@ func mergeSchemas(existing []string, exported map[string]*publication.Publicatio
 	return slices.Compact(names)
 }
 
-// wantedClaims returns the claims that syncing publications needs, for an export with these schemas.
+// wantedClaims returns the claims that the sync of publications needs, for an export with these schemas.
 func wantedClaims(publications []*publication.Publication, schemas []string) []apisv1alpha1.PermissionClaim {
 	own := map[string]bool{}
 	for _, name := range schemas {
@@ -99,8 +99,8 @@ func newClaim(group, resource, identityHash string) apisv1alpha1.PermissionClaim
 	}
 }
 
-// mergeClaims returns the existing claims with those added that are missing, sorted by group and resource, and the added ones. A
-// claim of the same resource counts as present, whatever it selects: an export has one claim for a resource.
+// mergeClaims returns the existing claims together with the missing ones, sorted by group and resource, and the added claims. A claim of
+// the same resource counts as existing, independent of its selector, because an export has one claim for a resource.
 func mergeClaims(existing, wanted []apisv1alpha1.PermissionClaim) (merged, added []apisv1alpha1.PermissionClaim) {
 	merged = slices.Clone(existing)
 	for _, claim := range wanted {
@@ -115,8 +115,8 @@ func mergeClaims(existing, wanted []apisv1alpha1.PermissionClaim) (merged, added
 	return merged, added
 }
 
-// otherIdentities returns the resources that an export claims with another identity than a publication needs. Consumers have accepted that
-// claim, so that it is not replaced.
+// otherIdentities returns the resources that an export claims with another identity than a publication needs. The agent does not replace
+// such a claim, because consumers have accepted it.
 func otherIdentities(existing, wanted []apisv1alpha1.PermissionClaim) []string {
 	var found []string
 	for _, claim := range wanted {

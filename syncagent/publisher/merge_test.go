@@ -59,7 +59,7 @@ func TestMergeSchemas(t *testing.T) {
 	}
 }
 
-// describe returns claims as "group/resource", with what is unusual about them.
+// describe returns claims as "group/resource", with the fields that differ from the defaults.
 func describe(claims []apisv1alpha1.PermissionClaim) string {
 	var all []string
 	for _, claim := range claims {
@@ -140,7 +140,7 @@ func TestOnlyPublishedResourcesClaim(t *testing.T) {
 	}
 }
 
-// A claim of another identity is a claim of another resource; the condition Exported says so.
+// A claim of another identity is a claim of another resource; the condition Exported reports it.
 func TestClaimsOfOtherIdentities(t *testing.T) {
 	p := published(t, "v1.own.x.io", "{related: [{identifier: a, object: {template: {template: x}}, origin: kcp, group: db.io, version: v1, resource: dbs, identityHash: abc}]}", 0)
 	for identity, want := range map[string]metav1.ConditionStatus{"abc": metav1.ConditionTrue, "other": metav1.ConditionFalse, "": metav1.ConditionFalse} {

@@ -5,7 +5,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
-// publishedResources is of the process: one agent runs in one.
+// publishedResources is global, because a process runs one agent.
 var publishedResources = prometheus.NewGauge(prometheus.GaugeOpts{
 	Name: "sync_agent_published_resource",
 	Help: "PublishedResources that the agent selects.",

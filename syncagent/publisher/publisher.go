@@ -1,5 +1,5 @@
-// Package publisher publishes: it keeps an APIResourceSchema for each PublishedResource, and all of them, with the permission claims
-// that syncing needs, in one APIExport. What others have added to the export survives.
+// Package publisher creates an APIResourceSchema for each PublishedResource, and adds the schemas to one APIExport, with the permission
+// claims that the sync needs. It does not remove schemas and claims that other clients have added to the export.
 package publisher
 
 import (
@@ -28,27 +28,27 @@ import (
 	"github.com/atoll-dev/atoll/syncagent/dialects"
 )
 
-// eventSource is the component that events are from.
+// eventSource is the source component of events.
 const eventSource = "sync-agent"
 
 // ReasonReconcilingError is the reason of events of PublishedResources that cannot be published.
 const ReasonReconcilingError = "ReconcilingError"
 
-// Options are what publishing needs.
+// Options configure the controllers.
 type Options struct {
-	// Workspace is for the workspace of the export.
+	// Workspace is the configuration for the workspace of the export.
 	Workspace *rest.Config
-	// ExportName is the name of the APIExport. It need not exist yet.
+	// ExportName is the name of the APIExport. The export does not have to exist yet.
 	ExportName string
 	// AgentName is the value of labels and annotations.
 	AgentName string
 	// Publications reads the PublishedResources of the agent.
 	Publications *dialects.Reader
-	// WithoutSchemas and WithoutExport leave a controller out.
+	// WithoutSchemas and WithoutExport disable a controller.
 	WithoutSchemas, WithoutExport bool
 }
 
-// Add adds the controllers. The cluster of the manager is the service cluster; its scheme needs the types of apis.kcp.io/v1alpha1
+// Add adds the controllers. The cluster of the manager is the service cluster; its scheme must contain the types of apis.kcp.io/v1alpha1
 // and of CustomResourceDefinitions.
 func Add(mgr manager.Manager, options Options) error {
 	if options.WithoutSchemas && options.WithoutExport {
@@ -74,7 +74,7 @@ func Add(mgr manager.Manager, options Options) error {
 	return nil
 }
 
-// newWorkspace returns the workspace of the export. Its cache has this export and no other, and of schemas only the metadata.
+// newWorkspace returns the workspace of the export. Its cache contains only this export, and only the metadata of schemas.
 func newWorkspace(mgr manager.Manager, options Options) (cluster.Cluster, error) {
 	config := rest.CopyConfig(options.Workspace)
 	config.QPS = -1 // the server's priority and fairness applies
@@ -116,19 +116,20 @@ func addSchemas(mgr manager.Manager, workspace cluster.Cluster, options Options)
 	)...)
 }
 
-// deletions leaves changed labels out: two agents with one workspace, which name the same content alike, would never end.
+// deletions ignores updates: two agents with one workspace use the same names for the same content, and would overwrite each other's
+// labels forever.
 var deletions = predicate.Funcs{
 	CreateFunc: func(event.CreateEvent) bool { return false },
 	UpdateFunc: func(event.UpdateEvent) bool { return false },
 }
 
-// newDefinitions returns a cache of the names of definitions. Their schemas are read when they are published.
+// newDefinitions returns a cache of the names of definitions. The controller reads their schemas when it publishes them.
 func newDefinitions(mgr manager.Manager) (cache.Cache, error) {
 	return cache.New(mgr.GetConfig(), cache.Options{
 		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
 		DefaultTransform: func(object any) (any, error) {
 			if definition, ok := object.(client.Object); ok {
-				// kubectl keeps whole definitions in an annotation.
+				// kubectl stores whole definitions in an annotation.
 				definition.SetAnnotations(nil)
 				definition.SetManagedFields(nil)
 			}
@@ -154,7 +155,7 @@ func addExport(mgr manager.Manager, workspace cluster.Cluster, options Options) 
 }
 
 func newController(name string, mgr manager.Manager, r reconcile.Reconciler) (controller.Controller, error) {
-	skipNames := true // several agents may run in one process, as in tests
+	skipNames := true // several agents may run in one process, for example in tests
 	return controller.New(name, mgr, controller.Options{Reconciler: r, SkipNameValidation: &skipNames})
 }
 
@@ -164,7 +165,7 @@ func metadataOf(gvk schema.GroupVersionKind) client.Object {
 	return object
 }
 
-// enqueueObject enqueues a PublishedResource, of which the dialect is part of the key.
+// enqueueObject enqueues a PublishedResource. The dialect is part of its key.
 var enqueueObject = handler.EnqueueRequestsFromMapFunc(func(_ context.Context, object client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: dialects.Key(object)}}
 })

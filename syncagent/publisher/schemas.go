@@ -37,7 +37,8 @@ const (
 // failure is why a publication has no schema of its current content.
 type failure struct {
 	reason, message string
-	// retry is the error to try again for; nil if the publication, its definition or the workspace has to change first.
+	// retry is the error that requeues the publication; it is nil if the publication, its definition or the workspace has to change
+	// first.
 	retry error
 }
 
@@ -47,12 +48,13 @@ type schemaReconciler struct {
 	discovery source.Discovery
 	service   client.Reader
 	workspace client.Client
-	// schemas reads without the cache, which has only metadata, and would miss a schema that has just been created.
+	// schemas reads without the cache, because that contains only metadata, and may not have a schema that has just been created.
 	schemas  client.Reader
 	recorder events.EventRecorder
 }
 
-// Reconcile implements reconcile.Reconciler. The schema of a PublishedResource that has been deleted stays: consumers have objects.
+// Reconcile implements reconcile.Reconciler. It does not delete the schema of a deleted PublishedResource, because consumers may have
+// objects.
 func (r *schemaReconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	p, err := r.options.Publications.Get(ctx, request.NamespacedName)
 	if err != nil || p.Object.GetDeletionTimestamp() != nil {
@@ -110,7 +112,8 @@ func (r *schemaReconciler) publish(ctx context.Context, p *publication.Publicati
 	return desired.Name, nil
 }
 
-// ensure creates a schema, or repairs its labels and annotations. The name is made of the content, which need not be compared.
+// ensure creates a schema, or repairs its labels and annotations. It does not compare the content, because the name contains a hash of
+// it.
 func (r *schemaReconciler) ensure(ctx context.Context, desired *apisv1alpha1.APIResourceSchema) error {
 	existing := &apisv1alpha1.APIResourceSchema{}
 	err := r.schemas.Get(ctx, client.ObjectKeyFromObject(desired), existing)
@@ -133,7 +136,7 @@ func (r *schemaReconciler) ensure(ctx context.Context, desired *apisv1alpha1.API
 	return r.workspace.Update(ctx, existing)
 }
 
-// with returns the entries of both maps; those of the second win.
+// with returns the entries of both maps; those of the second map take precedence.
 func with(existing, desired map[string]string) map[string]string {
 	result := maps.Clone(existing)
 	if result == nil {
@@ -147,7 +150,7 @@ func failed(err error) *failure {
 	return &failure{reasonFailed, err.Error(), err}
 }
 
-// refused tells what to do about a schema that cannot be created.
+// refused returns the failure for a schema that cannot be created. Its message includes the remedy.
 func refused(name string, err error) *failure {
 	message := fmt.Sprintf("Cannot create APIResourceSchema %s: %s.", name, strings.TrimSuffix(err.Error(), "."))
 	switch {
@@ -159,12 +162,13 @@ func refused(name string, err error) *failure {
 	return failed(fmt.Errorf("creating APIResourceSchema %s: %w", name, err))
 }
 
-// isRefusedByAdmission tells a Forbidden of admission, which names what is wrong in the object, from one of authorization.
+// isRefusedByAdmission reports whether admission, and not authorization, returned Forbidden: the error of admission describes what is
+// wrong in the object.
 func isRefusedByAdmission(err error) bool {
 	return apierrors.IsForbidden(err) && !strings.Contains(err.Error(), "User \"")
 }
 
-// note limits a message to the length that an event may have.
+// note truncates a message to the maximum length of an event's message.
 func note(message string) string {
 	const maxNoteLength = 1024
 	if len(message) > maxNoteLength {
@@ -173,7 +177,7 @@ func note(message string) string {
 	return message
 }
 
-// enqueue enqueues the PublishedResources that an object concerns.
+// enqueue enqueues the PublishedResources that an object affects.
 func (r *schemaReconciler) enqueue(concerns func(object client.Object, sourceGroup, schemaName string) bool) handler.EventHandler {
 	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, object client.Object) []reconcile.Request {
 		keys, err := r.options.Publications.Find(ctx, func(sourceGroup, schemaName string) bool { return concerns(object, sourceGroup, schemaName) })
@@ -188,8 +192,8 @@ func (r *schemaReconciler) enqueue(concerns func(object client.Object, sourceGro
 	})
 }
 
-// ofGroup reports whether a definition, whose name is "<plural>.<group>", is in a group. Its kind is not in the metadata; a
-// publication that is reconciled without need costs a few reads.
+// ofGroup reports whether a definition, whose name is "<plural>.<group>", is in a group. The metadata does not contain its kind; an
+// unnecessary reconciliation of a publication costs a few reads.
 func ofGroup(definition client.Object, sourceGroup, _ string) bool {
 	_, group, _ := strings.Cut(definition.GetName(), ".")
 	return group == sourceGroup

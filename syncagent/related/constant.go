@@ -11,8 +11,8 @@ import (
 	"github.com/atoll-dev/atoll/syncagent/naming"
 )
 
-// OwnerChoosesNamespace reports whether the entry leads to a namespace of the service cluster whatever consumers write: it is what a locator
-// gives without any data of an object. Without a locator, the naming of the primary object decides.
+// OwnerChoosesNamespace reports whether the entry leads to a namespace of the service cluster independent of what consumers write: the
+// locator returns it without any data of an object. Without a locator, the naming of the primary object decides.
 func OwnerChoosesNamespace(spec syncagentv1alpha1.RelatedResourceSpec, primary *syncagentv1alpha1.ResourceNaming, clusterName, namespace string) bool {
 	locator := spec.Object.Namespace
 	switch {
@@ -25,19 +25,20 @@ func OwnerChoosesNamespace(spec syncagentv1alpha1.RelatedResourceSpec, primary *
 	return found && constant == namespace
 }
 
-// OwnerChoosesCopyName reports whether the entry leads to a name of a copy on the service cluster whatever consumers write.
+// OwnerChoosesCopyName reports whether the entry leads to a name of a copy on the service cluster independent of what consumers write.
 func OwnerChoosesCopyName(spec syncagentv1alpha1.RelatedResourceSpec, clusterName, name string) bool {
 	constant, found := Constant(&spec.Object.RelatedResourceObjectSpec, clusterName)
 	return found && constant == name
 }
 
-// OwnerChoosesPrimary reports the same of the naming of primary objects: of the namespace of their copies, or of the name if they have none.
+// OwnerChoosesPrimary reports the same for the naming of primary objects: for the namespace of their copies, or for the name of
+// cluster-scoped ones.
 func OwnerChoosesPrimary(primary *syncagentv1alpha1.ResourceNaming, clusterName string, key types.NamespacedName) bool {
 	return namingLeadsTo(primary, clusterName, key)
 }
 
-// Constant returns what a locator gives on the service cluster without any data of an object, and false if it gives nothing. A selector is about
-// the names that it gives to copies.
+// Constant returns the name that a locator returns on the service cluster without any data of an object, and false if the name depends on
+// an object. For a selector, it is the name of copies.
 func Constant(locator *syncagentv1alpha1.RelatedResourceObjectSpec, clusterName string) (name string, found bool) {
 	switch {
 	case locator.Reference != nil:
@@ -52,7 +53,7 @@ func Constant(locator *syncagentv1alpha1.RelatedResourceObjectSpec, clusterName 
 	return constantOfRegex(locator.Selector.Rewrite.Regex)
 }
 
-// namingLeadsTo is about the namespace of a key, or about the name of one without.
+// namingLeadsTo checks the namespace of a key, or the name of a key without namespace.
 func namingLeadsTo(primary *syncagentv1alpha1.ResourceNaming, clusterName string, key types.NamespacedName) bool {
 	if primary == nil {
 		return false // the default depends on the object, or is the name of the logical cluster
@@ -69,7 +70,7 @@ func namingLeadsTo(primary *syncagentv1alpha1.ResourceNaming, clusterName string
 	return err == nil && got.Namespace == key.Namespace
 }
 
-// constantOfRegex is about the form that replaces whatever there is.
+// constantOfRegex returns the replacement of an expression without a pattern, which replaces any value.
 func constantOfRegex(regex *syncagentv1alpha1.RegularExpression) (name string, found bool) {
 	if regex == nil || regex.Pattern != "" {
 		return "", false

@@ -15,7 +15,7 @@ import (
 	"github.com/atoll-dev/atoll/internal/expression"
 )
 
-// side is one side of the sync, as templates name it, with the primary object and the group of the related resource there.
+// side is one side of the sync: its name in templates, the primary object, and the group of the related resource.
 type side struct {
 	name    string
 	primary *unstructured.Unstructured
@@ -38,12 +38,12 @@ func newLocator(spec syncagentv1alpha1.RelatedResourceSpec, in Input) *locator {
 	return l
 }
 
-// names are a name on each side.
+// names are the names on both sides.
 type names struct {
 	origin, copy string
 }
 
-// query is about objects, or about namespaces.
+// query finds objects or namespaces.
 type query struct {
 	spec     syncagentv1alpha1.RelatedResourceObjectSpec
 	field    string
@@ -52,7 +52,7 @@ type query struct {
 	list     func(context.Context, labels.Selector) ([]unstructured.Unstructured, error)
 }
 
-// find returns the valid names that a query finds. Names that are empty on either side are left out.
+// find returns the names that a query finds, after validation. It leaves out names that are empty on either side.
 func (l *locator) find(ctx context.Context, q query) ([]names, error) {
 	found, description, err := l.evaluate(ctx, q)
 	if err != nil {
@@ -72,7 +72,7 @@ func (l *locator) find(ctx context.Context, q query) ([]names, error) {
 	return found, nil
 }
 
-// evaluate also returns how the locator is called in errors.
+// evaluate also returns the description of the locator for errors.
 func (l *locator) evaluate(ctx context.Context, q query) ([]names, string, error) {
 	set := 0
 	for _, isSet := range []bool{q.spec.Reference != nil, q.spec.Selector != nil, q.spec.Template != nil} {
@@ -94,7 +94,7 @@ func (l *locator) evaluate(ctx context.Context, q query) ([]names, string, error
 	return found, q.field + ".selector", err
 }
 
-// byReference reads names out of the primary object on both sides, and pairs them by their position.
+// byReference reads names from the primary object on both sides, and pairs them by position.
 func (l *locator) byReference(reference syncagentv1alpha1.RelatedResourceObjectReference) ([]names, error) {
 	origins, originFound, err := resolveReference(l.origin, reference)
 	if err != nil {
@@ -105,7 +105,7 @@ func (l *locator) byReference(reference syncagentv1alpha1.RelatedResourceObjectR
 	case err != nil:
 		return nil, err
 	case !originFound || !copyFound:
-		return nil, nil // the field is set later
+		return nil, nil // the field may be set later
 	case len(origins) != len(copies):
 		return nil, fmt.Errorf("%d names on the %s side, %d on the %s side", len(origins), l.origin.name, len(copies), l.copy.name)
 	}
@@ -116,7 +116,7 @@ func (l *locator) byReference(reference syncagentv1alpha1.RelatedResourceObjectR
 	return result, nil
 }
 
-// resolveReference returns the names at a path, and whether it exists.
+// resolveReference returns the names at a path, and whether the path exists.
 func resolveReference(s side, reference syncagentv1alpha1.RelatedResourceObjectReference) ([]string, bool, error) {
 	value, err := expression.Get(s.primary.Object, reference.Path)
 	if err != nil || !value.Exists() {
@@ -134,7 +134,7 @@ func resolveReference(s side, reference syncagentv1alpha1.RelatedResourceObjectR
 	return found, true, nil
 }
 
-// namesOf returns a scalar as text, and the elements of lists, also of lists in lists.
+// namesOf returns a scalar as text, and the elements of lists, including nested lists.
 func namesOf(value gjson.Result) ([]string, error) {
 	switch {
 	case value.IsObject():
@@ -153,7 +153,7 @@ func namesOf(value gjson.Result) ([]string, error) {
 	return result, nil
 }
 
-// replace applies a regular expression. An empty name stays empty, unless the expression is a constant.
+// replace applies a regular expression. It does not change an empty name, unless the expression is a constant.
 func replace(regex *syncagentv1alpha1.RegularExpression, name string) (string, error) {
 	if regex == nil || name == "" && regex.Pattern != "" {
 		return name, nil
@@ -175,7 +175,7 @@ func (l *locator) byTemplate(template string) ([]names, error) {
 			return nil, fmt.Errorf("on the %s side: %w", s.side.name, err)
 		}
 		if strings.Contains(rendered, expression.NoValue) {
-			return nil, nil // the field is set later
+			return nil, nil // the field may be set later
 		}
 		*s.name = rendered
 	}

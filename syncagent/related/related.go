@@ -1,5 +1,5 @@
-// Package related locates the objects that belong to an object of a published resource, such as the Secret with its
-// credentials: where they are on the side that decides about their content (the origin), and where their copies are on the other.
+// Package related locates the objects that belong to an object of a published resource, such as the Secret with its credentials: their
+// location on the side that owns their content (the origin), and the location of their copies on the other side.
 package related
 
 import (
@@ -19,19 +19,19 @@ import (
 	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
 )
 
-// maxPairs bounds the objects of one entry. Consumers decide how long the lists in their objects are, and every pair costs
-// requests each time the primary object is synced.
+// maxPairs bounds the objects of one entry. Consumers control the length of lists in their objects, and every pair costs requests each
+// time the primary object is synced.
 const maxPairs = 1000
 
-// Input is what objects are located with.
+// Input is the input of Locate.
 type Input struct {
 	// Workspace and Service are the primary object on each side.
 	Workspace, Service *unstructured.Unstructured
-	// ClusterName is the name of the logical cluster, ClusterPath the path of the workspace if that is looked up.
+	// ClusterName is the name of the logical cluster, ClusterPath the path of the workspace if the publication enables workspace paths.
 	ClusterName, ClusterPath string
 	// OriginClusterScoped and CopyClusterScoped mean that the related resource has no namespaces on that side.
 	OriginClusterScoped, CopyClusterScoped bool
-	// List lists related objects on the side of the origin; the namespace is empty if they have none.
+	// List lists related objects on the side of the origin; the namespace is empty if they are cluster-scoped.
 	List func(ctx context.Context, namespace string, selector labels.Selector) ([]unstructured.Unstructured, error)
 	// ListNamespaces lists the namespaces of that side.
 	ListNamespaces func(ctx context.Context, selector labels.Selector) ([]unstructured.Unstructured, error)
@@ -42,8 +42,8 @@ type Pair struct {
 	Origin, Copy types.NamespacedName
 }
 
-// Locate returns the objects of an entry, sorted by namespace and name of the origin. That they are located does not mean that
-// they exist. No two pairs have the same origin or the same copy.
+// Locate returns the objects of an entry, sorted by namespace and name of the origin. The located objects may not exist. No two pairs
+// have the same origin or the same copy.
 func Locate(ctx context.Context, spec syncagentv1alpha1.RelatedResourceSpec, in Input) ([]Pair, error) {
 	pairs, err := newLocator(spec, in).locate(ctx)
 	if err != nil {
@@ -85,7 +85,7 @@ func compare(a, b types.NamespacedName) int {
 	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 }
 
-// checkUnique makes sure that no two objects have one copy, or the other way round: they would be overwritten in turn.
+// checkUnique returns an error if two objects have one copy, or one object has two copies: syncs would overwrite them in turn.
 func checkUnique(pairs []Pair) error {
 	origins, copies := map[types.NamespacedName]types.NamespacedName{}, map[types.NamespacedName]types.NamespacedName{}
 	for _, pair := range pairs {
@@ -100,7 +100,7 @@ func checkUnique(pairs []Pair) error {
 	return nil
 }
 
-// namespaces returns the namespaces to look in. A side that has none has an empty name.
+// namespaces returns the namespaces to search. The name is empty on a side where the resource is cluster-scoped.
 func (l *locator) namespaces(ctx context.Context) ([]names, error) {
 	if l.in.OriginClusterScoped && l.in.CopyClusterScoped {
 		return []names{{}}, nil
@@ -151,7 +151,7 @@ func (l *locator) objects(ctx context.Context, namespace string) ([]names, error
 	})
 }
 
-// nameValidation returns what checks names of a group: those of roles and their bindings need not be names of DNS.
+// nameValidation returns the validation of names in a group: names of roles and their bindings do not have to be DNS names.
 func nameValidation(group string) func(string) []string {
 	if group == "rbac.authorization.k8s.io" {
 		return content.IsPathSegmentName

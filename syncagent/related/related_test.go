@@ -46,7 +46,7 @@ func labelled(namespace, name string, set labels.Set) unstructured.Unstructured 
 	return object
 }
 
-// lister returns the objects of a namespace that are selected, in the order that they have here.
+// lister returns the selected objects of a namespace, in the given order.
 func lister(objects []unstructured.Unstructured) func(context.Context, string, labels.Selector) ([]unstructured.Unstructured, error) {
 	return func(_ context.Context, namespace string, selector labels.Selector) ([]unstructured.Unstructured, error) {
 		var found []unstructured.Unstructured
@@ -314,7 +314,7 @@ func TestResources(t *testing.T) {
 	}
 }
 
-// FuzzLocate has consumers write what they like: what is located is valid and unambiguous.
+// FuzzLocate uses arbitrary input of consumers, and expects that the located names are valid and unambiguous.
 func FuzzLocate(f *testing.F) {
 	f.Add("spec.a.#.b", "^(.*)$", "x-$1", `{"a":[{"b":"c"}]}`, "{{ .Object.spec.a }}")
 	f.Add("spec", "", "x", `["a","",null,[1,true]]`, "{{ .Side }}")

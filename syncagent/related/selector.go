@@ -16,7 +16,7 @@ import (
 	"github.com/atoll-dev/atoll/internal/expression"
 )
 
-// bySelector lists the side of the origin, and computes the names of copies.
+// bySelector lists objects on the side of the origin, and computes the names of their copies.
 func (l *locator) bySelector(ctx context.Context, q query) ([]names, error) {
 	rewrite := q.spec.Selector.Rewrite
 	if (rewrite.Regex == nil) == (rewrite.Template == nil) {
@@ -63,7 +63,7 @@ func (l *locator) rewrite(
 	return expression.Render(rewrite.Template.Template, data)
 }
 
-// data are the variables of templates that do not belong to one side: the local side is the service cluster.
+// data returns the variables of templates that do not belong to one side. The local side is the service cluster.
 func (l *locator) data() map[string]any {
 	return map[string]any{
 		"LocalObject": l.in.Service.Object, "RemoteObject": l.in.Workspace.Object,
@@ -71,8 +71,8 @@ func (l *locator) data() map[string]any {
 	}
 }
 
-// selector renders the templates of a selector. It returns nil for one that selects nothing: a selector of which all
-// requirements have been dropped would select everything.
+// selector renders the templates of a selector. It returns nil for a selector that selects nothing: if rendering drops all requirements,
+// the remaining selector would select everything.
 func (l *locator) selector(spec metav1.LabelSelector) (labels.Selector, error) {
 	rendered := map[string]string{}
 	for _, key := range slices.Sorted(maps.Keys(spec.MatchLabels)) {
@@ -98,7 +98,7 @@ func (l *locator) selector(spec metav1.LabelSelector) (labels.Selector, error) {
 	return metav1.LabelSelectorAsSelector(&metav1.LabelSelector{MatchLabels: rendered, MatchExpressions: spec.MatchExpressions})
 }
 
-// renderLabel renders a key or a value. A field that does not exist is an empty text.
+// renderLabel renders a key or a value. A field that does not exist renders as an empty text.
 func (l *locator) renderLabel(text string) (string, error) {
 	if !strings.Contains(text, "{{") {
 		return text, nil

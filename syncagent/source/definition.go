@@ -1,5 +1,5 @@
-// Package source finds the resource of the service cluster that is published, and describes it as a CustomResourceDefinition, also
-// where the service cluster has none, as for Roles and ConfigMaps.
+// Package source finds the published resource on the service cluster, and returns its CustomResourceDefinition. It synthesizes a
+// definition for resources that have none, such as Roles and ConfigMaps.
 package source
 
 import (
@@ -19,25 +19,25 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// ErrNotServed means that the service cluster serves no such resource.
+// ErrNotServed means that the service cluster does not serve the resource.
 var ErrNotServed = errors.New("the service cluster does not serve it")
 
-// unapproved is the value of the approval annotation of protected groups where a definition has none.
+// unapproved is the value of the approval annotation for protected groups if a definition does not have the annotation.
 const unapproved = "unapproved, published by a sync agent"
 
-// coreGroup stands for the empty group in names.
+// coreGroup replaces the empty group in names.
 const coreGroup = "core"
 
-// Discovery is what is read of the discovery and the OpenAPI documents of the service cluster.
+// Discovery reads the discovery and the OpenAPI documents of the service cluster.
 type Discovery interface {
 	discovery.ServerGroupsInterfaceWithContext
 	discovery.ServerResourcesInterfaceWithContext
 	discovery.OpenAPIV3SchemaInterfaceWithContext
 }
 
-// Definition returns the definition of a kind: the one that the service cluster has, reduced to what describes the resource, or one
-// made of discovery and OpenAPI. The error wraps ErrNotServed if there is no such kind. The reader should not be a cache: complete
-// definitions are large.
+// Definition returns the definition of a kind: the one on the service cluster, reduced to the fields that describe the resource, or one
+// that is synthesized from discovery and OpenAPI. The error wraps ErrNotServed if the kind does not exist. The reader should not be a
+// cache, because complete definitions are large.
 func Definition(ctx context.Context, d Discovery, reader client.Reader, group, kind string) (*apiextensionsv1.CustomResourceDefinition, error) {
 	found, err := find(ctx, d, group, kind)
 	if err != nil {
@@ -59,8 +59,8 @@ func Definition(ctx context.Context, d Discovery, reader client.Reader, group, k
 	return definition, nil
 }
 
-// reduce returns the definition with nothing but what describes the resource; webhooks of the service cluster cannot be called by
-// kcp.
+// reduce returns the definition with only the fields that describe the resource. It removes the conversion, because kcp cannot call
+// webhooks of the service cluster.
 func reduce(definition *apiextensionsv1.CustomResourceDefinition) *apiextensionsv1.CustomResourceDefinition {
 	spec := definition.Spec.DeepCopy()
 	result := newDefinition(definition.Name, spec.Group, definition.Annotations[apiextensionsv1.KubeAPIApprovedAnnotation])
@@ -106,7 +106,7 @@ func IsProtected(group string) bool {
 	return group == "" || apihelpers.IsProtectedCommunityGroup(group)
 }
 
-// isStructural reports whether a schema is structural. Definitions of old clusters may have others.
+// isStructural reports whether a schema is structural. Definitions of old clusters may have other schemas.
 func isStructural(validation *apiextensionsv1.CustomResourceValidation) bool {
 	if validation == nil || validation.OpenAPIV3Schema == nil {
 		return false

@@ -29,7 +29,7 @@ import (
 	"github.com/atoll-dev/atoll/syncagent/source"
 )
 
-// kubernetes serves the discovery and OpenAPI documents that the release of Kubernetes has.
+// kubernetes serves the discovery and OpenAPI documents of the Kubernetes release.
 func kubernetes(t *testing.T) *discovery.DiscoveryClient {
 	t.Helper()
 	module, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "k8s.io/kubernetes").Output()
@@ -82,7 +82,7 @@ func reader(t *testing.T, definitions ...client.Object) client.WithWatch {
 	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(definitions...).Build()
 }
 
-// validate applies the validation that an APIResourceSchema goes through. The core group is valid in schemas only.
+// validate applies the validation of APIResourceSchemas. The core group is valid in schemas only.
 func validate(t *testing.T, definition *apiextensionsv1.CustomResourceDefinition) error {
 	t.Helper()
 	definition = definition.DeepCopy()
@@ -266,7 +266,7 @@ func TestKindsThatAreNotServed(t *testing.T) {
 	}
 }
 
-// leases is a definition in place of the built-in kind of the same name, which discovery has.
+// leases is a definition that replaces the built-in kind of the same name in discovery.
 func leases() *apiextensionsv1.CustomResourceDefinition {
 	definition := &apiextensionsv1.CustomResourceDefinition{}
 	definition.Name, definition.Generation = "leases.coordination.k8s.io", 7

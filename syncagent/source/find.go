@@ -9,12 +9,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// resource is what discovery tells about a resource.
+// resource is the discovery information about a resource.
 type resource struct {
 	group, kind, plural, singular string
 	namespaced                    bool
 	shortNames, categories        []string
-	// versions are in the order of discovery; the first is the preferred one, where that has the resource.
+	// versions are in the order of discovery; the first is the preferred version, if that has the resource.
 	versions []version
 }
 
@@ -23,7 +23,7 @@ type version struct {
 	status, scale bool
 }
 
-// find looks for a kind in all versions of a group. Names are those of the preferred version.
+// find finds a kind in all versions of a group. It returns the names of the preferred version.
 func find(ctx context.Context, d Discovery, group, kind string) (*resource, error) {
 	groups, err := d.ServerGroupsWithContext(ctx)
 	if err != nil {
@@ -36,7 +36,7 @@ func find(ctx context.Context, d Discovery, group, kind string) (*resource, erro
 	var found *resource
 	for _, groupVersion := range preferredFirst(groups.Groups[at]) {
 		list, err := d.ServerResourcesForGroupVersionWithContext(ctx, groupVersion.GroupVersion)
-		if apierrors.IsNotFound(err) { // it has gone since the groups were listed
+		if apierrors.IsNotFound(err) { // the version was removed after the groups were listed
 			continue
 		}
 		if err != nil {
@@ -59,7 +59,7 @@ func preferredFirst(group metav1.APIGroup) []metav1.GroupVersionForDiscovery {
 	return versions
 }
 
-// with returns the resource with another version, if that has the kind; r may be nil.
+// with returns the resource with an additional version, if that version has the kind; r may be nil.
 func (r *resource) with(resources []metav1.APIResource, group, name, kind string) *resource {
 	at := slices.IndexFunc(resources, func(candidate metav1.APIResource) bool {
 		return candidate.Kind == kind && !strings.Contains(candidate.Name, "/") && (r == nil || candidate.Name == r.plural)

@@ -10,13 +10,13 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// maxNodes bounds a schema in which all references are resolved. Pods, the largest kind of Kubernetes, need a tenth.
+// maxNodes bounds a schema after the resolution of all references. Pods, the largest kind of Kubernetes, need a tenth.
 const maxNodes = 30_000
 
 // converter converts components of an OpenAPI document to one structural schema without references.
 type converter struct {
 	components map[string]json.RawMessage
-	// open are the components around the current one: a reference to one of them is a recursion.
+	// open are the components that enclose the current one: a reference to one of them is a recursion.
 	open  map[string]bool
 	nodes int
 }
@@ -25,7 +25,7 @@ func newConverter(components map[string]json.RawMessage) *converter {
 	return &converter{components: components, open: map[string]bool{}}
 }
 
-// root returns the schema of the component of a kind. Definitions do not describe metadata.
+// root returns the schema of the component of a kind. It replaces the schema of metadata, because definitions do not describe metadata.
 func (c *converter) root(name string) (*apiextensionsv1.JSONSchemaProps, error) {
 	root, err := c.component(name)
 	if err != nil {
@@ -40,7 +40,7 @@ func (c *converter) root(name string) (*apiextensionsv1.JSONSchemaProps, error) 
 	return root, nil
 }
 
-// component returns the schema of a component. Where components contain themselves, the inner one may have any content.
+// component returns the schema of a component. If a component contains itself, the inner one accepts any content.
 func (c *converter) component(name string) (*apiextensionsv1.JSONSchemaProps, error) {
 	text, ok := c.components[name]
 	if !ok {
@@ -58,7 +58,7 @@ func (c *converter) component(name string) (*apiextensionsv1.JSONSchemaProps, er
 	return c.convert(schema)
 }
 
-// convert returns a structural form of a schema.
+// convert returns the structural form of a schema.
 func (c *converter) convert(schema *apiextensionsv1.JSONSchemaProps) (*apiextensionsv1.JSONSchemaProps, error) {
 	if c.nodes++; c.nodes > maxNodes {
 		return nil, fmt.Errorf("the schema has more than %d fields", maxNodes)
@@ -77,7 +77,7 @@ func (c *converter) convert(schema *apiextensionsv1.JSONSchemaProps) (*apiextens
 		result.Type = "object"
 	}
 	removeTypedAlternatives(&result)
-	if result.Type != "array" { // bytes are texts, but lists in Go
+	if result.Type != "array" { // bytes are strings in OpenAPI, but lists in Go
 		result.XListType, result.XListMapKeys = nil, nil
 	}
 	var err error
@@ -89,13 +89,13 @@ func (c *converter) convert(schema *apiextensionsv1.JSONSchemaProps) (*apiextens
 	case "array":
 		err = c.convertArray(&result)
 	case "string":
-		// Clients of Kubernetes write times that are not set as null.
+		// Clients of Kubernetes write unset times as null.
 		result.Nullable = result.Nullable || result.Format == "date-time"
 	}
 	return &result, err
 }
 
-// resolve returns the component that a schema refers to, with what the schema says about its use.
+// resolve returns the referenced component of a schema, with the description, default, map type and nullability of the reference.
 func (c *converter) resolve(schema *apiextensionsv1.JSONSchemaProps, name string) (*apiextensionsv1.JSONSchemaProps, error) {
 	resolved, err := c.component(name)
 	if err != nil {
@@ -114,8 +114,8 @@ func (c *converter) resolve(schema *apiextensionsv1.JSONSchemaProps, name string
 	return resolved, nil
 }
 
-// reference returns the name of the component that a schema refers to, or "". Where a reference has a description or a default, it
-// is the one element of allOf.
+// reference returns the name of the component that a schema references, or an empty string. A reference with a description or a default
+// is the only element of allOf.
 func reference(schema *apiextensionsv1.JSONSchemaProps) string {
 	switch {
 	case schema.Ref != nil:
@@ -155,7 +155,7 @@ func (c *converter) convertProperties(object *apiextensionsv1.JSONSchemaProps) e
 		if isZero(converted.Default) {
 			converted.Default = nil
 		}
-		// Clients of Kubernetes write lists and maps that are required, but empty, as null.
+		// Clients of Kubernetes write required empty lists and maps as null.
 		if slices.Contains(object.Required, name) && (converted.Type == "array" || converted.AdditionalProperties != nil) {
 			converted.Nullable = true
 		}
@@ -183,7 +183,7 @@ func (c *converter) convertArray(array *apiextensionsv1.JSONSchemaProps) error {
 	return nil
 }
 
-// validListType reports whether a definition may have a list of this type. Where it may not, the list is atomic.
+// validListType reports whether a definition may have a list of this type. If not, the list is atomic.
 func validListType(array, items *apiextensionsv1.JSONSchemaProps) bool {
 	switch ptr.Deref(array.XListType, "") {
 	case "map":
@@ -207,7 +207,7 @@ func validListType(array, items *apiextensionsv1.JSONSchemaProps) bool {
 	return true
 }
 
-// isIntOrString recognizes IntOrString and Quantity.
+// isIntOrString reports whether a schema is that of IntOrString or Quantity.
 func isIntOrString(schema *apiextensionsv1.JSONSchemaProps) bool {
 	if schema.XIntOrString || schema.Format == "int-or-string" {
 		return true
@@ -227,7 +227,7 @@ func intOrString(schema *apiextensionsv1.JSONSchemaProps) *apiextensionsv1.JSONS
 	}
 }
 
-// removeTypedAlternatives removes what may not be in a structural schema: types and references below allOf, anyOf, oneOf and not.
+// removeTypedAlternatives removes types and references below allOf, anyOf, oneOf and not, which a structural schema must not have.
 func removeTypedAlternatives(schema *apiextensionsv1.JSONSchemaProps) {
 	typed := func(alternative apiextensionsv1.JSONSchemaProps) bool {
 		return alternative.Type != "" || reference(&alternative) != ""
@@ -246,7 +246,7 @@ func removeTypedAlternatives(schema *apiextensionsv1.JSONSchemaProps) {
 	}
 }
 
-// isZero recognizes the defaults of OpenAPI that only restate Go's zero values. They are often no valid values.
+// isZero reports whether a default of OpenAPI only restates Go's zero value. Such defaults are often invalid values.
 func isZero(value *apiextensionsv1.JSON) bool {
 	if value == nil {
 		return false

@@ -19,7 +19,7 @@ const (
 	kindsExtension  = "x-kubernetes-group-version-kind"
 )
 
-// synthesize makes a definition of discovery and OpenAPI. All versions are served; the preferred one is the storage version.
+// synthesize creates a definition from discovery and OpenAPI. All versions are served; the preferred version is the storage version.
 func synthesize(ctx context.Context, d Discovery, found *resource) (*apiextensionsv1.CustomResourceDefinition, error) {
 	paths, err := d.OpenAPIV3WithContext(ctx).PathsWithContext(ctx)
 	if err != nil {
@@ -96,7 +96,7 @@ func componentOf(components map[string]json.RawMessage, gvk schema.GroupVersionK
 		if err := json.Unmarshal(text, &component); err != nil {
 			return "", fmt.Errorf("reading component %s: %w", name, err)
 		}
-		// Options of requests are of many kinds.
+		// Options of requests have many kinds.
 		if len(component.Kinds) == 1 && component.Kinds[0] == gvk {
 			return name, nil
 		}
@@ -104,8 +104,7 @@ func componentOf(components map[string]json.RawMessage, gvk schema.GroupVersionK
 	return "", errors.New("its OpenAPI document does not describe the kind")
 }
 
-// subresources returns the subresources that discovery has. The paths of a scale subresource are those of Kubernetes' own
-// workloads.
+// subresources returns the subresources that discovery lists. It uses the scale paths of Kubernetes' own workloads.
 func subresources(version version, root *apiextensionsv1.JSONSchemaProps) *apiextensionsv1.CustomResourceSubresources {
 	result := &apiextensionsv1.CustomResourceSubresources{}
 	if version.status {

@@ -13,17 +13,17 @@ import (
 	"github.com/atoll-dev/atoll/internal/expression"
 )
 
-// maxContents bounds the contents and the list of related objects in one Secret, below the limit of the server. Of contents that
-// exceed it together, the digests of the largest are kept: enough to see that nothing has changed.
+// maxContents bounds the contents and the list of related objects in one Secret, below the limit of the server. If all contents exceed it
+// together, the Secret has digests of the largest ones: a digest is sufficient to detect that a content has not changed.
 const maxContents = 768 << 10
 
-// digestPrefix marks a digest. It is no JSON, so that a reader that does not know digests takes the content for unknown.
+// digestPrefix marks a digest. It is not valid JSON, so a reader that does not support digests treats the content as unknown.
 const digestPrefix = "sha256:"
 
-// Key returns the key of the content of an object, given what identifies it.
+// Key returns the key of the content of an object with this identity.
 func Key(identity ...string) string { return expression.SHA1Hex(strings.Join(identity, "/")) }
 
-// Last returns the content that was written last, and false if it is not known.
+// Last returns the content that was written last, and false if the state does not contain it.
 func (s *State) Last(key string) (map[string]any, bool) {
 	var content map[string]any
 	if encoded, found := s.contents[key]; !found || json.Unmarshal(encoded, &content) != nil || content == nil {
@@ -32,7 +32,7 @@ func (s *State) Last(key string) (map[string]any, bool) {
 	return content, true
 }
 
-// IsLast reports whether a content is the one that was written last, of which possibly only the digest is known.
+// IsLast reports whether a content is the one that was written last. It also works if the state contains only the digest.
 func (s *State) IsLast(key string, content map[string]any) (bool, error) {
 	recorded, found := s.contents[key]
 	if !found {
@@ -45,10 +45,10 @@ func (s *State) IsLast(key string, content map[string]any) (bool, error) {
 	return bytes.Equal(recorded, encoded) || bytes.Equal(recorded, digest(encoded)), nil
 }
 
-// Has reports whether anything is known about an object.
+// Has reports whether the state contains a content of an object.
 func (s *State) Has(key string) bool { return len(s.contents[key]) > 0 }
 
-// SetLast records the content that has been written.
+// SetLast records the content that has been written, and removes the unfinished patch.
 func (s *State) SetLast(key string, content map[string]any) error {
 	encoded, err := json.Marshal(content)
 	if err != nil {
@@ -61,11 +61,11 @@ func (s *State) SetLast(key string, content map[string]any) error {
 	return nil
 }
 
-// unfinishedSuffix is appended to the key of a content, for a patch of it that is about to be sent.
+// unfinishedSuffix is the suffix of a content's key for a patch that is about to be sent.
 const unfinishedSuffix = ".patch"
 
-// Unfinished returns the fields of patches that earlier passes may have sent without recording the content. They are nil if they are not
-// known.
+// Unfinished returns the fields of patches that earlier passes may have sent without recording the content. They are nil if they are
+// unknown.
 func (s *State) Unfinished(key string) (patch map[string]any, exists bool) {
 	encoded, exists := s.contents[key+unfinishedSuffix]
 	if !exists || json.Unmarshal(encoded, &patch) != nil {
@@ -74,7 +74,7 @@ func (s *State) Unfinished(key string) (patch map[string]any, exists bool) {
 	return patch, true
 }
 
-// SetUnfinished records the fields of a patch before it is sent. SetLast ends it.
+// SetUnfinished records the fields of a patch before it is sent. SetLast removes the record.
 func (s *State) SetUnfinished(key string, patch map[string]any) error {
 	encoded, err := json.Marshal(patch)
 	if err != nil {
@@ -95,8 +95,8 @@ func digest(encoded []byte) []byte {
 	return []byte(digestPrefix + hex.EncodeToString(sum[:]))
 }
 
-// fit returns the contents with digests in place of the largest, so that they fit into a Secret together with something else, and the size
-// of all.
+// fit replaces the largest contents by their digests, so that all contents fit into a Secret together with others bytes of other data. It
+// also returns the total size.
 func fit(contents map[string][]byte, others int) (fitting map[string][]byte, size int) {
 	fitting, size = maps.Clone(contents), others
 	for _, encoded := range contents {

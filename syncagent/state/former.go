@@ -17,18 +17,18 @@ import (
 	"github.com/atoll-dev/atoll/syncagent/publication"
 )
 
-// api-syncagent keeps a Secret for each primary object, too, with the labels of its copy, and without one for the agent. The values are whole
-// objects as they have been synced last: the primary object, and the originals of its related objects. What they are keyed and named by is not
-// used: each value says what it is.
+// api-syncagent also stores a Secret for each primary object. It has the labels of the object's copy, but no label for the agent. The
+// values are the complete objects as api-syncagent last synced them: the primary object, and the originals of its related objects. This
+// package does not use the keys and names, because each value identifies its object.
 
-// annotationFormer has the name of such a Secret that a state has been made of. It is kept as long as the primary object, so that api-syncagent can
-// go on where it has ended.
+// annotationFormer contains the name of the Secret of api-syncagent from which a state was created. That Secret exists as long as the
+// primary object, so that users can return to api-syncagent.
 const annotationFormer = publication.Prefix + "former-state"
 
-// FormerName returns the name of the Secret of api-syncagent that a state has been made of, empty if there is none.
+// FormerName returns the name of the Secret of api-syncagent from which a state was created, or an empty string.
 func FormerName(state metav1.Object) string { return state.GetAnnotations()[annotationFormer] }
 
-// Former has the objects that api-syncagent has synced last.
+// Former contains the objects that api-syncagent synced last.
 type Former struct {
 	// Primary is the primary object.
 	Primary *unstructured.Unstructured
@@ -36,7 +36,7 @@ type Former struct {
 	name    string
 }
 
-// Find returns an object of a kind, whatever its version, or nil.
+// Find returns an object of a kind in any version, or nil.
 func (f *Former) Find(kind schema.GroupKind, key types.NamespacedName) *unstructured.Unstructured {
 	if f == nil {
 		return nil
@@ -58,8 +58,8 @@ func (s *State) Claimed() bool {
 	return s.read != nil && s.read.Labels[publication.LabelStateAgent] != ""
 }
 
-// LoadFormer reads what api-syncagent has recorded about a primary object, which has one of some kinds there. source are the labels of its copy. It
-// returns nil if there is nothing: a Secret that does not have the primary object itself is that of another.
+// LoadFormer reads the record of api-syncagent about a primary object, which has one of the kinds in that record. source are the labels
+// of the object's copy. It returns nil if no record exists: a Secret that does not contain the primary object belongs to another one.
 func (s Store) LoadFormer(ctx context.Context, source map[string]string, key types.NamespacedName, kinds ...schema.GroupKind) (*Former, error) {
 	selector := apilabels.SelectorFromSet(source)
 	for _, text := range []string{publication.LabelObjectState + "=true", "!" + publication.LabelStateAgent} {
@@ -84,7 +84,7 @@ func (s Store) LoadFormer(ctx context.Context, source map[string]string, key typ
 	return nil, nil
 }
 
-// objectsOf returns the values of a Secret that are whole objects, which contents never are.
+// objectsOf returns the values of a Secret that are complete objects; contents of this agent never are.
 func objectsOf(secret *corev1.Secret) (objects []unstructured.Unstructured) {
 	for _, key := range slices.Sorted(maps.Keys(secret.Data)) {
 		if object, ok := wholeObject(secret.Data[key]); ok {
@@ -99,7 +99,7 @@ func wholeObject(encoded []byte) (object unstructured.Unstructured, ok bool) {
 	return object, err == nil && object.GetAPIVersion() != "" && object.GetName() != ""
 }
 
-// SetFormer records the Secret that the state is made of. It is deleted with it.
+// SetFormer records the Secret from which the state was created. Delete deletes it with the state.
 func (s *State) SetFormer(former *Former) {
 	if former.name != s.name.Name {
 		s.former = former.name

@@ -8,17 +8,18 @@ import (
 	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
 )
 
-// Related is a related object that may have a copy or a finalizer. It is recorded before either is written, and removed when they
-// are gone, so that neither is left behind when the primary object no longer refers to it or the published resource changes.
+// Related is a related object that may have a copy or a finalizer. The syncer records it before it writes either, and removes the record
+// after it has removed both, so that neither is left behind when the primary object does not reference it any more or the published
+// resource changes.
 type Related struct {
 	Identifier string                                         `json:"identifier"`
 	Side       syncagentv1alpha1.RelatedResourceOrigin        `json:"side"`
 	Policy     syncagentv1alpha1.RelatedResourceCleanupPolicy `json:"policy,omitempty"`
 	Origin     Object                                         `json:"origin"`
 	Copy       Object                                         `json:"copy"`
-	// CopyUID is the UID of the copy, as far as it is known: an object that a user creates in its place is another one.
+	// CopyUID is the UID of the copy, if it is known. An object that a user creates in its place has another UID.
 	CopyUID types.UID `json:"copyUID,omitempty"`
-	// Former means that api-syncagent has synced it, so that its finalizer is on an origin in the workspace.
+	// Former means that api-syncagent has synced the object, so that an origin in the workspace has its finalizer.
 	Former bool `json:"former,omitempty"`
 }
 
@@ -38,7 +39,7 @@ func (r Related) Key() string {
 		r.Copy.Group, r.Copy.Resource, r.Copy.Namespace, r.Copy.Name)
 }
 
-// Related returns the related objects, and whether these are all.
+// Related returns the related objects, and whether the list is complete.
 func (s *State) Related() (objects []Related, known bool) { return s.related, s.relatedKnown }
 
 // SetRelated replaces the related objects.
@@ -49,7 +50,7 @@ func (s *State) SetRelated(objects []Related) {
 	}
 }
 
-// SetRelatedCopy records the UID of the copy of a related object that is recorded.
+// SetRelatedCopy records the UID of the copy of a recorded related object.
 func (s *State) SetRelatedCopy(key string, uid types.UID) {
 	for i := range s.related {
 		if s.related[i].Key() == key {
@@ -58,7 +59,7 @@ func (s *State) SetRelatedCopy(key string, uid types.UID) {
 	}
 }
 
-// HasCopy reports whether the copy of a related object is known to have a UID.
+// HasCopy reports whether the recorded copy of a related object has this UID.
 func (s *State) HasCopy(key string, uid types.UID) bool {
 	return slices.ContainsFunc(s.related, func(r Related) bool { return r.Key() == key && r.CopyUID == uid && uid != "" })
 }

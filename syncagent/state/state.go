@@ -1,6 +1,6 @@
-// Package state keeps what the agent has last written, so that later changes of the source can be told from changes that others
-// made to a copy. One Secret per primary object in the agent's namespace on the service cluster has the contents and the related
-// objects; it is a Secret because contents of Secrets are in it. Nothing is kept in memory between two passes.
+// Package state records what the agent last wrote, so that the syncer can distinguish later changes of the source from changes that
+// others made to a copy. One Secret per primary object in the agent's namespace on the service cluster contains the contents and the
+// related objects; it is a Secret because it includes the contents of Secrets. Nothing is cached in memory between two passes.
 package state
 
 import (
@@ -30,13 +30,13 @@ const (
 	relatedKey = "related-objects"
 )
 
-// Client is what the store needs of a client of the service cluster.
+// Client is the client interface of the service cluster that the store needs.
 type Client interface {
 	client.Reader
 	client.Writer
 }
 
-// Store has the states of all primary objects of an agent.
+// Store reads and writes the states of all primary objects of an agent.
 type Store struct {
 	Client Client
 	// Namespace is the namespace of the agent.
@@ -44,7 +44,7 @@ type Store struct {
 	AgentName string
 }
 
-// ForeignError means that a state is that of another agent, which uses the same namespace and syncs an object of the same name.
+// ForeignError means that a state belongs to another agent, which uses the same namespace and syncs an object of the same name.
 type ForeignError struct {
 	Secret types.NamespacedName
 	Agent  string
@@ -54,23 +54,23 @@ func (e *ForeignError) Error() string {
 	return fmt.Sprintf("Secret %s is the state of agent %q: agents on one service cluster that sync objects of one kind need namespaces of their own", e.Secret, e.Agent)
 }
 
-// Selector selects the states of an agent.
+// Selector returns the label selector of the states of an agent.
 func Selector(agentName string) string {
 	return publication.LabelObjectState + "=true," + publication.LabelStateAgent + "=" + agentName
 }
 
-// Primary identifies a primary object, the one in a workspace.
+// Primary identifies a primary object in a workspace.
 type Primary struct {
 	Cluster logicalcluster.Name
 	schema.GroupVersionKind
 	types.NamespacedName
 }
 
-// State is the state of one primary object. It is changed in memory, and written by Save.
+// State is the state of one primary object. Callers change it in memory; Save writes it.
 type State struct {
 	name   types.NamespacedName
 	labels map[string]string
-	// read is what the server has, nil if nothing.
+	// read is the Secret on the server, or nil if it does not exist.
 	read *corev1.Secret
 
 	copy     string
@@ -78,14 +78,14 @@ type State struct {
 	related  []Related
 	// relatedKnown means that the list of related objects is complete.
 	relatedKnown bool
-	// former is the name of a Secret of api-syncagent, empty for none.
+	// former is the name of a Secret of api-syncagent, or empty.
 	former string
 }
 
 // SecretName returns the name of the Secret of a primary object.
 func SecretName(primary Primary) string {
 	apiVersion, kind := primary.ToAPIVersionAndKind()
-	identity, _ := json.Marshal(struct { // four texts can always be encoded
+	identity, _ := json.Marshal(struct { // four strings can always be encoded
 		APIVersion string `json:"apiVersion"`
 		Kind       string `json:"kind"`
 		Namespace  string `json:"namespace"`
@@ -94,7 +94,7 @@ func SecretName(primary Primary) string {
 	return fmt.Sprintf("obj-state-%s-%s", primary.Cluster, expression.ShortHash(string(identity)))
 }
 
-// Load reads the state of a primary object; a missing one is empty. labels are those of its copy.
+// Load reads the state of a primary object. A state that does not exist is empty. labels are the labels of the object's copy.
 func (s Store) Load(ctx context.Context, primary Primary, labels map[string]string) (*State, error) {
 	state := &State{
 		name:   types.NamespacedName{Namespace: s.Namespace, Name: SecretName(primary)},
@@ -131,7 +131,7 @@ func (s *State) decode(secret *corev1.Secret) {
 	}
 }
 
-// Exists reports whether the server has the state.
+// Exists reports whether the state exists on the server.
 func (s *State) Exists() bool { return s.read != nil }
 
 // Copy returns the key of the copy of the primary object, and whether one is recorded.
@@ -145,13 +145,13 @@ func (s *State) SetCopy(key types.NamespacedName) {
 	s.setCopy(copyKey{Namespace: key.Namespace, Name: key.Name, UID: s.CopyUID()})
 }
 
-// CopyUID returns the UID of the copy, as far as it is known: an object that an administrator creates in its place is another one.
+// CopyUID returns the UID of the copy, if it is known. An object that an administrator creates in its place has another UID.
 func (s *State) CopyUID() types.UID {
 	k, _ := s.copyKey()
 	return k.UID
 }
 
-// SetCopyUID records the UID of the copy, whose key is recorded.
+// SetCopyUID records the UID of the copy. It does nothing if the key of the copy is not recorded.
 func (s *State) SetCopyUID(uid types.UID) {
 	if k, recorded := s.copyKey(); recorded {
 		k.UID = uid
@@ -160,7 +160,7 @@ func (s *State) SetCopyUID(uid types.UID) {
 }
 
 func (s *State) setCopy(k copyKey) {
-	encoded, _ := json.Marshal(k) // texts can always be encoded
+	encoded, _ := json.Marshal(k) // strings can always be encoded
 	s.copy = string(encoded)
 }
 
@@ -177,7 +177,7 @@ type copyKey struct {
 	UID       types.UID `json:"uid,omitempty"`
 }
 
-// Save writes the state if it differs from what has been read.
+// Save writes the state if it differs from the version that Load read.
 func (s Store) Save(ctx context.Context, state *State) error {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: state.name.Namespace, Name: state.name.Name}}
 	if state.read != nil {
@@ -236,7 +236,7 @@ func (s *State) encode(secret *corev1.Secret) error {
 	return nil
 }
 
-// Delete deletes the state, after the one that it is made of.
+// Delete deletes the state, after the Secret of api-syncagent from which it was created.
 func (s Store) Delete(ctx context.Context, state *State) error {
 	if state.former != "" {
 		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: state.former}}

@@ -291,7 +291,7 @@ func TestStateOfAnotherAgentIsRefused(t *testing.T) {
 			t.Errorf("agent %s has %d states (%v), want %d", agent, len(secrets.Items), err, want)
 		}
 	}
-	// A state that names no agent becomes that of the first that writes it.
+	// The first agent that writes a state without an agent label owns it.
 	state := load(t, store)
 	delete(state.read.Labels, publication.LabelStateAgent)
 	if err := store.Client.Update(ctx, state.read); err != nil {

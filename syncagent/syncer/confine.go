@@ -10,9 +10,9 @@ import (
 	"github.com/atoll-dev/atoll/syncagent/related"
 )
 
-// confine refuses to write a related object of a workspace on the service cluster in a namespace that is not the one of the copy of the primary object,
-// unless the owner has chosen or allowed it: the agent may write more than any consumer. Of objects without a namespace, the name counts. It is
-// about the result of the locator, however that has come about.
+// confine refuses to write a related object of a workspace to a namespace of the service cluster other than the one of the primary
+// object's copy, unless the owner has chosen or allowed that namespace, because the agent has more permissions than any consumer. For
+// cluster-scoped objects it checks the name. It checks the result of the locator, independent of how the locator computed it.
 func (p *pass) confine(r relation) error {
 	if r.Side != syncagentv1alpha1.RelatedResourceOriginKcp {
 		return nil
@@ -30,8 +30,8 @@ func (p *pass) confine(r relation) error {
 	return &GuardedError{to.describe(r.resource.Copy, key), notAllowed(publication.AnnotationAllowedNamespaces, key.Namespace)}
 }
 
-// confineAdoption refuses to adopt an object that says nothing about whose copy it is, if the consumer has chosen where it is: later changes
-// of the consumer would be written to it, and it would be deleted with the source. An object that an earlier pass has recorded is known.
+// confineAdoption refuses to adopt an object without identification as a copy if the consumer has chosen its location: the agent would
+// write later changes of the consumer to it, and delete it with the source. It accepts an object that an earlier pass has recorded.
 func (p *pass) confineAdoption(existing *unstructured.Unstructured) error {
 	key, cluster := client.ObjectKeyFromObject(existing), p.request.Cluster.String()
 	recorded, found := p.state.Copy()
@@ -46,8 +46,8 @@ func (p *pass) confineAdoption(existing *unstructured.Unstructured) error {
 	return &GuardedError{p.service().describeObject(existing), "it exists and is no copy yet; " + notAllowed(annotation, name)}
 }
 
-// allowsKey reports whether the annotations of the PublishedResource allow a namespace, or the name of an object that has none. Namespaces of the cluster
-// and of the agent have to be listed by their names.
+// allowsKey reports whether the annotations of the PublishedResource allow a namespace, or the name of a cluster-scoped object. Owners
+// must list the namespaces of the cluster and of the agent by their names, without patterns.
 func (p *pass) allowsKey(key types.NamespacedName) bool {
 	allowed, cluster := p.config.Publication.Allowed, p.request.Cluster.String()
 	switch {

@@ -13,7 +13,7 @@ import (
 	"github.com/atoll-dev/atoll/syncagent/publication"
 )
 
-// allow sets what the annotations of the PublishedResource allow.
+// allow sets the annotations of the PublishedResource that allow locations.
 func allow(t *testing.T, e *env, annotations map[string]string) {
 	t.Helper()
 	allowed, errs := publication.ParseAllowed(&metav1.ObjectMeta{Annotations: annotations})
@@ -33,7 +33,7 @@ func byTemplate(text string) *syncagentv1alpha1.RelatedResourceObjectSpec {
 	return &syncagentv1alpha1.RelatedResourceObjectSpec{Template: &syncagentv1alpha1.TemplateExpression{Template: text}}
 }
 
-// toService is a locator of the consumer's namespace on one side, and of another one on the service cluster.
+// toService is a locator that returns the consumer's namespace on one side, and another namespace on the service cluster.
 func toService(expression string) *syncagentv1alpha1.RelatedResourceObjectSpec {
 	return byTemplate(`{{ if eq .Side "kcp" }}` + testKey.Namespace + `{{ else }}` + expression + `{{ end }}`)
 }
@@ -179,7 +179,7 @@ func TestWritesOfClusterScopedObjectsAreConfined(t *testing.T) {
 	}
 }
 
-// withForeignCopy prepares an env in which the copy of a Secret is in a namespace that was allowed.
+// withForeignCopy prepares an env in which a namespace that was allowed contains the copy of a Secret.
 func withForeignCopy(t *testing.T) (*env, types.NamespacedName) {
 	e := newEnv(t)
 	relation := secretRelation(fromWorkspace, "")
@@ -314,7 +314,7 @@ func TestAdoptionIsConfined(t *testing.T) {
 				allow(t, e, map[string]string{publication.AnnotationAllowedNamespaces: test.allowed})
 			}
 			createWidget(e)
-			e.settle() // how the copy is named
+			e.settle() // determines the name of the copy
 			key := e.copyKey()
 			if key.Namespace != test.namespace {
 				t.Fatalf("the copy is %s", key)

@@ -8,11 +8,11 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// The content of an object is what is synced from a source to its copy: all fields at the top level but those of notContent, and the
-// syncable labels and annotations. It is normalized: numbers that are equal have one type, and fields that are null are left out, because
-// a merge patch cannot set them.
+// The content of an object is what is synced from a source to its copy: all fields at the top level except those in notContent, and the
+// syncable labels and annotations. It is normalized: equal numbers have one type, and null fields are left out, because a merge patch
+// cannot set them.
 
-// notContent are fields at the top level that are no content. The status has a direction of its own.
+// notContent are fields at the top level that are not part of the content. The status is synced separately, in the other direction.
 var notContent = map[string]bool{"apiVersion": true, "kind": true, "metadata": true, "status": true}
 
 // contentOf returns the content of an object.
@@ -78,12 +78,13 @@ func isEmpty(value any) bool {
 	return value == nil || isMap && len(m) == 0
 }
 
-// contentPatch returns the JSON merge patch from one content to another. Labels and annotations are removed one by one: a copy has others.
+// contentPatch returns the JSON merge patch from one content to another. It removes labels and annotations one by one, because a copy has
+// additional ones.
 func contentPatch(from, to map[string]any) map[string]any {
 	return mergePatch(withMetadata(from), withMetadata(to))
 }
 
-// repeatPatch returns a patch that sets the fields of another patch to what a content has.
+// repeatPatch returns a patch that sets the fields of another patch to their values in a content.
 func repeatPatch(patch, content map[string]any) map[string]any {
 	result := map[string]any{}
 	for key, value := range patch {
@@ -102,8 +103,8 @@ func repeatPatch(patch, content map[string]any) map[string]any {
 	return result
 }
 
-// unionFields returns the fields that one of two patches sets, or nil if that cannot be told field by field: where one patch sets fields of an
-// object, and the other replaces or removes it. For two patches to the same content it is the patch that does both.
+// unionFields returns the union of two patches, or nil if one patch sets fields of an object that the other replaces or removes: these
+// cannot be combined field by field. If both patches lead to the same content, the union does what both do.
 func unionFields(patch, other map[string]any) map[string]any {
 	result := map[string]any{}
 	maps.Copy(result, patch)
@@ -127,7 +128,7 @@ func unionFields(patch, other map[string]any) map[string]any {
 	return result
 }
 
-// withMetadata returns a normalized content that has labels and annotations, if empty ones.
+// withMetadata returns a normalized content that has labels and annotations, which may be empty.
 func withMetadata(content map[string]any) map[string]any {
 	result := normalize(content).(map[string]any)
 	meta, _ := result["metadata"].(map[string]any)
@@ -172,7 +173,7 @@ func mergePatch(from, to map[string]any) map[string]any {
 	return patch
 }
 
-// overwrite returns an object with a content in place of its own. Labels and annotations that only it has stay.
+// overwrite returns an object whose content is replaced. Labels and annotations that are not in the new content remain.
 func overwrite(object *unstructured.Unstructured, content map[string]any, identification metadata) *unstructured.Unstructured {
 	result := object.DeepCopy()
 	for key := range object.Object {

@@ -10,8 +10,8 @@ import (
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 )
 
-// TestUnfinishedPatchesAreRepeated has patches get lost or not while the source changes: in the end the copy is as the source, and keeps
-// what only it has unless all of it had to be overwritten.
+// TestUnfinishedPatchesAreRepeated drops random patches while the source changes, and expects that the copy finally equals the source.
+// Fields that only the copy has must remain, unless the syncer had to overwrite all of it.
 func TestUnfinishedPatchesAreRepeated(t *testing.T) {
 	patched := 0
 	for seed := range uint64(3000) {
@@ -50,7 +50,7 @@ func TestUnfinishedPatchesAreRepeated(t *testing.T) {
 	}
 }
 
-// randomFields returns an object without null, and without objects that are empty: a merge patch cannot tell these from missing ones.
+// randomFields returns an object without null and without empty objects: a merge patch cannot distinguish these from missing fields.
 func randomFields(random *rand.Rand, depth int) map[string]any {
 	result := map[string]any{"always": "there"}
 	for i := range random.IntN(4) {

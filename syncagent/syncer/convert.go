@@ -14,9 +14,9 @@ var (
 	secretKind    = schema.GroupKind{Kind: "Secret"}
 )
 
-// convert returns a content in the form of another kind. Kinds are expected to agree about their fields, and values are taken as they are: what a
-// ConfigMap has for a Secret is base64 already. Of ConfigMaps and Secrets, the fields that the other kind lacks are left out, which a server
-// would drop with each write.
+// convert converts a content to another kind. It expects that the kinds have the same fields, and does not change values: a ConfigMap
+// that becomes a Secret must have base64 values. For ConfigMaps and Secrets it leaves out the fields that the other kind does not have,
+// because a server would drop them with each write.
 func convert(content map[string]any, from, to schema.GroupKind) (map[string]any, error) {
 	switch {
 	case from == configMapKind && to == secretKind:
@@ -32,12 +32,12 @@ func toSecret(content map[string]any) (map[string]any, error) {
 	for _, key := range slices.Sorted(maps.Keys(data)) {
 		text, _ := data[key].(string)
 		if _, err := base64.StdEncoding.DecodeString(text); err != nil {
-			return nil, fmt.Errorf("the value of key %q is not base64, which a Secret needs", key) // the error of the decoder tells about the value
+			return nil, fmt.Errorf("the value of key %q is not base64, which a Secret needs", key) // the error of the decoder reveals details of the value
 		}
 	}
 	result := withoutFields(content, "binaryData")
 	binary, _ := content["binaryData"].(map[string]any)
-	if len(binary) > 0 { // base64 in both kinds; no key is in both fields
+	if len(binary) > 0 { // base64 in both kinds; a key is in one of the fields only
 		result["data"] = merge(data, binary)
 	}
 	return result, nil

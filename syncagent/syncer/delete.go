@@ -9,8 +9,8 @@ import (
 	"github.com/atoll-dev/atoll/syncagent/publication"
 )
 
-// delete removes the copy of a source that is being deleted, what belongs to it, and then the finalizer. Filters do not matter: what has
-// a finalizer has been synced.
+// delete deletes the copy of a source that is being deleted, with its related objects and its state, and then removes the finalizer. It
+// ignores filters, because a source with a finalizer has been synced.
 func (p *pass) delete(ctx context.Context) (Result, error) {
 	held := slices.Contains(p.source.GetFinalizers(), publication.Finalizer)
 	if err := p.loadState(ctx); err != nil {
@@ -40,7 +40,8 @@ func (p *pass) delete(ctx context.Context) (Result, error) {
 	return Result{}, p.removeFinalizer(ctx)
 }
 
-// findUnrecordedCopy lists copies if no pass has recorded where it is: one may have been created without being in a cache yet.
+// findUnrecordedCopy lists copies if the state does not record the location of the copy: an earlier pass may have created a copy that no
+// cache has yet.
 func (p *pass) findUnrecordedCopy(ctx context.Context) (*unstructured.Unstructured, error) {
 	if _, recorded := p.state.Copy(); recorded {
 		return nil, nil

@@ -48,11 +48,11 @@ var (
 	things            = endpoints.Resource{GroupVersionKind: schema.GroupVersionKind{Group: "things.example.org", Version: "v1", Kind: "Thing"}, Resource: "things", Namespaced: true, HasStatus: true}
 )
 
-// disturbance is what happens at one write of a run.
+// disturbance is a fault at one write of a run.
 type disturbance int
 
 const (
-	// killed means that the write is executed, and that the process makes no other request.
+	// killed means that the write is executed, and that the process sends no further request.
 	killed disturbance = iota
 	// refused means that the write is not executed, and fails.
 	refused
@@ -64,10 +64,10 @@ var disturbances = map[string]disturbance{"killed": killed, "refused": refused, 
 
 var errDisturbed = errors.New("disturbed")
 
-// writes counts the writes to both sides, and disturbs one of them.
+// writes counts the writes to both sides, and injects a fault into one of them.
 type writes struct {
 	log []string
-	// at is the number of the write that is disturbed, 0 for none.
+	// at is the number of the write with the fault, 0 for none.
 	at   int
 	kind disturbance
 	dead bool
@@ -144,7 +144,7 @@ func newEnv(t testing.TB) *env {
 	return e
 }
 
-// newCluster returns a client of an empty cluster, which checks what a server checks and the fake client does not.
+// newCluster returns a client of an empty cluster. It adds the checks of a server that the fake client does not have.
 func (e *env) newCluster(withStatus ...endpoints.Resource) client.WithWatch {
 	scheme := runtime.NewScheme()
 	if err := corev1.AddToScheme(scheme); err != nil {
@@ -195,7 +195,7 @@ func (e *env) newCluster(withStatus ...endpoints.Resource) client.WithWatch {
 	})
 }
 
-// gvkOf returns the kind of an object; of typed objects, the agent deletes Secrets only.
+// gvkOf returns the kind of an object; Secrets are the only typed objects that the agent deletes.
 func gvkOf(object client.Object) schema.GroupVersionKind {
 	if gvk := object.GetObjectKind().GroupVersionKind(); !gvk.Empty() {
 		return gvk
@@ -287,7 +287,7 @@ func (e *env) get(c client.Client, resource endpoints.Resource, key types.Namesp
 	return o
 }
 
-// change changes an object as its user does.
+// change changes an object as a user of the agent would.
 func (e *env) change(c client.Client, resource endpoints.Resource, key types.NamespacedName, change func(o *unstructured.Unstructured)) {
 	e.t.Helper()
 	o := e.get(c, resource, key)
@@ -354,7 +354,7 @@ func (e *env) sync(key types.NamespacedName) (Result, error) {
 	return New(e.config).Sync(klog.NewContext(context.Background(), logr.Discard()), Request{Cluster: testCluster, NamespacedName: key, Workspace: e.agentWorkspace})
 }
 
-// settle makes passes until nothing changes any more.
+// settle makes passes until they change nothing.
 func (e *env) settle(keys ...types.NamespacedName) {
 	e.t.Helper()
 	if len(keys) == 0 {
@@ -397,7 +397,8 @@ func (e *env) expectIdle(keys ...types.NamespacedName) {
 	}
 }
 
-// dump returns all objects of both sides, without what differs between equal runs: namespaces that the agent has created stay.
+// dump returns all objects of both sides, without fields that differ between equal runs. It omits the namespaces that the agent has
+// created.
 func (e *env) dump() string {
 	e.t.Helper()
 	var lines []string
@@ -434,20 +435,20 @@ func (e *env) dump() string {
 	return strings.Join(lines, "\n")
 }
 
-// scenario is a sequence of what users and controllers do, after each of which the agent runs until nothing changes.
+// scenario is a sequence of steps of users and controllers. After each step, the agent runs until nothing changes.
 type scenario struct {
 	prepare func(e *env)
 	steps   []func(e *env)
 	check   func(t *testing.T, e *env)
-	// expected are the reasons of events of the undisturbed run.
+	// expected are the reasons of events in a run without faults.
 	expected []string
-	// from is the first step that is disturbed. Those before are disturbed in other scenarios.
+	// from is the first step with faults. Other scenarios test faults in the steps before.
 	from int
-	// hasty means that the end is also the same if the next step does not wait until the agent has recovered.
+	// hasty means that the result is the same even if the next step does not wait until the agent has recovered.
 	hasty bool
 }
 
-// run runs a scenario; disturb is called before the agent runs in each step, and reports whether it runs until nothing changes.
+// run runs a scenario. It calls disturb before the agent runs in each step; disturb reports whether the agent runs until nothing changes.
 func (s scenario) run(t *testing.T, disturb func(step int, e *env) (settle bool)) *env {
 	t.Helper()
 	e := newEnv(t)
@@ -463,12 +464,12 @@ func (s scenario) run(t *testing.T, disturb func(step int, e *env) (settle bool)
 	return e
 }
 
-// test runs a scenario undisturbed, and with each of its writes disturbed, and expects the same end.
+// test runs a scenario without faults, and again with a fault at each of its writes, and expects the same result.
 func (s scenario) test(t *testing.T) {
 	t.Helper()
 	counts := map[int]int{}
 	undisturbed := s.run(t, nil)
-	for step := s.from; step < len(s.steps); step++ { // how many writes each step takes
+	for step := s.from; step < len(s.steps); step++ { // counts the writes of each step
 		e := newEnv(t)
 		if s.prepare != nil {
 			s.prepare(e)
@@ -504,7 +505,7 @@ func (s scenario) test(t *testing.T) {
 	}
 }
 
-// testDisturbed runs a scenario with one write disturbed.
+// testDisturbed runs a scenario with a fault at one write.
 func (s scenario) testDisturbed(t *testing.T, want, name string, step, n int, settle bool) {
 	t.Helper()
 	var wrote []string
@@ -514,7 +515,7 @@ func (s scenario) testDisturbed(t *testing.T, want, name string, step, n int, se
 		}
 		e.writes.reset()
 		e.writes.at, e.writes.kind = n, disturbances[name]
-		for range 20 { // until the disturbed write
+		for range 20 { // until the write with the fault
 			_, _ = e.sync(testKey)
 			if len(e.writes.log) >= n {
 				break
@@ -540,7 +541,7 @@ func relatedByReference(identifier string, origin syncagentv1alpha1.RelatedResou
 	}}
 }
 
-// rawYAML returns an object as it is written, with null fields.
+// rawYAML returns an object as written, with null fields.
 func rawYAML(t *testing.T, fields string) map[string]any {
 	t.Helper()
 	var result map[string]any

@@ -14,7 +14,8 @@ import (
 	"github.com/atoll-dev/atoll/internal/endpoints"
 )
 
-// ClaimError means that the agent may not read a resource in a workspace: the consumer has not accepted the permission claim.
+// ClaimError means that the agent has no permission to read a resource in a workspace: the consumer has not accepted the permission
+// claim.
 type ClaimError struct {
 	Resource schema.GroupResource
 	Err      error
@@ -27,14 +28,14 @@ func (e *ClaimError) Error() string {
 // Unwrap returns the response of the server.
 func (e *ClaimError) Unwrap() error { return e.Err }
 
-// IsClaimNotAccepted reports whether an error is due to permission claims that the consumer has not accepted. Nobody but the
-// consumer can resolve it.
+// IsClaimNotAccepted reports whether an error is due to permission claims that the consumer has not accepted. Only the consumer can
+// resolve it.
 func IsClaimNotAccepted(err error) bool {
 	var claim *ClaimError
 	return errors.As(err, &claim)
 }
 
-// OwnedError means that an object that should be written belongs to something else, and was not written.
+// OwnedError means that the agent did not write an object because it belongs to another owner.
 type OwnedError struct {
 	Object string
 	Owner  string
@@ -51,8 +52,8 @@ func (e *AmbiguousError) Error() string {
 	return fmt.Sprintf("more than one object has the labels of the copy of %s in logical cluster %s", e.Source.NamespacedName, e.Source.Cluster)
 }
 
-// isMissing reports whether an error says that an object does not exist. A server says the same of a resource that it does not serve,
-// which means nothing about the object.
+// isMissing reports whether an error means that an object does not exist. A server also returns NotFound for a resource that it does not
+// serve, which proves nothing about the object.
 func isMissing(err error) bool {
 	return apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }
@@ -61,9 +62,9 @@ func isNamespaceTerminating(err error) bool {
 	return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
 }
 
-// isConflict reports whether an error is due to nothing but conflicts: other errors would be hidden by the next pass.
+// isConflict reports whether an error consists of conflicts only: a retry after a mixed error would hide the other errors.
 func isConflict(err error) bool {
-	switch wrapping := err.(type) { // all that is wrapped is visited
+	switch wrapping := err.(type) { // it visits all wrapped errors
 	case interface{ Unwrap() []error }:
 		return !slices.ContainsFunc(wrapping.Unwrap(), func(err error) bool { return !isConflict(err) })
 	case interface{ Unwrap() error }:
@@ -72,7 +73,7 @@ func isConflict(err error) bool {
 	return apierrors.IsConflict(err)
 }
 
-// consumerText returns what consumers are told about an error. Nothing of the service cluster is in it.
+// consumerText returns the message for consumers about an error. It reveals nothing about the service cluster.
 func consumerText(err error) string {
 	var claim *ClaimError
 	if errors.As(err, &claim) {
@@ -81,7 +82,7 @@ func consumerText(err error) string {
 	return "The object could not be synchronized. It is retried; if this persists, contact the provider of the service."
 }
 
-// conflict returns an error that has the pass repeated.
+// conflict returns an error that requeues the object.
 func conflict(resource endpoints.Resource, key types.NamespacedName, reason string) error {
 	return apierrors.NewConflict(resource.GroupVersionResource().GroupResource(), key.Name, errors.New(reason))
 }

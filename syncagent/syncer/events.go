@@ -21,12 +21,12 @@ const (
 	ReasonStatusSubresourceMissing = "StatusSubresourceMissing"
 )
 
-// Events records events of objects in workspaces. Failures are its own: an event is not worth a retry.
+// Events records events of objects in workspaces. It returns no errors, because a failed event does not justify a retry.
 type Events interface {
 	Event(ctx context.Context, workspace workspaceevents.Client, object *unstructured.Unstructured, eventType, reason, message string)
 }
 
-// texts of events of the type Normal.
+// texts are the messages of events of the type Normal.
 var texts = map[string]string{
 	ReasonAccepted:     "The object has been accepted by the service.",
 	ReasonPlaced:       "The object has been placed with the service.",
@@ -36,7 +36,7 @@ var texts = map[string]string{
 	ReasonDeleted:      "The object has been removed from the service.",
 }
 
-// record records that something has been done.
+// record records an event of the type Normal.
 func (p *pass) record(ctx context.Context, reason string) {
 	p.config.Events.Event(ctx, p.request.Workspace, p.source, corev1.EventTypeNormal, reason, texts[reason])
 }

@@ -21,7 +21,7 @@ type Source struct {
 	types.NamespacedName
 }
 
-// Labels returns the labels by which the copy of a source is found.
+// Labels returns the labels that identify the copy of a source.
 func (s Source) Labels() map[string]string {
 	labels := map[string]string{
 		publication.LabelRemoteCluster:  s.Cluster.String(),
@@ -51,8 +51,8 @@ func SourceOf(copied metav1.Object) (Source, bool) {
 	return source, true
 }
 
-// BelongsTo reports whether a copy that names a source may be one of an object of this resource in workspaces. One that does not say of
-// which resource is everybody's until somebody has labelled it.
+// BelongsTo reports whether a copy that names a source may be the copy of an object of this resource in workspaces. A copy without the
+// label and the annotation of its resource may belong to any resource, until an agent labels it.
 func BelongsTo(copied metav1.Object, workspace endpoints.Resource) bool {
 	label, annotation := copied.GetLabels()[publication.LabelRemoteResource], copied.GetAnnotations()[publication.AnnotationRemoteResource]
 	return (label == "" || label == resourceHash(workspace)) && (annotation == "" || annotation == resourceName(workspace))
@@ -68,11 +68,12 @@ func resourceName(workspace endpoints.Resource) string {
 
 // Copies finds copies.
 type Copies interface {
-	// Find returns the copies of the agent whose labels name a source, also those of other resources. The caller may change them.
+	// Find returns the copies of the agent whose labels name a source, including copies of other resources. Callers may modify the
+	// result.
 	Find(ctx context.Context, source Source) ([]unstructured.Unstructured, error)
 }
 
-// ListedCopies finds copies by a list.
+// ListedCopies finds copies with a list request.
 type ListedCopies struct {
 	Reader    client.Reader
 	Kind      schema.GroupVersionKind
@@ -91,7 +92,7 @@ func (c ListedCopies) Find(ctx context.Context, source Source) ([]unstructured.U
 		_, namespaced := item.GetLabels()[publication.LabelRemoteNamespaceHash]
 		agent := item.GetLabels()[publication.LabelAgentName]
 		if item.GetLabels()[publication.LabelObjectState] != "" {
-			continue // it has the labels of the copy
+			continue // a state has the labels of the copy
 		}
 		if namespaced == (source.Namespace != "") && (agent == "" || agent == c.AgentName) {
 			found = append(found, item)
@@ -100,7 +101,7 @@ func (c ListedCopies) Find(ctx context.Context, source Source) ([]unstructured.U
 	return found, nil
 }
 
-// theCopy returns the one of the copies of the source that belongs to the resource of the publication, or nil.
+// theCopy returns the copy that belongs to the resource of the publication, or nil. It returns an error if several copies do.
 func (p *pass) theCopy(found []unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	var own *unstructured.Unstructured
 	for i := range found {
@@ -115,7 +116,7 @@ func (p *pass) theCopy(found []unstructured.Unstructured) (*unstructured.Unstruc
 	return own, nil
 }
 
-// identification returns what labels and annotations of a copy have to say about its source.
+// identification returns the labels and annotations that identify the source of a copy.
 func (p *pass) identification() metadata {
 	labels := p.request.Source().Labels()
 	labels[publication.LabelAgentName] = p.config.AgentName
@@ -132,15 +133,15 @@ func (p *pass) identification() metadata {
 	return metadata{labels, annotations}
 }
 
-// claim is what an existing object says about whose copy it is.
+// claim is which source the metadata of an existing object names.
 type claim int
 
 const (
-	// claimOwn means that it is the copy of the source.
+	// claimOwn means that the object is the copy of the source.
 	claimOwn claim = iota
-	// claimNone means that it says nothing, or less than it should.
+	// claimNone means that the object names no source, or that a part of its identification is missing.
 	claimNone
-	// claimOther means that it is the copy of another source, of an object of another resource, or of another agent.
+	// claimOther means that the object is the copy of another source, of an object of another resource, or of another agent.
 	claimOther
 )
 
@@ -149,7 +150,7 @@ func claimOf(existing metav1.Object, wanted metadata) claim {
 	labels, annotations := existing.GetLabels(), existing.GetAnnotations()
 	result := claimOwn
 	if resource := labels[publication.LabelRemoteResource]; resource != "" && resource != wanted.labels[publication.LabelRemoteResource] {
-		return claimOther // none is as good as the own one
+		return claimOther // a missing label is valid: copies of api-syncagent have none
 	}
 	for _, key := range []string{
 		publication.LabelAgentName, publication.LabelRemoteCluster, publication.LabelRemoteNamespaceHash, publication.LabelRemoteNameHash,

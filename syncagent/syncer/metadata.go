@@ -16,8 +16,8 @@ type metadata struct {
 	labels, annotations map[string]string
 }
 
-// isSyncableLabel reports whether a label is part of an object's content. Labels of the agent never are, whichever user has set them: on a
-// copy they would name a source.
+// isSyncableLabel reports whether a label is part of an object's content. Labels of the agent never are, no matter which user has set
+// them: on a copy they would name a source.
 func isSyncableLabel(key string) bool {
 	return !isOfAgent(key) && !strings.HasPrefix(key, apisv1alpha2.ClaimedLabelKeyPrefix)
 }
@@ -26,13 +26,13 @@ func isSyncableAnnotation(key string) bool {
 	return !isOfAgent(key) && key != logicalcluster.AnnotationKey && key != corev1.LastAppliedConfigAnnotation
 }
 
-// isOfAgent reports whether a key belongs to the agent's domain or one below it.
+// isOfAgent reports whether a key belongs to the agent's domain or a subdomain of it.
 func isOfAgent(key string) bool {
 	domain, _, qualified := strings.Cut(key, "/")
 	return qualified && (domain == syncagentv1alpha1.GroupName || strings.HasSuffix(domain, "."+syncagentv1alpha1.GroupName))
 }
 
-// missing returns what has to be set so that labels and annotations contain the wanted ones.
+// missing returns the labels and annotations of m that the given ones do not contain.
 func (m metadata) missing(labels, annotations map[string]string) metadata {
 	return metadata{notIn(m.labels, labels), notIn(m.annotations, annotations)}
 }
@@ -48,7 +48,7 @@ func notIn(wanted, existing map[string]string) map[string]string {
 	return missing
 }
 
-// merged returns the union of both, nil if it is empty; values of the second win.
+// merged returns the union of both, or nil if it is empty; values of the second map take precedence.
 func merged(values, others map[string]string) map[string]string {
 	if len(values)+len(others) == 0 {
 		return nil

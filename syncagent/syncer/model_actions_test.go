@@ -21,7 +21,7 @@ var (
 
 const slowFinalizer = "example.org/slow"
 
-// act is something that a user or an administrator does.
+// act executes an action of a user or an administrator.
 func (m *model) act() {
 	pub := pick(m, m.publications)
 	w := pick(m, pub.workspaces)
@@ -69,7 +69,7 @@ func (m *model) put(c client.Client, o *unstructured.Unstructured, exists bool) 
 	}
 }
 
-// putSecret creates, changes or deletes a Secret. Of what an agent has made, users remove labels, or put something else in its place.
+// putSecret creates, changes or deletes a Secret. For Secrets that an agent has created, users remove labels or replace the object.
 func (m *model) putSecret(c client.Client, where string, key types.NamespacedName) {
 	o := m.get(c, secrets, key)
 	switch {
@@ -96,10 +96,10 @@ func (m *model) putSecret(c client.Client, where string, key types.NamespacedNam
 	}
 }
 
-// value returns a value that no other object has, in base64.
+// value returns a unique value, in base64.
 func (m *model) value() string { return fmt.Sprintf("%04d", m.next) }
 
-// administrate does something to a copy of a primary object.
+// administrate changes a copy of a primary object as an administrator.
 func (m *model) administrate(pub *modelPublication) {
 	resource := pub.config.ServiceResource
 	copies := m.listAll(m.service, resource)

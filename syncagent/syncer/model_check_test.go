@@ -14,7 +14,7 @@ import (
 	"github.com/atoll-dev/atoll/syncagent/state"
 )
 
-// write executes a write of an agent, and checks that it may do that.
+// write executes a write of an agent, and checks that the agent is allowed to send it.
 func (p *modelPass) write(where string, c client.WithWatch, what string, o client.Object, do func() error) error {
 	resource := endpoints.Resource{GroupVersionKind: gvkOf(o)}
 	key := client.ObjectKeyFromObject(o)
@@ -44,7 +44,7 @@ func (p *modelPass) write(where string, c client.WithWatch, what string, o clien
 	return nil
 }
 
-// checkDelete checks that what has been deleted was made by an agent, and by no other for another object.
+// checkDelete checks that an agent created the deleted object, and that no other agent created it for another object.
 func (p *modelPass) checkDelete(what string, deleted *unstructured.Unstructured) {
 	if !p.made[deleted.GetUID()] {
 		p.violation("%s: %s: no agent has made it", p, what)
@@ -75,7 +75,7 @@ func (p *modelPass) checkDelete(what string, deleted *unstructured.Unstructured)
 	}
 }
 
-// uid returns the UID of the primary object that the pass is about.
+// uid returns the UID of the primary object of the pass.
 func (p *modelPass) uid() types.UID {
 	if cached := p.publication.primaries[p.key]; cached != nil {
 		return cached.GetUID()
@@ -93,7 +93,7 @@ func (p *modelPass) syncerPass() *pass {
 	return &pass{Syncer: New(p.publication.config), request: Request{Cluster: p.key.workspace.cluster, NamespacedName: p.key.NamespacedName}}
 }
 
-// expectations are what the live primary objects need.
+// expectations are the objects and finalizers that the existing primary objects need.
 type expectations struct {
 	sources    map[string]bool // "agent cluster/namespace/name" by kind of the copy
 	states     map[string]bool
@@ -128,7 +128,7 @@ func sourceID(agent, kind, resource string, source Source) string {
 	return fmt.Sprintf("%s %s %s %s/%s", agent, kind, resource, source.Cluster, source.NamespacedName)
 }
 
-// checkPrimary checks a primary object and what belongs to it.
+// checkPrimary checks a primary object and the objects that belong to it.
 func (m *model) checkPrimary(p *modelPass, primary *unstructured.Unstructured, expected expectations) {
 	config := p.publication.config
 	source := Source{p.key.workspace.cluster, p.key.NamespacedName}
@@ -152,13 +152,13 @@ func (m *model) checkPrimary(p *modelPass, primary *unstructured.Unstructured, e
 		return
 	}
 	if s, ok := SourceOf(copied); !ok || s != source || !BelongsTo(copied, config.WorkspaceResource) || copied.GetLabels()[publication.LabelAgentName] != config.AgentName {
-		// Another has the name; checkService checks that it lives. What has been synced before stays.
+		// Another object has the name; checkService checks that its source exists. Objects that have been synced before remain.
 		for _, name := range credNames {
 			expected.allowFinalizer(p, name.(string))
 		}
 		return
 	}
-	// An object that an agent has adopted keeps its content.
+	// The content of an adopted object does not change.
 	written := !m.adopted[copied.GetUID()] && !m.stripped[copied.GetUID()]
 	if written && !equal(contentOf(copied)["spec"], contentOf(primary)["spec"]) {
 		m.violation("%s: the copy has %v, the object %v", p, copied.Object["spec"], primary.Object["spec"])
@@ -169,7 +169,7 @@ func (m *model) checkPrimary(p *modelPass, primary *unstructured.Unstructured, e
 	m.checkRelated(p, primary, copied)
 }
 
-// checkRelated checks the copies of related objects, unless somebody else has the name.
+// checkRelated checks the copies of related objects, unless another owner has the name.
 func (m *model) checkRelated(p *modelPass, primary, copied *unstructured.Unstructured) {
 	for _, relation := range []struct {
 		field            string
@@ -211,14 +211,14 @@ func hasOwner(o *unstructured.Unstructured) bool {
 	return false
 }
 
-// syncerPass2 returns a pass over a primary object that has been read.
+// syncerPass2 returns a pass over a primary object that has already been read.
 func (p *modelPass) syncerPass2(primary *unstructured.Unstructured) *pass {
 	result := p.syncerPass()
 	result.source = primary
 	return result
 }
 
-// checkService checks that nothing on the service cluster is left of objects that are gone.
+// checkService checks that the service cluster has no objects of deleted primary objects.
 func (m *model) checkService(expected expectations) {
 	for _, resource := range []endpoints.Resource{widgetOnService, things, gizmos} {
 		for _, o := range m.listAll(m.service, resource) {
@@ -257,7 +257,7 @@ func (m *model) checkWorkspace(w *modelWorkspace, expected expectations) {
 	}
 }
 
-// checkSecret checks that a Secret is needed, if an agent has made it.
+// checkSecret checks that a Secret that an agent has created is needed.
 func (m *model) checkSecret(where string, o *unstructured.Unstructured, expected expectations) {
 	if o.GetDeletionTimestamp() != nil {
 		m.violation("Secret %s %s/%s: is being deleted, with finalizers %v", where, o.GetNamespace(), o.GetName(), o.GetFinalizers())

@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// settle ends all faults, and runs passes as events and results ask for them until none does.
+// settle ends all faults, and runs passes until no event and no result requests another.
 func (m *model) settle() {
 	m.log("--- settling")
-	for len(m.passes) > 0 { // these have been decided before
+	for len(m.passes) > 0 { // these have started before
 		if m.rand.IntN(4) == 0 {
 			m.end(pick(m, m.passes))
 		} else {
@@ -41,8 +41,8 @@ func (m *model) settle() {
 	}
 }
 
-// round makes a pass over each primary object that has changed itself or in its copy, or whose last pass asked for another, and
-// reports whether any does so, but for those that must not take what belongs to others.
+// round makes a pass over each primary object that has changed, whose copy has changed, or whose last pass requested another. It reports
+// whether any such object exists, except those whose copies belong to other owners.
 func (m *model) round(seen map[string]string) (again bool) {
 	for _, i := range m.rand.Perm(len(m.publications)) {
 		pub := m.publications[i]
@@ -70,7 +70,7 @@ func (m *model) round(seen map[string]string) (again bool) {
 	return again
 }
 
-// version returns the versions of a primary object and its copy, of which the agent gets events.
+// version returns the versions of a primary object and its copy, because the agent gets events of both.
 func (m *model) version(pub *modelPublication, key modelKey) string {
 	var versions []string
 	if primary := pub.primaries[key]; primary != nil {

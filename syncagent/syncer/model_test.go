@@ -26,10 +26,11 @@ import (
 	"github.com/atoll-dev/atoll/syncagent/publication"
 )
 
-// TestAgentsSettle runs several agents on one service cluster in random order, request by request: passes over different objects
-// overlap everywhere, caches are old, requests fail, processes die between any two requests, a deposed leader ends its pass late,
-// and users and administrators create, change and delete. In the end everything settles in a bounded number of writes: what lives
-// is synced, what was deleted is gone together with what belongs to it, and nobody has deleted or overwritten what is not theirs.
+// TestAgentsSettle runs several agents on one service cluster in random order, request by request: passes over different objects overlap
+// everywhere, caches are outdated, requests fail, processes end between any two requests, a deposed leader ends its pass late, and users
+// and administrators create, change and delete. Finally everything must settle in a bounded number of writes: existing objects are
+// synced, deleted objects do not exist any more and neither do the objects that belong to them, and no agent has deleted or overwritten
+// objects of other owners.
 func TestAgentsSettle(t *testing.T) {
 	for seed := range uint64(100) {
 		if runModel(t, seed, 400); t.Failed() {
@@ -38,7 +39,7 @@ func TestAgentsSettle(t *testing.T) {
 	}
 }
 
-// FuzzAgentsSettle runs other seeds.
+// FuzzAgentsSettle runs TestAgentsSettle with other seeds.
 func FuzzAgentsSettle(f *testing.F) {
 	f.Fuzz(func(t *testing.T, seed uint64) { runModel(t, seed, 400) })
 }
@@ -76,12 +77,12 @@ type modelPublication struct {
 	name       string
 	config     Config // without clients
 	workspaces []*modelWorkspace
-	// primaries and copies are what the agent's caches have.
+	// primaries and copies are the contents of the agent's caches.
 	primaries map[modelKey]*unstructured.Unstructured
 	copies    []unstructured.Unstructured
 }
 
-// modelKey is a primary object of a publication.
+// modelKey identifies a primary object of a publication.
 type modelKey struct {
 	workspace *modelWorkspace
 	types.NamespacedName
@@ -93,9 +94,9 @@ type model struct {
 	workspaces   []*modelWorkspace
 	publications []*modelPublication
 	passes       []*modelPass
-	// made are the UIDs of objects that agents have created or adopted, adopted the latter.
+	// made are the UIDs of objects that agents have created or adopted, adopted only those of the latter.
 	made, adopted map[types.UID]bool
-	// stripped are those of copies of which an administrator has removed the labels.
+	// stripped are the UIDs of copies whose labels an administrator has removed.
 	stripped map[types.UID]bool
 	faults   bool
 	next     int
@@ -137,7 +138,7 @@ func newModel(t *testing.T, seed uint64) *model {
 	one, two, elsewhere := m.workspaces[0], m.workspaces[1], m.workspaces[2]
 	publish("alpha", widgetInWorkspace, widgetOnService, nil, one, two)
 	publish("alpha", sprockets, widgetOnService, &syncagentv1alpha1.ResourceNaming{Name: "sprocket-$remoteName"}, one, two)
-	// The names of things collide: of two workspaces, one has the copy.
+	// The names of copies of "things" collide: only one of the two workspaces has a copy.
 	publish("alpha", things, things, &syncagentv1alpha1.ResourceNaming{Name: "$remoteName", Namespace: sharedNamespace}, one, two)
 	publish("beta", gizmos, gizmos, nil, one)
 	publish("gamma", widgetInWorkspace, widgetOnService, nil, elsewhere)
@@ -174,7 +175,7 @@ func (m *model) step() {
 	case n < 14 && len(m.passes) < maxPasses || len(m.passes) == 0:
 		pub := pick(m, m.publications)
 		if key := (modelKey{pick(m, pub.workspaces), pick(m, primaryKeys)}); !m.running(pub, key) || m.rand.IntN(8) == 0 {
-			m.start(pub, key) // rarely next to the pass of a deposed leader
+			m.start(pub, key) // in rare cases while a deposed leader runs a pass
 		}
 	default:
 		m.advance(pick(m, m.passes))
@@ -185,7 +186,7 @@ func (m *model) running(pub *modelPublication, key modelKey) bool {
 	return slices.ContainsFunc(m.passes, func(p *modelPass) bool { return p.publication == pub && p.key == key })
 }
 
-// refresh brings the caches of a publication up to date.
+// refresh updates the caches of a publication.
 func (m *model) refresh(pub *modelPublication) {
 	clear(pub.primaries)
 	for _, w := range pub.workspaces {
@@ -208,7 +209,7 @@ func (m *model) listAll(c client.Client, resource endpoints.Resource) []unstruct
 	return list.Items
 }
 
-// modelPass is a pass that is stopped before each of its requests.
+// modelPass is a pass that stops before each of its requests.
 type modelPass struct {
 	*model
 	publication *modelPublication
@@ -260,7 +261,7 @@ func (m *model) end(p *modelPass) {
 	m.passes = slices.DeleteFunc(m.passes, func(other *modelPass) bool { return other == p })
 }
 
-// request makes a request when it is the pass's turn.
+// request sends a request when the model continues the pass.
 func (p *modelPass) request(what string, do func() error) error {
 	if p.dead || !p.yield(what) {
 		p.dead = true
@@ -292,7 +293,7 @@ func (c cachedCopies) Find(_ context.Context, source Source) ([]unstructured.Uns
 	return found, nil
 }
 
-// client returns the client that a pass has of a cluster. Primary objects are read from the cache.
+// client returns the client of a cluster for a pass. It reads primary objects from the cache.
 func (p *modelPass) client(name string, inner client.WithWatch) client.Client {
 	what := func(verb string, o client.Object) string {
 		return fmt.Sprintf("%s %s %s %s/%s", verb, name, gvkOf(o).Kind, o.GetNamespace(), o.GetName())

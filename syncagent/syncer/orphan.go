@@ -8,8 +8,9 @@ import (
 	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
 )
 
-// DeleteOrphan deletes a copy whose primary object is gone, with all that the agent has on the service cluster for it. The workspace is
-// not accessed. done is false while something is being deleted. Callers must know that the primary object does not exist.
+// DeleteOrphan deletes a copy whose primary object does not exist any more, with all other objects that the agent has created for it on
+// the service cluster. It does not access the workspace. done is false while an object is being deleted. Callers must have verified that
+// the primary object does not exist.
 func (s *Syncer) DeleteOrphan(ctx context.Context, copied *unstructured.Unstructured) (done bool, err error) {
 	source, identified := SourceOf(copied)
 	if !identified {
@@ -32,7 +33,7 @@ func (s *Syncer) DeleteOrphan(ctx context.Context, copied *unstructured.Unstruct
 		done = done && gone
 	}
 	if !done {
-		return false, nil // the copy leads to what is left
+		return false, nil // the next attempt finds the remaining objects by the copy
 	}
 	if err := p.service().delete(ctx, copied); err != nil {
 		return false, err

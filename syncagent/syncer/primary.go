@@ -23,7 +23,7 @@ import (
 	"github.com/atoll-dev/atoll/syncagent/state"
 )
 
-// logicalClusters is the resource of the one object that describes a logical cluster.
+// logicalClusters is the resource of the singleton object that describes a logical cluster.
 var logicalClusters = endpoints.Resource{
 	GroupVersionKind: schema.GroupVersionKind{Group: "core.kcp.io", Version: "v1alpha1", Kind: "LogicalCluster"}, Resource: "logicalclusters",
 }
@@ -60,7 +60,7 @@ func selects(selector *metav1.LabelSelector, values map[string]string) (bool, er
 	return s.Matches(labels.Set(values)), nil
 }
 
-// readPath reads the path of the workspace, if the publication asks for it.
+// readPath reads the path of the workspace if the publication enables workspace paths.
 func (p *pass) readPath(ctx context.Context) error {
 	if !p.spec().EnableWorkspacePaths {
 		return nil
@@ -115,21 +115,22 @@ func (p *pass) findCopy(ctx context.Context) (*unstructured.Unstructured, error)
 	case claimOwn:
 		return copied, nil
 	case claimNone:
-		if p.state.CopyUID() == copied.GetUID() { // it has lost its labels; one that is not known is adopted
+		if p.state.CopyUID() == copied.GetUID() { // the copy has lost its labels; without a recorded UID, it is adopted
 			return copied, nil
 		}
 	}
 	return nil, nil
 }
 
-// fresh returns the current version of a copy where an older one would be misleading: related objects are named in it, or it is deleted.
+// fresh returns the current version of a copy where a cached one is not sufficient: related objects are located by its fields, or it is
+// deleted.
 func (p *pass) fresh(ctx context.Context, copied *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	if len(p.config.Related) == 0 && p.source.GetDeletionTimestamp() == nil {
 		return copied, nil
 	}
 	current, err := p.service().get(ctx, p.config.ServiceResource, client.ObjectKeyFromObject(copied))
 	if err != nil || current == nil || current.GetUID() != copied.GetUID() || claimOf(current, p.identification()) == claimOther {
-		return nil, err // another object has its place
+		return nil, err // another object has its name
 	}
 	return current, nil
 }
@@ -146,17 +147,17 @@ func (p *pass) ensureFinalizer(ctx context.Context) error {
 	return nil
 }
 
-// desired is what a copy should be.
+// desired is the desired state of a copy.
 type desired struct {
 	key types.NamespacedName
 	// mutated is the source after mutation.
 	mutated *unstructured.Unstructured
 	content map[string]any
-	// identification are labels and annotations that are no content.
+	// identification are labels and annotations that are not part of the content.
 	identification metadata
 }
 
-// desiredCopy computes what the copy of the source should be. found is the existing one, or nil.
+// desiredCopy computes the desired state of the source's copy. found is the existing copy, or nil.
 func (p *pass) desiredCopy(found *unstructured.Unstructured) (desired, error) {
 	result := desired{mutated: p.source.DeepCopy(), identification: p.identification()}
 	if found != nil {
@@ -182,7 +183,7 @@ func (p *pass) mutation() syncagentv1alpha1.ResourceMutationSpec {
 	return syncagentv1alpha1.ResourceMutationSpec{}
 }
 
-// nameCopy decides where the copy is created.
+// nameCopy returns the namespace and name of a new copy.
 func (p *pass) nameCopy() (types.NamespacedName, error) {
 	key, err := naming.Key(p.spec().Naming, naming.Input{
 		Object: p.source, ClusterName: p.request.Cluster.String(), ClusterPath: p.path, ClusterScoped: !p.config.ServiceResource.Namespaced,
@@ -202,7 +203,8 @@ func newObject(resource endpoints.Resource, key types.NamespacedName, content ma
 	return overwrite(object, content, identification)
 }
 
-// create creates the copy, or adopts what exists under its name. wait means that what exists is being deleted.
+// create creates the copy, or adopts an existing object with its name. wait means that the existing object, or the namespace, is being
+// deleted.
 func (p *pass) create(ctx context.Context, d desired) (created *unstructured.Unstructured, wait bool, err error) {
 	key, err := p.recordedKey(ctx, d.key)
 	if err != nil {
@@ -231,8 +233,8 @@ func (p *pass) create(ctx context.Context, d desired) (created *unstructured.Uns
 	return object, false, nil
 }
 
-// recordedKey returns the key that an earlier pass has decided on if there is an object, else the given one. The record of another key
-// is removed before the copy is created: a pass that finds no record looks for the copy by a list.
+// recordedKey returns the recorded key of an earlier pass if its object exists and is not the copy of another source, and the given key
+// otherwise. It removes a record with another key before the copy is created: a pass without a record finds the copy with a list request.
 func (p *pass) recordedKey(ctx context.Context, key types.NamespacedName) (types.NamespacedName, error) {
 	recorded, found := p.state.Copy()
 	if !found || recorded == key {
@@ -249,8 +251,9 @@ func (p *pass) recordedKey(ctx context.Context, key types.NamespacedName) (types
 	return key, p.saveState(ctx)
 }
 
-// adopt makes an existing object the copy, unless it is that of another source. It keeps its content: the source as it is now is recorded as
-// if it had been written, so that only later changes of it are. The record precedes the labels, by which the next pass finds the copy.
+// adopt makes an existing object the copy, unless it is the copy of another source. It does not change the content of the object: it
+// records the current content of the source as already written, so that later passes write only later changes. It writes the record
+// before the labels, because the next pass finds the copy by its labels.
 func (p *pass) adopt(ctx context.Context, key types.NamespacedName, d desired) (adopted *unstructured.Unstructured, wait bool, err error) {
 	service := p.service()
 	existing, err := service.get(ctx, p.config.ServiceResource, key)
@@ -270,7 +273,7 @@ func (p *pass) adopt(ctx context.Context, key types.NamespacedName, d desired) (
 		return nil, false, err
 	}
 	p.state.SetCopy(key)
-	p.state.SetCopyUID("") // it is no copy until it has the labels
+	p.state.SetCopyUID("") // without the labels it is not a copy yet
 	if err := p.state.SetLast(p.primaryKey(), d.content); err != nil {
 		return nil, false, err
 	}
@@ -286,8 +289,8 @@ func (p *pass) adopt(ctx context.Context, key types.NamespacedName, d desired) (
 	return existing, false, nil
 }
 
-// forgetContent removes what is known of a former copy from the state before another is created: it may stay unknown that that has been created
-// with.
+// forgetContent removes the recorded content of a previous copy before another copy is created: if the pass ends before it records the
+// content of the new copy, the state must not contain that of the previous one.
 func (p *pass) forgetContent(ctx context.Context, key string) error {
 	if !p.state.Has(key) {
 		return nil
@@ -296,7 +299,7 @@ func (p *pass) forgetContent(ctx context.Context, key string) error {
 	return p.saveState(ctx)
 }
 
-// recordContent records what has been written to the copy.
+// recordContent records the content that the agent has written to the copy.
 func (p *pass) recordContent(ctx context.Context, copied *unstructured.Unstructured, content map[string]any) error {
 	p.state.SetCopy(client.ObjectKeyFromObject(copied))
 	p.state.SetCopyUID(copied.GetUID())
@@ -306,7 +309,7 @@ func (p *pass) recordContent(ctx context.Context, copied *unstructured.Unstructu
 	return p.saveState(ctx)
 }
 
-// syncContent writes what differs between the source and its copy.
+// syncContent writes the differences between the source and its copy.
 func (p *pass) syncContent(ctx context.Context, copied *unstructured.Unstructured, d desired) (*unstructured.Unstructured, error) {
 	result, written, err := p.write(ctx, p.service(), p.primaryKey(), copied, p.config.ServiceResource, d)
 	if err != nil {

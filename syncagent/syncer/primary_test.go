@@ -84,7 +84,7 @@ func TestUnlabelledObjectIsAdoptedWithItsContent(t *testing.T) {
 	} {
 		expectField(t, e.theCopy(), want.value, want.path...)
 	}
-	// References into it lead to what it refers to.
+	// References in the copy lead to the related object.
 	expectField(t, e.get(e.workspace, secrets, credsInWorkspace), "b25l", "data", "password")
 	e.expectIdle()
 
@@ -143,7 +143,7 @@ func TestTerminatingCopyIsNotUpdated(t *testing.T) {
 	changeCopy(func(o *unstructured.Unstructured) { o.SetFinalizers([]string{"example.org/slow"}) })(e)
 	e.deleteIn(e.service, widgetOnService, e.copyKey())
 	changeWidget(setField("spec.size", int64(8)))(e)
-	e.expectIdle() // its end is an event: nothing is polled
+	e.expectIdle() // an event reports the end of the deletion, so nothing is polled
 	if result, err := e.sync(testKey); err != nil || result.RequeueAfter != 0 {
 		t.Errorf("got %v, %v", result, err)
 	}
@@ -166,7 +166,7 @@ func TestTwoCopiesAreAnError(t *testing.T) {
 	}
 }
 
-// sprockets are published from the kind of the copies of widgets, too.
+// sprockets are published from the same kind of copies as widgets.
 var sprockets = endpoints.Resource{GroupVersionKind: schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Sprocket"}, Resource: "sprockets", Namespaced: true, HasStatus: true}
 
 // publishedAs returns an env of the same agent, workspace and service cluster for another resource of the same kind of copies.
@@ -292,7 +292,7 @@ func TestFilter(t *testing.T) {
 			e.theCopy()
 			label("lead")
 			e.expectIdle()
-			deleteWidget(e) // what has been accepted is cleaned up
+			deleteWidget(e) // the agent cleans up objects that it has accepted
 			e.settle()
 			expectNothingLeft(t, e)
 		})
@@ -316,7 +316,7 @@ func TestWorkspacePath(t *testing.T) {
 	}
 	e.expectIdle()
 	e.deleteIn(e.workspace, logicalClusters, types.NamespacedName{Name: logicalClusterName})
-	deleteWidget(e) // a path is not needed for the deletion
+	deleteWidget(e) // the deletion does not need a path
 	e.settle()
 	expectNothingLeft(t, e)
 }
@@ -475,7 +475,7 @@ func TestForgottenSourceWithoutFinalizerStillHasItsCopyDeleted(t *testing.T) {
 	}
 }
 
-// forbid has the agent's client of the workspace refuse reads of a resource.
+// forbid makes the agent's client of the workspace refuse reads of a resource.
 func forbid(e *env, kind string) (allow func()) {
 	inner := e.agentWorkspace
 	denied := func(object client.Object) error {

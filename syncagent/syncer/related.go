@@ -17,14 +17,14 @@ import (
 	"github.com/atoll-dev/atoll/syncagent/state"
 )
 
-// relation is a related object that the primary object refers to, or has referred to.
+// relation is a related object that the primary object references, or has referenced.
 type relation struct {
 	state.Related
-	// resource is nil if the publication has no such entry any more.
+	// resource is nil if the publication does not contain the entry any more.
 	resource *RelatedResource
-	// referenced means that the primary object refers to it.
+	// referenced means that the primary object references it.
 	referenced bool
-	// refused means that its copy is where the agent must not write: one that exists stays as it is.
+	// refused means that the agent must not write to the location of the copy. An existing copy is not changed.
 	refused bool
 	// origin is nil if it does not exist.
 	origin *unstructured.Unstructured
@@ -42,11 +42,11 @@ func (r relation) presence() presence {
 	return originLive
 }
 
-// relatedPass is the part of a pass that is about related objects.
+// relatedPass is the part of a pass that syncs related objects.
 type relatedPass struct {
 	*pass
 	errs []error
-	// unlocated are the identifiers whose objects could not be located, incomplete those of which an object could not be synced.
+	// unlocated are the identifiers whose objects could not be located, incomplete those with an object that could not be synced.
 	unlocated, incomplete map[string]bool
 	synced                []relation
 	wait                  bool
@@ -61,7 +61,8 @@ func (r *relatedPass) failed(identifier string, err error) {
 	r.errs = append(r.errs, fmt.Errorf("related object %q: %w", identifier, err))
 }
 
-// syncRelated syncs the related objects of a live primary object. One that fails does not keep the others from being synced.
+// syncRelated syncs the related objects of a primary object that is not being deleted. One that fails does not prevent the sync of the
+// others.
 func (p *pass) syncRelated(ctx context.Context, copied *unstructured.Unstructured) (Result, error) {
 	recorded, _ := p.state.Related()
 	if len(p.config.Related) == 0 && len(recorded) == 0 {
@@ -87,7 +88,7 @@ func (p *pass) syncRelated(ctx context.Context, copied *unstructured.Unstructure
 	return result, errors.Join(r.errs...)
 }
 
-// locate returns the related objects that the primary object refers to.
+// locate returns the related objects that the primary object references.
 func (r *relatedPass) locate(ctx context.Context, copied *unstructured.Unstructured) []relation {
 	var located []relation
 	taken := map[state.Object]bool{}
@@ -138,7 +139,7 @@ func (p *pass) locatePairs(ctx context.Context, resource *RelatedResource, copie
 	})
 }
 
-// sides returns the side of the origin and that of the copy.
+// sides returns the side of the origin and the side of the copy.
 func (p *pass) sides(origin syncagentv1alpha1.RelatedResourceOrigin) (from, to side) {
 	if origin == syncagentv1alpha1.RelatedResourceOriginKcp {
 		return p.workspace(), p.service()
@@ -202,7 +203,7 @@ func (r *relatedPass) observe(ctx context.Context, located []relation, recorded 
 	return relations
 }
 
-// recordRelations records related objects before a finalizer or a copy of them is written.
+// recordRelations records related objects before the pass writes a finalizer or a copy of them.
 func (r *relatedPass) recordRelations(ctx context.Context, relations []relation) error {
 	recorded, _ := r.state.Related()
 	entries := slices.Clone(recorded)
@@ -221,7 +222,7 @@ func (r *relatedPass) recordRelations(ctx context.Context, relations []relation)
 	return r.saveState(ctx)
 }
 
-// apply does what is to be done about each related object. Those that may still have a copy or a finalizer stay recorded.
+// apply syncs, cleans up or keeps each related object. It does not remove the record of one that may still have a copy or a finalizer.
 func (r *relatedPass) apply(ctx context.Context, relations []relation) {
 	recorded, _ := r.state.Related()
 	for _, relation := range relations {
@@ -244,8 +245,8 @@ func (r *relatedPass) apply(ctx context.Context, relations []relation) {
 	}
 }
 
-// forgetNeedless removes an object from the record that the primary object does not refer to any more if nothing will be done about it:
-// its copy stays in any case, or does not exist. Else the record would grow with each object that has ever been referred to.
+// forgetNeedless removes the record of an object that the primary object does not reference any more and that needs no action: its copy
+// is kept in any case, or does not exist. Otherwise the record would grow with each object that has ever been referenced.
 func (r *relatedPass) forgetNeedless(ctx context.Context, relation relation) {
 	if relation.referenced || r.unlocated[relation.Identifier] {
 		return
@@ -265,7 +266,7 @@ func (r *relatedPass) forgetNeedless(ctx context.Context, relation relation) {
 	r.state.Forget(relation.Key() + statusKeySuffix)
 }
 
-// holds reports whether an origin that is not recorded has a finalizer of the agent: the record has been lost.
+// holds reports whether an unrecorded origin has a finalizer of the agent, because the record is missing.
 func (p *pass) holds(r relation) bool {
 	return r.Side == syncagentv1alpha1.RelatedResourceOriginKcp && r.origin != nil &&
 		len(p.releasedFinalizers(r.origin.GetFinalizers(), r.Related)) < len(r.origin.GetFinalizers())

@@ -19,7 +19,8 @@ import (
 	"github.com/atoll-dev/atoll/syncagent/state"
 )
 
-// cleanUp deletes the copy of a related object, and then releases its origin. done is false while the copy is being deleted.
+// cleanUp deletes the copy of a related object, and then removes the finalizer of its origin. done is false while the copy is being
+// deleted.
 func (p *pass) cleanUp(ctx context.Context, entry state.Related) (done bool, err error) {
 	from, to := p.sides(entry.Side)
 	if !p.recordsOther(entry, func(other state.Related) bool { return other.Copy == entry.Copy }) {
@@ -38,8 +39,8 @@ func (p *pass) cleanUp(ctx context.Context, entry state.Related) (done bool, err
 	return true, nil
 }
 
-// recordsOther reports whether another related object of the primary object has the same origin, or the same copy. They share the finalizer,
-// or the annotation.
+// recordsOther reports whether another related object of the primary object has the same origin, or the same copy. They share the
+// finalizer, or the annotation.
 func (p *pass) recordsOther(entry state.Related, same func(other state.Related) bool) bool {
 	recorded, _ := p.state.Related()
 	return slices.ContainsFunc(recorded, func(other state.Related) bool {
@@ -47,7 +48,8 @@ func (p *pass) recordsOther(entry state.Related, same func(other state.Related) 
 	})
 }
 
-// removeRelatedCopy deletes a copy that is made for no other primary object. gone means that it does not exist, or not for this one.
+// removeRelatedCopy deletes a copy that no other primary object uses. gone means that the copy does not exist, or does not belong to this
+// primary object.
 func (p *pass) removeRelatedCopy(ctx context.Context, to side, entry state.Related) (gone bool, err error) {
 	copied, err := to.get(ctx, resourceOf(entry.Copy), keyOf(entry.Copy))
 	switch {
@@ -58,7 +60,7 @@ func (p *pass) removeRelatedCopy(ctx context.Context, to side, entry state.Relat
 	}
 	owners := ownersOf(copied, p.ownerKey(), "")
 	switch {
-	case owners.foreign: // whatever their origin is
+	case owners.foreign: // independent of their origin
 		if !owners.own {
 			return true, nil
 		}
@@ -78,9 +80,9 @@ func (p *pass) removeRelatedCopy(ctx context.Context, to side, entry state.Relat
 	return err == nil && copied == nil, err
 }
 
-// isTransient reports whether a server may answer the same request later.
+// isTransient reports whether the same request may succeed later.
 func isTransient(err error) bool {
-	var request *url.Error // there is no answer
+	var request *url.Error // the server has not responded
 	return errors.As(err, &request) || apierrors.IsServerTimeout(err) || apierrors.IsServiceUnavailable(err) || apierrors.IsTimeout(err) || apierrors.IsTooManyRequests(err) || apierrors.IsInternalError(err)
 }
 
@@ -101,14 +103,14 @@ func (p *pass) releaseOrigin(ctx context.Context, from side, entry state.Related
 	return from.setFinalizers(ctx, origin, remaining)
 }
 
-// releasedFinalizers returns the finalizers of an origin that does not matter to the primary object any more.
+// releasedFinalizers returns the remaining finalizers of an origin after the primary object has released it.
 func (p *pass) releasedFinalizers(finalizers []string, entry state.Related) []string {
 	isOwn := func(finalizer string) bool { return finalizer == p.relatedFinalizer() }
 	return WithoutRelatedFinalizers(finalizers, isOwn, p.maybePrimary(entry.Origin) && !entry.Former)
 }
 
-// maybePrimary reports whether an origin may be the primary object of some agent, which has the contract's finalizer then: what is exported has a
-// group. Resources of other exports have one, too.
+// maybePrimary reports whether an origin may be the primary object of some agent, so that it has the contract's finalizer: exported
+// resources have a group. Resources of other exports have one as well.
 func (p *pass) maybePrimary(origin state.Object) bool {
 	return origin.Group != "" || p.config.WorkspaceResource.Group == ""
 }
@@ -133,7 +135,7 @@ func (p *pass) cleanUpRelated(ctx context.Context, copied *unstructured.Unstruct
 		}
 		cleaned, err := p.cleanUp(ctx, entry)
 		if IsClaimNotAccepted(err) {
-			// The consumer has taken the workspace's side away; what is on the service cluster is gone.
+			// The consumer has revoked access to the workspace; the objects on the service cluster are deleted.
 			klog.FromContext(ctx).Info("What is in the workspace of a related object is left", "identifier", entry.Identifier, "err", err)
 			p.state.ForgetRelated(entry.Key())
 			cleaned, err = true, nil
@@ -154,8 +156,8 @@ func (p *pass) cleanUpRelated(ctx context.Context, copied *unstructured.Unstruct
 	return Result{RequeueAfter: pollDelay}, len(remaining) == 0 && len(r.errs) == 0, errors.Join(r.errs...)
 }
 
-// suspend ends the pass over a live primary object that is not synced, because of an error or of a filter. Related objects that the user
-// deletes meanwhile are released: their deletion must not wait until the primary object is synced again.
+// suspend ends the pass over a primary object that is not being deleted and not synced, because of an error or a filter. It releases
+// related objects that the user deletes in the meantime: their deletion must not wait until the primary object is synced again.
 func (p *pass) suspend(ctx context.Context, cause error) (Result, error) {
 	if !slices.Contains(p.source.GetFinalizers(), publication.Finalizer) || isConflict(cause) {
 		return Result{}, cause
@@ -200,7 +202,7 @@ func (r *relatedPass) releaseDeleted(ctx context.Context, entry state.Related) {
 	r.wait = r.wait || err == nil && !cleaned
 }
 
-// locateUnrecorded returns the related objects of a primary object whose state is lost, as far as it still refers to them.
+// locateUnrecorded returns the related objects of a primary object without state, as far as it still references them.
 func (p *pass) locateUnrecorded(ctx context.Context, copied *unstructured.Unstructured) ([]state.Related, error) {
 	if err := p.readPath(ctx); err != nil {
 		klog.FromContext(ctx).V(2).Info("The path of the workspace is not known for the clean-up", "err", err)
@@ -230,8 +232,8 @@ func (p *pass) locateUnrecorded(ctx context.Context, copied *unstructured.Unstru
 	return entries, nil
 }
 
-// annotateRelated lists the related objects that originate on the service cluster in annotations of the primary object. Annotations of
-// identifiers that are incomplete stay.
+// annotateRelated lists the related objects that originate on the service cluster in annotations of the primary object. It does not
+// change annotations of incomplete identifiers.
 func (p *pass) annotateRelated(ctx context.Context, synced []relation, incomplete map[string]bool) error {
 	wanted, err := relatedAnnotations(synced)
 	if err != nil {
@@ -245,8 +247,8 @@ func (p *pass) annotateRelated(ctx context.Context, synced []relation, incomplet
 }
 
 const (
-	// maxAnnotationName is the limit of the server for the part of a key behind the slash, maxAnnotations a bound far below its limit for all
-	// annotations together. They are informational: what exceeds either is left out.
+	// maxAnnotationName is the limit of the server for the part of a key after the slash. maxAnnotations is far below the limit of the
+	// server for all annotations together. The annotations are informational, so the agent leaves out those that exceed either.
 	maxAnnotationName = 63
 	maxAnnotations    = 64 << 10
 )
@@ -281,7 +283,7 @@ func relatedAnnotations(synced []relation) (map[string]string, error) {
 	return annotations, nil
 }
 
-// annotationPatch returns what has to change for exactly the wanted annotations of related objects to exist.
+// annotationPatch returns the changes after which exactly the wanted annotations of related objects exist.
 func annotationPatch(existing, wanted map[string]string, incomplete map[string]bool) map[string]any {
 	patch := map[string]any{}
 	keep := func(key string) bool {

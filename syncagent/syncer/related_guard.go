@@ -16,8 +16,8 @@ import (
 	"github.com/atoll-dev/atoll/syncagent/related"
 )
 
-// GuardedError means that a primary object leads to an object that a consumer must neither read nor write. Locators may depend on what
-// consumers write, and the agent may access more of the service cluster than any of them.
+// GuardedError means that a primary object leads to an object that a consumer must neither read nor write. Locators may depend on fields
+// that consumers write, and the agent has more permissions on the service cluster than any consumer.
 type GuardedError struct {
 	Object string
 	Reason string
@@ -25,10 +25,11 @@ type GuardedError struct {
 
 func (e *GuardedError) Error() string { return fmt.Sprintf("%s is not synced: %s", e.Object, e.Reason) }
 
-// guardedTypes are the types of Secrets that a cluster itself gives a meaning to: who may read or write them has rights in that cluster.
+// guardedTypes are the types of Secrets that the cluster itself interprets: access to them grants permissions in that cluster.
 var guardedTypes = []string{string(corev1.SecretTypeServiceAccountToken), string(corev1.SecretTypeBootstrapToken)}
 
-// guardOrigin refuses originals in namespaces of the service cluster that no consumer has anything in, unless the owner has chosen them.
+// guardOrigin refuses origins in reserved namespaces of the service cluster, in which consumers have no objects, unless the owner has
+// chosen them.
 func (p *pass) guardOrigin(resource *RelatedResource, pair related.Pair) error {
 	if resource.Spec.Origin != syncagentv1alpha1.RelatedResourceOriginService || !p.isReserved(pair.Origin.Namespace) ||
 		related.OwnerChoosesNamespace(resource.Spec, p.spec().Naming, p.request.Cluster.String(), pair.Origin.Namespace) {
@@ -52,7 +53,8 @@ func (p *pass) isReserved(namespace string) bool {
 	return namespace != "" && namespace == p.config.Namespace || strings.HasPrefix(namespace, "kube-")
 }
 
-// guard refuses related objects by where they are written, and by what they are. copied is the existing copy, or nil.
+// guard refuses related objects because of the location of their copies, their owners, or the types of Secrets. copied is the existing
+// copy, or nil.
 func (p *pass) guard(r relation, copied *unstructured.Unstructured, content map[string]any) error {
 	if err := p.confine(r); err != nil {
 		return err
@@ -85,8 +87,8 @@ func (p *pass) guard(r relation, copied *unstructured.Unstructured, content map[
 	return &GuardedError{from.describe(r.resource.Origin, keyOf(r.Origin)), reason}
 }
 
-// foreignReason returns why an object on the service cluster is somebody else's, empty if nothing says so. A copy of a related object is
-// refused as an origin only: whether a copy may be overwritten depends on its owners.
+// foreignReason returns why an object on the service cluster belongs to another owner, or an empty string if its metadata names none. It
+// refuses a copy of a related object only as an origin: mayWrite decides by its owners whether a copy may be overwritten.
 func (p *pass) foreignReason(object *unstructured.Unstructured, origin syncagentv1alpha1.RelatedResourceOrigin) string {
 	if object == nil {
 		return ""
@@ -105,7 +107,7 @@ func (p *pass) foreignReason(object *unstructured.Unstructured, origin syncagent
 	return ""
 }
 
-// isCopyForOthers reports whether an object is the copy of a related object of other primary objects alone.
+// isCopyForOthers reports whether an object is the copy of a related object of other primary objects only.
 func (p *pass) isCopyForOthers(object metav1.Object) bool {
 	owners := ownersOf(object, p.ownerKey(), "")
 	return owners.foreign && !owners.own

@@ -15,7 +15,7 @@ import (
 	"github.com/atoll-dev/atoll/syncagent/publication"
 )
 
-// expectGuarded fails unless the related object is refused, and nothing of it is told to the consumer.
+// expectGuarded fails unless the syncer refuses the related object, and reveals nothing about it to the consumer.
 func expectGuarded(t *testing.T, e *env) {
 	t.Helper()
 	var guarded *GuardedError
@@ -50,7 +50,7 @@ func TestNamespacesOfTheServiceClusterAreGuarded(t *testing.T) {
 					}
 					withRelated(relation)(e)
 					for _, c := range []*unstructured.Unstructured{object(namespaces, types.NamespacedName{Name: namespace}, "")} {
-						_ = e.service.Create(context.Background(), c.DeepCopy()) // that of the agent exists
+						_ = e.service.Create(context.Background(), c.DeepCopy()) // the namespace of the agent exists already
 						e.createIn(e.workspace, c)
 					}
 					createWidget(e)

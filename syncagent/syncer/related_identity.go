@@ -13,15 +13,16 @@ import (
 	"github.com/atoll-dev/atoll/syncagent/state"
 )
 
-// ownerKeyPrefix is the prefix of annotations of copies of related objects. There is one per primary object that a copy is made for: the
-// key is a hash of agent and primary object, the value one of the origin. A copy is deleted with the last of them. The labels of a copy are exactly
-// those of its origin. A label with such a key, as agents without the annotations write them, means the same, and is replaced.
+// ownerKeyPrefix is the prefix of annotations of copies of related objects. A copy has one annotation for each primary object that uses
+// it: the key contains a hash of the agent and the primary object, the value is a hash of the origin. The copy is deleted with the last
+// of them. The labels of a copy are exactly those of its origin. Agents that do not support the annotations write labels with the same
+// keys and meaning; this agent replaces its own label by the annotation.
 const ownerKeyPrefix = "related." + publication.Prefix
 
-// relatedFinalizerInfix is between the name of an agent and a hash of a primary object in finalizers of related objects.
+// relatedFinalizerInfix separates the name of an agent from a hash of a primary object in finalizers of related objects.
 const relatedFinalizerInfix = ".syncagent.kcp.io/cleanup-"
 
-// ownerHash identifies the agent and the primary object. It tells nothing to those who do not know both.
+// ownerHash identifies the agent and the primary object. It reveals neither of them.
 func (p *pass) ownerHash() string {
 	return ownerHash(p.config.AgentName, p.config.WorkspaceResource, p.request.Source())
 }
@@ -32,7 +33,7 @@ func ownerHash(agentName string, resource endpoints.Resource, source Source) str
 	}, "/"))
 }
 
-// IsRelatedFinalizer reports whether an agent has set a finalizer for some primary object, on a related one.
+// IsRelatedFinalizer reports whether an agent has set a finalizer on a related object, for any primary object.
 func IsRelatedFinalizer(agentName, finalizer string) bool {
 	return strings.HasPrefix(finalizer, agentName+relatedFinalizerInfix)
 }
@@ -44,14 +45,15 @@ func RelatedFinalizer(agentName string, resource endpoints.Resource, source Sour
 
 func (p *pass) ownerKey() string { return ownerKeyPrefix + p.ownerHash() }
 
-// relatedFinalizer is the finalizer of the agent and the primary object on origins in workspaces. Agents and primary objects that share one
-// remove only their own.
+// relatedFinalizer is the finalizer of the agent and the primary object on origins in workspaces. Agents and primary objects that share
+// an origin remove only their own finalizer.
 func (p *pass) relatedFinalizer() string {
 	return RelatedFinalizer(p.config.AgentName, p.config.WorkspaceResource, p.request.Source())
 }
 
-// originHash identifies an origin. One in a workspace is identified by its UID, too: logical clusters of two installations may have one name.
-// It is not created anew before all finalizers, and with them the labels, are gone. One on the service cluster may be.
+// originHash identifies an origin. The hash of an origin in a workspace includes its UID, because logical clusters of two installations
+// may have the same name. Such an origin cannot be created again before all finalizers are removed, and the copies with their annotations
+// are deleted before that. An origin on the service cluster can be created again at any time, so its hash does not include the UID.
 func (p *pass) originHash(r relation) string {
 	cluster, uid := "", ""
 	if r.Side == syncagentv1alpha1.RelatedResourceOriginKcp {
@@ -61,8 +63,9 @@ func (p *pass) originHash(r relation) string {
 	return expression.SHA1Hex(strings.Join([]string{cluster, uid, origin.Group, origin.Resource, origin.Namespace, origin.Name}, "/"))
 }
 
-// WithoutRelatedFinalizers removes finalizers of related objects, and with the last of its kind the contract's, which agents that have one for
-// all related objects depend on. An object that may be primary itself keeps that: it is the finalizer of primary objects.
+// WithoutRelatedFinalizers removes finalizers of related objects. With the last of them it also removes the contract's finalizer, which
+// agents that use one finalizer for all related objects depend on. It does not remove that from an object that may itself be primary,
+// because it is the finalizer of primary objects.
 func WithoutRelatedFinalizers(finalizers []string, remove func(finalizer string) bool, maybePrimary bool) []string {
 	remaining := slices.DeleteFunc(slices.Clone(finalizers), remove)
 	others := slices.ContainsFunc(remaining, func(f string) bool { return strings.Contains(f, relatedFinalizerInfix) })
@@ -74,9 +77,9 @@ func WithoutRelatedFinalizers(finalizers []string, remove func(finalizer string)
 
 func isContractFinalizer(finalizer string) bool { return finalizer == publication.Finalizer }
 
-// withRelatedFinalizers returns the finalizers of an origin that has a copy: the own one, which nobody else removes, and the contract's, unless
-// the object may be primary itself. If api-syncagent has put it on such an object, the own one replaces it: an agent that has the object as a primary
-// one adds it again.
+// withRelatedFinalizers returns the finalizers of an origin that has a copy: the agent's own, which no other agent removes, and the
+// contract's, unless the object may itself be primary. If api-syncagent has set the contract's finalizer on such an object, the agent's
+// own replaces it; an agent for which the object is primary adds the contract's again.
 func withRelatedFinalizers(finalizers []string, own string, maybePrimary, former bool) []string {
 	wanted := slices.Clone(finalizers)
 	if !slices.Contains(finalizers, own) {
@@ -91,9 +94,9 @@ func withRelatedFinalizers(finalizers []string, own string, maybePrimary, former
 	return wanted
 }
 
-// copyOwners is what the metadata of an existing object says about the primary objects that it is a copy for.
+// copyOwners are the owners that the metadata of an existing object names: the primary objects that use it as a copy.
 type copyOwners struct {
-	// own means that the primary object of this pass is one of them, shared that others are, with the same origin.
+	// own means that the primary object of this pass is an owner, shared that others with the same origin are.
 	own, shared bool
 	// foreign means that it is a copy of another origin.
 	foreign bool
@@ -125,8 +128,8 @@ func ownersOf(copied metav1.Object, ownerKey, originHash string) copyOwners {
 	return owners
 }
 
-// mayWrite reports whether an existing object may be overwritten. recorded means that the state knows it. One that has
-// the same content by chance is not taken over: it would be deleted later.
+// mayWrite reports whether the agent may overwrite an existing object. recorded means that the state contains it. The agent does not take
+// over an object only because its content is the same: it would delete the object later.
 func (o copyOwners) mayWrite(recorded bool) bool {
 	return !o.foreign && (o.own || o.shared || recorded)
 }
@@ -142,7 +145,7 @@ func cleanupPolicy(spec syncagentv1alpha1.RelatedResourceSpec) syncagentv1alpha1
 	return syncagentv1alpha1.CleanupOrphan
 }
 
-// presence is what a pass has found of an origin.
+// presence is whether an origin exists, as observed by a pass.
 type presence int
 
 const (
@@ -151,19 +154,20 @@ const (
 	originMissing
 )
 
-// relatedAction is what a pass does about a related object.
+// relatedAction is the action of a pass on a related object.
 type relatedAction int
 
 const (
-	// actionKeep leaves origin and copy as they are.
+	// actionKeep changes neither the origin nor the copy.
 	actionKeep relatedAction = iota
-	// actionSync brings the copy up to date.
+	// actionSync updates the copy.
 	actionSync
-	// actionCleanUp deletes the copy and releases the origin.
+	// actionCleanUp deletes the copy and removes the finalizer of the origin.
 	actionCleanUp
 )
 
-// actionFor decides about a related object of a live primary object. referenced means that the primary object still refers to it.
+// actionFor returns the action on a related object of a primary object that is not being deleted. referenced means that the primary
+// object still references it.
 func actionFor(entry state.Related, referenced bool, origin presence) relatedAction {
 	switch {
 	case referenced && origin == originLive:
@@ -176,7 +180,7 @@ func actionFor(entry state.Related, referenced bool, origin presence) relatedAct
 	return actionKeep
 }
 
-// cleansUpWithPrimary decides about a related object whose primary object is being deleted.
+// cleansUpWithPrimary reports whether the copy of a related object is deleted with its primary object.
 func cleansUpWithPrimary(entry state.Related) bool {
 	return entry.Side == syncagentv1alpha1.RelatedResourceOriginKcp ||
 		entry.Policy == syncagentv1alpha1.CleanupOnPrimaryDeletion || entry.Policy == syncagentv1alpha1.CleanupMatchOrigin

@@ -16,10 +16,10 @@ import (
 	"github.com/atoll-dev/atoll/syncagent/mutation"
 )
 
-// syncOne brings the copy of a related object up to date. wait means that something of the same name is being deleted.
+// syncOne updates the copy of a related object. wait means that an object of the same name, or the namespace, is being deleted.
 func (p *pass) syncOne(ctx context.Context, r relation) (wait bool, err error) {
 	from, to := p.sides(r.Side)
-	if err := p.guard(r, nil, nil); err != nil { // before anything is written
+	if err := p.guard(r, nil, nil); err != nil { // before the first write
 		return false, err
 	}
 	if r.Side == syncagentv1alpha1.RelatedResourceOriginKcp {
@@ -57,7 +57,7 @@ func (p *pass) syncOne(ctx context.Context, r relation) (wait bool, err error) {
 	return false, p.forwardStatus(ctx, to, r, copied, written)
 }
 
-// holdOrigin puts finalizers on an origin in the workspace.
+// holdOrigin adds finalizers to an origin in the workspace.
 func (p *pass) holdOrigin(ctx context.Context, from side, r relation) error {
 	finalizers := r.origin.GetFinalizers()
 	wanted := withRelatedFinalizers(finalizers, p.relatedFinalizer(), p.maybePrimary(r.Origin), r.Former)
@@ -67,7 +67,7 @@ func (p *pass) holdOrigin(ctx context.Context, from side, r relation) error {
 	return from.setFinalizers(ctx, r.origin, wanted)
 }
 
-// desiredRelated computes what the copy of a related object should be.
+// desiredRelated computes the desired state of a related object's copy.
 func (p *pass) desiredRelated(r relation, copied *unstructured.Unstructured) (desired, error) {
 	d := desired{
 		key: keyOf(r.Copy), mutated: r.origin.DeepCopy(),
@@ -87,7 +87,7 @@ func (p *pass) desiredRelated(r relation, copied *unstructured.Unstructured) (de
 }
 
 func (p *pass) createRelated(ctx context.Context, to side, r relation, d desired) (created *unstructured.Unstructured, wait bool, err error) {
-	if r.Side != syncagentv1alpha1.RelatedResourceOriginService || d.key.Namespace != p.request.Namespace { // that of the primary object exists
+	if r.Side != syncagentv1alpha1.RelatedResourceOriginService || d.key.Namespace != p.request.Namespace { // the namespace of the primary object exists
 		if wait, err := to.ensureNamespace(ctx, d.key.Namespace); err != nil || wait {
 			return nil, wait, err
 		}
@@ -109,8 +109,8 @@ func (p *pass) createRelated(ctx context.Context, to side, r relation, d desired
 	return object, false, nil
 }
 
-// explainExisting returns the error for an object that could not be created because it exists. One that cannot be read either is
-// hidden from the agent: the consumer has accepted a claim for others.
+// explainExisting returns the error for an object that the agent could not create because it exists. If the agent cannot read it either,
+// the object is hidden from the agent: the consumer has accepted the claim for other objects only.
 func (s side) explainExisting(ctx context.Context, resource endpoints.Resource, key types.NamespacedName) error {
 	switch existing, err := s.get(ctx, resource, key); {
 	case err != nil:
@@ -144,7 +144,8 @@ func (p *pass) writeRelated(ctx context.Context, to side, r relation, copied *un
 	return result, written, err
 }
 
-// replaceOwnerLabel replaces the label that names the primary object as an owner by an annotation. Agents that know labels only may depend on theirs.
+// replaceOwnerLabel replaces the label of this primary object by an annotation. It keeps the labels of other owners, because their agents
+// may not support annotations.
 func (p *pass) replaceOwnerLabel(ctx context.Context, to side, copied *unstructured.Unstructured) error {
 	value, found := copied.GetLabels()[p.ownerKey()]
 	if !found {
@@ -155,7 +156,8 @@ func (p *pass) replaceOwnerLabel(ctx context.Context, to side, copied *unstructu
 	}})
 }
 
-// mustReplace reports whether a server refuses to change a copy: the type of Secrets and the data of immutable Secrets and ConfigMaps are fixed.
+// mustReplace reports whether a server refuses the update of a copy: the type of Secrets and the data of immutable Secrets and ConfigMaps
+// are fixed.
 func mustReplace(copied *unstructured.Unstructured, content map[string]any) bool {
 	switch copied.GroupVersionKind().GroupKind() {
 	case secretKind, configMapKind:
@@ -169,7 +171,7 @@ func mustReplace(copied *unstructured.Unstructured, content map[string]any) bool
 		copied.Object["immutable"] == true && (changed("data") || changed("binaryData") || changed("immutable"))
 }
 
-// withStringData returns a content as a server stores it: stringData is a form of data that can only be written.
+// withStringData returns a content as a server stores it: stringData is the write-only form of data.
 func withStringData(content map[string]any) map[string]any {
 	texts, _ := content["stringData"].(map[string]any)
 	if len(texts) == 0 {
@@ -186,8 +188,8 @@ func withStringData(content map[string]any) map[string]any {
 	return content
 }
 
-// forwardStatus copies the status of an origin to its copy, if the publication asks for it. written means that the copy has been
-// written: the consumer is told once that it can have no status, not in every pass.
+// forwardStatus copies the status of an origin to its copy if the publication enables it. written means that this pass has written the
+// copy: only then does the consumer get an event that the copy has no status subresource, not in every pass.
 func (p *pass) forwardStatus(ctx context.Context, to side, r relation, copied *unstructured.Unstructured, written bool) error {
 	if !r.resource.Spec.SyncStatus {
 		return nil
@@ -208,7 +210,7 @@ func (p *pass) forwardStatus(ctx context.Context, to side, r relation, copied *u
 	return err
 }
 
-// describeWorkspace names the object of a relation that the consumer knows.
+// describeWorkspace returns the name of the relation's object in the workspace, which the consumer knows.
 func describeWorkspace(r relation) string {
 	object := r.Copy
 	if r.Side == syncagentv1alpha1.RelatedResourceOriginKcp {

@@ -25,7 +25,7 @@ const (
 	fromService   = syncagentv1alpha1.RelatedResourceOriginService
 )
 
-// withSecret prepares an env with a synced widget that refers to a Secret on the side of the origin.
+// withSecret prepares an env with a synced widget that references a Secret on the side of the origin.
 func withSecret(t *testing.T, relation RelatedResource) *env {
 	t.Helper()
 	e := newEnv(t)
@@ -217,7 +217,7 @@ func TestLabelOfTheOwnerBecomesAnAnnotation(t *testing.T) {
 		o.SetLabels(merged(o.GetLabels(), ownersIn(o.GetAnnotations())))
 		o.SetAnnotations(nil)
 	})
-	for _, name := range stateSecrets(e) { // it is the only evidence
+	for _, name := range stateSecrets(e) { // without the states, the labels are the only evidence
 		e.deleteIn(e.service, secrets, types.NamespacedName{Namespace: testNamespace, Name: name})
 	}
 	e.settle()

@@ -50,7 +50,7 @@ func removeField(path ...string) func(o *unstructured.Unstructured) {
 	return func(o *unstructured.Unstructured) { unstructured.RemoveNestedField(o.Object, path...) }
 }
 
-// expectNothingLeft fails unless the service cluster has nothing of the agent but its namespaces.
+// expectNothingLeft fails if the service cluster has objects of the agent other than its namespaces.
 func expectNothingLeft(t *testing.T, e *env) {
 	t.Helper()
 	if got := len(e.copies()); got != 0 {
@@ -302,7 +302,7 @@ func TestRelatedFromServiceScenario(t *testing.T) {
 		t.Run("policy "+string(policy), func(t *testing.T) {
 			steps := []func(e *env){createWidget, nameSecret, createSecret(onService, "b25l")}
 			prepare := withRelated(secretRelation(syncagentv1alpha1.RelatedResourceOriginService, policy))
-			from := len(steps) // a policy matters to deletions only
+			from := len(steps) // a policy affects deletions only
 			if policy == "" {
 				from = 0
 			}

@@ -22,13 +22,13 @@ import (
 // namespaces is the resource of Namespaces, on both sides.
 var namespaces = endpoints.Resource{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Namespace"), Resource: "namespaces"}
 
-// side is one of the two places of an object.
+// side is one of the two sides between which objects are synced: the workspace or the service cluster.
 type side struct {
 	client Client
 	name   syncagentv1alpha1.RelatedResourceOrigin
 	// own is the resource that the agent may access in a workspace without a claim.
 	own schema.GroupKind
-	// namespaceLabels are those of Namespaces that the agent creates, so that empty ones can be found.
+	// namespaceLabels are the labels of namespaces that the agent creates, by which it finds empty ones.
 	namespaceLabels map[string]string
 }
 
@@ -43,7 +43,7 @@ func (s *Syncer) service() side {
 	}
 }
 
-// readError adds to an error of a read what it means.
+// readError returns a ClaimError if a read failed because of a missing permission claim, and err otherwise.
 func (s side) readError(err error, kind schema.GroupVersionKind, resource string) error {
 	if s.name == syncagentv1alpha1.RelatedResourceOriginKcp && kind.GroupKind() != s.own && apierrors.IsForbidden(err) {
 		return &ClaimError{schema.GroupResource{Group: kind.Group, Resource: resource}, err}
@@ -65,7 +65,7 @@ func (s side) get(ctx context.Context, resource endpoints.Resource, key types.Na
 	return object, nil
 }
 
-// list returns the objects that match a selector; an empty namespace stands for all.
+// list returns the objects that match a selector, in all namespaces if namespace is empty.
 func (s side) list(ctx context.Context, resource endpoints.Resource, namespace string, selector labels.Selector) ([]unstructured.Unstructured, error) {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(resource.GroupVersion().WithKind(resource.Kind + "List"))
@@ -75,7 +75,8 @@ func (s side) list(ctx context.Context, resource endpoints.Resource, namespace s
 	return list.Items, nil
 }
 
-// patch sends a JSON merge patch for an object, and updates it with the response. The object must not have been replaced.
+// patch sends a JSON merge patch for an object, and updates the object with the response. It fails with a conflict if the object has been
+// replaced.
 func (s side) patch(ctx context.Context, object *unstructured.Unstructured, patch map[string]any) error {
 	meta, _ := patch["metadata"].(map[string]any)
 	if meta == nil {
@@ -99,14 +100,14 @@ func (s side) patch(ctx context.Context, object *unstructured.Unstructured, patc
 	return nil
 }
 
-// setFinalizers replaces the finalizers of an object in the version that was read.
+// setFinalizers replaces the finalizers of the version of an object that was read.
 func (s side) setFinalizers(ctx context.Context, object *unstructured.Unstructured, finalizers []string) error {
 	return s.patch(ctx, object, map[string]any{"metadata": map[string]any{
 		"finalizers": finalizers, "resourceVersion": object.GetResourceVersion(),
 	}})
 }
 
-// delete deletes the object in the version that was read, if it still exists: a later version may belong to somebody else, too.
+// delete deletes the version of the object that was read, if it still exists: a later version may have additional owners.
 func (s side) delete(ctx context.Context, object *unstructured.Unstructured) error {
 	options := []client.DeleteOption{client.PropagationPolicy(metav1.DeletePropagationBackground)}
 	if uid, version := object.GetUID(), object.GetResourceVersion(); uid != "" && version != "" {
@@ -118,7 +119,7 @@ func (s side) delete(ctx context.Context, object *unstructured.Unstructured) err
 	return nil
 }
 
-// ensureNamespace creates a namespace if it does not exist. wait means that one of this name is being deleted.
+// ensureNamespace creates a namespace if it does not exist. wait means that a namespace of this name is being deleted.
 func (s side) ensureNamespace(ctx context.Context, name string) (wait bool, err error) {
 	if name == "" {
 		return false, nil

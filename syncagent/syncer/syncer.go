@@ -17,21 +17,21 @@ import (
 )
 
 const (
-	// pollDelay is the delay of the next pass where no event announces what a pass waits for.
+	// pollDelay is the delay of the next pass where no event triggers it.
 	pollDelay = 5 * time.Second
-	// conflictDelay is the delay of the next pass after a conflict: a cache may not have the other change yet.
+	// conflictDelay is the delay of the next pass after a conflict: a cache may not have the conflicting change yet.
 	conflictDelay = 500 * time.Millisecond
 )
 
-// Client is what the syncer needs of a client. It passes objects as unstructured ones, but for Secrets and Namespaces of the service
-// cluster.
+// Client is the client interface that the syncer needs. The syncer passes objects as unstructured ones, except Secrets and Namespaces of
+// the service cluster.
 type Client interface {
 	client.Reader
 	client.Writer
 	client.StatusClient
 }
 
-// Config is what a Syncer needs. It is not changed.
+// Config configures a Syncer. The syncer does not modify it.
 type Config struct {
 	AgentName string
 	// Namespace is the namespace of the agent on the service cluster.
@@ -48,12 +48,12 @@ type Config struct {
 	Events Events
 }
 
-// RelatedResource is a related resource, known on both sides.
+// RelatedResource is a related resource, resolved on both sides.
 type RelatedResource struct {
 	Spec syncagentv1alpha1.RelatedResourceSpec
-	// Origin is the resource on the side that decides, Copy that on the other.
+	// Origin is the resource on the side of the origin, Copy the resource on the other side.
 	Origin, Copy endpoints.Resource
-	// Unresolved is why one of them is not known now; nil if both are. Nothing new is done about such an entry.
+	// Unresolved is why one of them is not resolved; it is nil if both are. The syncer locates and creates nothing for such an entry.
 	Unresolved error
 }
 
@@ -61,14 +61,14 @@ type RelatedResource struct {
 type Request struct {
 	Cluster logicalcluster.Name
 	types.NamespacedName
-	// Workspace is a client of the logical cluster. It may read the primary object from a cache, but no other.
+	// Workspace is a client of the logical cluster. It may read the primary object from a cache, but no other object.
 	Workspace Client
 }
 
 // Source returns the identity of the primary object.
 func (r Request) Source() Source { return Source{r.Cluster, r.NamespacedName} }
 
-// Result says when the object needs another pass, if no event announces it.
+// Result is when the object needs another pass if no event triggers it.
 type Result struct {
 	RequeueAfter time.Duration
 }
@@ -84,8 +84,8 @@ func New(config Config) *Syncer {
 	return &Syncer{config: config, state: state.Store{Client: config.Service, Namespace: config.Namespace, AgentName: config.AgentName}}
 }
 
-// Sync makes one pass over a primary object. An error has been reported to the consumer by a generic event; its text is for the owner
-// of the service only.
+// Sync makes one pass over a primary object. It reports an error to the consumer with a generic event; the text of the error is for the
+// owner of the service only.
 func (s *Syncer) Sync(ctx context.Context, request Request) (Result, error) {
 	p := &pass{Syncer: s, request: request}
 	source, err := p.workspace().get(ctx, s.config.WorkspaceResource, request.NamespacedName)
@@ -112,10 +112,10 @@ type pass struct {
 	request Request
 	// source is the primary object in the workspace.
 	source *unstructured.Unstructured
-	// path is the path of the workspace, empty unless the publication asks for it.
+	// path is the path of the workspace; it is empty unless the publication enables workspace paths.
 	path  string
 	state *state.State
-	// home is the namespace of the copy while its related objects are synced, empty if it has none.
+	// home is the namespace of the copy while its related objects are synced; it is empty if the copy is cluster-scoped.
 	home string
 }
 
@@ -137,7 +137,7 @@ func (p *pass) run(ctx context.Context) (Result, error) {
 		return p.suspend(ctx, err)
 	}
 	if found != nil && found.GetDeletionTimestamp() != nil {
-		return p.suspendUntilGone(ctx, found) // it is created anew afterwards
+		return p.suspendUntilGone(ctx, found) // a later pass creates it again
 	}
 	if err := p.takeOver(ctx, found); err != nil {
 		return p.suspend(ctx, err)
@@ -148,7 +148,7 @@ func (p *pass) run(ctx context.Context) (Result, error) {
 	return p.update(ctx, found)
 }
 
-// update brings copy, status and related objects up to date.
+// update updates the copy, the status and the related objects.
 func (p *pass) update(ctx context.Context, found *unstructured.Unstructured) (Result, error) {
 	desired, err := p.desiredCopy(found)
 	if err != nil {
@@ -171,7 +171,7 @@ func (p *pass) update(ctx context.Context, found *unstructured.Unstructured) (Re
 	if found.GetDeletionTimestamp() != nil {
 		return p.suspendUntilGone(ctx, found)
 	}
-	statusErr := p.syncStatus(ctx, found, desired.mutated) // a status that cannot be written delays no related object
+	statusErr := p.syncStatus(ctx, found, desired.mutated) // an error must not delay the related objects
 	result, err := p.syncRelated(ctx, found)
 	return result, errors.Join(statusErr, err)
 }
@@ -183,8 +183,8 @@ func (p *pass) suspendUntilGone(ctx context.Context, copied *unstructured.Unstru
 	return result, err
 }
 
-// awaitDeletion returns when to look again at a copy that is being deleted. The watch of copies announces the end of those with the
-// agent's label.
+// awaitDeletion returns when to check a copy that is being deleted again. For copies with the agent's label, the watch of copies triggers
+// the next pass.
 func (p *pass) awaitDeletion(copied *unstructured.Unstructured) Result {
 	if copied.GetLabels()[publication.LabelAgentName] == p.config.AgentName {
 		return Result{}

@@ -17,12 +17,13 @@ import (
 	"github.com/atoll-dev/atoll/syncagent/state"
 )
 
-// takeOver makes a state of what api-syncagent has recorded, where this agent has its place and its name: what was written last, and which objects are
-// copies of related ones. Those say nothing about it themselves. found is the copy of the primary object, or nil. It has to be as api-syncagent has
-// left it: what related objects are found by is not what the consumer has written since.
+// takeOver creates a state from the records of api-syncagent, which this agent replaces under the same name: the content that it wrote
+// last, and which objects are copies of related objects, because these copies have no labels of their own that identify them. found is
+// the copy of the primary object, or nil. takeOver must run before the agent writes the copy: related objects are located by the content
+// that api-syncagent wrote, not by later changes of the consumer.
 func (p *pass) takeOver(ctx context.Context, found *unstructured.Unstructured) error {
 	if p.state.Claimed() || !slices.Contains(p.source.GetFinalizers(), publication.Finalizer) {
-		return nil // nobody has synced it before
+		return nil // no agent has synced it before
 	}
 	former, err := p.Syncer.state.LoadFormer(ctx, p.request.Source().Labels(), p.request.NamespacedName,
 		p.config.WorkspaceResource.GroupKind(), p.config.ServiceResource.GroupKind())
@@ -41,12 +42,13 @@ func (p *pass) takeOver(ctx context.Context, found *unstructured.Unstructured) e
 	return p.saveState(ctx)
 }
 
-// isFormerCopy reports whether api-syncagent has made a copy: it does not say of which resource it is.
+// isFormerCopy reports whether api-syncagent has created a copy: such a copy does not name its resource.
 func isFormerCopy(copied *unstructured.Unstructured) bool {
 	return copied != nil && copied.GetLabels()[publication.LabelRemoteResource] == "" && copied.GetAnnotations()[publication.AnnotationRemoteResource] == ""
 }
 
-// takeOverObjects records the copy of the primary object and those of related ones. former is nil if its state is lost.
+// takeOverObjects records the copy of the primary object and the copies of related objects. It accepts nil if the state of api-syncagent
+// does not exist.
 func (p *pass) takeOverObjects(ctx context.Context, found *unstructured.Unstructured, former *state.Former) error {
 	p.home = found.GetNamespace()
 	p.state.SetCopy(client.ObjectKeyFromObject(found))
@@ -59,7 +61,7 @@ func (p *pass) takeOverObjects(ctx context.Context, found *unstructured.Unstruct
 	return p.takeOverRelated(ctx, found, former)
 }
 
-// takeOverRelated records the copies of related objects that api-syncagent has made.
+// takeOverRelated records the copies of related objects that api-syncagent has created.
 func (p *pass) takeOverRelated(ctx context.Context, found *unstructured.Unstructured, former *state.Former) error {
 	switch err := p.readPath(ctx); {
 	case isTransient(err):
@@ -93,8 +95,8 @@ func (p *pass) takeOverRelated(ctx context.Context, found *unstructured.Unstruct
 	return nil
 }
 
-// locateFormer returns where related objects have been when api-syncagent has synced them last. Names of copies on the service cluster that
-// depend on the object in the workspace are those of the object that it has synced.
+// locateFormer returns the locations of related objects at the last sync of api-syncagent. If names of copies on the service cluster
+// depend on the object in the workspace, it uses the version of that object that api-syncagent has synced.
 func (p *pass) locateFormer(ctx context.Context, resource *RelatedResource, found *unstructured.Unstructured, former *state.Former) ([]related.Pair, error) {
 	if former == nil || resource.Spec.Origin != syncagentv1alpha1.RelatedResourceOriginKcp || !selectsBy(resource.Spec.Object) {
 		return p.locatePairs(ctx, resource, found)
@@ -109,7 +111,7 @@ func selectsBy(object syncagentv1alpha1.RelatedResourceObject) bool {
 	return object.Selector != nil || object.Namespace != nil && object.Namespace.Selector != nil
 }
 
-// takeOverCopy completes an entry, and reports whether there is evidence that the copy has been made by api-syncagent.
+// takeOverCopy completes an entry, and reports whether the records of api-syncagent show that it has created the copy.
 func (p *pass) takeOverCopy(ctx context.Context, resource *RelatedResource, entry *state.Related, former *state.Former) (bool, error) {
 	origin := former.Find(resource.Origin.GroupVersionKind.GroupKind(), keyOf(entry.Origin))
 	if origin == nil && !p.isAnnotated(*entry) {
@@ -117,7 +119,7 @@ func (p *pass) takeOverCopy(ctx context.Context, resource *RelatedResource, entr
 	}
 	entry.Former = true
 	if p.confine(relation{Related: *entry, resource: resource}) != nil {
-		return true, nil // what is there may be somebody else's; the finalizer is released
+		return true, nil // an object there may belong to another owner; only the finalizer is removed
 	}
 	_, to := p.sides(entry.Side)
 	copied, err := to.get(ctx, resource.Copy, keyOf(entry.Copy))
@@ -125,7 +127,7 @@ func (p *pass) takeOverCopy(ctx context.Context, resource *RelatedResource, entr
 	case isTransient(err):
 		return false, err
 	case err != nil || copied == nil:
-		// Without a copy, there may be a finalizer to release.
+		// The copy does not exist, but the origin may have a finalizer that must be removed.
 		return err == nil && entry.Side == syncagentv1alpha1.RelatedResourceOriginKcp, nil
 	}
 	entry.CopyUID = copied.GetUID()
@@ -134,12 +136,12 @@ func (p *pass) takeOverCopy(ctx context.Context, resource *RelatedResource, entr
 	}
 	content, err := convert(contentOf(origin), resource.Origin.GroupVersionKind.GroupKind(), resource.Copy.GroupVersionKind.GroupKind())
 	if err != nil {
-		return true, nil // a server has refused it
+		return true, nil // a server has refused the content
 	}
 	return true, p.state.SetLast(entry.Key(), content)
 }
 
-// isAnnotated reports whether the primary object names a copy in the workspace as one that has been made for it.
+// isAnnotated reports whether annotations of the primary object name a copy in the workspace.
 func (p *pass) isAnnotated(entry state.Related) bool {
 	if entry.Side != syncagentv1alpha1.RelatedResourceOriginService {
 		return false

@@ -20,7 +20,7 @@ import (
 	"github.com/atoll-dev/atoll/syncagent/state"
 )
 
-// formerState is the name of the state that api-syncagent has left.
+// formerState is the name of the state that api-syncagent has written.
 var formerState = types.NamespacedName{Namespace: testNamespace, Name: "obj-state-2cluster-0123456789abcdef0123"}
 
 var (
@@ -35,8 +35,8 @@ func formerly(t *testing.T, related ...RelatedResource) *env {
 	return e
 }
 
-// leaveFormer creates what api-syncagent leaves for a widget with one related object of each origin: primary objects with the contract's metadata, copies
-// of related objects without any, and a state of whole objects, with keys of its own.
+// leaveFormer creates the objects of api-syncagent for a widget with one related object of each origin: primary objects with the
+// contract's metadata, copies of related objects without any, and a state of complete objects, with other keys.
 func leaveFormer(copyKey types.NamespacedName, related ...RelatedResource) func(e *env) {
 	return func(e *env) { e.leaveFormer(copyKey, related...) }
 }
@@ -94,7 +94,7 @@ func (e *env) leaveFormer(copyKey types.NamespacedName, related ...RelatedResour
 func TestApiSyncagentIsReplaced(t *testing.T) {
 	e := formerly(t)
 	e.settle()
-	// What the service cluster has added stays, on both sides.
+	// Fields that the service cluster has added remain, on both sides.
 	expectField(t, e.theCopy(), "here", "spec", "defaulted")
 	expectField(t, e.get(e.workspace, secrets, credsInWorkspace), "eA==", "data", "added")
 	e.expectIdle()
@@ -146,7 +146,7 @@ func TestWhatApiSyncagentHasMadeIsCleanedUp(t *testing.T) {
 
 func TestDeletionAfterTheMoveNeedsNoPath(t *testing.T) {
 	e := formerly(t)
-	e.config.Publication = &publication.Publication{Spec: syncagentv1alpha1.PublishedResourceSpec{EnableWorkspacePaths: true}} // there is no LogicalCluster
+	e.config.Publication = &publication.Publication{Spec: syncagentv1alpha1.PublishedResourceSpec{EnableWorkspacePaths: true}} // the LogicalCluster does not exist
 	deleteWidget(e)
 	e.settle()
 	expectNothingLeft(t, e)
@@ -224,7 +224,7 @@ func TestTakeOverNeedsEvidence(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		change      func(e *env)
-		creds, mine bool // are taken over
+		creds, mine bool // whether they are taken over
 	}{
 		"all there is":  {func(*env) {}, true, true},
 		"without state": {func(e *env) { e.deleteIn(e.service, secrets, formerState) }, true, false},
@@ -259,7 +259,7 @@ func TestTakeOverNeedsEvidence(t *testing.T) {
 			e := formerly(t)
 			test.change(e)
 			for range 8 {
-				_, _ = e.sync(testKey) // what has not been taken over is an error each time
+				_, _ = e.sync(testKey) // an object that has not been taken over is an error each time
 			}
 			for key, check := range map[types.NamespacedName]struct {
 				client client.Client

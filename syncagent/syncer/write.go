@@ -13,9 +13,9 @@ import (
 	"github.com/atoll-dev/atoll/internal/endpoints"
 )
 
-// write writes what differs between a desired and an existing copy, and returns the copy as it is then. What the state does not know is
-// compared with the copy, and overwritten as a whole. A patch is recorded before it is sent: if it is not known whether it has arrived, its
-// fields are sent again, whatever the source is then.
+// write writes the differences between a desired and an existing copy, and returns the resulting copy. If the state does not contain the
+// last content, it compares the desired content with the copy and overwrites all of it. It records a patch before it sends the patch: if
+// the result of the request is unknown, the next pass sends the fields again, with their values in the source at that time.
 func (p *pass) write(ctx context.Context, to side, key string, copied *unstructured.Unstructured, resource endpoints.Resource, d desired) (result *unstructured.Unstructured, written bool, err error) {
 	unfinished, isUnfinished := p.state.Unfinished(key)
 	if unchanged, err := p.state.IsLast(key, d.content); err != nil {
@@ -39,8 +39,8 @@ func (p *pass) write(ctx context.Context, to side, key string, copied *unstructu
 	return to.writePatch(ctx, copied, patch, d.identification)
 }
 
-// writePatch sends a patch together with what is missing of the identification, for the version that was read: a later one may be the copy
-// of another source.
+// writePatch sends a patch together with the missing parts of the identification, for the version that was read: a later version may be
+// the copy of another source.
 func (s side) writePatch(ctx context.Context, copied *unstructured.Unstructured, patch map[string]any, identification metadata) (*unstructured.Unstructured, bool, error) {
 	addMetadata(patch, identification.missing(copied.GetLabels(), copied.GetAnnotations()))
 	if len(patch) == 0 {
@@ -80,7 +80,7 @@ func (s side) writeAll(ctx context.Context, copied *unstructured.Unstructured, r
 	return updated, true, nil
 }
 
-// contentAndMetadata returns all of an object that the agent may write.
+// contentAndMetadata returns all fields of an object that the agent may write.
 func contentAndMetadata(object *unstructured.Unstructured) map[string]any {
 	content := contentOf(object)
 	labels, annotations := map[string]any{}, map[string]any{}
@@ -94,11 +94,11 @@ func contentAndMetadata(object *unstructured.Unstructured) map[string]any {
 	return content
 }
 
-// statusKeySuffix is appended to the key of an object in the state, for its status.
+// statusKeySuffix is the suffix of an object's key in the state for its status.
 const statusKeySuffix = ".status"
 
-// writeStatus replaces the status of an object in the version that was read, if it differs. What a server makes of a status that it
-// completes or prunes is recorded under a key of the state, so that it is not written again and again.
+// writeStatus replaces the status of the version of an object that was read, if it differs. If the server defaults or prunes fields of
+// the status, writeStatus records the result under a key of the state, so that later passes do not write the same status again.
 func (p *pass) writeStatus(ctx context.Context, to side, object *unstructured.Unstructured, status any, key string) (written bool, err error) {
 	if equal(object.Object["status"], status) {
 		return false, nil

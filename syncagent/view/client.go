@@ -11,15 +11,15 @@ import (
 	"github.com/atoll-dev/atoll/internal/endpoints"
 )
 
-// Client is what syncing needs of a client.
+// Client is the client interface that the syncer needs.
 type Client interface {
 	client.Reader
 	client.Writer
 	client.StatusClient
 }
 
-// NewClient returns a client for callers that know a published resource by its name in workspaces, over one for a URL that serves
-// it under another name. What is kept or shown by name, such as states and events, does not depend on the URL then.
+// NewClient returns a client for callers that use the name of a published resource in workspaces. It wraps a client for a URL that serves
+// the resource under another name. States, events and other data that contain the name are therefore independent of the URL.
 func NewClient(c Client, workspace, served endpoints.Resource) Client {
 	if workspace.GroupVersionKind == served.GroupVersionKind {
 		return c
@@ -27,10 +27,10 @@ func NewClient(c Client, workspace, served endpoints.Resource) Client {
 	return &renamingClient{c, kinds{workspace.GroupVersionKind, served.GroupVersionKind}}
 }
 
-// kinds are the kind of a resource in workspaces, and as it is served.
+// kinds are the kind of a resource in workspaces, and the kind under which it is served.
 type kinds struct{ workspace, served schema.GroupVersionKind }
 
-// call calls a function while an object has the kind that is served.
+// call calls a function while an object has the served kind.
 func (k kinds) call(object runtime.Object, call func() error) error {
 	kind := object.GetObjectKind()
 	if kind.GroupVersionKind() != k.workspace {

@@ -20,7 +20,7 @@ func newObject(kind schema.GroupVersionKind, name string) *unstructured.Unstruct
 	return object
 }
 
-// TestClient reads and writes by the kind of workspaces what a server has under that of the service cluster.
+// TestClient reads and writes objects by their kind in workspaces, while the server has them under the kind of the service cluster.
 func TestClient(t *testing.T) {
 	p := newCertificates()
 	workspace, served := p.Workspace.GroupVersionKind, p.Service.GroupVersionKind

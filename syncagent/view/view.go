@@ -1,7 +1,7 @@
-// Package view has the agent use the syncer's view of its export (/services/syncer/), where a server has it: it describes the
-// publications in an annotation of the export, from which shards serve the view, and finds published resources there. The view
-// shows them under the names of the service cluster, without the objects that the filters of the publications leave out.
-// Where there is no view, or no permission, the agent uses the virtual workspace of the export instead.
+// Package view lets the agent use the syncer's view of its export (/services/syncer/), if a server has it. The agent describes the
+// publications in an annotation of the export, from which shards serve the view, and discovers published resources there. The view serves
+// them under the names of the service cluster, without the objects that the filters of the publications exclude. Without a view, or
+// without permission, the agent uses the virtual workspace of the export instead.
 package view
 
 import (
@@ -32,8 +32,8 @@ type Published struct {
 	Service, Workspace endpoints.Resource
 }
 
-// Describe returns the description of the view for publications. Of several with one resource on the service cluster it has the
-// first by the name in workspaces.
+// Describe returns the description of the view for publications. If several have one resource on the service cluster, it contains the
+// first of them by the name in workspaces.
 func Describe(all []Published) *syncerview.View {
 	all = slices.SortedStableFunc(slices.Values(all), func(a, b Published) int {
 		return cmp.Or(cmp.Compare(a.Workspace.Group, b.Workspace.Group), cmp.Compare(a.Workspace.Resource, b.Workspace.Resource))
@@ -62,8 +62,7 @@ func Describe(all []Published) *syncerview.View {
 	return described
 }
 
-// Revision identifies the description of a publication: requests with it are answered by shards that have this description, and
-// no other.
+// Revision identifies the description of a publication: only shards that have this description respond to requests with the revision.
 func Revision(p Published) string { return newResource(p).Revision }
 
 func newResource(p Published) syncerview.Resource {
@@ -75,13 +74,12 @@ func newResource(p Published) syncerview.Resource {
 	if p.Workspace.Version != p.Service.Version {
 		resource.Source.Versions = map[string]string{p.Workspace.Version: p.Service.Version}
 	}
-	text, _ := json.Marshal(resource) // it has no field that cannot be encoded
+	text, _ := json.Marshal(resource) // all its fields can be encoded
 	resource.Revision = expression.ShortHash(string(text))
 	return resource
 }
 
-// Publish describes the view in the annotation of an export, if it has another description. An export that does not exist is
-// ignored.
+// Publish writes the description of the view to the annotation of an export, if it differs. It ignores an export that does not exist.
 func Publish(ctx context.Context, c client.Client, export string, all []Published) error {
 	text, err := Describe(all).Encode()
 	if err != nil {
@@ -104,17 +102,17 @@ func Publish(ctx context.Context, c client.Client, export string, all []Publishe
 }
 
 var (
-	// ErrUnavailable means that a server has no view, or does not let the agent use it.
+	// ErrUnavailable means that a server has no view, or that the agent has no permission to use it.
 	ErrUnavailable = errors.New("there is no syncer's view")
-	// ErrNotServed means that a view does not have a resource, possibly: not yet.
+	// ErrNotServed means that a view does not have a resource, possibly because it does not serve the resource yet.
 	ErrNotServed = errors.New("the syncer's view does not serve the resource")
 )
 
-// URL returns the URL of the view for that of an endpoint, and false if it can have none.
+// URL returns the URL of the view at an endpoint, and false if the endpoint cannot have a view.
 func URL(endpoint string) (string, bool) { return syncerview.URL(endpoint) }
 
-// Find returns a published resource as a view serves it, given its resource on the service cluster: with its name there, and with the
-// scope of workspaces. Errors are ErrUnavailable, ErrNotServed, or those of a server that does not answer.
+// Find returns a published resource as a view serves it: with the name of the resource on the service cluster, and with the scope in
+// workspaces. It returns ErrUnavailable, ErrNotServed, or the error of a server that does not respond.
 func Find(view discovery.ServerResourcesInterface, service endpoints.Resource) (endpoints.Resource, error) {
 	list, err := view.ServerResourcesForGroupVersion(service.GroupVersion().String())
 	switch {
@@ -132,7 +130,7 @@ func Find(view discovery.ServerResourcesInterface, service endpoints.Resource) (
 		return nil
 	}
 	found := find(service.Resource)
-	// A claimed resource with this name is another one. Published resources can be changed, and not created.
+	// A claimed resource with this name is a different one. Published resources support patch, but not create.
 	if found == nil || found.Kind != service.Kind || slices.Contains(found.Verbs, "create") || !slices.Contains(found.Verbs, "patch") {
 		return endpoints.Resource{}, ErrNotServed
 	}

@@ -72,7 +72,7 @@ func TestDescribe(t *testing.T) {
 	}
 }
 
-// A revision is that of one description: of the names and the filter.
+// A revision identifies one description: the names and the filter.
 func TestRevision(t *testing.T) {
 	same, filter, workspace := newCertificates(), newCertificates(), newCertificates()
 	filter.Spec.Filter = nil

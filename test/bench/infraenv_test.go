@@ -123,7 +123,7 @@ func (e *infraEnv) startProvider(b *testing.B, workspace, runtime *rest.Config) 
 	eventually(b, "templates are served", func(context.Context) error { return e.at(b, "root:provider").send(http.MethodGet, infraTemplates, "") })
 }
 
-// instant is a backend whose instances are Ready at once and are made of nothing: what remains is the cost of the platform.
+// instant is a backend whose instances are Ready immediately and have no objects, so that the cost of the platform remains.
 type instant struct{}
 
 func (instant) Name() string { return "instant" }
@@ -214,7 +214,7 @@ func (e *infraEnv) followInstances(b *testing.B, resources ...string) {
 	}
 }
 
-// handle notes that an instance is Ready.
+// handle records that an instance is Ready.
 func (e *infraEnv) handle(event *syncEvent) {
 	key := event.Object.Metadata.Annotations[logicalcluster.AnnotationKey] + "/" + event.Object.Metadata.Name
 	e.mu.Lock()
@@ -256,7 +256,7 @@ func (e *infraEnv) await(b *testing.B, keys ...string) (took []time.Duration) {
 	}
 }
 
-// reconciles returns the number of looks at instances so far.
+// reconciles returns the number of reconciliations of instances so far.
 func reconciles(b *testing.B) float64 {
 	b.Helper()
 	families, err := metrics.Registry.Gather()

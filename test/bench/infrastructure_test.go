@@ -26,8 +26,8 @@ var infraKinds = []struct{ backend, resource, kind, config string }{
 	{"manifest", "manifests", "Manifest", infraManifests},
 }
 
-// BenchmarkInfrastructure measures the infrastructure provider with tenants on three shards, with a backend that makes nothing, and with
-// manifest, whose instances are two objects in a kube-apiserver. The provider runs in this process, all servers in others.
+// BenchmarkInfrastructure measures the infrastructure provider with tenants on three shards, with a backend that creates no objects, and
+// with manifest, whose instances are two objects in a kube-apiserver. The provider runs in this process, all servers in others.
 func BenchmarkInfrastructure(b *testing.B) {
 	recordDuration(b)
 	for range b.N {

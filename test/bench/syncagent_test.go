@@ -18,8 +18,8 @@ var (
 // syncRate is the rate of the measurement of latencies, in objects per second.
 const syncRate = 50
 
-// BenchmarkSyncAgent measures a sync agent with consumers on three shards. The agent runs in this process, all servers in
-// others. A loop that writes the status of every copy stands for the operator on the service cluster.
+// BenchmarkSyncAgent measures a sync agent with consumers on three shards. The agent runs in this process, all servers in others. A loop
+// that writes the status of every copy simulates the operator on the service cluster.
 func BenchmarkSyncAgent(b *testing.B) {
 	recordDuration(b)
 	for range b.N {

@@ -260,7 +260,7 @@ func followEvents(b *testing.B, server *apiServer, path string, handle func(even
 	})
 }
 
-// handleCopy is what the operator of the service does: it writes the status of an object that has none.
+// handleCopy does the work of the service's operator: it writes the status of an object that has none.
 func (s *syncEnv) handleCopy(b *testing.B, event *syncEvent) {
 	metadata := event.Object.Metadata
 	times := s.times(metadata.Labels["syncagent.kcp.io/remote-object-cluster"], metadata.Annotations["syncagent.kcp.io/remote-object-name"])
@@ -287,7 +287,7 @@ func (s *syncEnv) handleCopy(b *testing.B, event *syncEvent) {
 	}()
 }
 
-// handleObject notes that the status of an object has arrived in its workspace.
+// handleObject records that the status of an object has arrived in its workspace.
 func (s *syncEnv) handleObject(_ *testing.B, event *syncEvent) {
 	times := s.times(event.Object.Metadata.Annotations[logicalcluster.AnnotationKey], event.Object.Metadata.Name)
 	if times == nil || event.Object.Status.Phase == "" {
@@ -316,7 +316,7 @@ func (s *syncEnv) create(b *testing.B, i int, name string) error {
 	return s.at(b, cluster).send(http.MethodPost, exportedResourcePath, fmt.Sprintf(syncedObject, name))
 }
 
-// await waits until the status of n objects is back and forgets them.
+// await waits until the status of n objects is back and removes their records.
 func (s *syncEnv) await(b *testing.B, n int) (times []*syncTimes) {
 	b.Helper()
 	deadline := time.Now().Add(10 * time.Minute)

@@ -7,7 +7,7 @@ import (
 //go:embed axe/axe.min.js
 var axe string
 
-// CheckAccessibility runs axe over the page: WCAG 2.2 AA and best practices. Axe itself loads nothing.
+// CheckAccessibility runs axe on the page: WCAG 2.2 AA and best practices. Axe itself loads nothing.
 func (p *Page) CheckAccessibility(where string) {
 	p.t.Helper()
 	var ready bool
@@ -34,7 +34,7 @@ func (p *Page) CheckAccessibility(where string) {
 	}
 }
 
-// TabTo presses Tab until something has the focus, and fails if that is not visible.
+// TabTo presses Tab until an element has the focus, and fails if the element is not visible.
 func (p *Page) TabTo(name string) {
 	p.t.Helper()
 	var passed []string

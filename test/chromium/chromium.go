@@ -1,4 +1,4 @@
-// Package chromium runs Debian's Chromium without a screen for tests of web pages, and controls it as a user does: by clicks and keys.
+// Package chromium runs Debian's Chromium without a screen for tests of web pages, and controls it like a user: with clicks and keys.
 package chromium
 
 import (
@@ -16,7 +16,7 @@ type Browser struct {
 	ctx context.Context
 }
 
-// Start runs Chromium until the end of the test. It is installed if it is missing.
+// Start runs Chromium until the end of the test. It installs Chromium if it is missing.
 func Start(t testing.TB) *Browser {
 	t.Helper()
 	path := debian.Program(t, "chromium", "chromium", "fonts-dejavu-core")

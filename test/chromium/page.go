@@ -22,7 +22,7 @@ import (
 // waitTimeout bounds waits. It is long because tests share few cores.
 const waitTimeout = 2 * time.Minute
 
-// Page is a tab with storage and cookies of its own.
+// Page is a tab with its own storage and cookies.
 type Page struct {
 	t   testing.TB
 	ctx context.Context
@@ -47,7 +47,7 @@ func (b *Browser) NewPage(t testing.TB) *Page {
 	return p
 }
 
-// On returns the page with another test, to which it reports.
+// On returns the page for another test, to which it reports.
 func (p *Page) On(t testing.TB) *Page {
 	p.t = t
 	return p
@@ -64,7 +64,7 @@ func (p *Page) observe(event any) {
 		}
 		p.problems = append(p.problems, text)
 	case *log.EventEntryAdded:
-		// Responses with an error status are entries, too; tests cause them.
+		// Responses with an error status are also entries; tests cause them intentionally.
 		if event.Entry.Source != log.EntrySourceNetwork {
 			p.problems = append(p.problems, event.Entry.Text)
 		}
@@ -73,7 +73,7 @@ func (p *Page) observe(event any) {
 	}
 }
 
-// Problems returns uncaught errors and what the browser has refused, such as violations of the Content-Security-Policy.
+// Problems returns uncaught errors and requests that the browser has refused, for example because of the Content-Security-Policy.
 func (p *Page) Problems() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -96,7 +96,7 @@ func (p *Page) do(actions ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
-// Open loads a page, or goes to another fragment of the present one.
+// Open loads a page, or navigates to another fragment of the current one.
 func (p *Page) Open(url string) {
 	p.t.Helper()
 	p.do(chromedp.Navigate(url))
@@ -138,7 +138,7 @@ func (p *Page) String(expression string) (text string) {
 	return text
 }
 
-// Text returns what can be read on the page.
+// Text returns the visible text of the page.
 func (p *Page) Text() string {
 	p.t.Helper()
 	return p.String("document.body.innerText")
@@ -166,7 +166,7 @@ func (p *Page) Wait(what, expression string) {
 	}
 }
 
-// WaitText waits until a text can be read.
+// WaitText waits until a text is visible.
 func (p *Page) WaitText(text string) {
 	p.t.Helper()
 	p.Wait(fmt.Sprintf("the text %q", text), "document.body.innerText.includes("+quote(text)+")")
@@ -188,12 +188,12 @@ func Labelled(label string) string {
 	return fmt.Sprintf(`[...document.querySelectorAll('label')].filter((l) => l.innerText.replace(' (required)', '').trim() === %s).map((l) => l.control)[0]`, quote(label))
 }
 
-// Named is an expression for the button or link with a name, in the dialog if there is one.
+// Named is an expression for the button or link with a name, in the dialog if one is open.
 func Named(name string) string {
 	return fmt.Sprintf(`[...(document.querySelector('dialog[open]') ?? document).querySelectorAll('button, a')].find((e) => (e.ariaLabel ?? e.innerText).trim() === %s)`, quote(name))
 }
 
-// Click clicks on the element of an expression once it is there, not covered and not disabled.
+// Click clicks on the element of an expression when it exists, is not covered and is not disabled.
 func (p *Page) Click(expression string) {
 	p.t.Helper()
 	p.Wait("something to click on", `((e) => { if (!e || e.disabled) return false; e.scrollIntoView({block: 'center'}); const r = e.getClientRects()[0];
@@ -203,7 +203,7 @@ func (p *Page) Click(expression string) {
 	p.do(chromedp.MouseClickXY(at.X, at.Y))
 }
 
-// Fill replaces what is in a text control.
+// Fill replaces the content of a text control.
 func (p *Page) Fill(expression, text string) {
 	p.t.Helper()
 	p.Wait("a control", expression)
@@ -214,7 +214,7 @@ func (p *Page) Fill(expression, text string) {
 		return
 	}
 	if strings.Contains(text, "\n") {
-		call(p, input.InsertText, input.InsertTextParams{Text: text}) // as from the clipboard
+		call(p, input.InsertText, input.InsertTextParams{Text: text}) // like a paste from the clipboard
 		return
 	}
 	p.Press(text)

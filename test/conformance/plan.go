@@ -1,6 +1,6 @@
-// Package conformance defines which of Kubernetes' end-to-end specs a workspace must pass. Its test starts a shard and
-// a front proxy, has ginkgo run package specs in several workspaces at once, and summarizes the result. No code of
-// Kubernetes is copied: the specs are imported from its module.
+// Package conformance defines which of Kubernetes' end-to-end specs a workspace must pass. Its test starts a shard and a front proxy,
+// runs the specs with ginkgo in several workspaces concurrently, and summarizes the result. It copies no code of Kubernetes: it imports
+// the specs from their module.
 package conformance
 
 import (

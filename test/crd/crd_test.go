@@ -143,8 +143,8 @@ func TestDefinitionsFitLastAppliedAnnotation(t *testing.T) {
 	}
 }
 
-// TestNewObjectsAreNotReady: without a generation in the status, tools that follow kstatus take an object for ready that no controller
-// has seen.
+// TestNewObjectsAreNotReady: without a generation in the status, tools that use kstatus treat an object as ready that no controller has
+// reconciled.
 func TestNewObjectsAreNotReady(t *testing.T) {
 	for kind, d := range load(t) {
 		t.Run(kind, func(t *testing.T) {

@@ -1,4 +1,4 @@
-// Package debian gives tests the programs of Debian packages that they cannot build: it installs what is missing.
+// Package debian provides tests with programs of Debian packages that they cannot build: it installs missing packages.
 package debian
 
 import (
@@ -15,7 +15,7 @@ import (
 // installTimeout is how long an installation may take.
 const installTimeout = 10 * time.Minute
 
-// Program returns the path of a program, and installs packages if there is none. Where that is impossible the test is skipped, but in CI.
+// Program returns the path of a program, and installs packages if it is missing. If that is impossible, it skips the test, except in CI.
 func Program(t testing.TB, name string, packages ...string) string {
 	t.Helper()
 	path, err := ensure(t, name, packages)
@@ -40,7 +40,7 @@ func ensure(t testing.TB, name string, packages []string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), installTimeout)
 	defer cancel()
 	for _, args := range [][]string{{"update"}, append([]string{"install", "--yes", "--no-install-recommends"}, packages...)} {
-		// Tests of other packages may install something at the same time. Services need not start.
+		// Tests of other packages may install packages at the same time. Services do not have to start.
 		cmd := exec.CommandContext(ctx, "apt-get", append([]string{"-q", "-o", "DPkg::Lock::Timeout=300"}, args...)...)
 		cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive", "RUNLEVEL=1")
 		if out, err := cmd.CombinedOutput(); err != nil {

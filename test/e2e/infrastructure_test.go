@@ -37,10 +37,10 @@ const (
 	labelInstance           = infrastructureGroup + "/instance"
 )
 
-// managedByProvider is on everything that the provider makes in the runtime cluster.
+// managedByProvider is on all objects that the provider creates in the runtime cluster.
 var managedByProvider = client.MatchingLabels{"app.kubernetes.io/managed-by": "infrastructure-provider"}
 
-// tenant is a workspace that has bound the catalogue, and the namespace in the runtime cluster with what its instances are made of.
+// tenant is a workspace that has bound the catalogue, and the namespace in the runtime cluster with the objects of its instances.
 type tenant struct {
 	workspace
 	in        *installation
@@ -63,12 +63,12 @@ func (in *installation) testInfrastructure(t *testing.T) {
 	}
 	first.testDeletion(t)
 	in.deleteWorkspace(t, first.workspace)
-	// The workspace goes with an instance in it.
+	// The workspace is deleted with an instance in it.
 	in.deleteWorkspace(t, second.workspace)
 	for _, gone := range []tenant{first, second} {
 		gone.waitEmpty(t, nil)
 	}
-	// The workspace of the provider goes with Templates in it.
+	// The workspace of the provider is deleted with Templates in it.
 	in.deleteWorkspace(t, provider)
 	// A Kubeconfig is not Ready without its workspace.
 	if err := in.host.Delete(t.Context(), &operatorv1alpha1.Kubeconfig{ObjectMeta: metav1.ObjectMeta{Namespace: in.namespace, Name: "infrastructure-provider"}}); err != nil {
@@ -219,7 +219,7 @@ func (n tenant) connection(t *testing.T, instance *unstructured.Unstructured) ma
 	return values
 }
 
-// runClient runs a program in a pod beside the tenant's instances, and returns what it prints. It is tried again until it succeeds.
+// runClient runs a program in a pod beside the tenant's instances, and returns its output. It retries until the program succeeds.
 func (n tenant) runClient(t *testing.T, image string, command ...string) string {
 	t.Helper()
 	clients, err := kubernetes.NewForConfig(n.in.config)
@@ -281,7 +281,7 @@ func (n tenant) expectRestricted(t *testing.T) {
 	}
 }
 
-// warnings collects those of the API server.
+// warnings collects the warnings of the API server.
 type warnings struct{ texts []string }
 
 // HandleWarningHeaderWithContext implements rest.WarningHandlerWithContext.
@@ -349,7 +349,7 @@ func (n tenant) testRedis(t *testing.T) {
 	}
 }
 
-// testPostgres orders a Postgres and kills the leader of the provider meanwhile: the other replica completes it, once.
+// testPostgres orders a Postgres and kills the leader of the provider in the meantime: the other replica completes it, once.
 func (n tenant) testPostgres(t *testing.T, provider workspace) {
 	t.Helper()
 	lease := client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: "infrastructure-provider"}
@@ -423,7 +423,7 @@ func (n tenant) made(ctx context.Context, t *testing.T, list client.ObjectList, 
 	return names
 }
 
-// waitEmpty waits until nothing of an instance, or of all instances of the tenant, is in the runtime cluster.
+// waitEmpty waits until the runtime cluster has no object of an instance, or of all instances of the tenant.
 func (n tenant) waitEmpty(t *testing.T, instance *unstructured.Unstructured) {
 	t.Helper()
 	eventually(t, 2*time.Minute, "the end of what instances of "+n.path+" are made of", func(ctx context.Context) error {
@@ -438,7 +438,7 @@ func (n tenant) waitEmpty(t *testing.T, instance *unstructured.Unstructured) {
 	})
 }
 
-// testDeletion deletes the Redis of a tenant. What it is made of and its Secret are gone when it is.
+// testDeletion deletes the Redis of a tenant. When it is deleted, so are its objects and its Secret.
 func (n tenant) testDeletion(t *testing.T) {
 	t.Helper()
 	c := newClient(t, n.config)
@@ -470,7 +470,7 @@ func (n tenant) testDeletion(t *testing.T) {
 	})
 }
 
-// tokenTemplate is a Template whose instances are made by OpenTofu, without anything outside of its state.
+// tokenTemplate is a Template whose instances OpenTofu creates, with no resources outside of its state.
 const tokenTemplate = `
 apiVersion: infrastructure.kedge.faros.sh/v1alpha1
 kind: Template
@@ -497,7 +497,7 @@ spec:
     connection: [value]
 `
 
-// testOpenTofu orders what a run of OpenTofu makes in a pod, changes it, and deletes it.
+// testOpenTofu orders an instance that a run of OpenTofu creates in a pod, changes it, and deletes it.
 func (n tenant) testOpenTofu(t *testing.T, provider workspace) {
 	t.Helper()
 	provider.apply(t, tokenTemplate)

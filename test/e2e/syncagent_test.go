@@ -196,7 +196,8 @@ func (in *installation) removeAgent(t *testing.T) {
 	in.removeObjects(ctx, t, objects, client.MatchingLabels{labelAgent: agentName}, agentNamespace)
 }
 
-// removeObjects deletes objects in reverse order, and the namespaces with labels. It waits until a namespace among the objects is gone.
+// removeObjects deletes objects in reverse order, and the namespaces with labels. It waits until a namespace among the objects does not
+// exist any more.
 func (in *installation) removeObjects(ctx context.Context, t *testing.T, objects []*unstructured.Unstructured, made client.MatchingLabels, last string) {
 	for _, object := range slices.Backward(objects) {
 		if err := in.host.Delete(ctx, object); client.IgnoreNotFound(err) != nil {
@@ -343,7 +344,7 @@ func leader(t *testing.T, c client.Client, key client.ObjectKey) (pod string) {
 	return pod
 }
 
-// deleteCertificates deletes all Certificates of a workspace and waits until they and their Secrets are gone.
+// deleteCertificates deletes all Certificates of a workspace and waits until they and their Secrets do not exist any more.
 func (w workspace) deleteCertificates(t *testing.T) {
 	t.Helper()
 	c := newClient(t, w.config)
@@ -386,7 +387,7 @@ func (in *installation) expectNoCopies(t *testing.T) {
 	})
 }
 
-// deleteWorkspace deletes a workspace below root and waits until it is gone.
+// deleteWorkspace deletes a workspace below root and waits until it does not exist any more.
 func (in *installation) deleteWorkspace(t *testing.T, w workspace) {
 	t.Helper()
 	root := newClient(t, workspaceConfig(in.admin, "root"))

@@ -33,8 +33,8 @@ func TestExpiredCertificates(t *testing.T) {
 	s.finish()
 }
 
-// testClientCertificates has the certificates expire with which a shard and the front proxy connect to other servers. The
-// metric tells the time before, and renewed files are used without a restart.
+// testClientCertificates lets the certificates expire with which a shard and the front proxy connect to other servers. The metric reports
+// the time before that, and the servers use renewed files without a restart.
 func (s *env) testClientCertificates() {
 	for _, c := range []struct{ server, to, flag, restarted string }{
 		{alpha, sharded.CacheServer, "cache-kubeconfig", sharded.CacheServer},
@@ -74,7 +74,7 @@ func (s *env) reissueClient(server, to string, validity time.Duration) {
 	}
 }
 
-// waitForLag waits until a shard tells that the cache server does not serve it.
+// waitForLag waits until a shard reports that the cache server does not serve it.
 func (s *env) waitForLag(shard string) {
 	s.Helper()
 	shardtesting.Eventually(s.T, "the lag is told", func(ctx context.Context) error {
@@ -87,7 +87,7 @@ func (s *env) waitForLag(shard string) {
 	})
 }
 
-// expectExpiry checks that a metric tells when a certificate expires. It was issued some minutes ago.
+// expectExpiry checks that a metric reports when a certificate expires. The certificate was issued some minutes ago.
 func (s *env) expectExpiry(server, series string, in time.Duration) {
 	s.Helper()
 	shardtesting.Eventually(s.T, "the metric tells the expiry", func(ctx context.Context) error {

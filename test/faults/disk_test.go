@@ -70,9 +70,9 @@ func (d *disk) fill(t *testing.T) (free func()) {
 	}
 }
 
-// testFullDisk fills the disk under the etcd of alpha. etcd ends, and says why. The shard keeps running, is not ready, and
-// names the store; other shards are unaffected. With space again, etcd and the shard recover without help, and all
-// acknowledged writes are there.
+// testFullDisk fills the disk of alpha's etcd. etcd ends, and logs the reason. The shard keeps running, is not ready, and names the
+// store; other shards are unaffected. When the disk has space again, etcd and the shard recover without help, and have all acknowledged
+// writes.
 func (*processFaults) testFullDisk(f *processFaults) {
 	if f.disk.notMounted != nil {
 		f.Skipf("a small disk needs the right to mount one: %v", f.disk.notMounted)

@@ -25,8 +25,8 @@ import (
 const jump = 2 * time.Hour
 
 // testClockJumps starts beta with a clock far ahead, and moves the clock back, ahead and back again while the shard runs. Writes,
-// controllers, leases, watches and events are unaffected. Tokens and certificates are judged by the clock of beta where it
-// verifies them, and by that of the front proxy where that does.
+// controllers, leases, watches and events are unaffected. Beta validates tokens and certificates with its own clock, and the front proxy
+// with its own.
 func (*processFaults) testClockJumps(f *processFaults) {
 	host := shiftedClock(f.T, jump)
 	token, certificate := f.createToken(beta), f.hourCertificate()
@@ -75,7 +75,7 @@ func (f *processFaults) hourCertificate() *rest.Config {
 	return config
 }
 
-// waitForTokenStatus is expectTokenStatus at the shard of the token, which accepts a token for some seconds without another look.
+// waitForTokenStatus is expectTokenStatus at the shard of the token, which caches the acceptance of a token for some seconds.
 func (f *processFaults) waitForTokenStatus(token, shard string, want int) {
 	f.Helper()
 	config := rest.AnonymousClientConfig(f.Masters(f.T, shard))
@@ -126,7 +126,7 @@ type watched struct {
 	ended error
 }
 
-// watchWrites watches, directly at a shard, what its writer writes from now on.
+// watchWrites watches, directly at a shard, all further writes of its writer.
 func (f *processFaults) watchWrites(shard string) *watched {
 	f.Helper()
 	config := shardtesting.At(f.Masters(f.T, shard), f.consumers[shard])

@@ -17,8 +17,8 @@ import (
 // publishInterval is the interval at which an object is written that must be replicated, during an outage.
 const publishInterval = 500 * time.Millisecond
 
-// testCacheOutage kills the cache server under load. No request of a tenant fails meanwhile, the lag is told, and after its
-// return every export that was created or deleted during the outage is so in the cache.
+// testCacheOutage kills the cache server under load. No request of a tenant fails in the meantime, the shards report the lag, and after
+// its return the cache has every export that was created during the outage, and none that was deleted.
 func (*processFaults) testCacheOutage(f *processFaults) {
 	outage := scaled(6*time.Second, 10*time.Minute)
 	before, acknowledged := f.countFailures(), f.acknowledgedCounts()
@@ -123,7 +123,7 @@ func (s *env) lag(ctx context.Context, shard, direction string) (float64, error)
 	return s.metric(ctx, shard, fmt.Sprintf("atoll_replication_lag_seconds{direction=%q", direction))
 }
 
-// expectLag checks that alpha tells most of the outage as its lag.
+// expectLag checks that alpha reports most of the outage as its lag.
 func (s *env) expectLag(direction string, outage time.Duration) {
 	s.Helper()
 	shardtesting.Eventually(s.T, "the lag is told", func(ctx context.Context) error {

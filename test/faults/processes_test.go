@@ -24,7 +24,7 @@ import (
 // readyWithin is the time in which a shard is ready after its start, if its etcd runs and the machine is not busy.
 const readyWithin = 5 * time.Second
 
-// processFaults is an installation in which alpha and beta have an etcd of their own each, so that a shard can be killed alone.
+// processFaults is an installation in which alpha and beta each have their own etcd, so that a shard can be killed alone.
 type processFaults struct {
 	*env
 	// etcd is the only member of the etcd of alpha, on a disk that can be filled.
@@ -113,8 +113,8 @@ func summary(times []time.Duration) string {
 	return fmt.Sprintf("%s at the median, %s at most", times[len(times)/2].Round(time.Millisecond), times[len(times)-1].Round(time.Millisecond))
 }
 
-// testShardKilled kills a shard at any moment while several clients write to it, and compares after each start what was
-// acknowledged with what is stored.
+// testShardKilled kills a shard at any moment while several clients write to it, and compares the acknowledged writes with the stored
+// objects after each start.
 func (*processFaults) testShardKilled(f *processFaults) {
 	const writers = 4
 	all := []*writer{f.writers[alpha]}
@@ -147,8 +147,7 @@ func (*processFaults) testShardKilled(f *processFaults) {
 	f.checkReadyTimes(times)
 }
 
-// testPairKilled kills two of three shards at once. Afterwards, workspaces can bind APIs across shards, and what was bound
-// before works.
+// testPairKilled kills two of three shards together. Afterwards, workspaces can bind APIs across shards, and earlier bindings work.
 func (*processFaults) testPairKilled(f *processFaults) {
 	pairs, rounds := [][]string{{root, alpha}, {alpha, beta}, {root, beta}}, scaled(1, 15)
 	var times, recoveries []time.Duration

@@ -1,4 +1,4 @@
-// Package freeport finds ports for servers of tests that get their address as a flag.
+// Package freeport finds ports for servers of tests that receive their address as a flag.
 package freeport
 
 import (
@@ -12,15 +12,15 @@ import (
 	"syscall"
 )
 
-// The ports are below those that the kernel gives to connections, and below those of Services of type NodePort: a port stays unused between
-// the end of the listener and the start of the server, which takes seconds on a busy machine.
+// The ports are below those that the kernel assigns to connections, and below those of Services of type NodePort: a port remains unused
+// between the end of the listener and the start of the server, which takes seconds on a busy machine.
 const (
 	first, count = 20000, 10000
 	attempts     = 1000
 )
 
-// Listen listens at a free port of the loopback interface. The port is for a server that is started once the listener is closed. No other
-// process on the machine gets the port from here until this one ends.
+// Listen listens at a free port of the loopback interface. The port is for a server that is started after the listener is closed. No
+// other process on the machine gets the port from this package until this process ends.
 func Listen() (net.Listener, error) {
 	var last error
 	for range attempts {
@@ -44,7 +44,7 @@ var reserved struct {
 	files []*os.File
 }
 
-// reserve locks the file of a port. It fails if a process has it, this one included.
+// reserve locks the file of a port. It fails if a process has already locked it, including this process.
 func reserve(port int) error {
 	directory := filepath.Join(os.TempDir(), "atoll-ports")
 	if err := os.MkdirAll(directory, 0o755); err != nil {

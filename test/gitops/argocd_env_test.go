@@ -122,7 +122,7 @@ patches:
 	return out
 }
 
-// deleteAll deletes objects and waits until they are gone. It works after t's context has ended.
+// deleteAll deletes objects and waits until they do not exist any more. It works after t's context has ended.
 func (e *environment) deleteAll(t *testing.T, objects []*unstructured.Unstructured) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
@@ -199,7 +199,7 @@ func (a *argoCD) get(ctx context.Context, path string, into any) error {
 	return json.Unmarshal(body, into)
 }
 
-// application is what Argo CD says about an Application.
+// application is the state of an Application in Argo CD.
 type application struct {
 	Metadata struct{ ResourceVersion string }
 	Status   struct {
@@ -217,7 +217,7 @@ type resourceStatus struct {
 	Health                        struct{ Status, Message string }
 }
 
-// application asks Argo CD's API, which has the health of every object.
+// application reads the Application from Argo CD's API, which returns the health of every object.
 func (a *argoCD) application(ctx context.Context, name string) (*application, error) {
 	for _, p := range a.programs {
 		select {
@@ -230,7 +230,7 @@ func (a *argoCD) application(ctx context.Context, name string) (*application, er
 	return out, a.get(ctx, "/api/v1/applications/"+name, out)
 }
 
-// shard is what Argo CD says about a Shard.
+// shard returns the status of a Shard in Argo CD.
 func (app *application) shard(t *testing.T, name string) resourceStatus {
 	t.Helper()
 	for _, r := range app.Status.Resources {
@@ -242,7 +242,7 @@ func (app *application) shard(t *testing.T, name string) resourceStatus {
 	return resourceStatus{}
 }
 
-// pictureOf makes a picture of what Argo CD's command says about an Application, if pictures are wanted.
+// pictureOf takes a picture of the output of Argo CD's command for an Application, if pictures are requested.
 func (a *argoCD) pictureOf(t *testing.T, name string) {
 	t.Helper()
 	t.Setenv("PATH", os.Getenv(envPrograms)+":"+os.Getenv("PATH"))
@@ -291,7 +291,7 @@ func applicationObject(name string) *unstructured.Unstructured {
 	return u
 }
 
-// refresh tells Argo CD to look at the repository now, as a webhook of a git server does.
+// refresh requests Argo CD to read the repository immediately, like a webhook of a git server.
 func (a *argoCD) refresh(t *testing.T, name string) {
 	t.Helper()
 	u := applicationObject(name)

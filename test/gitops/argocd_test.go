@@ -25,7 +25,7 @@ import (
 	"github.com/atoll-dev/atoll/test/gitops/repository"
 )
 
-// TestArgoCD installs everything by Argo CD, in the order of a user's tasks. The last step removes it.
+// TestArgoCD installs everything with Argo CD, in the order of a user's tasks. The last step removes it.
 func TestArgoCD(t *testing.T) {
 	a := startArgoCD(t, newEnvironment(t))
 	if !t.Run("an installation becomes Synced and Healthy", a.testInstall) {
@@ -94,13 +94,13 @@ resources: [operator, installation]
 `
 	a.revision = a.repository.Write(t, "an installation of three shards, and a workspace", files)
 	a.apply(t, a.applicationManifest("default", appName, "clusters/dev", "{server: https://kubernetes.default.svc}", "background"))
-	// One Kubeconfig waits for the workspace of the team, which the next Application makes.
+	// One Kubeconfig waits for the workspace of the team, which the next Application creates.
 	a.apply(t, a.applicationManifest("default", workspacesName, "workspaces", "{name: root}", "foreground"))
 	a.awaitHealthy(t, appName, 10*time.Minute)
 }
 
-// testWorkspaces waits for the Workspace that one Application has made, and puts content into it with another one, whose rights an
-// administrator of the workspace has given.
+// testWorkspaces waits for the Workspace that one Application has created, and creates content in it with another one, which uses
+// permissions that an administrator of the workspace has granted.
 func (a *argoCD) testWorkspaces(t *testing.T) {
 	a.awaitHealthy(t, workspacesName, 2*time.Minute)
 	a.createWorkspaceRole(t, "team")
@@ -114,7 +114,7 @@ func (a *argoCD) testWorkspaces(t *testing.T) {
 	if len(app.Status.Resources) != 9 {
 		t.Errorf("%d objects, want 9: %v", len(app.Status.Resources), app.Status.Resources)
 	}
-	// From now on it is compared by dry runs of the server.
+	// From this step on, Argo CD compares it with dry runs of the server.
 	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"argocd.argoproj.io/compare-options":"ServerSideDiff=true"}}}`))
 	if err := a.host.Patch(t.Context(), applicationObject(teamName), patch); err != nil {
 		t.Fatal(err)
@@ -149,7 +149,7 @@ func (a *argoCD) testDrift(t *testing.T) {
 	})
 }
 
-// testForbidden commits an object that Argo CD has no right to in the workspace. The Application says so; a revert repairs it.
+// testForbidden commits an object that Argo CD has no permission for in the workspace. The Application reports that; a revert repairs it.
 func (a *argoCD) testForbidden(t *testing.T) {
 	a.revision = a.repository.Write(t, "too much", repository.Files{"team/admin.yaml": adminFile})
 	a.refresh(t, teamName)
@@ -204,7 +204,7 @@ func (a *argoCD) testSteady(t *testing.T) {
 	}
 }
 
-// generations are those of all objects that the Application atoll has, and that the operator has made of them.
+// generations returns the generations of all objects of the Application atoll, and of those that the operator has created for them.
 func (a *argoCD) generations(t *testing.T) map[string]int64 {
 	t.Helper()
 	out := map[string]int64{}
@@ -316,7 +316,7 @@ func (a *argoCD) testRemoval(t *testing.T) {
 	}
 }
 
-// deleteDefinitions deletes what Argo CD leaves, which never deletes definitions with their Application. No object of theirs may be there.
+// deleteDefinitions deletes the definitions, which Argo CD never deletes with their Application. Callers must have deleted their objects.
 func (a *argoCD) deleteDefinitions(t *testing.T) {
 	t.Helper()
 	definitions := &unstructured.UnstructuredList{}

@@ -58,7 +58,7 @@ func startFlux(t *testing.T, e *environment) *flux {
 	artifacts := programs.FreeAddress(t)
 	e.startFluxProgram(t, "source-controller", "--storage-path="+t.TempDir(), "--storage-addr="+artifacts, "--storage-adv-addr="+artifacts)
 	e.startFluxProgram(t, "kustomize-controller", "--requeue-dependency=5s")
-	// The cleanup runs before that of the programs, which finalize what is left.
+	// This cleanup runs before the cleanup of the programs, which finalize the remaining objects.
 	t.Cleanup(func() { e.deleteAll(t, objects) })
 	return &flux{e}
 }
@@ -118,7 +118,7 @@ func (e *environment) apply(t *testing.T, u *unstructured.Unstructured) {
 	}
 }
 
-// create applies the documents of a manifest, and is what a user does once by kubectl.
+// create applies the documents of a manifest; users run it once with kubectl.
 func (f *flux) create(t *testing.T, manifest string) {
 	t.Helper()
 	for _, u := range documents(t, manifest) {
@@ -132,7 +132,7 @@ func (f *flux) get(ctx context.Context, kind schema.GroupVersionKind, in, name s
 	return u, f.host.Get(ctx, client.ObjectKey{Namespace: in, Name: name}, u)
 }
 
-// reconcile has a controller look at an object now, as a webhook of a git server or the command of Flux does.
+// reconcile requests a controller to reconcile an object immediately, like a webhook of a git server or the command of Flux.
 func (f *flux) reconcile(t *testing.T, kind schema.GroupVersionKind, in, name string) (requested string) {
 	t.Helper()
 	u, err := f.get(t.Context(), kind, in, name)
@@ -147,13 +147,13 @@ func (f *flux) reconcile(t *testing.T, kind schema.GroupVersionKind, in, name st
 	return requested
 }
 
-// pull has Flux read the repository.
+// pull requests Flux to read the repository.
 func (f *flux) pull(t *testing.T) {
 	t.Helper()
 	f.reconcile(t, gitRepositoryKind, fluxNamespace, "platform")
 }
 
-// fluxState is what a Kustomization says.
+// fluxState is the state of a Kustomization.
 type fluxState struct {
 	applied, attempted, handled string
 	ready                       *metav1.Condition
@@ -184,7 +184,7 @@ func (s fluxState) isReady(revision string) bool {
 	return s.ready != nil && s.ready.Status == metav1.ConditionTrue && strings.HasSuffix(s.applied, ":"+revision)
 }
 
-// hasFailed reports whether a revision was given up.
+// hasFailed reports whether Flux has given up on a revision.
 func (s fluxState) hasFailed(revision string) bool {
 	return s.ready != nil && s.ready.Status == metav1.ConditionFalse && s.ready.Reason != "DependencyNotReady" && strings.HasSuffix(s.attempted, ":"+revision)
 }
@@ -213,7 +213,7 @@ func (f *flux) awaitReady(t *testing.T, limit time.Duration, in, name, revision 
 	return reconciled
 }
 
-// remove deletes Kustomizations in an order, and waits for each until what it has applied is gone.
+// remove deletes Kustomizations in order, and waits for each until the objects that it has applied are deleted.
 func (f *flux) remove(t *testing.T, limit time.Duration, in string, names ...string) {
 	t.Helper()
 	for _, name := range names {

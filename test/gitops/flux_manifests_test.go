@@ -10,7 +10,7 @@ import (
 	"github.com/atoll-dev/atoll/test/hostcluster"
 )
 
-// platform is what an administrator applies once: the repository, the operator and an installation.
+// platform contains the manifests that an administrator applies once: the repository, the operator and an installation.
 func (f *flux) platform() string {
 	return fmt.Sprintf(`
 apiVersion: source.toolkit.fluxcd.io/v1

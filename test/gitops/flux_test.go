@@ -23,7 +23,7 @@ import (
 	"github.com/atoll-dev/atoll/test/gitops/repository"
 )
 
-// TestFlux installs everything by Flux, in the order of a user's tasks. The last step removes it.
+// TestFlux installs everything with Flux, in the order of a user's tasks. The last step removes it.
 func TestFlux(t *testing.T) {
 	f := startFlux(t, newEnvironment(t))
 	t.Cleanup(func() { f.dump(t) })
@@ -100,7 +100,7 @@ func (f *flux) testNoDrift(t *testing.T) {
 	}
 }
 
-// changes returns how many events of Kustomizations say that objects were changed.
+// changes returns how many events of Kustomizations report changed objects.
 func (f *flux) changes(t *testing.T) (count int32) {
 	t.Helper()
 	events := &corev1.EventList{}
@@ -163,8 +163,8 @@ spec:
 	})
 }
 
-// testMistake commits files, waits until the Kustomization names what it should, and reverts the commit. An object of the installation
-// has a reason, unless that is empty.
+// testMistake commits files, waits until the Kustomization names the expected object, and reverts the commit. If reason is not empty, an
+// object of the installation has that reason.
 func (f *flux) testMistake(t *testing.T, files repository.Files, reason string, want ...string) {
 	t.Helper()
 	revision := f.repository.Write(t, "a mistake", files)
@@ -213,7 +213,7 @@ func (f *flux) secret(t *testing.T, name string) *corev1.Secret {
 	return secret
 }
 
-// testRenewal issues the certificate of a Kubeconfig anew. Flux uses the new one.
+// testRenewal issues the certificate of a Kubeconfig again. Flux uses the new one.
 func (f *flux) testRenewal(t *testing.T) {
 	before := f.secret(t, "team-kubeconfig")
 	if err := f.host.Delete(t.Context(), f.secret(t, "kubeconfig-cert-team")); err != nil {
@@ -258,7 +258,7 @@ func (f *flux) testPrune(t *testing.T) {
 	}
 }
 
-// testRemoval deletes the Kustomizations from the last to the first. Nothing of the installation and the operator stays.
+// testRemoval deletes the Kustomizations from the last to the first. No object of the installation and the operator remains.
 func (f *flux) testRemoval(t *testing.T) {
 	f.remove(t, 3*time.Minute, namespace, fluxWidgets, fluxTeam, fluxProvider, fluxAccess, fluxWorkspaces)
 	f.remove(t, 5*time.Minute, fluxNamespace, "installation", "operator")
@@ -276,7 +276,7 @@ func (f *flux) testRemoval(t *testing.T) {
 	}
 }
 
-// dump logs what Flux and the operator say after a failure.
+// dump logs the states of Flux and the operator after a failure.
 func (f *flux) dump(t *testing.T) {
 	if !t.Failed() {
 		return

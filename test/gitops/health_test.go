@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Statuses of objects that the scripts of config/argocd tell apart.
+// Statuses of objects that the scripts of config/argocd distinguish.
 const (
 	operatorStatus = `{observedGeneration: 2, conditions: [{type: Ready, status: "%s", reason: R, message: m}, {type: Stalled, status: "%s", reason: RolloutStopped, message: no image}%s]}`
 	etcdFull       = `, {type: EtcdHealthy, status: "False", reason: NoSpace, message: full}`
@@ -24,7 +24,7 @@ const (
 	readyReason    = `{conditions: [{type: Ready, status: "%s", reason: %s, message: m, observedGeneration: %d}]}`
 )
 
-// TestHealth asks Argo CD about objects in every state that the scripts of config/argocd tell apart.
+// TestHealth checks the health that Argo CD reports for objects in every state that the scripts of config/argocd distinguish.
 func TestHealth(t *testing.T) {
 	settings := argoSettings(t)
 	for name, tc := range map[string]struct{ apiVersion, kind, status, want string }{

@@ -61,7 +61,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// environment is what all tests have.
+// environment contains the common parts of all tests.
 type environment struct {
 	kubeconfig string // file
 	config     *rest.Config

@@ -21,7 +21,7 @@ pre { margin: 0; padding: 16px 20px; font: 13px/1.5 "DejaVu Sans Mono", monospac
 b { color: #7ee787; font-weight: normal; }
 </style><pre><b>$ `
 
-// picture runs a command and makes a picture of it and its output, if pictures are wanted. The kubeconfig is that of the host cluster.
+// picture runs a command and takes a picture of it and its output, if pictures are requested. The kubeconfig is that of the host cluster.
 func (e *environment) picture(t *testing.T, name string, command ...string) {
 	t.Helper()
 	directory := os.Getenv(envPictures)

@@ -1,4 +1,5 @@
-// Package hostcluster has what tests of an installation on a real cluster share: waiting, and an address for the front proxy.
+// Package hostcluster contains the common code of tests of an installation on a real cluster: polling, and an address for the front
+// proxy.
 package hostcluster
 
 import (
@@ -14,8 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Eventually polls until attempt returns nil. At the deadline it fails with attempt's last error, which therefore has
-// to describe what is missing.
+// Eventually polls until attempt returns nil. At the deadline it fails with attempt's last error, which therefore must describe what is
+// missing.
 func Eventually(t *testing.T, limit time.Duration, what string, attempt func(ctx context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
@@ -57,7 +58,7 @@ func logNewLines(t *testing.T, after time.Duration, what, before, now string) {
 	}
 }
 
-// givenServiceIPs has the addresses that FreeServiceIP has returned: their Services may not exist yet.
+// givenServiceIPs are the addresses that FreeServiceIP has returned: their Services may not exist yet.
 var givenServiceIPs sync.Map
 
 // FreeServiceIP returns an address near kube, that of the API server's own Service. The first sixteen addresses of any range are

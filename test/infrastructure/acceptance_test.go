@@ -27,8 +27,8 @@ import (
 	"github.com/atoll-dev/atoll/test/installation"
 )
 
-// While a shard is down, nothing is swept, not even what is left of a workspace on another one, and tenants on others are served. So it
-// is while the runtime cluster is down: instances keep what they have, and deletions wait.
+// While a shard is down, the provider sweeps nothing, not even the remains of a workspace on another shard, and serves tenants on others.
+// The same applies while the runtime cluster is down: instances keep their objects, and deletions wait.
 func TestOutages(t *testing.T) {
 	e := newEnv(t)
 	stop := e.run(t, e.workspace, e.backends(t)...)
@@ -76,7 +76,7 @@ func TestOutages(t *testing.T) {
 	alpha.waitSize(t, "one", "small")
 }
 
-// vanish deletes a workspace whose instance nobody finalizes.
+// vanish deletes a workspace without finalizing its instance.
 func (of *consumer) vanish(t *testing.T, name string) {
 	t.Helper()
 	of.remove(t, name)
@@ -84,7 +84,7 @@ func (of *consumer) vanish(t *testing.T, name string) {
 	shared.installation.Delete(t, of.Workspace)
 }
 
-// Another backend takes over, and tenants see nothing of it but the phase meanwhile.
+// Another backend takes over, and tenants observe only the phase in the meantime.
 func TestBackendFlip(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -120,7 +120,7 @@ func TestBackendFlip(t *testing.T) {
 	}
 }
 
-// visible returns an object as a tenant sees it, without what every write changes.
+// visible returns an object as a tenant sees it, without the fields that every write changes.
 func visible(t *testing.T, object *unstructured.Unstructured) string {
 	t.Helper()
 	object = object.DeepCopy()
@@ -157,8 +157,8 @@ func (e *env) changeTemplate(t *testing.T, name string, change func(*infrastruct
 	})
 }
 
-// The provider dies after any number of writes while it brings up its workspace, publishes a Template and removes it. The next one
-// completes what it finds.
+// The provider ends after any number of writes while it sets up its workspace, publishes a Template and removes it. The next process
+// completes the work.
 func TestProviderIsKilled(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -193,14 +193,14 @@ func TestProviderIsKilled(t *testing.T) {
 		e.expectPublished(t, 0)
 		stop()
 		completed = published && removed
-		// From now on it is there when the provider starts.
+		// From this step on, it exists when the provider starts.
 		if err := e.c.Create(t.Context(), wanted.DeepCopy()); err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
-// until waits until a condition holds or the provider is dead, and reports whether it holds.
+// until waits until a condition holds or the provider has ended, and reports whether it holds.
 func (e *env) until(t *testing.T, k *killer, condition func(context.Context) error) (holds bool) {
 	t.Helper()
 	shardtesting.Eventually(t, "the provider is done or dies", func(ctx context.Context) error {
@@ -233,7 +233,8 @@ func (e *env) isGone(ctx context.Context) error {
 	return nil
 }
 
-// expectPublished waits for the numbers of definitions, schemas and entries of the export: schemas go once the export is seen not to list them.
+// expectPublished waits for the numbers of definitions, schemas and entries of the export: the provider deletes schemas after it observes
+// that the export does not list them.
 func (e *env) expectPublished(t *testing.T, count int) {
 	t.Helper()
 	shardtesting.Eventually(t, "what is published", func(ctx context.Context) error {

@@ -89,7 +89,7 @@ func TestCatalogues(t *testing.T) {
 	}
 	gold.waitSize(t, "safe", "small")
 
-	// What is no longer offered refuses new instances, and keeps those that exist until they are deleted.
+	// A kind that is not offered any more refuses new instances, and keeps existing ones until they are deleted.
 	e.changeTemplate(t, "vault", func(t *infrastructurev1alpha1.Template) { metav1.SetMetaDataLabel(&t.ObjectMeta, "tier", "basic") })
 	gold.waitRows(t)
 	standard.waitRows(t, "sample", "vault")

@@ -37,7 +37,7 @@ func TestStub(t *testing.T) {
 	})
 }
 
-// stubbed looks at what stubs have made.
+// stubbed observes the objects that stubs have created.
 type stubbed struct{ *stub.Runtime }
 
 func (s stubbed) List(_ context.Context, tenant logicalcluster.Name) ([]string, error) {
@@ -76,7 +76,7 @@ func TestManifest(t *testing.T) {
 	})
 }
 
-// graph is the same for kro.
+// graph is the equivalent for kro.
 const graph = `{
   "resources": [
     {"id": "main", "template": {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "sample-${schema.metadata.name}"}, "data": {"size": "${schema.spec.size}", "marker": "` + conformance.Confidential + `"}},
@@ -135,7 +135,7 @@ func newConfigMaps(t *testing.T) configMaps {
 	return configMaps{made}
 }
 
-// configMaps looks at instances that are config maps "sample-<instance>" in the namespaces of tenants.
+// configMaps observes instances that are config maps "sample-<instance>" in the namespaces of tenants.
 type configMaps struct{ client.Client }
 
 func (c configMaps) List(ctx context.Context, tenant logicalcluster.Name) ([]string, error) {
@@ -162,7 +162,7 @@ func (c configMaps) Damage(ctx context.Context, tenant logicalcluster.Name, inst
 	return c.Patch(ctx, found, client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"data":{"size":%q}}`, "damaged")))
 }
 
-// owner returns the backend that an instance is made by.
+// owner returns the backend that has created an instance.
 func (c configMaps) owner(ctx context.Context, tenant logicalcluster.Name, instance, group string) (string, error) {
 	found := &corev1.ConfigMap{}
 	err := c.Get(ctx, client.ObjectKey{Namespace: tenant.String(), Name: "sample-" + instance}, found)

@@ -32,8 +32,8 @@ type contract struct {
 	tenants []*consumer
 }
 
-// TestTemplates proves rows of acceptance criteria and of the failure matrix that are about Templates, with tenants on other shards than
-// the provider.
+// TestTemplates tests rows of acceptance criteria and of the failure matrix about Templates, with tenants on other shards than the
+// provider.
 func TestTemplates(t *testing.T) {
 	t.Parallel()
 	c := &contract{env: newEnv(t), backend: stub.New("stub")}
@@ -263,7 +263,7 @@ func (c *contract) testRemoval(t *testing.T) {
 	}
 	for _, of := range c.tenants {
 		of.waitRows(t)
-		// Bindings that exist keep what they have bound, as everywhere in kcp; it refuses new instances.
+		// Existing bindings keep the resources that they have bound, as everywhere in kcp; the kind refuses new instances.
 		_, err := of.instances.Create(t.Context(), c.newInstance("late", "small"), metav1.CreateOptions{})
 		if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "is being removed from the catalogue") {
 			t.Errorf("creating an instance afterwards: %v", err)

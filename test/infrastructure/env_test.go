@@ -37,7 +37,7 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// sweepInterval is that of the backends.
+// sweepInterval is the sweep interval of the backends.
 const sweepInterval = 500 * time.Millisecond
 
 // env is a provider in its workspace on the root shard, which a test runs with the backends it needs.
@@ -60,7 +60,7 @@ func newEnv(t *testing.T) *env {
 	return e
 }
 
-// view returns what the Template controller knows of instances.
+// view returns the Template controller's view of instances.
 func (e *env) view() *instances.View {
 	return &instances.View{Workspace: e.workspace, Client: e.c, Export: e.group}
 }
@@ -74,14 +74,15 @@ func newClient(t *testing.T, config *rest.Config, group string) client.Client {
 	return c
 }
 
-// run runs the provider until the function is called that it returns, or the test ends.
+// run runs the provider until the returned function is called, or the test ends.
 func (e *env) run(t *testing.T, workspace *rest.Config, backends ...backend.Backend) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := e.start(ctx, t, workspace, backends...)
 	stop = sync.OnceFunc(func() {
 		cancel()
-		// The error is that of a provider whose connections are cut; one that ends otherwise provides nothing, which the test notices.
+		// The error is that of a provider whose connections are cut. A provider that ends for another reason provides nothing, and the
+		// test fails.
 		if err := <-ended; err != nil {
 			t.Log(err)
 		}
@@ -125,7 +126,7 @@ func (e *env) backends(t *testing.T) []backend.Backend {
 	return []backend.Backend{graphs, manifest.New(config)}
 }
 
-// config is that of a backend.
+// config returns the configuration of a backend.
 func (e *env) config() conformance.Config {
 	return conformance.Config{Group: e.group, Export: e.group, SweepInterval: sweepInterval}
 }
@@ -333,7 +334,7 @@ func consistently(t *testing.T, what string, condition func(context.Context) err
 	})
 }
 
-// expectMade waits until there is a number of things of a tenant in the runtime cluster.
+// expectMade waits until the runtime cluster has a number of objects of a tenant.
 func (e *env) expectMade(t *testing.T, of *consumer, count int) {
 	t.Helper()
 	shardtesting.Eventually(t, fmt.Sprintf("there are %d things of %s", count, of.cluster), func(ctx context.Context) error {
@@ -349,5 +350,5 @@ func (e *env) countMade(ctx context.Context, of *consumer, count int) error {
 	return err
 }
 
-// things is the number of things that an instance is made of.
+// things is the number of objects of an instance.
 const things = 3

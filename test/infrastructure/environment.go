@@ -1,4 +1,4 @@
-// Package infrastructure has the environments in which backends of the infrastructure provider run the conformance suite, and the
+// Package infrastructure contains the environments in which backends of the infrastructure provider run the conformance suite, and the
 // acceptance tests of the provider: three shards, with the provider on one and tenants on the others, and a stock kube-apiserver as
 // runtime cluster.
 package infrastructure
@@ -23,7 +23,7 @@ import (
 	"github.com/atoll-dev/atoll/test/installation"
 )
 
-// FeatureGates are those of the servers.
+// FeatureGates are the feature gates of the servers.
 const FeatureGates = "CacheAPIs=true"
 
 // workspaces counts the workspaces below root, for their names.
@@ -56,8 +56,8 @@ func (s Shard) Delete(t testing.TB, tenant conformance.Workspace) {
 	deleteWorkspace(t, shardtesting.At(s.Admin(t), "root"), tenant.Name)
 }
 
-// Installation is an environment of three shards behind a front proxy: providers are on the root shard, tenants are on the two others by
-// turns. Nobody is administrator of more than one workspace.
+// Installation is an environment of three shards behind a front proxy: providers are on the root shard, tenants on the two others in
+// turn. Each user is administrator of one workspace only.
 type Installation struct{ *installation.Installation }
 
 var _ conformance.Environment = Installation{}
@@ -91,7 +91,7 @@ func (i Installation) Delete(t testing.TB, tenant conformance.Workspace) {
 	deleteWorkspace(t, i.Admin(t, "root"), tenant.Name)
 }
 
-// deleteWorkspace deletes a workspace below root, and waits until it is gone.
+// deleteWorkspace deletes a workspace below root, and waits until it does not exist any more.
 func deleteWorkspace(t testing.TB, root *rest.Config, name string) {
 	t.Helper()
 	scheme := runtime.NewScheme()

@@ -33,7 +33,7 @@ type evolution struct {
 	schema  string
 }
 
-// TestEvolution changes the schema of a kind in all ways that there are.
+// TestEvolution changes the schema of a kind in all possible ways.
 func TestEvolution(t *testing.T) {
 	t.Parallel()
 	e := &evolution{env: newEnv(t), version: "v1alpha1", schema: conformance.Schema}
@@ -82,7 +82,7 @@ func (e *evolution) eventually(t *testing.T, version, patch string) {
 	}
 }
 
-// stay checks that the instances are ready, and have what they had.
+// stay checks that the instances are ready, and have their previous content.
 func (e *evolution) stay(t *testing.T, size string) {
 	t.Helper()
 	for _, of := range e.tenants {
@@ -160,7 +160,7 @@ func (e *evolution) testRetirement(t *testing.T) {
 	before := e.resourceVersions(t)
 	e.change(t, func(t *infrastructurev1alpha1.Template) { t.Spec.RetiredVersions = []string{"v1alpha1"} })
 	e.waitReady(t, manifest.Name)
-	// A cleaner without grace period is called until it has done what is waited for.
+	// A cleaner without grace period is called until it has done the expected work.
 	cleaner := &template.Cleaner{Client: e.c, Group: e.group, Export: e.group, Instances: e.view(), Events: events.NewFakeRecorder(100), Log: logr.Discard()}
 	shardtesting.Eventually(t, "the former version and former schemas to go", func(ctx context.Context) error {
 		if err := errors.Join(cleaner.Retire(ctx), cleaner.Clean(ctx)); err != nil {
@@ -189,7 +189,7 @@ func (e *evolution) testRetirement(t *testing.T) {
 	}
 }
 
-// resourceVersions returns those of the instances of all tenants, in the new version.
+// resourceVersions returns the resource versions of the instances of all tenants, in the new version.
 func (e *evolution) resourceVersions(t *testing.T) (versions []string) {
 	t.Helper()
 	for _, of := range e.tenants {

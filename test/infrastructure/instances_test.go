@@ -23,7 +23,7 @@ import (
 	"github.com/atoll-dev/atoll/test/installation"
 )
 
-// TestInstances proves rows of the failure matrix that are about instances, with tenants on other shards than the provider.
+// TestInstances tests rows of the failure matrix about instances, with tenants on other shards than the provider.
 func TestInstances(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -47,7 +47,7 @@ func TestInstances(t *testing.T) {
 	run("failure: a backend ends", func(t *testing.T) { e.testBackendEnds(t, tenants) })
 }
 
-// testRefusedEdit has edits refused that leave an object out.
+// testRefusedEdit expects that edits which remove an object are refused.
 func (e *env) testRefusedEdit(t *testing.T, tenants []*consumer) {
 	for reason, edit := range map[string]func(*infrastructurev1alpha1.TemplateSpec){
 		infrastructurev1alpha1.ReasonInvalidSpec: func(spec *infrastructurev1alpha1.TemplateSpec) {
@@ -84,7 +84,8 @@ func (e *env) testRefusedEdit(t *testing.T, tenants []*consumer) {
 	}
 }
 
-// testOtherView reads an instance where its workspace is not: only the shard of a workspace may say that an instance does not exist.
+// testOtherView reads an instance at a shard that does not have its workspace: only the shard of a workspace may decide that an instance
+// does not exist.
 func (e *env) testOtherView(t *testing.T, tenants []*consumer) {
 	for _, url := range e.viewURLs(t) {
 		found := 0
@@ -103,7 +104,7 @@ func (e *env) testOtherView(t *testing.T, tenants []*consumer) {
 	}
 }
 
-// meddler has something happen before the next write of a status.
+// meddler runs a function before the next write of a status.
 type meddler struct {
 	mu     sync.Mutex
 	meddle func()

@@ -8,7 +8,7 @@ import (
 
 var errKilled = errors.New("the process is dead")
 
-// killer has a process die: its connections fail after a number of writes that have succeeded. A negative number is any.
+// killer simulates the end of a process: its connections fail after a number of successful writes. A negative number means no limit.
 type killer struct {
 	mu   sync.Mutex
 	left int

@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 	os.Exit(max(code, shared.Stop()))
 }
 
-// shared is what all tests share. It is started by the first one, and stops after the last.
+// shared contains the servers of all tests. The first test starts them, and they stop after the last.
 var shared = &servers{}
 
 type servers struct {

@@ -22,7 +22,7 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// tofuModule makes what needs no cloud: its infrastructure is its state.
+// tofuModule creates resources that need no cloud: its infrastructure is its state.
 const tofuModule = `
 variable "name" { type = string }
 variable "size" { type = string }
@@ -63,7 +63,7 @@ func TestOpenTofu(t *testing.T) {
 	})
 }
 
-// states looks at instances whose infrastructure is their state.
+// states observes instances whose infrastructure is their state.
 type states struct{ client.Client }
 
 func (s states) List(ctx context.Context, tenant logicalcluster.Name) ([]string, error) {
@@ -100,7 +100,7 @@ func (s states) state(ctx context.Context, tenant logicalcluster.Name, instance 
 	return nil, nil, nil
 }
 
-// valueOf returns the value of the label or annotation whose key ends in something: each suite has an API group of its own.
+// valueOf returns the value of the label or annotation whose key has a suffix: each suite has its own API group.
 func valueOf(values map[string]string, suffix string) string {
 	for key, value := range values {
 		if strings.HasSuffix(key, suffix) {

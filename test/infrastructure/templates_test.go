@@ -57,7 +57,7 @@ func (e *env) exported(t *testing.T) map[string]string {
 	return schemas
 }
 
-// versions returns the resource versions of what is published of the Template.
+// versions returns the resource versions of the published objects of the Template.
 func (e *env) versions(t *testing.T) string {
 	t.Helper()
 	e.waitHeld(t)
@@ -117,7 +117,7 @@ func (e *env) unready(t *testing.T, name, reason string) (message string) {
 	return message
 }
 
-// remove deletes a Template, and waits until it is gone.
+// remove deletes a Template, and waits until it does not exist any more.
 func (e *env) remove(t *testing.T, of *infrastructurev1alpha1.Template) {
 	t.Helper()
 	if err := e.c.Delete(t.Context(), of); err != nil {
@@ -126,7 +126,7 @@ func (e *env) remove(t *testing.T, of *infrastructurev1alpha1.Template) {
 	e.waitGone(t, of)
 }
 
-// waitGone waits until an object in the workspace of the provider is gone.
+// waitGone waits until an object in the workspace of the provider does not exist any more.
 func (e *env) waitGone(t *testing.T, object client.Object) {
 	t.Helper()
 	shardtesting.Eventually(t, object.GetName()+" to be gone", func(ctx context.Context) error {
@@ -137,7 +137,7 @@ func (e *env) waitGone(t *testing.T, object client.Object) {
 	})
 }
 
-// viewURLs returns where the export shows its tenants, one for each shard.
+// viewURLs returns the URLs at which the export serves its tenants, one for each shard.
 func (e *env) viewURLs(t *testing.T) (urls []string) {
 	t.Helper()
 	slice := &apisv1alpha1.APIExportEndpointSlice{}

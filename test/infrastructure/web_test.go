@@ -200,7 +200,7 @@ func TestWeb(t *testing.T) {
 	s.testIdentity(t, alpha)
 }
 
-// testIdentity shows that the front proxy takes a request for that of the token, whatever other headers say.
+// testIdentity shows that the front proxy authenticates a request with the token, independent of other headers.
 func (s *site) testIdentity(t *testing.T, own tenant) {
 	t.Helper()
 	res := s.send(t, own.token, http.MethodPost, "/clusters/"+own.path+"/apis/authentication.k8s.io/v1/selfsubjectreviews", `{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}`)
@@ -234,7 +234,7 @@ func (s *site) watch(t *testing.T, own tenant) *bufio.Reader {
 	return events
 }
 
-// send sends a request with a token, and with headers that claim to be somebody else's.
+// send sends a request with a token, and with headers that claim another identity.
 func (s *site) send(t *testing.T, token, method, path, body string) *http.Response {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, s.url+path, strings.NewReader(body))

@@ -10,9 +10,9 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Direct returns a configuration whose clients send requests to shards directly: each request for a logical cluster, by
-// name or path, goes to the shard that has it, and every other to the root shard. A path that only another shard could
-// resolve is replaced by the name, as the front proxy does it. Credentials stay the same.
+// Direct returns a configuration whose clients send requests to shards directly: each request for a logical cluster, by name or path,
+// goes to the shard that has it, and every other to the root shard. Like the front proxy, it replaces a path that only another shard
+// could resolve by the name. Credentials do not change.
 func (i *Installation) Direct(t testing.TB, config *rest.Config) *rest.Config {
 	t.Helper()
 	shards := map[string]*url.URL{}
@@ -41,7 +41,7 @@ type router struct {
 	lookup func(path string) location
 
 	mu    sync.Mutex
-	cache map[string]location // by name; paths may resolve to another place later
+	cache map[string]location // by name; paths may resolve to another logical cluster later
 }
 
 func (r *router) RoundTrip(request *http.Request) (*http.Response, error) {

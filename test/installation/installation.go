@@ -1,7 +1,7 @@
-// Package installation runs an installation for tests as operators run it: the real binaries, certificates and flags
-// like those of the operator, a tenant who connects through the proxy. There are three shards and a cache server,
-// because more than one shard is the normal case. Tests of many requests through the whole stack start here; behaviour
-// of a single shard is tested with shardserver/testing, which starts faster.
+// Package installation runs an installation for tests as operators run it: the real binaries, certificates and flags like those of the
+// operator, a tenant who connects through the proxy. It has three shards and a cache server, because more than one shard is the normal
+// case. Tests of many requests through the whole stack start here; behaviour of a single shard is tested with shardserver/testing, which
+// starts faster.
 package installation
 
 import (

@@ -39,7 +39,7 @@ func (i *Installation) Process(t testing.TB, name string) *programs.Process {
 	return p
 }
 
-// Kill ends a server at once, as a crash does.
+// Kill ends a server immediately, like a crash.
 func (i *Installation) Kill(t testing.TB, name string) {
 	t.Helper()
 	p := i.Process(t, name)
@@ -47,7 +47,7 @@ func (i *Installation) Kill(t testing.TB, name string) {
 	p.Exit(t)
 }
 
-// Restart starts a server that has ended, with its data and flags, and with more flags if given. It does not wait.
+// Restart starts a server that has ended again, with its data and flags, and with additional flags if given. It does not wait.
 func (i *Installation) Restart(t testing.TB, name string, more ...string) {
 	t.Helper()
 	server := i.server(t, name)

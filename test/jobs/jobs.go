@@ -1,5 +1,5 @@
-// Package jobs runs the Jobs of a stock kube-apiserver as processes of this machine, for tests of what works by Jobs: it is the job
-// controller, the kubelet and the container runtime. It supports what such Jobs use, and fails a test that uses more.
+// Package jobs runs the Jobs of a stock kube-apiserver as processes of this machine, for tests of components that use Jobs: it is the job
+// controller, the kubelet and the container runtime. It supports the features that such Jobs use, and fails a test that uses others.
 package jobs
 
 import (
@@ -42,11 +42,11 @@ type Executor struct {
 
 	mu      sync.Mutex
 	held    bool
-	jobs    map[types.UID]*process // those that were started
+	jobs    map[types.UID]*process // those that have started
 	history []Run
 }
 
-// Run is a Job that was started.
+// Run is a Job that has started.
 type Run struct {
 	Namespace, Name string
 	Args            []string
@@ -81,17 +81,17 @@ func Start(t testing.TB, config *rest.Config, programs string) *Executor {
 	return e
 }
 
-// Hold keeps Jobs that have not started from starting, as if no node had room, until it is called with false.
+// Hold prevents the start of Jobs, as if no node had capacity, until it is called with false.
 func (e *Executor) Hold(hold bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.held = hold
 }
 
-// Kill kills the processes of the Jobs that run in a namespace at once, as if their node was lost, and returns the number of Jobs.
+// Kill kills the processes of the Jobs that run in a namespace immediately, as if their node had failed, and returns the number of Jobs.
 func (e *Executor) Kill(namespace string) int { return e.signal(namespace, syscall.SIGKILL) }
 
-// Terminate has the Jobs that run in a namespace end in order, as a node that is drained, and returns their number.
+// Terminate terminates the Jobs that run in a namespace gracefully, like a node that is drained, and returns their number.
 func (e *Executor) Terminate(namespace string) int { return e.signal(namespace, syscall.SIGTERM) }
 
 func (e *Executor) signal(namespace string, signal syscall.Signal) int {
@@ -106,7 +106,7 @@ func (e *Executor) signal(namespace string, signal syscall.Signal) int {
 	return count
 }
 
-// Log returns what a Job has written so far.
+// Log returns the output of a Job.
 func (e *Executor) Log(namespace, name string) string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -118,14 +118,14 @@ func (e *Executor) Log(namespace, name string) string {
 	return ""
 }
 
-// Runs returns the Jobs that were started in a namespace, in the order of their starts.
+// Runs returns the Jobs that have started in a namespace, in the order of their starts.
 func (e *Executor) Runs(namespace string) []Run {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(e.history), func(r Run) bool { return r.Namespace != namespace })
 }
 
-// look starts Jobs that are new, and ends those that are gone or have taken too long.
+// look starts new Jobs, and ends those that are deleted or have exceeded their deadline.
 func (e *Executor) look(ctx context.Context, t testing.TB) {
 	list, err := e.clientset.BatchV1().Jobs("").List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -158,7 +158,7 @@ func isFinished(job *batchv1.Job) bool {
 	})
 }
 
-// start starts a Job. The caller holds mu.
+// start starts a Job. Callers must hold mu.
 func (e *Executor) start(ctx context.Context, t testing.TB, job *batchv1.Job) {
 	p := &process{executor: e, job: job, started: time.Now(), ended: make(chan struct{})}
 	e.jobs[job.UID] = p
@@ -179,7 +179,7 @@ func (e *Executor) start(ctx context.Context, t testing.TB, job *batchv1.Job) {
 	})
 }
 
-// finish writes what the job controller writes.
+// finish writes the status that the job controller would write.
 func (p *process) finish(ctx context.Context, failure string) error {
 	now := metav1.Now()
 	status := batchv1.JobStatus{StartTime: &metav1.Time{Time: p.started}, Ready: ptr.To[int32](0)}

@@ -29,21 +29,21 @@ type process struct {
 	executor *Executor
 	job      *batchv1.Job
 	started  time.Time
-	// ended is closed when the process has ended; collected means that its pod is being deleted, because its Job is gone.
+	// ended is closed when the process has ended; collected means that its pod is being deleted, because its Job does not exist any more.
 	ended     chan struct{}
 	collected bool
 
 	mu     sync.Mutex
 	cmd    *exec.Cmd // nil before it has started and after it has ended
 	output output
-	// killed means that the process shall not start any more.
+	// killed means that the process must not start any more.
 	killed bool
 }
 
-// messageLimit is how much of the log of a container the kubelet keeps as its message.
+// messageLimit is how much of the log of a container the kubelet stores as its message.
 const messageLimit = 2048
 
-// output is read while it is written.
+// output can be read while the process writes it.
 type output struct {
 	mu      sync.Mutex
 	content bytes.Buffer
@@ -71,12 +71,12 @@ func (p *process) signal(signal syscall.Signal) bool {
 	}
 	target := p.cmd.Process.Pid
 	if signal == syscall.SIGKILL {
-		target = -target // a container ends with all its processes; others signals are sent to the first one
+		target = -target // a container ends with all its processes; other signals are sent to the first one
 	}
 	return syscall.Kill(target, signal) == nil
 }
 
-// run runs the container, and returns why it failed. An error is one of the test.
+// run runs the container, and returns why it failed. An error means that the test has failed.
 func (p *process) run(ctx context.Context) (failure string, err error) {
 	var pod *corev1.Pod
 	if err := p.whileServed(ctx, func(ctx context.Context) (err error) {
@@ -107,7 +107,7 @@ func (p *process) run(ctx context.Context) (failure string, err error) {
 	return failure, p.finishPod(ctx, pod, failure, message)
 }
 
-// execute runs a command in a process group of its own.
+// execute runs a command in its own process group.
 func (p *process) execute(cmd *exec.Cmd) (failure string) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	p.mu.Lock()
@@ -145,7 +145,7 @@ func (p *process) createPod(ctx context.Context) (*corev1.Pod, error) {
 	return pods.Create(ctx, pod, metav1.CreateOptions{})
 }
 
-// collect deletes the pod, as the garbage collector does.
+// collect deletes the pod, like the garbage collector.
 func (p *process) collect(ctx context.Context) {
 	select {
 	case <-p.ended:
@@ -193,7 +193,7 @@ func (p *process) command(ctx context.Context, pod *corev1.Pod, container *corev
 	var replaced []string
 	for _, mount := range container.VolumeMounts {
 		if strings.HasPrefix(mount.MountPath, "/var/run/secrets/") {
-			continue // the token, which is in the kubeconfig
+			continue // the token, which is part of the kubeconfig
 		}
 		path := filepath.Join(directory, mount.Name)
 		if err := p.materialize(ctx, pod, mount.Name, path); err != nil {
@@ -218,7 +218,7 @@ func (p *process) command(ctx context.Context, pod *corev1.Pod, container *corev
 	return cmd, p.addSources(ctx, pod, container, cmd)
 }
 
-// addSources adds the environment that comes from Secrets.
+// addSources adds environment variables from Secrets.
 func (p *process) addSources(ctx context.Context, pod *corev1.Pod, container *corev1.Container, cmd *exec.Cmd) error {
 	for _, source := range container.EnvFrom {
 		if source.SecretRef == nil {
@@ -235,7 +235,7 @@ func (p *process) addSources(ctx context.Context, pod *corev1.Pod, container *co
 	return nil
 }
 
-// materialize makes a directory of a volume.
+// materialize creates a directory for a volume.
 func (p *process) materialize(ctx context.Context, pod *corev1.Pod, name, path string) error {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return err
@@ -260,7 +260,7 @@ func (p *process) materialize(ctx context.Context, pod *corev1.Pod, name, path s
 	return nil
 }
 
-// kubeconfig writes the credentials of the pod's service account, which are all that the process has.
+// kubeconfig writes the credentials of the pod's service account, which are the only ones of the process.
 func (p *process) kubeconfig(ctx context.Context, pod *corev1.Pod, directory string) (string, error) {
 	request := &authenticationv1.TokenRequest{}
 	token, err := p.executor.clientset.CoreV1().ServiceAccounts(pod.Namespace).CreateToken(ctx, pod.Spec.ServiceAccountName, request, metav1.CreateOptions{})
@@ -276,7 +276,7 @@ func (p *process) kubeconfig(ctx context.Context, pod *corev1.Pod, directory str
 	return path, clientcmd.WriteToFile(*config, path)
 }
 
-// whileServed repeats a call while the API server is away. What does not exist any more is no error.
+// whileServed repeats a call while the API server is not available. It returns no error for an object that does not exist any more.
 func (p *process) whileServed(ctx context.Context, call func(context.Context) error) error {
 	for {
 		err := call(ctx)

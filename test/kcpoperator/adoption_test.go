@@ -37,7 +37,7 @@ type env struct {
 	ca      *shardtesting.CA
 }
 
-// TestAdoption: the operator takes over what kcp-operator left, once the owners of its second group are gone.
+// TestAdoption: the operator takes over the objects of kcp-operator after the owners of its second group are deleted.
 func TestAdoption(t *testing.T) {
 	e := newEnv(t)
 	e.install(t)
@@ -120,7 +120,7 @@ func newEnv(t *testing.T) *env {
 	return &env{Client: c, cluster: cluster, bin: bin, ca: shardtesting.NewCA(t, "installation")}
 }
 
-// install creates the custom resources, and what kcp-operator and cert-manager made of them.
+// install creates the custom resources, and the objects that kcp-operator and cert-manager would create for them.
 func (e *env) install(t *testing.T) {
 	t.Helper()
 	create := func(manager string, object client.Object) {
@@ -185,7 +185,8 @@ func split(volume string) (name, secret string) {
 	return name, secret
 }
 
-// issue does once what cert-manager and the controller of Deployments do all the time: Certificates are ready, with Secrets, and pods run.
+// issue does once what cert-manager and the controller of Deployments do continuously: Certificates become ready, with Secrets, and pods
+// run.
 func (e *env) issue(ctx context.Context, t *testing.T) error {
 	var certificates certmanagerv1.CertificateList
 	if err := e.List(ctx, &certificates, client.InNamespace(namespace)); err != nil {
@@ -224,7 +225,7 @@ func (e *env) issue(ctx context.Context, t *testing.T) error {
 	return nil
 }
 
-// orphan does what the garbage collector does when the compiled objects are deleted with --cascade=orphan.
+// orphan removes owner references like the garbage collector when the compiled objects are deleted with --cascade=orphan.
 func (e *env) orphan(t *testing.T) {
 	t.Helper()
 	for _, list := range []client.ObjectList{&appsv1.DeploymentList{}, &corev1.ServiceList{}, &corev1.ConfigMapList{}, &corev1.SecretList{}} {
@@ -243,7 +244,7 @@ func (e *env) orphan(t *testing.T) {
 	}
 }
 
-// observed are the objects of the installation by name.
+// observed contains the objects of the installation by name.
 type observed struct {
 	deployments  map[string]appsv1.Deployment
 	services     map[string]corev1.Service

@@ -27,7 +27,7 @@ const (
 // sources are the custom resources of the installation.
 func sources() []client.Object {
 	meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: namespace, Name: name} }
-	// There are no servers whose health could admit a rollout.
+	// No servers exist whose health could admit a rollout.
 	now := meta("root")
 	now.Annotations = map[string]string{operatorv1alpha1.AnnotationRolloutNow: "true"}
 	root := &corev1.LocalObjectReference{Name: "root"}
@@ -90,7 +90,7 @@ func labels(component, instance string) map[string]string {
 	}
 }
 
-// compiledOwner is the owner reference of what the second group of kcp-operator's controllers writes.
+// compiledOwner is the owner reference of objects that the second group of kcp-operator's controllers writes.
 func compiledOwner(kind, name string) []metav1.OwnerReference {
 	return []metav1.OwnerReference{{
 		APIVersion: "deploy.operator.kcp.io/v1alpha1", Kind: kind, Name: name, UID: "5e5fd3a0-9d0e-4d3f-8a3a-2f7a4a6d0001", Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(true),

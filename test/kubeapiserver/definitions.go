@@ -56,7 +56,7 @@ func Define(t testing.TB, c client.Client, directory string) {
 	}
 }
 
-// DefineCertManager creates the definitions of cert-manager, which are in its module.
+// DefineCertManager creates the definitions of cert-manager from its module.
 func DefineCertManager(t testing.TB, c client.Client) {
 	t.Helper()
 	module, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/cert-manager/cert-manager").Output()

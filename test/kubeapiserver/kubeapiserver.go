@@ -1,4 +1,4 @@
-// Package kubeapiserver runs stock kube-apiserver for tests that need a cluster beside kcp.
+// Package kubeapiserver runs stock kube-apiserver for tests that need a cluster in addition to kcp.
 package kubeapiserver
 
 import (
@@ -16,10 +16,10 @@ import (
 	"github.com/atoll-dev/atoll/test/programs"
 )
 
-// Cluster is a stock kube-apiserver with its etcd, without controllers: nothing is collected as garbage, and what is in a namespace
-// is not deleted with it.
+// Cluster is a stock kube-apiserver with its etcd, without controllers: no garbage collector runs, and the deletion of a namespace does
+// not delete its objects.
 type Cluster struct {
-	// Config is that of an administrator.
+	// Config is the configuration of an administrator.
 	Config    *rest.Config
 	ca        *shardtesting.CA
 	directory string
@@ -28,7 +28,7 @@ type Cluster struct {
 	process   *programs.Process
 }
 
-// Start starts etcd and kube-apiserver out of a directory of programs. WaitReady waits for it.
+// Start starts etcd and kube-apiserver from a directory of programs. WaitReady waits until they are ready.
 func Start(t testing.TB, bin string) *Cluster {
 	t.Helper()
 	etcd, peer := "http://"+programs.FreeAddress(t), "http://"+programs.FreeAddress(t)
@@ -65,7 +65,7 @@ func (s *Cluster) Start(t testing.TB) {
 	s.process = programs.Start(t, s.directory, s.program, s.args...)
 }
 
-// Kill ends the API server at once. Its etcd stays.
+// Kill ends the API server immediately. Its etcd continues to run.
 func (s *Cluster) Kill(t testing.TB) {
 	t.Helper()
 	s.process.Signal(t, syscall.SIGKILL)
@@ -78,7 +78,7 @@ func (s *Cluster) WaitReady(t testing.TB) {
 	shardtesting.Eventually(t, "kube-apiserver is ready", func(ctx context.Context) error { return CheckReady(ctx, s.Config) })
 }
 
-// CheckReady returns an error unless the API server of a configuration says that it is ready.
+// CheckReady returns an error unless the API server of a configuration reports that it is ready.
 func CheckReady(ctx context.Context, config *rest.Config) error {
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {

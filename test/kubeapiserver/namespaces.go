@@ -12,7 +12,7 @@ import (
 	"github.com/atoll-dev/atoll/internal/background"
 )
 
-// FinalizeNamespaces does what the controller manager does for empty namespaces that are deleted, until the tests end.
+// FinalizeNamespaces finalizes empty namespaces that are being deleted, like the controller manager, until the tests end.
 func (s *Cluster) FinalizeNamespaces(t testing.TB) {
 	t.Helper()
 	clientset, err := kubernetes.NewForConfig(s.Config)

@@ -85,7 +85,8 @@ func TestRunbooks(t *testing.T) {
 	}
 }
 
-// TestScrapeConfiguration checks what the operator of Prometheus makes of the monitors: the test in prometheusoperator writes it.
+// TestScrapeConfiguration checks the scrape configuration that the operator of Prometheus creates from the monitors: the test in
+// prometheusoperator writes it.
 func TestScrapeConfiguration(t *testing.T) {
 	promtool, file := debian.Program(t, "promtool", "prometheus"), filepath.Join(t.TempDir(), "prometheus.yaml")
 	text, err := os.ReadFile("testdata/prometheus-operator.yaml")

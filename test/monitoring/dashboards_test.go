@@ -66,7 +66,7 @@ func TestDashboards(t *testing.T) {
 	checkMetricsPage(t, prometheus)
 }
 
-// scrapeConfigs is what docs/monitoring.md describes, with the servers of a test and the users of config/prometheus/servers.
+// scrapeConfigs is the configuration in docs/monitoring.md, with the servers of a test and the users of config/prometheus/servers.
 func scrapeConfigs(t *testing.T, i *installation.Installation) []scrapeConfig {
 	t.Helper()
 	directory := t.TempDir()
@@ -130,7 +130,7 @@ func load(t *testing.T, i *installation.Installation) {
 		running.Go(func() {
 			for background.Sleep(ctx, 50*time.Millisecond) {
 				object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "load"}}
-				// What the load gets does not matter: the queries show whether there is any.
+				// The responses to the load do not matter: the queries show whether they return any series.
 				_ = c.Create(ctx, object)
 				_ = c.List(ctx, &corev1.ConfigMapList{})
 				_ = c.Delete(ctx, object)

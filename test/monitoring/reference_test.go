@@ -12,7 +12,7 @@ import (
 
 const metricsPage = "../../docs/reference/metrics.md"
 
-// own are the metrics that are not those of the libraries of Kubernetes.
+// own matches the metrics that are not metrics of the libraries of Kubernetes.
 var own = regexp.MustCompile(`^(atoll|kcp|proxy)_`)
 
 // checkMetricsPage checks that docs/reference/metrics.md, which is generated from the code, has every metric of our own that Prometheus has

@@ -75,7 +75,7 @@ func (e *env) testColours(t *testing.T) {
 	e.quiet(t, page)
 }
 
-// brokenWords is an expression for the words that are on more than one line. What is too long for any line may be broken.
+// brokenWords is an expression for the words that span more than one line. A word that is too long for any line may be broken.
 const brokenWords = `(() => {
 	const broken = []
 	const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT)
@@ -92,7 +92,7 @@ const brokenWords = `(() => {
 	return broken
 })()`
 
-// testSmallScreens: on a phone, nothing is wider than the screen, but for what scrolls by itself, and words stay whole.
+// testSmallScreens: on a phone, nothing is wider than the screen, except elements that scroll by themselves, and words are not broken.
 func (e *env) testSmallScreens(t *testing.T) {
 	const long = "payments-of-the-northern-region-and-of-the-southern-region"
 	e.createQueue(t, long)

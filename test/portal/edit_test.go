@@ -40,7 +40,7 @@ func (e *env) testEdit(t *testing.T) {
 	page.Click(chromium.Named("Save"))
 	page.WaitText("At most 5.")
 	page.Fill(chromium.Labelled("replicas"), "3")
-	// What has been entered survives that the view is left.
+	// Leaving the view does not discard the input.
 	page.Click(chromium.Named("Instances 2"))
 	page.WaitTitle("Instances")
 	page.Open(e.at(tenant, "instances", "caches", "mine", "edit"))
@@ -54,7 +54,7 @@ func (e *env) testEdit(t *testing.T) {
 	e.quiet(t, page)
 }
 
-// testEditYAML: what only programs need is not among what people read and edit, and stays.
+// testEditYAML: fields that only programs need are not in the text that users read and edit, and are preserved.
 func (e *env) testEditYAML(t *testing.T) {
 	const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 	e.patch(t, "mine", `{"metadata":{"annotations":{"`+lastApplied+`":"{}","example.org/note":"for people"}}}`)
@@ -100,7 +100,7 @@ func (e *env) testEditYAML(t *testing.T) {
 	e.quiet(t, page)
 }
 
-// testConflict: what somebody else has changed meanwhile is shown, and neither change is lost.
+// testConflict: the page shows the concurrent change of another user, and keeps both changes.
 func (e *env) testConflict(t *testing.T) {
 	page := e.open(t, "ada-token", tenant, "instances", "caches", "mine", "edit")
 	page.WaitTitle("Edit Cache mine")
@@ -120,7 +120,7 @@ func (e *env) testConflict(t *testing.T) {
 	e.quiet(t, page)
 }
 
-// testSignInAgain: a form outlives credentials that are no longer accepted.
+// testSignInAgain: a form survives the expiration of the user's credentials.
 func (e *env) testSignInAgain(t *testing.T) {
 	page := e.open(t, "ada-token", tenant, "templates", "queue", "new")
 	page.WaitTitle("Create Queue")
@@ -145,7 +145,7 @@ func (e *env) testSignInAgain(t *testing.T) {
 	e.quiet(t, page)
 }
 
-// testForbidden: who may only look is told in plain words what is missing.
+// testForbidden: the page explains in plain words to a user with read access only which permission is missing.
 func (e *env) testForbidden(t *testing.T) {
 	page := e.open(t, "victor-token", tenant, "templates", "queue", "new")
 	page.WaitTitle("Create Queue")
@@ -166,8 +166,8 @@ func (e *env) testForbidden(t *testing.T) {
 	e.quiet(t, page)
 }
 
-// testOutage: the page says that it is not current, and is again by itself, without missing what has happened. The second time, the
-// server no longer has what has happened since, and the page lists anew.
+// testOutage: the page reports that it is not current, and becomes current again automatically, without missing events. The second time,
+// the server has compacted these events, and the page lists again.
 func (e *env) testOutage(t *testing.T) {
 	page := e.open(t, "ada-token", tenant, "instances")
 	page.WaitTitle("Instances")
@@ -199,7 +199,7 @@ func (e *env) testOIDC(t *testing.T) {
 	if address := page.String("location.href"); address != e.at(tenant, "templates", "cache") {
 		t.Errorf("the address is %s", address)
 	}
-	// The token is refused as after its end: it is replaced without the user.
+	// The server refuses the token as if it had expired: the page replaces it without the user.
 	page.Eval(`(() => { const s = JSON.parse(sessionStorage['portal.session']); s.expires = 1; sessionStorage['portal.session'] = JSON.stringify(s); return true })()`, new(bool))
 	page.Reload()
 	page.WaitTitle("Cache")
@@ -207,7 +207,7 @@ func (e *env) testOIDC(t *testing.T) {
 	if refreshes := e.signIn.Refreshes(); refreshes != 1 {
 		t.Errorf("tokens were refreshed %d times, expected once", refreshes)
 	}
-	// An answer that this tab has not asked for is refused.
+	// The page refuses a response that this tab has not requested.
 	page.Click(chromium.Named("Sign out"))
 	page.WaitTitle("Sign in")
 	page.Open(e.url + "?code=stolen&state=forged")

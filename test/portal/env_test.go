@@ -1,5 +1,5 @@
-// Package portal tests the portal of the infrastructure provider in Chromium, with a shard, the provider with the backend manifest, and its
-// web server, which stands before the shard as it does before a front proxy.
+// Package portal tests the portal of the infrastructure provider in Chromium, with a shard, the provider with the backend manifest, and
+// its web server, which forwards to the shard as it would to a front proxy.
 package portal
 
 import (
@@ -46,7 +46,7 @@ const (
 	export = "infrastructure.providers.kedge.faros.sh"
 )
 
-// tokens are the users of the shard: ada administers the tenant, victor may only look, nobody has no rights.
+// tokens are the users of the shard: ada administers the tenant, victor has read access only, nobody has no permissions.
 const tokens = `ada-token,ada,1
 second-token,ada,1
 victor-token,victor,2

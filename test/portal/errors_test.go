@@ -15,12 +15,12 @@ import (
 	"github.com/atoll-dev/atoll/test/chromium"
 )
 
-// disclosure is an expression for what opens a text that is closed at first.
+// disclosure is an expression for the control that opens a text which is closed at first.
 func disclosure(name string) string {
 	return "[...document.querySelectorAll('summary')].find((e) => e.innerText.trim() === '" + name + "')"
 }
 
-// testRaw: what a server has said word for word is there once, and read only by who opens it.
+// testRaw: the page contains the literal message of a server once, and shows it only to users who open it.
 func testRaw(t *testing.T, page *chromium.Page, part string) {
 	t.Helper()
 	page.Wait("what the server says", disclosure("What the server says"))
@@ -34,7 +34,7 @@ func testRaw(t *testing.T, page *chromium.Page, part string) {
 	}
 }
 
-// testMistakes: each mistake is told once, in words: at the field of a form, and above a text.
+// testMistakes: the page reports each mistake once, in words: at the field of a form, and above a text.
 func (e *env) testMistakes(t *testing.T) {
 	page := e.open(t, "ada-token", tenant, "templates", "cache", "new")
 	page.WaitTitle("Create Cache")
@@ -90,8 +90,8 @@ func (e *env) testMistakes(t *testing.T) {
 	e.quiet(t, page)
 }
 
-// testPolicy: what the author of an admission policy says is said to the user, who lacks no permission. Policies for instances are in the
-// workspace of the provider.
+// testPolicy: the page shows the message of an admission policy's author to the user, who lacks no permission. Policies for instances are
+// in the workspace of the provider.
 func (e *env) testPolicy(t *testing.T) {
 	const message = "queues have names of animals"
 	for _, policy := range []map[string]any{

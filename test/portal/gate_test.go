@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// gate stands before the web server: it cuts connections, refuses a token as if it had expired, and ends watches as if what they ask for
-// had been compacted.
+// gate is a proxy in front of the web server: it cuts connections, refuses a token as if it had expired, and ends watches as if their
+// resource versions had been compacted.
 type gate struct {
 	next    http.Handler
 	mu      sync.Mutex
@@ -19,7 +19,7 @@ type gate struct {
 	ends    int
 }
 
-// set begins or ends an outage: connections are cut, and new requests, too.
+// set starts or ends an outage: existing connections and new requests are cut.
 func (g *gate) set(down bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -34,14 +34,14 @@ func (g *gate) set(down bool) {
 	g.closed = make(chan struct{})
 }
 
-// refuse has a token refused from now on.
+// refuse makes the gate refuse a token.
 func (g *gate) refuse(token string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.refused = token
 }
 
-// expire has the next watch of each path answered with status 410, and returns how many were until now.
+// expire makes the gate respond to the next watch of each path with status 410, and returns the number of such responses so far.
 func (g *gate) expire(on bool) int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -52,7 +52,7 @@ func (g *gate) expire(on bool) int {
 	return g.ends
 }
 
-// isExpired reports whether a watch is to be ended; that is once for a path, after an outage.
+// isExpired reports whether a watch must end; that is the case once for a path, after an outage.
 func (g *gate) isExpired(r *http.Request) bool {
 	if g.expired == nil || g.down || r.URL.Query().Get("watch") == "" || g.expired[r.URL.Path] {
 		return false

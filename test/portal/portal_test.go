@@ -39,7 +39,7 @@ func signInWith(page *chromium.Page, token string) {
 	page.Click(chromium.Named("Sign in"))
 }
 
-// quiet checks that nothing went wrong in a page, and that it has talked to its own origin and to the issuer only.
+// quiet checks that a page has no errors, and that it has sent requests to its own origin and to the issuer only.
 func (e *env) quiet(t *testing.T, page *chromium.Page) {
 	t.Helper()
 	if problems := page.Problems(); len(problems) > 0 {
@@ -233,7 +233,7 @@ func (e *env) testCreate(t *testing.T) {
 	e.quiet(t, page)
 }
 
-// waitProvisioned waits for the provider, which may have to try again shortly after a kind was bound for the first time.
+// waitProvisioned waits for the provider, which may have to retry shortly after a kind was bound for the first time.
 func (e *env) waitProvisioned(t *testing.T, name string) {
 	t.Helper()
 	phase := ""
@@ -250,7 +250,7 @@ func (e *env) waitProvisioned(t *testing.T, name string) {
 	}
 }
 
-// testCreated compares what was created with what was entered: defaults are the server's, what was left empty is not there.
+// testCreated compares the created object with the input: defaults are the server's, and fields that were left empty are not set.
 func (e *env) testCreated(t *testing.T) {
 	created, err := e.resource("caches").Get(t.Context(), "mine", metav1.GetOptions{})
 	if err != nil {
@@ -266,7 +266,7 @@ func (e *env) testCreated(t *testing.T) {
 	}
 }
 
-// testConnection: the content of the Secret is read only when it is asked for.
+// testConnection: the page reads the content of the Secret only on request.
 func (e *env) testConnection(t *testing.T, page *chromium.Page) {
 	secrets := func() int {
 		return len(slices.DeleteFunc(page.Requests(), func(url string) bool { return !strings.Contains(url, "/secrets/") }))
@@ -281,7 +281,7 @@ func (e *env) testConnection(t *testing.T, page *chromium.Page) {
 	page.Wait("the content to be hidden", "!document.body.innerText.includes('cache://word@mine')")
 }
 
-// testCounts: the number of instances is that of the API, whatever is on the screen, searched for, or chosen.
+// testCounts: the number of instances is that of the API, independent of which are visible, searched for, or selected.
 func (e *env) testCounts(t *testing.T) {
 	for _, name := range []string{"one", "two"} {
 		e.createQueue(t, name)
@@ -320,7 +320,7 @@ func (e *env) testCounts(t *testing.T) {
 }
 
 func (e *env) testDelete(t *testing.T) {
-	// Something else has to be done before the object is gone.
+	// Another finalizer must be removed before the object is deleted.
 	hold := func(finalizers string) {
 		t.Helper()
 		if _, err := e.resource("queues").Patch(t.Context(), "two", types.JSONPatchType, []byte(finalizers), metav1.PatchOptions{}); err != nil {
@@ -368,7 +368,7 @@ func (e *env) testDelete(t *testing.T) {
 	e.quiet(t, page)
 }
 
-// testDeletedByOthers: who looks at an object learns that it was deleted.
+// testDeletedByOthers: the page informs a user who views an object that it was deleted.
 func (e *env) testDeletedByOthers(t *testing.T) {
 	e.createQueue(t, "theirs")
 	page := e.open(t, "ada-token", tenant, "instances", "queues", "theirs")

@@ -18,9 +18,9 @@ import (
 // keysPerRange is the number of keys written concurrently in each workspace, per kind.
 const keysPerRange = 3
 
-// TestHistoryUnderFaults writes, reads and watches in several workspaces while the shard and its etcd are stopped,
-// killed and compacted under the load. Every operation is recorded, and the records are checked afterwards: no
-// acknowledged write is lost, and no watch misses an event or delivers one twice.
+// TestHistoryUnderFaults writes, reads and watches in several workspaces while the shard and its etcd are stopped, killed and compacted
+// under the load. Every operation is recorded, and the records are checked afterwards: no acknowledged write is missing, and no watch
+// misses an event or delivers one twice.
 func TestHistoryUnderFaults(t *testing.T) {
 	t.Parallel()
 	etcd := startEtcd(t)

@@ -127,7 +127,7 @@ func waitForLeader(t *testing.T, a, b *shard) (leader, follower *shard) {
 		}
 		return fmt.Errorf("no replica leads")
 	})
-	newWorkspace(t, leader, "first") // gives the other replica time to start its controllers by mistake
+	newWorkspace(t, leader, "first") // gives the other replica time to start its controllers erroneously
 	if strings.Contains(follower.Output(), leadingMessage) {
 		t.Fatal("both replicas lead")
 	}

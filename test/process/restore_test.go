@@ -24,8 +24,8 @@ import (
 // restoreFlags are those with which docs/operator-etcd.md restores a snapshot, beside names and addresses.
 const restoreFlags = "--bump-revision 1000000000 --mark-compacted"
 
-// TestRestore restores a snapshot of etcd as docs/operator-etcd.md describes: what was written before it is there, the shard
-// works, and watches of clients that have seen later resource versions end.
+// TestRestore restores a snapshot of etcd as docs/operator-etcd.md describes: earlier writes exist, the shard works, and watches of
+// clients that have observed later resource versions end.
 func TestRestore(t *testing.T) {
 	t.Parallel()
 	documentation, err := os.ReadFile("../../docs/operator-etcd.md")
@@ -93,7 +93,7 @@ func firstWatchError(t *testing.T, open func() (watch.Interface, error)) error {
 	return apierrors.FromObject(event.Object)
 }
 
-// saveSnapshot saves what `etcdctl snapshot save` does, and returns the file.
+// saveSnapshot saves a snapshot like `etcdctl snapshot save`, and returns the file.
 func (s *etcdServer) saveSnapshot(t *testing.T) string {
 	t.Helper()
 	client := s.client(t)

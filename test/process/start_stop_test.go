@@ -83,8 +83,8 @@ func healthChecks(t *testing.T, s *shard) (count int) {
 	return count
 }
 
-// TestStopDuringStart terminates shards while their start has reached different points: each must end, and what it waits
-// for must not be a connection without requests.
+// TestStopDuringStart terminates shards while their start has reached different points: each must end, and must not wait for a connection
+// without requests.
 func TestStopDuringStart(t *testing.T) {
 	t.Parallel()
 	for name, reached := range map[string]string{
@@ -104,8 +104,8 @@ func TestStopDuringStart(t *testing.T) {
 	}
 }
 
-// TestStopWithUnusedConnection holds a connection whose handshake ends after the shutdown has begun: the HTTP server does
-// not tell it to close. The shard must end while it is open.
+// TestStopWithUnusedConnection holds a connection whose handshake ends after the shutdown has started: the HTTP server does not request
+// its end. The shard must end while it is open.
 func TestStopWithUnusedConnection(t *testing.T) {
 	t.Parallel()
 	s := start(t, newRootDirectory(t))

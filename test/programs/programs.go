@@ -1,5 +1,5 @@
-// Package programs builds and runs programs for tests and benchmarks: the project's own, and those it is compared with.
-// Flags of programs and requests to them belong to the tests.
+// Package programs builds and runs programs for tests and benchmarks: the project's own, and those it is compared with. Tests define the
+// flags of programs and the requests to them.
 package programs
 
 import (
@@ -26,8 +26,8 @@ import (
 const ExitTimeout = 40 * time.Second
 
 // Build builds packages of the module in a directory, relative to the working directory, into another one. Programs of different tests
-// are linked once: `go run` keeps what it links in Go's build cache, and `go build` does not. One process at a time builds, because
-// processes that build at once compile the same packages.
+// are linked once: `go run` stores linked programs in Go's build cache, and `go build` does not. Only one process at a time builds,
+// because processes that build concurrently compile the same packages.
 func Build(ctx context.Context, module, into string, packages ...string) error {
 	into, err := filepath.Abs(into)
 	if err != nil {
@@ -45,7 +45,7 @@ func Build(ctx context.Context, module, into string, packages ...string) error {
 		return fmt.Errorf("waiting for other builds: %w", err)
 	}
 	for _, pkg := range packages {
-		// -f: a program of the same name may run.
+		// -f: a program of the same name may be running.
 		build := exec.CommandContext(ctx, "go", "-C", module, "run", "-exec", `sh -c 'cp -f "$0" "$INTO"'`, pkg)
 		build.Env = append(os.Environ(), "CGO_ENABLED=0", "INTO="+into)
 		if output, err := build.CombinedOutput(); err != nil {
@@ -106,7 +106,7 @@ func StartAs(t testing.TB, name, directory, program string, args ...string) *Pro
 	return p
 }
 
-// Output returns what the program has written so far.
+// Output returns the output of the program so far.
 func (p *Process) Output() string {
 	p.output.mu.Lock()
 	defer p.output.mu.Unlock()
@@ -146,7 +146,7 @@ func (p *Process) Exit(t testing.TB) int {
 	}
 }
 
-// Stop terminates the program as an init system does, unless it has ended already. The test fails on a timeout.
+// Stop terminates the program like an init system, unless it has already ended. The test fails on a timeout.
 func (p *Process) Stop(t testing.TB) {
 	t.Helper()
 	_ = p.cmd.Process.Signal(syscall.SIGTERM)

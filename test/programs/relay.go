@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Relay forwards TCP connections to a server, and delivers what the server sends after a delay, as a distant server does:
-// the delay is that of a response, however many there are.
+// Relay forwards TCP connections to a server, and delivers the server's data after a delay, like a distant server: the delay applies to
+// each response, independent of their number.
 type Relay struct {
 	listener net.Listener
 	target   func() string
@@ -41,7 +41,7 @@ func NewRelay(t testing.TB, target func() string) *Relay {
 // Address returns the "host:port" of the relay.
 func (r *Relay) Address() string { return r.listener.Addr().String() }
 
-// SetDelay sets the delay of what the server sends from now on.
+// SetDelay sets the delay of all data that the server sends after the call.
 func (r *Relay) SetDelay(delay time.Duration) { r.delay.Store(int64(delay)) }
 
 func (r *Relay) run(ctx context.Context) {
@@ -75,13 +75,13 @@ func (r *Relay) forward(ctx context.Context, in net.Conn) {
 	both.Wait()
 }
 
-// chunk is data that is delivered when it is due.
+// chunk is data with the time of its delivery.
 type chunk struct {
 	due  time.Time
 	data []byte
 }
 
-// deliver copies with the delay. Reading goes on while earlier data waits.
+// deliver copies with the delay. It continues to read while earlier data waits.
 func (r *Relay) deliver(to io.WriteCloser, from io.Reader) {
 	chunks := make(chan chunk, 1024)
 	r.running.Go(func() {

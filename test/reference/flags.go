@@ -1,5 +1,5 @@
-// Package reference keeps the pages of docs/reference/flags equal to the commands of the programs. Each program has a test for its page, in a
-// process of its own, because feature gates and flags of Kubernetes are shared by all commands of a process.
+// Package reference checks that the pages of docs/reference/flags match the commands of the programs. Each program has a test for its
+// page, in its own process, because all commands of a process share feature gates and flags of Kubernetes.
 package reference
 
 import (
@@ -16,7 +16,7 @@ import (
 
 var update = flag.Bool("update", false, "write the pages of docs/reference instead of comparing with them")
 
-// Flags compares a page with the flags of a command and of those below it. The folder is that of the pages, relative to the test.
+// Flags compares a page with the flags of a command and of its subcommands. The folder is the folder of the pages, relative to the test.
 func Flags(t *testing.T, folder, program string, cmd *cobra.Command) {
 	t.Helper()
 	file := filepath.Join(folder, program+".md")
@@ -35,7 +35,7 @@ func Flags(t *testing.T, folder, program string, cmd *cobra.Command) {
 	}
 }
 
-// section is what the page says of a command and of those below it.
+// section returns the section of the page about a command and its subcommands.
 func section(name string, cmd *cobra.Command) string {
 	var page strings.Builder
 	fmt.Fprintf(&page, "\n## %s\n\n%s.\n", name, cell(cmd.Short))
@@ -76,7 +76,7 @@ func row(f *pflag.Flag) string {
 	return fmt.Sprintf("| `%s` | %s | %s |\n", cell(name), value, cell(usage))
 }
 
-// cell is a text as a cell of a table.
+// cell returns a text as a cell of a table.
 func cell(text string) string {
 	return strings.NewReplacer("|", `\|`, "<", "&lt;", "{{", "{ {", "*", `\*`).Replace(strings.Join(strings.Fields(text), " "))
 }

@@ -75,7 +75,7 @@ func (s *sharingEnv) testSyncerView(t *testing.T) {
 	}
 }
 
-// testSyncerViewRefusals requests what the view must not have for anybody, and the view as others than the owner.
+// testSyncerViewRefusals requests paths that the view must not serve to any user, and the view as users other than the owner.
 func (s *sharingEnv) testSyncerViewRefusals(t *testing.T) {
 	for _, cluster := range []string{s.b, s.c, s.p, "root", "system:admin", "system:shard"} {
 		in := s.syncerView("widgets", cluster)

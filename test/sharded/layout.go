@@ -47,16 +47,16 @@ type Options struct {
 	Directory string
 	// Shards are the names of the shards, "root" first.
 	Shards []string
-	// NoCache omits the cache server: that of the root shard is used.
+	// NoCache omits the cache server: the shards use the one of the root shard.
 	NoCache bool
-	// FreePorts has every server listen on a free port instead of a well-known one.
+	// FreePorts makes every server listen on a free port instead of a well-known one.
 	FreePorts bool
 	// Validity of all certificates; 0 means a year.
 	Validity time.Duration
 	// Hosts are the networks of servers that do not run on the loopback interface.
 	Hosts map[string]Host
-	// Relays are the addresses, "host:port", at which the others reach a server, if not directly: those of relays that
-	// run on the loopback interface.
+	// Relays are the addresses, "host:port", at which the other servers reach a server that they do not reach directly: those of relays
+	// that run on the loopback interface.
 	Relays map[string]string
 	// OnPrepared is called with the layout before any process starts, if it is set: for relays.
 	OnPrepared func(*Layout)
@@ -78,7 +78,7 @@ type Host struct {
 
 // Server is one process of the installation.
 type Server struct {
-	// Name is that of the shard, CacheServer or FrontProxy.
+	// Name is the name of the shard, CacheServer or FrontProxy.
 	Name string
 	// Program is the file name of the binary.
 	Program string
@@ -201,7 +201,7 @@ func (l *Layout) createCertificates() error {
 	}
 	for _, shard := range l.options.Shards {
 		if _, err := os.Stat(l.SigningKey(shard)); err == nil {
-			continue // that of an earlier run: tokens that it signed stay valid
+			continue // the key of an earlier run: tokens that it signed remain valid
 		}
 		if err := testpki.WriteSigningKey(l.SigningKey(shard)); err != nil {
 			return err
@@ -210,8 +210,8 @@ func (l *Layout) createCertificates() error {
 	return nil
 }
 
-// SigningKey returns the file of the key with which a shard signs service account tokens. The public key is beside it,
-// with the suffix ".pub".
+// SigningKey returns the file of the key with which a shard signs service account tokens. The public key is in the same directory, with
+// the suffix ".pub".
 func (l *Layout) SigningKey(shard string) string {
 	return filepath.Join(l.options.Directory, "pki", shard+"-service-accounts.key")
 }
@@ -294,8 +294,7 @@ func (l *Layout) servingFlags(name string) ([]string, error) {
 	}, err
 }
 
-// Reissue replaces the serving certificate of a server, in its files. The new one has expired already if valid is
-// negative.
+// Reissue replaces the serving certificate of a server, in its files. The new certificate is already expired if valid is negative.
 func (l *Layout) Reissue(name string, validity time.Duration) error {
 	issued, err := l.servers.IssueFor(validity, name)
 	if err != nil {
@@ -320,14 +319,14 @@ func (l *Layout) ReissueClient(name, to string, validity time.Duration) error {
 
 func connection(name, to string) string { return name + " to " + to }
 
-// replace replaces the files of a certificate, the key first: servers read both when one changes, and keep the former
-// certificate until both belong together.
+// replace replaces the files of a certificate, the key first: servers read both when one changes, and use the previous certificate until
+// both match.
 func replace(current, issued testpki.Pair) error {
 	return errors.Join(os.Rename(issued.KeyFile, current.KeyFile), os.Rename(issued.CertFile, current.CertFile))
 }
 
-// embeddedEtcdFlags returns the flags of an embedded etcd, which no other process connects to. With the curve, handshakes at the start take
-// less time than with the default one.
+// embeddedEtcdFlags returns the flags of an embedded etcd, to which no other process connects. With this curve, handshakes at the start
+// take less time than with the default one.
 func embeddedEtcdFlags() []string {
 	return []string{"--embedded-etcd-client-port=0", "--embedded-etcd-peer-port=0", "--embedded-etcd-wal-size-bytes=1000000", "--embedded-etcd-ecdsa-curve=P-256"}
 }

@@ -82,7 +82,7 @@ func installClock(pid int, shift time.Duration) (*clock, error) {
 	return c, nil
 }
 
-// set shifts the clock from now on.
+// set shifts the clock after the call.
 func (c *clock) set(shift time.Duration) error {
 	return writeMemory(c.pid, c.shift, binary.LittleEndian.AppendUint64(nil, uint64(shift/time.Second)))
 }

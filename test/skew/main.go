@@ -24,7 +24,7 @@ import (
 	"time"
 )
 
-// exitCodeFailed is the exit code when the program could not be run, as that of env and nice is.
+// exitCodeFailed is the exit code when the program could not be run; env and nice use the same code.
 const exitCodeFailed = 125
 
 func main() {

@@ -78,9 +78,9 @@ func TestCleanupAfterThePublishedResource(t *testing.T) {
 	if found := e.cleanup(t, false); len(found) != 3 { // copy, state, finalizer
 		t.Errorf("found %q", found)
 	}
-	e.Copy(t, widget, c, left) // it only lists
+	e.Copy(t, widget, c, left) // the command only lists
 	found := e.cleanup(t, true)
-	if len(found) != 2 { // the state goes with the copy
+	if len(found) != 2 { // the state is deleted with the copy
 		t.Errorf("removed %q", found)
 	}
 	expectNoCopy(t, e, widget, c, left)
@@ -124,7 +124,7 @@ func TestCleanupReleasesRelatedObjects(t *testing.T) {
 	}
 }
 
-// Finalizers in workspaces stay until the copies are gone, and states of other agents are not touched.
+// Finalizers in workspaces remain until the copies are deleted, and the command does not change states of other agents.
 func TestCleanupWaitsForTheCopy(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -162,7 +162,7 @@ func TestCleanupWaitsForTheCopy(t *testing.T) {
 	}
 }
 
-// loseSource deletes an object while no agent runs, against its finalizer.
+// loseSource deletes an object and its finalizer while no agent runs.
 func loseSource(t *testing.T, c *consumer, object *unstructured.Unstructured) {
 	t.Helper()
 	patch(t, c, object, `{"metadata":{"finalizers":null}}`)
@@ -172,7 +172,7 @@ func loseSource(t *testing.T, c *consumer, object *unstructured.Unstructured) {
 	expectGone(t, c, object.DeepCopy())
 }
 
-// Copies whose source is gone are reported, kept by default, and deleted where the owner asks for it.
+// The agent reports copies without a source, keeps them by default, and deletes them if the owner enables that.
 func TestOrphansAreReported(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)

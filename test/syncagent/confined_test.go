@@ -37,7 +37,8 @@ func (e *env) allow(t *testing.T, annotation, text string) *syncagentv1alpha1.Pu
 	return published
 }
 
-// expectRefused waits until the consumer is told that an object is not synced, and fails if the event names what the object leads to.
+// expectRefused waits until an event reports to the consumer that an object is not synced, and fails if the event names the object on the
+// service cluster.
 func expectRefused(t *testing.T, c *consumer, object client.Object, target string) {
 	t.Helper()
 	expectEvent(t, c, object.GetName(), corev1.EventTypeWarning, "ReconcilingError", "contact the provider")
@@ -87,7 +88,7 @@ func TestRelatedObjectsAreWrittenInTheNamespaceOfTheCopyOnly(t *testing.T) {
 	c.New(t, home)
 	expectSecret(t, e.Service, c.Cluster, e.Name, one)
 
-	// What is refused does not delay anything: neither the deletion, nor what the owner allows meanwhile.
+	// A refused object delays nothing: neither the deletion, nor objects that the owner allows in the meantime.
 	for _, name := range []string{"tenant", "system", "agent", "new"} {
 		object := newObject(kind, "default", name, nil)
 		if err := c.Delete(t.Context(), object.DeepCopy()); err != nil {
@@ -114,7 +115,7 @@ func TestLocatorThatChangesDeletesNothingOfOthers(t *testing.T) {
 	victim.New(t, newSecret("default", "settings", "two"))
 	expectSecret(t, e.Service, theirs.GetNamespace(), "settings", two) // a copy for the other consumer
 	create(t, e.Service, newNamespace(e.Name+"-platform"))
-	create(t, e.Service, newSecret(e.Name+"-platform", "settings", "two")) // of nobody that the agent knows
+	create(t, e.Service, newSecret(e.Name+"-platform", "settings", "two")) // does not belong to a known owner
 
 	c := e.Consumer(t, installation.Alpha)
 	c.New(t, newSecret("default", "settings", "one"))
@@ -123,7 +124,7 @@ func TestLocatorThatChangesDeletesNothingOfOthers(t *testing.T) {
 	for _, target := range []string{theirs.GetNamespace(), e.Name + "-platform", metav1.NamespaceSystem} {
 		expectSecret(t, e.Service, c.Cluster, "settings", one)
 		patch(t, c, object, fmt.Sprintf(`{"spec":{"target":%q}}`, target))
-		expectGone(t, e.Service, newSecret(c.Cluster, "settings", "")) // the former copy
+		expectGone(t, e.Service, newSecret(c.Cluster, "settings", "")) // the previous copy
 		expectRefused(t, c, object, target)
 		patch(t, c, object, `{"spec":{"target":"$cluster"}}`)
 	}
@@ -145,7 +146,8 @@ func TestLocatorThatChangesDeletesNothingOfOthers(t *testing.T) {
 	}
 }
 
-// A namespace that is not allowed any more keeps its copies as they are. The command "cleanup" removes them, and nothing else there.
+// The agent does not change copies in a namespace that is not allowed any more. The command "cleanup" removes them, and nothing else
+// there.
 func TestNamespaceThatIsNotAllowedAnyMore(t *testing.T) {
 	t.Parallel()
 	e, c, object, copied := newRelated(t, installation.Beta, map[string]any{"secret": "settings", "target": ""}, func(_ *env, spec *syncagentv1alpha1.PublishedResourceSpec) {

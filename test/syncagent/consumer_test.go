@@ -28,7 +28,7 @@ type consumer struct {
 
 var consumers atomic.Int32
 
-// claims are those that consumers accept unless a test names others.
+// claims are the claims that consumers accept unless a test names others.
 var claims = []schema.GroupResource{
 	{Resource: "configmaps"}, {Resource: "events"}, {Resource: "namespaces"}, {Resource: "secrets"}, {Group: "core.kcp.io", Resource: "logicalclusters"},
 }

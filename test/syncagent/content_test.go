@@ -70,7 +70,7 @@ func TestS13LostStateIsRepaired(t *testing.T) {
 		definition.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"] = spec
 	})
 	spec := Of(kind)
-	// The field that the cluster defaults is not in the source, so that it differs from its copy for ever.
+	// The source does not have the field that the cluster defaults, so it permanently differs from its copy.
 	spec.Mutation = &syncagentv1alpha1.ResourceMutationSpec{Spec: []syncagentv1alpha1.ResourceMutation{
 		{Delete: &syncagentv1alpha1.ResourceDeleteMutation{Path: "spec.mode"}},
 	}}
@@ -132,7 +132,7 @@ func setStatus(t *testing.T, c client.Client, object *unstructured.Unstructured,
 	})
 }
 
-// expectField waits until an object has a field; nil stands for none.
+// expectField waits until an object has a field; nil means that the field does not exist.
 func expectField(t *testing.T, c client.Client, object *unstructured.Unstructured, want any, path ...string) {
 	t.Helper()
 	shardtesting.Eventually(t, fmt.Sprintf("the field %v of %s %s", path, object.GetKind(), object.GetName()), func(ctx context.Context) error {

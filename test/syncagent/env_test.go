@@ -182,7 +182,7 @@ func newClient(t testing.TB, config *rest.Config) client.Client {
 	return c
 }
 
-// create creates an object. It retries, because its API or namespace may not be there yet.
+// create creates an object. It retries, because its API or namespace may not exist yet.
 func create(t testing.TB, c client.Client, object client.Object) {
 	t.Helper()
 	last := "no answer"

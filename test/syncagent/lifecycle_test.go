@@ -15,8 +15,8 @@ import (
 	"github.com/atoll-dev/atoll/test/installation"
 )
 
-// There is at most one sync per PublishedResource: open watches are one for each endpoint and one for copies, however often it
-// changes, and none when it is disabled or deleted (#182).
+// A PublishedResource has at most one sync: the agent has one watch for each endpoint and one for copies, however often the
+// PublishedResource changes, and none when it is disabled or deleted (#182).
 func TestPublishedResourceHasAtMostOneSync(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -75,7 +75,7 @@ func TestPublishedResourceHasAtMostOneSync(t *testing.T) {
 	}
 }
 
-// After a restart, with everything in step, each object is looked at and nothing is written.
+// After a restart with everything in sync, the agent reconciles each object and writes nothing.
 func TestNothingIsWrittenWhenNothingChanged(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)

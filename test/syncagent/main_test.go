@@ -1,5 +1,5 @@
-// Package syncagent has the acceptance tests of the sync agent: three shards, a stock kube-apiserver as service cluster, and agents in
-// this process or as the binary. One installation and one service cluster serve all tests; each test has its own API group, provider,
+// Package syncagent contains the acceptance tests of the sync agent: three shards, a stock kube-apiserver as service cluster, and agents
+// in this process or as the binary. One installation and one service cluster serve all tests; each test has its own API group, provider,
 // agent and consumers. Tests that stop a server run first and alone, all others are parallel.
 package syncagent
 
@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	os.Exit(max(code, shared.Stop()))
 }
 
-// shared is what all tests share. It is started by the first one, and stops after the last.
+// shared contains the servers of all tests. The first test starts them, and they stop after the last.
 var shared = &servers{}
 
 type servers struct {

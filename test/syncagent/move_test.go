@@ -20,13 +20,13 @@ import (
 	"github.com/atoll-dev/atoll/test/installation"
 )
 
-// formerSync is what api-syncagent leaves: a Widget with a Secret of each origin, and their copies.
+// formerSync contains the objects of api-syncagent: a Widget with a Secret of each origin, and their copies.
 type formerSync struct {
 	object, copied, creds, copyOfCreds, mine, copyOfMine, state *unstructured.Unstructured
 }
 
-// leaveFormer creates what api-syncagent leaves, as its documentation describes it: its labels on copies of primary objects and on states, whole
-// objects in states, no metadata on copies of related objects, one finalizer for all.
+// leaveFormer creates the objects of api-syncagent, as its documentation describes them: its labels on copies of primary objects and on
+// states, complete objects in states, no metadata on copies of related objects, one finalizer for all.
 func (e *env) leaveFormer(t *testing.T, c *consumer, kind schema.GroupVersionKind, name string) formerSync {
 	t.Helper()
 	hash := func(text string) string {

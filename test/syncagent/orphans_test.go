@@ -31,7 +31,7 @@ func (e *env) slice(t *testing.T, partition string) string {
 
 func deleteOrphans(o *options.Options) { o.OrphanPolicy = string(options.DeleteOrphans) }
 
-// Two PublishedResources may have copies of one kind. Those of the other one are no orphans.
+// Two PublishedResources may have copies of one kind. Copies of one are not orphans of the other.
 func TestOrphansAreOfTheirPublishedResource(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -60,7 +60,7 @@ func TestOrphansAreOfTheirPublishedResource(t *testing.T) {
 		uids[gvk] = string(e.Copy(t, kind, c, object).GetUID())
 	}
 	e.Agent(t, deleteOrphans)
-	for _, orphan := range orphans { // both synchronizations have looked for orphans
+	for _, orphan := range orphans { // both synchronizations have checked for orphans
 		expectNoCopy(t, e, kind, c, orphan)
 	}
 	for gvk, object := range kept {
@@ -70,7 +70,7 @@ func TestOrphansAreOfTheirPublishedResource(t *testing.T) {
 	}
 }
 
-// An agent remembers the endpoints of former processes: a slice that lists fewer is no evidence that objects are gone.
+// An agent stores the endpoints of previous processes: a slice that lists fewer endpoints does not prove that objects are deleted.
 func TestOrphansNeedAllEndpoints(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -96,7 +96,7 @@ func TestOrphansNeedAllEndpoints(t *testing.T) {
 	}
 }
 
-// A slice that is not valid makes no orphans, and nothing is cleaned up by it.
+// An invalid slice makes no copy an orphan, and the command does not clean up because of it.
 func TestInvalidSliceIsNoEvidence(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)

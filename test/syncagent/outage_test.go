@@ -22,7 +22,7 @@ import (
 	"github.com/atoll-dev/atoll/test/programs"
 )
 
-// What happens in workspaces while the service cluster is down is caught up with afterwards.
+// After an outage of the service cluster, the agent syncs all changes that were made in workspaces in the meantime.
 func TestServiceClusterIsDown(t *testing.T) {
 	e, kind := newPublished(t)
 	c := e.Consumer(t, installation.Alpha)
@@ -45,7 +45,7 @@ func TestServiceClusterIsDown(t *testing.T) {
 	expectNoCopy(t, e, kind, c, deleted)
 }
 
-// Copies of workspaces on a shard that is down stay, and workspaces on others are served.
+// Copies of workspaces on a shard that is down remain, and the agent syncs workspaces on others.
 func TestShardIsDown(t *testing.T) {
 	e := newEnv(t)
 	kind := e.Define(t, "Widget")
@@ -83,7 +83,8 @@ func (e *env) start(t *testing.T, o *options.Options, more ...string) *programs.
 	return programs.Start(t, t.TempDir(), filepath.Join(shared.Directory(), "bin", "sync-agent"), args...)
 }
 
-// However often the agent is killed: in the end every object has one copy with its content, and what was deleted is gone with its state.
+// Independent of how often the agent is killed: finally every object has one copy with its content, and deleted objects have neither a
+// copy nor a state.
 func TestAgentIsKilled(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -106,7 +107,7 @@ func TestAgentIsKilled(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if n%6 == 5 { // at any point of the passes that are under way
+		if n%6 == 5 { // at any point of the running passes
 			time.Sleep(time.Duration(rand.IntN(400)) * time.Millisecond)
 			process.Signal(t, syscall.SIGKILL)
 			process.Exit(t)
@@ -137,7 +138,7 @@ func TestAgentIsKilled(t *testing.T) {
 	})
 }
 
-// Of two replicas one works; the other one continues when it is killed.
+// One of two replicas works; the other one continues when it is killed.
 func TestI1LeaderIsKilled(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)

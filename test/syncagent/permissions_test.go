@@ -32,7 +32,7 @@ func rulesOf(t *testing.T, file, name string) []rbacv1.PolicyRule {
 	}
 }
 
-// The agent works with the roles of config/sync-agent and the rules that owners add for what they publish.
+// The agent works with the roles of config/sync-agent and the rules that owners add for the resources that they publish.
 func TestRolesOfTheServiceClusterAreEnough(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)

@@ -24,7 +24,7 @@ import (
 	"github.com/atoll-dev/atoll/test/programs"
 )
 
-// expectReason waits until a condition is false for a reason, with a message that says what to do.
+// expectReason waits until a condition is false for a reason, with a message that includes the remedy.
 func (e *env) expectReason(t *testing.T, p *syncagentv1alpha1.PublishedResource, kind, reason, message string) {
 	t.Helper()
 	shardtesting.Eventually(t, fmt.Sprintf("%s of %s is %s", kind, p.Name, reason), func(ctx context.Context) error {

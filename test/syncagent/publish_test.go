@@ -99,7 +99,7 @@ func TestA4ForeignSchemasSurvive(t *testing.T) {
 	expectEvent(t, provider, e.Name, corev1.EventTypeWarning, "RemovingResourceSchemas", outdated.Name)
 }
 
-// A6 and A8 go on with what A5 leaves.
+// A6 and A8 continue with the result of A5.
 func TestA5SchemasOfDeletedResourcesStay(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -164,7 +164,7 @@ func TestA7SchemasOfDefinitions(t *testing.T) {
 	if diff := cmp.Diff(wantAnnotations, annotations); diff != "" || found.Labels[publication.LabelAgentName] != e.Name {
 		t.Errorf("labels %v, annotations (-want +got):\n%s", found.Labels, diff)
 	}
-	// Labels are repaired, and a schema that somebody has deleted is created again.
+	// The agent repairs labels, and creates a schema again that another user has deleted.
 	provider := newClient(t, e.Provider)
 	change(t, provider, found, func(s *apisv1alpha1.APIResourceSchema) {
 		s.Labels = map[string]string{publication.LabelAgentName: "other", "own": "label"}
@@ -268,7 +268,7 @@ func TestA12ResourcesWithoutADefinition(t *testing.T) {
 		"$GROUP Settings SettingsList settings [cm] [] Namespaced: v1*")
 }
 
-// The copies are objects of Kubernetes' own types, with all that these need and clients write.
+// The copies are objects of Kubernetes' own types, with all fields that these need and clients write.
 func TestA12ObjectsOfTypesWithoutADefinitionAreSynced(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -312,7 +312,7 @@ spec:
 	}
 }
 
-// missingIn returns the path of a value that the second does not have, or "". What it has in addition is a default.
+// missingIn returns the path of a value that the second does not have, or "". Additional values of the second are defaults.
 func missingIn(want, got any) string {
 	switch want := want.(type) {
 	case map[string]any:

@@ -60,7 +60,7 @@ func (e *env) parse(t *testing.T, text string) (spec syncagentv1alpha1.Published
 	return spec
 }
 
-// change updates an object, again if somebody else is faster.
+// change updates an object, and retries after a conflict.
 func change[T client.Object](t *testing.T, c client.Client, object T, change func(T)) {
 	t.Helper()
 	shardtesting.Eventually(t, "updating "+object.GetName(), func(ctx context.Context) error {
@@ -135,7 +135,7 @@ func versions(names ...string) func(*apiextensionsv1.CustomResourceDefinition) {
 	}
 }
 
-// outline is what a schema shows of versions, names and subresources.
+// outline is the summary of a schema's versions, names and subresources.
 func outline(found *apisv1alpha1.APIResourceSchema) string {
 	var parts []string
 	for _, version := range found.Spec.Versions {

@@ -10,7 +10,8 @@ import (
 	"github.com/atoll-dev/atoll/test/installation"
 )
 
-// A PublishedResource that becomes invalid stops, and one that publishes what another one has already does not start before it is alone.
+// The agent stops the sync of a PublishedResource that becomes invalid. It does not start one that publishes a resource of another
+// PublishedResource until the other is deleted.
 func TestInvalidAndDuplicatePublishedResourcesAreNotSynced(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)

@@ -41,7 +41,7 @@ func TestR8DeletionReleasesObjectsOfTheWorkspace(t *testing.T) {
 	}
 }
 
-// A Secret that its user deletes goes when its copy is gone.
+// A Secret that its user deletes exists until its copy is deleted.
 func TestR8DeletionOfTheOriginIsFollowed(t *testing.T) {
 	t.Parallel()
 	e, c, _, copied := newRelated(t, installation.Beta, map[string]any{"secret": "creds"}, func(_ *env, spec *syncagentv1alpha1.PublishedResourceSpec) {
@@ -180,7 +180,7 @@ func TestI2PrimaryObjectsNeedNoClaims(t *testing.T) {
 	}
 }
 
-// An object of the consumer that is no copy is not overwritten.
+// The agent does not overwrite an object of the consumer that is not a copy.
 func TestRelatedObjectsDoNotOverwriteThoseOfTheConsumer(t *testing.T) {
 	t.Parallel()
 	e, c, object, copied := newRelated(t, installation.Root, map[string]any{}, func(_ *env, spec *syncagentv1alpha1.PublishedResourceSpec) {
@@ -200,7 +200,7 @@ func TestRelatedObjectsDoNotOverwriteThoseOfTheConsumer(t *testing.T) {
 	expectSecret(t, c, "default", "conn", two)
 }
 
-// What the consumer can see of the agent is the finalizer, annotations about related objects, and a label of hashes on their copies.
+// The agent's traces that a consumer can see are the finalizer, annotations about related objects, and a label of hashes on their copies.
 func TestConsumersSeeNothingOfTheServiceCluster(t *testing.T) {
 	t.Parallel()
 	e, c, object, copied := newRelated(t, installation.Alpha, map[string]any{}, func(_ *env, spec *syncagentv1alpha1.PublishedResourceSpec) {

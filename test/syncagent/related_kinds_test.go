@@ -107,8 +107,8 @@ func (c *consumer) accept(t *testing.T, claim apisv1alpha1.PermissionClaim) {
 	})
 }
 
-// A related resource that the service cluster does not serve keeps neither the primary objects nor other entries waiting, and is synced when
-// it is served.
+// A related resource that the service cluster does not serve delays neither the primary objects nor other entries, and the agent syncs it
+// when it is served.
 func TestRelatedResourceIsNotServed(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)

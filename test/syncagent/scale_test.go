@@ -19,7 +19,7 @@ import (
 	"github.com/atoll-dev/atoll/test/installation"
 )
 
-// Bound workspaces without objects cost the agent nothing: no watch, no goroutine, no request.
+// Bound workspaces without objects need no watch, no goroutine and no request of the agent.
 func TestIdleWorkspacesCostNothing(t *testing.T) {
 	const idle = 100
 	e := newEnv(t)
@@ -39,7 +39,7 @@ func TestIdleWorkspacesCostNothing(t *testing.T) {
 	}
 	watches, before := requests.allWatches(), goroutines()
 	e.bindIdle(t, idle)
-	// The agent has seen what was before when it has served a workspace that is newer.
+	// The agent has processed the earlier events when it has served a newer workspace.
 	c := e.Consumer(t, installation.Alpha)
 	object := newObject(kind, "default", "one", map[string]any{})
 	c.New(t, object)
@@ -82,12 +82,12 @@ func (e *env) bindIdle(t *testing.T, count int) {
 	}
 }
 
-// One object that cannot be synced, and one workspace full of them, hold up no others.
+// An object that cannot be synced, and a workspace full of them, do not delay others.
 func TestFailingObjectsHoldUpNoOthers(t *testing.T) {
 	t.Parallel()
 	e, kind := newPublished(t)
 	bad, good := e.Consumer(t, installation.Alpha), e.Consumer(t, installation.Alpha)
-	// The namespace of the copies of the first workspace is occupied by one that is being deleted.
+	// The namespace for the copies of the first workspace exists and is being deleted.
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: bad.Cluster, Finalizers: []string{"example.org/held"}}}
 	create(t, e.Service, namespace)
 	if err := e.Service.Delete(t.Context(), namespace); err != nil {
@@ -106,7 +106,7 @@ func TestFailingObjectsHoldUpNoOthers(t *testing.T) {
 	}
 }
 
-// Namespaces that the agent has created go with their last copy, unless something else is in them (#113).
+// The agent deletes namespaces that it has created with their last copy, unless they contain other objects (#113).
 func TestEmptyNamespacesAreDeleted(t *testing.T) {
 	t.Parallel()
 	e, kind := newPublished(t)

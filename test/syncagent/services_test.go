@@ -25,12 +25,12 @@ import (
 	"github.com/atoll-dev/atoll/test/installation"
 )
 
-// TestServiceOfTheOlderDialect goes from a Service of an organisation to a Secret of a consumer: the agent has no other credentials
-// than those that the Service gives it, and publishes in its API group.
+// TestServiceOfTheOlderDialect starts with a Service of an organisation and ends with a Secret of a consumer: the agent has only the
+// credentials of the Service, and publishes in its API group.
 func TestServiceOfTheOlderDialect(t *testing.T) {
 	t.Parallel()
 	organisation := newEnv(t)
-	offer := *organisation // what the Service offers: an export of its own
+	offer := *organisation // with the export of the Service
 	offer.Name = organisation.Name + "-offer"
 	group := organisation.Name + ".example.corp"
 	kind := organisation.Define(t, "Widget")

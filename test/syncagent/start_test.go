@@ -11,7 +11,7 @@ import (
 	"github.com/atoll-dev/atoll/test/installation"
 )
 
-// What flags name has to exist when the agent starts; errors say which flag, and what to do.
+// Objects that flags name must exist when the agent starts; errors name the flag and include the remedy.
 func TestTheAgentDoesNotStartWithoutWhatItsFlagsName(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)

@@ -164,7 +164,7 @@ func TestS8SeveralPublishedResources(t *testing.T) {
 	}
 }
 
-// The other place of the slice is that of all other tests: the workspace of the export.
+// All other tests have the slice at the other supported location: the workspace of the export.
 func TestS9TheSliceIsInAnotherWorkspace(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)

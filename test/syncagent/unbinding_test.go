@@ -16,8 +16,8 @@ import (
 	"github.com/atoll-dev/atoll/test/installation"
 )
 
-// A binding that is deleted stays until its objects are gone, and these stay until the agent has removed their copies: the view of the
-// export shows both until then.
+// A deleted binding exists until its objects are deleted, and these exist until the agent has removed their copies: the view of the
+// export serves both until then.
 func TestUnbindingRemovesCopies(t *testing.T) {
 	t.Parallel()
 	e, kind := newPublished(t)
@@ -82,7 +82,8 @@ func expectNoCopy(t *testing.T, e *env, kind schema.GroupVersionKind, c *consume
 	})
 }
 
-// The endpoint of a shard comes with its first consumer and goes with the last one; the agent follows while it runs.
+// The endpoint of a shard appears with its first consumer and disappears with the last one; the running agent connects and disconnects
+// accordingly.
 func TestEndpointsAreFollowed(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)

@@ -27,7 +27,7 @@ import (
 
 const syncerPrefix = "/services/syncer/"
 
-// kcpRequests records the requests of an agent for published resources, and can hide the syncer's view as a server without it does.
+// kcpRequests records the requests of an agent for published resources, and can hide the syncer's view like a server without it.
 type kcpRequests struct {
 	hideView atomic.Bool
 	// failures is the number of requests to the view that fail next.
@@ -38,7 +38,7 @@ type kcpRequests struct {
 	watches []io.Closer
 }
 
-// hide hides the view from now on, and ends its watches.
+// hide hides the view, and ends its watches.
 func (s *kcpRequests) hide() {
 	s.hideView.Store(true)
 	s.mu.Lock()
@@ -91,8 +91,8 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (r roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return r(request) }
 
-// An agent reads and writes the published resource in the syncer's view, where there is one, else in that of the export. What it keeps
-// and what consumers see is the same.
+// An agent reads and writes the published resource in the syncer's view if the server has one, or else in the virtual workspace of the
+// export. Its states and the objects that consumers see are the same.
 func TestAgentUsesTheSyncersView(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -153,7 +153,7 @@ func TestAgentUsesTheSyncersView(t *testing.T) {
 		t.Errorf("the other object has %d copies, %v", len(copies), err)
 	}
 
-	// An object that has stopped matching is still released when it is deleted.
+	// The agent still releases an object that has stopped matching when it is deleted.
 	patch(t, c, object, `{"metadata":{"labels":{"publish":"no"}}}`)
 	if err := c.Delete(t.Context(), object); err != nil {
 		t.Fatal(err)
@@ -169,7 +169,7 @@ func TestAgentUsesTheSyncersView(t *testing.T) {
 	})
 }
 
-// A wider filter applies to objects that do not change. A view that does not answer at once is waited for.
+// A wider filter applies to objects that do not change. The agent waits for a view that does not respond immediately.
 func TestWiderFilterInTheSyncersView(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -193,8 +193,8 @@ func TestWiderFilterInTheSyncersView(t *testing.T) {
 	}
 }
 
-// A synchronization in the view goes on in the virtual workspace of the export when the agent may not use the view any more, and
-// returns when it may.
+// A synchronization continues in the virtual workspace of the export when the agent loses the permission for the view, and returns to the
+// view when it has the permission again.
 func TestAgentLeavesTheSyncersViewWithoutPermission(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -224,8 +224,8 @@ func TestAgentLeavesTheSyncersViewWithoutPermission(t *testing.T) {
 	expectSpec(t, e.Service, copied, map[string]any{"size": "medium"})
 }
 
-// The view has one published resource for each kind of the service cluster. When a later PublishedResource takes the name, the other
-// one goes on in the virtual workspace of the export, and sees none of the objects of the later one.
+// The view has one published resource for each kind of the service cluster. When a later PublishedResource takes the name, the other one
+// continues in the virtual workspace of the export, and does not read objects of the later one.
 func TestPublishedResourcesOfOneKindInTheSyncersView(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)

@@ -1,4 +1,4 @@
-// Package memory has an in-memory client for tests of reconcilers. No controller acts on what is applied.
+// Package memory contains an in-memory client for tests of reconcilers. No controller reconciles the objects that a test applies.
 package memory
 
 import (

@@ -54,8 +54,8 @@ func (s *snapshot) collectRootShardsUsingCache(cache string, out, visited map[st
 	}
 }
 
-// cacheOrder returns the position of a cache server in the order: after all that are above it. One below the embedded
-// cache of a root shard follows that root shard.
+// cacheOrder returns the position of a cache server in the order: after all caches above it. A cache below the embedded cache of a root
+// shard comes after that root shard.
 func (s *snapshot) cacheOrder(cache *operatorv1alpha1.CacheServer) (stage rollout.Stage, depth int) {
 	for range s.caches { // bounds a cycle
 		parent := cache.Spec.Parent

@@ -1,6 +1,6 @@
-// Package gate admits rollouts in the order that package rollout decides. It observes the installation, keeps the slot
-// in a ConfigMap named <root>-rollout, and checks the health of the servers. The ConfigMap is all the state that must
-// survive a restart; what is tracked in memory is complete again after one reconcile of each component.
+// Package gate admits rollouts in the order that package rollout decides. It observes the installation, stores the slot in a ConfigMap
+// named <root>-rollout, and checks the health of the servers. Only the ConfigMap must survive a restart; the state in memory is complete
+// again after one reconcile of each component.
 package gate
 
 import (
@@ -45,8 +45,7 @@ func New(cluster apply.Cluster, health Health, now func() time.Time) *Gate {
 
 const condition = operatorv1alpha1.ConditionRolledOut
 
-// Admit implements workload.Gate. A component that several installations share, as cache servers can be, needs the slot
-// of each.
+// Admit implements workload.Gate. A component that several installations share, for example a cache server, needs the slot of each.
 func (g *Gate) Admit(ctx context.Context, pods workload.Pods) (admitted bool, result status.Result, err error) {
 	all, err := g.observe(ctx, pods.Live.GetNamespace())
 	if err != nil {
@@ -105,8 +104,7 @@ func (g *Gate) decide(ctx context.Context, all *snapshot, root *operatorv1alpha1
 	return decision, nil
 }
 
-// completeRollout releases the slot once the new pods of its holder are healthy. Health is checked only once all of
-// them are ready.
+// completeRollout releases the slot when the new pods of its holder are healthy. It checks their health only when all of them are ready.
 func (g *Gate) completeRollout(ctx context.Context, all *snapshot, root *operatorv1alpha1.RootShard, in rollout.Input) (rollout.Decision, error) {
 	if in.Self.Missing == "" {
 		in.Problems = g.checkHealth(ctx, all, root)

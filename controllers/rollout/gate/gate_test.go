@@ -51,7 +51,7 @@ type health struct {
 	lag                                                                  time.Duration
 }
 
-// withoutPods is part of the names of custom resources that have no Deployment. Their servers do not answer.
+// withoutPods is part of the names of custom resources that have no Deployment. Their servers do not respond.
 const withoutPods = "podless"
 
 func (h *health) ShardReady(_ context.Context, shard desired.Shard) error {
@@ -128,7 +128,7 @@ func meta(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Name: name, Namespace: namespace, UID: types.UID(name), Generation: 1}
 }
 
-// startOperator starts with empty trackers, as a new process does.
+// startOperator starts with empty trackers, like a new process.
 func (s *env) startOperator() {
 	s.cluster = apply.Cluster{Client: s.client}
 	s.gate = gate.New(s.cluster, &s.health, func() time.Time { return s.clock })
@@ -292,8 +292,8 @@ func TestRolloutOrder(t *testing.T) {
 	}
 }
 
-// TestObjectsWithoutPods: an object of any kind whose Deployment does not exist, because its spec is refused or it waits
-// for certificates, delays no rollout, and no condition names it.
+// TestObjectsWithoutPods checks that an object of any kind without a Deployment, because its spec is rejected or it waits for
+// certificates, delays no rollout, and that no condition names it.
 func TestObjectsWithoutPods(t *testing.T) {
 	s := newEnv(t)
 	cache := &operatorv1alpha1.CacheServer{ObjectMeta: meta(withoutPods + "-cache")}
@@ -352,7 +352,7 @@ func TestRolloutContinuesAfterOperatorRestart(t *testing.T) {
 	s.setImage("example.com/atoll:v2")
 	for range 4 * len(workloads) {
 		s.reconcileAll(func(string) { s.startOperator() }) // a new process after every step
-		// Only the gathering of changes delays the new process.
+		// A new process is delayed only by the time in which it gathers changes.
 		s.reconcileAll(func(string) {})
 		s.reconcileAll(func(string) {})
 		for _, name := range workloads {
@@ -386,7 +386,7 @@ func TestRolloutTimeout(t *testing.T) {
 	if result := s.reconcile("root-kcp"); result.State != status.Waiting || result.Reason != rollout.ReasonStopped || !strings.Contains(result.Message, "CacheServer cache") {
 		t.Errorf("behind it: %+v", result)
 	}
-	// The change is reverted, which rolls out at once.
+	// Reverting the change rolls out immediately.
 	s.setImage("example.com/atoll:v1")
 	s.reconcile("cache-cache-server")
 	s.updatePods("cache-cache-server", true)
@@ -456,7 +456,7 @@ func TestRolloutHealthChecks(t *testing.T) {
 	}
 }
 
-// TestImmediateRollout: pods that are replaced without the slot are reported like others, and the old ones are available.
+// TestImmediateRollout checks that pods that are replaced without the slot are reported like others, while the old ones are available.
 func TestImmediateRollout(t *testing.T) {
 	s := newEnv(t)
 	s.setAnnotation("alpha-shard-kcp", operatorv1alpha1.AnnotationRolloutNow, "true")

@@ -67,10 +67,10 @@ func (g *Gate) checkHealth(ctx context.Context, all *snapshot, root *operatorv1a
 	return runChecks(checks)
 }
 
-// maxLag is the replication lag that a shard may have, in reading and in publishing.
+// maxLag is the maximum replication lag of a healthy shard, in reading and in publishing.
 const maxLag = 10 * time.Second
 
-// checkLag returns an error if a shard lags behind. Its text has no number that changes between checks.
+// checkLag returns an error if the replication lag of a shard is too high. The message contains no number that changes between checks.
 func (g *Gate) checkLag(ctx context.Context, shard desired.Shard) error {
 	lag, err := g.health.Lag(ctx, shard)
 	if err == nil && lag > maxLag {
@@ -114,7 +114,7 @@ func runChecks(checks []func() []rollout.Problem) []rollout.Problem {
 	return out
 }
 
-// listProxies returns the front proxies of an installation that serve. Without a ready pod the Deployment shows that.
+// listProxies returns the front proxies of an installation that serve. If one has no ready pod, its Deployment reports that.
 func (s *snapshot) listProxies(root *operatorv1alpha1.RootShard) []desired.Proxy {
 	var out []desired.Proxy
 	for i := range s.proxies {
@@ -146,8 +146,8 @@ func (s *snapshot) listVirtualWorkspaces(root *operatorv1alpha1.RootShard) []des
 	return out
 }
 
-// hasServer reports whether the server of a custom resource that is not being deleted has a Deployment. Without one there
-// is nothing to check.
+// hasServer reports whether the server of a custom resource that is not being deleted has a Deployment. A server without one cannot be
+// checked.
 func (s *snapshot) hasServer(owner metav1.Object) bool {
 	_, ok := s.findServer(owner)
 	return ok

@@ -22,7 +22,7 @@ import (
 	"github.com/atoll-dev/atoll/controllers/workload"
 )
 
-// snapshot is all installations of a namespace, as observed.
+// snapshot is the observed state of all installations of a namespace.
 type snapshot struct {
 	roots             []operatorv1alpha1.RootShard
 	shards            []operatorv1alpha1.Shard
@@ -67,7 +67,7 @@ func (g *Gate) observe(ctx context.Context, namespace string) (*snapshot, error)
 	return all, nil
 }
 
-// addComponents adds the components of everything that is not being deleted.
+// addComponents adds the components of all custom resources that are not being deleted.
 func (s *snapshot) addComponents(deployments []appsv1.Deployment, stores []appsv1.StatefulSet) {
 	for i := range s.caches {
 		cache := &s.caches[i]
@@ -96,8 +96,8 @@ func (s *snapshot) addComponents(deployments []appsv1.Deployment, stores []appsv
 	}
 }
 
-// add adds the workloads of one custom resource as components. One without any, because its spec is refused or it waits
-// for certificates, has none, and no rollout waits for it.
+// add adds the workloads of one custom resource as components. A custom resource without workloads, because its spec is rejected or it
+// waits for certificates, has no component, and no rollout waits for it.
 func (s *snapshot) add(kind string, owner reconcile.Object, roots []string, stage, store rollout.Stage, deployments []appsv1.Deployment, stores []appsv1.StatefulSet) {
 	if owner.GetDeletionTimestamp() != nil {
 		return
@@ -136,9 +136,9 @@ func (s *snapshot) add(kind string, owner reconcile.Object, roots []string, stag
 	}
 }
 
-// completeState adds what was tracked of a component, and the annotations of the user.
+// completeState adds the tracked state of a component, and the annotations of the user.
 func (g *Gate) completeState(c *component) {
-	// Annotations of a RootShard are about the whole installation and go into the Input.
+	// Annotations of a RootShard apply to the whole installation and are part of the Input.
 	if c.kind != "RootShard" {
 		c.Paused = isAnnotated(c.owner, operatorv1alpha1.AnnotationPauseRollout)
 		c.Immediate = isAnnotated(c.owner, operatorv1alpha1.AnnotationRolloutNow)
@@ -152,8 +152,8 @@ func (g *Gate) completeState(c *component) {
 	}
 }
 
-// notReconciledReason is why the spec of a component was not reconciled: it is stalled, it waits for something, or it was
-// not observed yet.
+// notReconciledReason is why the spec of a component was not reconciled: it is stalled, it waits for a dependency, or it was not observed
+// yet.
 func notReconciledReason(owner reconcile.Object) string {
 	if stalled := meta.FindStatusCondition(owner.GetConditions(), operatorv1alpha1.ConditionStalled); stalled != nil && stalled.Status == metav1.ConditionTrue {
 		return stalled.Message
@@ -186,7 +186,7 @@ func newRecord(c component, pods workload.Pods) record {
 	}
 }
 
-// listRootShards returns the installations of a component. One without an installation needs no slot.
+// listRootShards returns the installations of a component. A component without an installation needs no slot.
 func (s *snapshot) listRootShards(c component) []*operatorv1alpha1.RootShard {
 	var out []*operatorv1alpha1.RootShard
 	for i := range s.roots {

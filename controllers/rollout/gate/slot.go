@@ -25,8 +25,7 @@ const (
 
 func slotName(root *operatorv1alpha1.RootShard) string { return root.Name + "-rollout" }
 
-// readSlot reads the slot of an installation from the API server, past any cache. A slot that was never held has no
-// object.
+// readSlot reads the slot of an installation from the API server, without a cache. A slot that was never held has no object.
 func (g *Gate) readSlot(ctx context.Context, root *operatorv1alpha1.RootShard) (rollout.Slot, error) {
 	object, err := apply.Get[corev1.ConfigMap](ctx, g.cluster, root.Namespace, slotName(root))
 	if err != nil || object == nil {
@@ -38,15 +37,15 @@ func (g *Gate) readSlot(ctx context.Context, root *operatorv1alpha1.RootShard) (
 	}
 	var invalid error
 	out.Since, invalid = time.Parse(time.RFC3339, object.Data[keySince])
-	// The clock of the operator that acquired the slot may have been ahead. The timeout must not wait for that time to
-	// come. Nor must a slot be overdue from the start because its time cannot be read.
+	// The clock of the operator that acquired the slot may have been ahead. The timeout must not wait until that time is reached. A slot
+	// whose time cannot be parsed must not be overdue from the start either.
 	if since := g.slots.firstObserved(client.ObjectKeyFromObject(object), out, g.now()); invalid != nil || out.Since.After(since) {
 		out.Since = since
 	}
 	return out, nil
 }
 
-// updateSlot changes the content of the slot. If it changed meanwhile, the error is a slotConflictError.
+// updateSlot changes the content of the slot. It returns a slotConflictError if the slot has changed in the meantime.
 func (g *Gate) updateSlot(ctx context.Context, root *operatorv1alpha1.RootShard, from, to rollout.Slot) error {
 	live, err := apply.Get[corev1.ConfigMap](ctx, g.cluster, root.Namespace, slotName(root))
 	if err != nil {

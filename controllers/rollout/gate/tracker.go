@@ -19,9 +19,9 @@ type record struct {
 	pending             bool // the pods do not run the revision yet
 }
 
-// componentTracker holds the last record of each component. It is empty after a start: until a component is reconciled,
-// it is unknown whether it matches its spec under this version of the operator. It has one small entry for each
-// workload of the cluster; entries of deleted workloads stay until the process ends.
+// componentTracker holds the last record of each component. It is empty after a start: until a component is reconciled, it is unknown
+// whether it matches its spec under this version of the operator. It has one small entry for each workload of the cluster; entries of
+// deleted workloads remain until the process ends.
 type componentTracker struct {
 	mu   sync.Mutex
 	last map[types.NamespacedName]trackedRecord
@@ -32,7 +32,7 @@ type trackedRecord struct {
 	since time.Time // of the first record of this revision
 }
 
-// observe stores a record, and returns when its revision was desired first.
+// observe stores a record, and returns when its revision was first desired.
 func (t *componentTracker) observe(r record, now time.Time) time.Time {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -62,8 +62,8 @@ func (t *componentTracker) get(namespace, workload string, owner types.UID) (rec
 	return last.record, ok && last.owner == owner
 }
 
-// slotTracker holds since when, by the clock of this process, the slot of each installation is unchanged. It has one
-// entry for each installation, which stays until the process ends.
+// slotTracker records how long the slot of each installation has not changed, by the clock of this process. It has one entry for each
+// installation, which remains until the process ends.
 type slotTracker struct {
 	mu    sync.Mutex
 	slots map[types.NamespacedName]trackedSlot
@@ -74,7 +74,7 @@ type trackedSlot struct {
 	since time.Time
 }
 
-// firstObserved returns when a slot was first observed as it is.
+// firstObserved returns when a slot was first observed with this content.
 func (t *slotTracker) firstObserved(name types.NamespacedName, slot rollout.Slot, now time.Time) time.Time {
 	t.mu.Lock()
 	defer t.mu.Unlock()

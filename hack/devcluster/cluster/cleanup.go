@@ -15,8 +15,7 @@ import (
 // overlayMagic is the file system type of overlayfs, on which another overlay cannot be stacked.
 const overlayMagic = 0x794c7630
 
-// selectSnapshotter selects containerd's snapshotter: overlayfs where the file system of the state directory supports
-// it.
+// selectSnapshotter selects containerd's snapshotter: overlayfs if the file system of the state directory supports it.
 func selectSnapshotter(dir string) string {
 	var fs syscall.Statfs_t
 	if err := syscall.Statfs(dir, &fs); err == nil && fs.Type != overlayMagic {
@@ -74,7 +73,7 @@ func removeCgroups() error {
 			if err == nil && entry.IsDir() {
 				dirs = append(dirs, path)
 			}
-			return nil // removed meanwhile
+			return nil // removed in the meantime
 		})
 		errs = append(errs, err)
 		for _, dir := range slices.Backward(dirs) {
@@ -86,7 +85,7 @@ func removeCgroups() error {
 	return errors.Join(errs...)
 }
 
-// sharedFile is a kind of file that programs write outside the state directory, whatever their configuration.
+// sharedFile is a kind of file that programs write outside the state directory, independent of their configuration.
 type sharedFile struct {
 	pattern string
 	isOwned func(path string) bool

@@ -13,8 +13,8 @@ var startOrder = []string{
 	"etcd", "containerd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "certmanager", "hostpath", "kubelet",
 }
 
-// Down stops the cluster and removes everything it created on the machine. It is safe without a cluster, or with a part
-// of one. It continues after a failure and returns all errors.
+// Down stops the cluster and removes everything that it created on the machine. It is safe without a cluster, or with a part of one. It
+// continues after a failure and returns all errors.
 func (c *Cluster) Down(ctx context.Context) error {
 	unlock, err := acquireLock()
 	if err != nil {
@@ -24,8 +24,8 @@ func (c *Cluster) Down(ctx context.Context) error {
 	return c.removeCluster(ctx)
 }
 
-// removeAbandoned removes what is left of a cluster with another state directory whose processes have all ended, after
-// a crash or when they were killed from outside. Mounts, bridge and iptables chains outlive processes.
+// removeAbandoned removes the remains of a cluster with another state directory whose processes have all ended, after a crash or when
+// they were killed from outside. Mounts, bridge and iptables chains outlive processes.
 func (c *Cluster) removeAbandoned(ctx context.Context) error {
 	owner, err := os.ReadFile(ownerFile)
 	if err != nil || c.isOwner() {

@@ -1,5 +1,5 @@
-// Package cluster starts and stops a one-node Kubernetes cluster of processes on this machine, and defines every file,
-// address and name it uses. Down leaves nothing of it. Package toolchain builds the programs.
+// Package cluster starts and stops a one-node Kubernetes cluster of processes on this machine, and defines every file, address and name
+// that it uses. Down removes all of them. Package toolchain builds the programs.
 package cluster
 
 import (
@@ -13,9 +13,8 @@ import (
 	"github.com/atoll-dev/atoll/hack/devcluster/toolchain"
 )
 
-// The fixed names and addresses of the cluster. There is one cluster per machine, because bridge, addresses and
-// iptables chains belong to the machine. Ports differ from the usual ones, which are left to the software under
-// development.
+// The fixed names and addresses of the cluster. A machine has at most one cluster, because bridge, addresses and iptables chains belong
+// to the machine. Ports differ from the usual ones, which the software under development uses.
 const (
 	NodeName = "atoll-dev"
 
@@ -89,8 +88,7 @@ var ownerFile = filepath.Join(runDir, "owner")
 // marker is the file that marks a state directory. Down removes no directory without it.
 const marker = ".atoll-devcluster"
 
-// claim makes this cluster the owner of the machine and of the state directory, or returns an error that names the
-// owner.
+// claim makes this cluster the owner of the machine and of the state directory, or returns an error that names the owner.
 func (l Layout) claim() error {
 	owner, err := os.ReadFile(ownerFile)
 	if err == nil && string(owner) != l.State {

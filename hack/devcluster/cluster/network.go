@@ -25,7 +25,7 @@ var sysctls = []string{
 	"kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes",
 }
 
-// ensureNetwork creates the bridge with the node's address, the route to Services, and lets the pods' packets pass.
+// ensureNetwork creates the bridge with the node's address and the route to Services, and accepts the pods' packets.
 func (l Layout) ensureNetwork(ctx context.Context) error {
 	if err := l.saveSysctls(); err != nil {
 		return fmt.Errorf("noting the kernel's settings: %w", err)
@@ -136,10 +136,9 @@ var (
 	cniChain     = regexp.MustCompile(`^CNI-[0-9a-f]+$`)
 )
 
-// renderRemovalScript converts the output of iptables-save to an input of iptables-restore --noflush that removes the
-// cluster's chains and the rules that jump to them, and keeps all others. It is empty where there is nothing to remove.
-// A chain that the CNI plugins created for one pod belongs to the cluster if a rule that jumps to it contains the name
-// of its network.
+// renderRemovalScript converts the output of iptables-save to an input of iptables-restore --noflush that removes the cluster's chains
+// and the rules that jump to them, and keeps all others. It is empty if the cluster has no chains. A chain that the CNI plugins created
+// for one pod belongs to the cluster if a rule that jumps to it contains the name of its network.
 func renderRemovalScript(saved string) string {
 	var script strings.Builder
 	for _, table := range strings.Split(saved, "\nCOMMIT") {
@@ -188,7 +187,7 @@ func listClusterChains(lines []string) []string {
 	return chains
 }
 
-// parseRule returns the chain of a rule and the chain it jumps to; both are empty where the line is no rule.
+// parseRule returns the chain of a rule and the chain it jumps to; both are empty if the line is not a rule.
 func parseRule(line string) (chain, target string) {
 	rest, ok := strings.CutPrefix(line, "-A ")
 	if !ok {

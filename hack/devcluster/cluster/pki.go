@@ -18,7 +18,7 @@ import (
 // validity exceeds the lifetime of any checkout.
 const validity = 10 * 365 * 24 * time.Hour
 
-// leaf is one certificate: a server where it has names or addresses, a client always (etcd's peers are both).
+// leaf is one certificate: for a server if it has names or addresses, and always for a client (etcd's peers are both).
 type leaf struct {
 	file, issuer string
 	user, group  string
@@ -48,8 +48,8 @@ var leaves = []leaf{
 // kubeconfigUsers are the leaves that connect to the API server with a kubeconfig.
 var kubeconfigUsers = []string{"admin", "kubelet", "kube-controller-manager", "kube-scheduler", "kube-proxy", "certmanager", "hostpath"}
 
-// ensurePKI creates missing authorities and certificates. Existing ones stay, so that a restarted cluster keeps its
-// kubeconfigs and service account tokens.
+// ensurePKI creates missing authorities and certificates. It does not replace existing ones, so that the kubeconfigs and service account
+// tokens of a restarted cluster remain valid.
 func (l Layout) ensurePKI(now time.Time) error {
 	if err := os.MkdirAll(l.path("pki"), 0o700); err != nil {
 		return err

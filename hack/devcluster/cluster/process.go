@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// process is one program of the cluster. It runs in a session of its own, so that it outlives the terminal, and its pid
-// file identifies it by pid and start time, because pids are reused.
+// process is one program of the cluster. It runs in its own session, so that it outlives the terminal, and its pid file identifies it by
+// pid and start time, because pids are reused.
 type process struct {
 	name string
 	path string
@@ -168,7 +168,7 @@ func (l Layout) listShims() ([]int, error) {
 	for _, file := range files {
 		content, err := os.ReadFile(file)
 		if err != nil {
-			continue // it ended meanwhile
+			continue // it ended in the meantime
 		}
 		if isShim(strings.Split(string(content), "\x00"), l.containerdSocket()) {
 			pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
@@ -252,7 +252,7 @@ func poll(ctx context.Context, timeout, interval time.Duration, condition func()
 	}
 }
 
-// runCommand runs a program to its end and returns its output, which the error contains, too.
+// runCommand runs a program to its end and returns its output, which is also part of the error.
 func runCommand(ctx context.Context, stdin string, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Stdin = strings.NewReader(stdin)

@@ -71,7 +71,7 @@ func (c *Cluster) apiServerArgs() []string {
 	}
 }
 
-// controllers are those that the operator's objects and tests need; the others would only use memory.
+// controllers are the controllers that the operator's objects and tests need; the others would only use memory.
 var controllers = []string{
 	"clusterrole-aggregation-controller", "daemonset-controller", "deployment-controller", "disruption-controller",
 	"endpoints-controller", "endpointslice-controller", "ephemeral-volume-controller", "garbage-collector-controller",

@@ -109,8 +109,8 @@ func writeIfChanged(path string, content []byte, mode os.FileMode) error {
 	return os.WriteFile(path, content, mode)
 }
 
-// listNameservers returns the machine's name servers that a pod can reach: one on loopback is reachable from the
-// machine only. Where a local resolver is configured, its upstream servers are in systemd's file.
+// listNameservers returns the machine's name servers that a pod can reach: one on loopback is reachable from the machine only. If a local
+// resolver is configured, systemd's file contains its upstream servers.
 func listNameservers(read func(path string) ([]byte, error)) []string {
 	for _, path := range []string{"/etc/resolv.conf", "/run/systemd/resolve/resolv.conf"} {
 		content, err := read(path)

@@ -36,7 +36,7 @@ func (c *Cluster) Up(ctx context.Context) error {
 	if err := c.claim(); err != nil {
 		return err
 	}
-	// Also if the cluster is up, because the user needs its kubectl.
+	// Needed even if the cluster is up, because the user needs its kubectl.
 	if err := c.ensureTools(ctx); err != nil {
 		return err
 	}
@@ -160,7 +160,7 @@ func (c *Cluster) startAll(names ...string) error {
 	return nil
 }
 
-// waitFor polls until a condition holds. If the process it depends on ends, it fails at once, with the end of its log.
+// waitFor polls until a condition holds. If the process it depends on ends, it fails immediately, with the end of its log.
 func (c *Cluster) waitFor(ctx context.Context, timeout time.Duration, process string, ready func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -178,7 +178,7 @@ func (c *Cluster) waitFor(ctx context.Context, timeout time.Duration, process st
 	return err
 }
 
-// CheckHealth returns nil if the whole cluster works: every process runs, the API server and DNS answer.
+// CheckHealth returns nil if the whole cluster works: every process runs, and the API server and DNS respond.
 func (c *Cluster) CheckHealth(ctx context.Context) error {
 	if !c.isOwner() {
 		return fmt.Errorf("no cluster with state folder %s", c.State)

@@ -1,5 +1,5 @@
-// Command pause is the sandbox process of every pod in the development cluster: it holds the pod's namespaces, reaps
-// the orphans of a shared process namespace, and ends on SIGTERM. It does nothing else.
+// Command pause is the sandbox process of every pod in the development cluster: it holds the pod's namespaces, reaps the orphans of a
+// shared process namespace, and ends on SIGTERM.
 package main
 
 import (

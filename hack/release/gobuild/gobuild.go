@@ -1,4 +1,4 @@
-// Package gobuild runs go build and tells how far it is: a first build compiles all of Kubernetes, which takes minutes in which go build
+// Package gobuild runs go build and reports its progress: a first build compiles all of Kubernetes, which takes minutes in which go build
 // prints nothing.
 package gobuild
 
@@ -31,8 +31,8 @@ type Build struct {
 	Environment []string
 }
 
-// Run builds. It calls progress with a line of text in every Interval; never if the build takes less than one. The error has the output of
-// go build.
+// Run builds. It calls progress with a line of text in every Interval; never if the build takes less than one. The error contains the
+// output of go build.
 func (b Build) Run(ctx context.Context, progress func(line string)) error {
 	state := &state{started: time.Now()}
 	done := make(chan struct{})
@@ -94,19 +94,19 @@ func (b Build) command(ctx context.Context, args []string) *exec.Cmd {
 	return cmd
 }
 
-// isPackage reports whether a line is one of -v, not of an error or a download.
+// isPackage reports whether a line is output of -v, and not an error or a download.
 func isPackage(line string) bool {
 	return line != "" && !strings.ContainsAny(line, " \t:#")
 }
 
-// state is how far a build is.
+// state is the progress of a build.
 type state struct {
 	mu      sync.Mutex
 	started time.Time
-	began   time.Time // when go build began
-	// positions are those of all packages, from 1, each after the packages that it imports; nil until go list has ended.
+	began   time.Time // when go build started
+	// positions are the positions of all packages, from 1, each after the packages that it imports; nil until go list has ended.
 	positions map[string]int
-	// reached is the highest position of a package that go build has begun to compile. Packages before it are compiled, or cached.
+	// reached is the highest position of a package that go build has started to compile. Packages before it are compiled, or cached.
 	reached int
 	current string
 }
@@ -126,7 +126,7 @@ func (s *state) compiling(pkg string) {
 	s.reached, s.current = max(s.reached, s.positions[pkg]), pkg
 }
 
-// line describes the state. go build does not tell which packages it has in its cache, so that the time left is an estimate.
+// line describes the state. go build does not report which packages are in its cache, so the remaining time is an estimate.
 func (s *state) line(now time.Time) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -12,8 +12,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
-// WriteArchive writes an image as the tar that `docker save` writes, and that containerd, podman and kind import. The file appears when it
-// is complete. The name is the canonical one, with registry and tag ("docker.io/local/atoll:dev"): a kubelet looks up images by their
+// WriteArchive writes an image as a tar in the format of `docker save`, which containerd, podman and kind import. The file appears when
+// it is complete. The name is the canonical one, with registry and tag ("docker.io/local/atoll:dev"): a kubelet looks up images by their
 // canonical name, and would not find a short one.
 func WriteArchive(path, reference string, image v1.Image) error {
 	tag, err := parse(reference)

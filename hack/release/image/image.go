@@ -23,26 +23,26 @@ const User = 65532
 
 // Options describe an image.
 type Options struct {
-	// Platform has the operating system and the architecture of the binaries.
+	// Platform is the operating system and the architecture of the binaries.
 	Platform v1.Platform
 	// Binaries are paths of static executables; each is added as /<base name> with mode 0755.
 	Binaries []string
-	// Root is a directory that the image has as its root, instead of binaries. All files belong to root.
+	// Root is a directory that becomes the root of the image, instead of binaries. All files belong to root.
 	Root string
 	// User and group that containers run as; 0 means User.
 	User int
-	// Env are variables, NAME=value. None: the binaries are in PATH.
+	// Env are variables, NAME=value. If it is empty, PATH contains the binaries.
 	Env []string
-	// Entrypoint is the default command of a container. Empty: the only binary, or nothing if there are many.
+	// Entrypoint is the default command of a container. If it is empty, it is the only binary, or not set if the image has several.
 	Entrypoint []string
 	// Labels are the labels of the configuration.
 	Labels map[string]string
-	// Notices are the licenses of what the binaries are made of. An image that has them has /licenses.txt.
+	// Notices are the licenses of the modules in the binaries. An image with notices has the file /licenses.txt.
 	Notices []byte
 	// Created is the time of the image and of its files.
 	Created time.Time
-	// OneLayer puts all in one layer without compression, which is quick to write and to import. Otherwise each binary is a compressed
-	// layer, so that registries and nodes fetch only those that changed.
+	// OneLayer puts all files into one layer without compression, which is quick to write and to import. Otherwise each binary is a
+	// compressed layer, so that registries and nodes fetch only those that changed.
 	OneLayer bool
 }
 
@@ -74,7 +74,7 @@ func Build(o Options) (v1.Image, error) {
 	return mutate.ConfigFile(image, file)
 }
 
-// validate refuses what could not be run, before anything is written.
+// validate refuses an image that could not run, before anything is written.
 func (o Options) validate() error {
 	if (len(o.Binaries) == 0) == (o.Root == "") {
 		return errors.New("an image needs binaries or a root directory, and not both")

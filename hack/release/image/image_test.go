@@ -159,7 +159,7 @@ func TestArchivesAreReproducible(t *testing.T) {
 	}
 }
 
-// An image of a directory has its files with their modes, and no others.
+// An image of a directory contains its files with their modes, and no others.
 func TestDirectory(t *testing.T) {
 	root := t.TempDir()
 	if err := errors.Join(

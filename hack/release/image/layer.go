@@ -11,14 +11,14 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// newLayer returns a layer whose content is written anew each time that it is read, so that binaries are not held in memory.
+// newLayer returns a layer whose content is written again for each read, so that binaries are not buffered in memory.
 func newLayer(write func(*tar.Writer) error, compressed bool) (v1.Layer, error) {
 	open := func() (io.ReadCloser, error) {
 		reader, writer := io.Pipe()
 		go func() {
 			tw := tar.NewWriter(writer)
 			err := write(tw)
-			if err == nil { // Close would hide the error behind one about the file that is not complete
+			if err == nil { // otherwise Close would hide the error behind one about the incomplete file
 				err = tw.Close()
 			}
 			writer.CloseWithError(err)
@@ -39,7 +39,7 @@ func newLayer(write func(*tar.Writer) error, compressed bool) (v1.Layer, error) 
 	return partial.CompressedToLayer(plainLayer{open: open, digest: digest, size: size})
 }
 
-// plainLayer is a layer without compression, which tarball does not have.
+// plainLayer is a layer without compression, which tarball does not support.
 type plainLayer struct {
 	open   func() (io.ReadCloser, error)
 	digest v1.Hash

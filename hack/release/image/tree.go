@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// writeBase writes users for programs that look up their own, a /tmp, and the licenses.
+// writeBase writes users for programs that look up their own user, a /tmp, and the licenses.
 func writeBase(tw *tar.Writer, notices []byte, created time.Time) error {
 	for _, dir := range []struct {
 		name string

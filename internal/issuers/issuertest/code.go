@@ -12,11 +12,12 @@ import (
 	"time"
 )
 
-// SignIn is the authorization code flow of an issuer for public clients, with PKCE. Users need no password: everybody is signed in at once.
+// SignIn is the authorization code flow of an issuer for public clients, with PKCE. Users need no password: the issuer signs every user
+// in immediately.
 type SignIn struct {
 	issuer *Issuer
 	t      testing.TB
-	// ClientID is the only client, RedirectURI where its users are sent back to.
+	// ClientID is the only client, RedirectURI the address to which its users are redirected.
 	ClientID, RedirectURI string
 
 	mu            sync.Mutex
@@ -41,7 +42,7 @@ func (s *SignIn) Refreshes() int {
 	return s.refreshes
 }
 
-// Revoke ends the sessions: refresh tokens are refused.
+// Revoke ends the sessions: the issuer refuses their refresh tokens.
 func (s *SignIn) Revoke() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,4 +1,4 @@
-// Package testing has an HTTP/2 client that sends requests and does not read their responses.
+// Package testing contains an HTTP/2 client that sends requests and does not read their responses.
 package testing
 
 import (
@@ -75,9 +75,9 @@ func (c *Client) Get(path string, header ...string) error {
 
 // Count is the number of streams in each state.
 type Count struct {
-	// Status has the responses of which the headers have arrived, by status.
+	// Status contains the number of responses whose headers have arrived, by status.
 	Status map[string]int
-	// Reset is the number of streams that the server has reset, Open that of those that it has neither ended nor reset.
+	// Reset is the number of streams that the server has reset, Open the number of those that it has neither ended nor reset.
 	Reset, Open int
 }
 

@@ -14,7 +14,7 @@ import (
 	kdpcorev1alpha1 "github.com/atoll-dev/atoll/api/kdp/core/v1alpha1"
 )
 
-// apply creates an object or changes what differs. Afterwards it has the content of the server.
+// apply creates an object or updates the fields that differ. Afterwards the object has the content of the server.
 func (r *reconciler) apply(ctx context.Context, service *kdpcorev1alpha1.Service, desired object) error {
 	err := r.Get(ctx, client.ObjectKeyFromObject(desired.Object), desired.Object)
 	switch {
@@ -38,7 +38,7 @@ func (r *reconciler) apply(ctx context.Context, service *kdpcorev1alpha1.Service
 	return nil
 }
 
-// create creates an object that is not in the cache: it does not exist, or does not carry the label, or is new.
+// create creates an object that is not in the cache: it does not exist, does not have the label, or has just been created.
 func (r *reconciler) create(ctx context.Context, service *kdpcorev1alpha1.Service, desired object) error {
 	if err := r.fill(service, desired); err != nil {
 		return err
@@ -70,7 +70,7 @@ func (r *reconciler) fill(service *kdpcorev1alpha1.Service, desired object) erro
 	return controllerutil.SetControllerReference(service, desired.Object, r.Scheme())
 }
 
-// prune deletes what was made under names that spec.kubeconfig no longer asks for.
+// prune deletes objects under names that spec.kubeconfig does not request any more.
 func (r *reconciler) prune(ctx context.Context, service *kdpcorev1alpha1.Service) error {
 	n := namesOf(service)
 	var secrets corev1.SecretList

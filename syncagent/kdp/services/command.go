@@ -27,7 +27,7 @@ import (
 	kdpcorev1alpha1 "github.com/atoll-dev/atoll/api/kdp/core/v1alpha1"
 )
 
-// Options are the flags.
+// Options are the flags of the command.
 type Options struct {
 	Kubeconfig     string
 	ServerURL      string
@@ -79,7 +79,7 @@ for the agent that publishes resources in the API group of the Service.`,
 	return cmd
 }
 
-// Complete returns the configuration of clients for the workspace, and where agents reach it.
+// Complete returns the configuration of clients for the workspace, and the address at which agents reach it.
 func (o *Options) Complete() (*rest.Config, Server, error) {
 	if o.Kubeconfig == "" {
 		return nil, Server{}, errors.New("--kubeconfig is required")
@@ -153,7 +153,7 @@ func Run(ctx context.Context, config *rest.Config, server Server, o *Options) er
 	return mgr.Start(ctx)
 }
 
-// cacheOptions restricts the cache to Services and to what is made for them.
+// cacheOptions restricts the cache to Services and to the objects that the controller creates for them.
 func cacheOptions() cache.Options {
 	managed := cache.ByObject{Label: labels.SelectorFromSet(labels.Set{kdpcorev1alpha1.ManagedLabelKey: "true"})}
 	return cache.Options{ByObject: map[client.Object]cache.ByObject{

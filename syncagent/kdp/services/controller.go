@@ -1,8 +1,8 @@
-// Package services has the controller of Services of core.kdp.k8c.io in one workspace, that of an organisation. Each becomes an
-// APIExport of its name, and a Secret with a kubeconfig for the agent that fills the export.
+// Package services contains the controller of Services of core.kdp.k8c.io in the workspace of an organisation. For each Service it
+// creates an APIExport of the same name, and a Secret with a kubeconfig for the agent that fills the export.
 //
-// Everything that is made has an owner reference to the Service: the garbage collector of the workspace deletes it, also while
-// no controller runs. Deleting an APIExport that has consumers has the same consequences as for any other.
+// All created objects have an owner reference to the Service: the garbage collector of the workspace deletes them, even while no
+// controller runs. The deletion of an APIExport that has consumers has the same consequences as for any other APIExport.
 package services
 
 import (
@@ -26,18 +26,18 @@ import (
 	kdpcorev1alpha1 "github.com/atoll-dev/atoll/api/kdp/core/v1alpha1"
 )
 
-// reconciler makes what Services need.
+// reconciler creates and updates the objects that Services need.
 type reconciler struct {
 	client.Client
-	// live reads without the cache, which has only what carries the label.
+	// live reads without the cache, which contains only objects with the label.
 	live   client.Reader
 	server Server
 }
 
-// add registers the controller with a manager whose cache has been made by cacheOptions.
+// add registers the controller with a manager whose cache uses cacheOptions.
 func add(mgr ctrl.Manager, server Server) error {
 	r := &reconciler{Client: mgr.GetClient(), live: mgr.GetAPIReader(), server: server}
-	skipNames := true // several may run in one process, as in the tests
+	skipNames := true // several may run in one process, for example in tests
 	return ctrl.NewControllerManagedBy(mgr).
 		For(&kdpcorev1alpha1.Service{}).
 		Watches(&kdpcorev1alpha1.Service{}, handler.EnqueueRequestsFromMapFunc(r.sameGroup)).
@@ -50,11 +50,11 @@ func add(mgr ctrl.Manager, server Server) error {
 		Complete(r)
 }
 
-// sameGroup returns the other Services with the group of one: what becomes of it decides about them.
+// sameGroup returns requests for the other Services with the API group of the changed one, because only one of them can have the group.
 func (r *reconciler) sameGroup(ctx context.Context, changed client.Object) []reconcile.Request {
 	var all kdpcorev1alpha1.ServiceList
 	if err := r.List(ctx, &all); err != nil {
-		return nil // only before the cache has synced, which enqueues all
+		return nil // happens only before the cache has synced, which enqueues all
 	}
 	var requests []reconcile.Request
 	for i := range all.Items {
@@ -65,7 +65,7 @@ func (r *reconciler) sameGroup(ctx context.Context, changed client.Object) []rec
 	return requests
 }
 
-// Reconcile makes what one Service needs, and reports that.
+// Reconcile creates and updates the objects that one Service needs, and reports its condition.
 func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	service := &kdpcorev1alpha1.Service{}
 	if err := r.Get(ctx, request.NamespacedName, service); err != nil {
@@ -88,7 +88,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	return reconcile.Result{}, errors.Join(err, r.report(ctx, service, ready))
 }
 
-// offer makes everything that is missing and removes what is no longer used. A failed request is in both results.
+// offer creates missing objects and deletes those that are not used any more. It returns a failed request both as condition and as error.
 func (r *reconciler) offer(ctx context.Context, service *kdpcorev1alpha1.Service) (metav1.Condition, error) {
 	var token []byte
 	for _, object := range desired(service) {
@@ -114,15 +114,15 @@ func (r *reconciler) offer(ctx context.Context, service *kdpcorev1alpha1.Service
 		Message: fmt.Sprintf("the kubeconfig of the agent is in Secret %s/%s", secret.GetNamespace(), secret.GetName())}, nil
 }
 
-// takenError is for objects that exist and belong to somebody else.
+// takenError means that an object of this name exists and belongs to another owner.
 type takenError struct{ kind, name string }
 
 func (e *takenError) Error() string {
 	return fmt.Sprintf("%s %q exists and does not belong to this Service; rename one of the two, or delete it", e.kind, e.name)
 }
 
-// failed returns the condition for an error. That a name is taken changes only with that object, which is not watched, so that
-// it is tried again as well.
+// failed returns the condition and the error, so that the Service is requeued. The controller does not watch an object that has taken a
+// name, so it also retries takenErrors.
 func failed(err error) (metav1.Condition, error) {
 	ready := metav1.Condition{Status: metav1.ConditionFalse, Reason: kdpcorev1alpha1.ReasonFailed, Message: err.Error()}
 	var taken *takenError
@@ -142,7 +142,7 @@ func (r *reconciler) report(ctx context.Context, service *kdpcorev1alpha1.Servic
 	}
 	err := r.Status().Patch(ctx, service, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 	if apierrors.IsNotFound(err) {
-		return nil // deleted meanwhile
+		return nil // deleted in the meantime
 	}
 	return err
 }

@@ -22,12 +22,12 @@ import (
 // kubeconfigKey is the key of the kubeconfig in its Secret.
 const kubeconfigKey = "kubeconfig"
 
-// names are those of what is made for a Service.
+// names are the names of the objects that the controller creates for a Service.
 type names struct {
 	namespace string
-	// account is the service account, the role and its binding.
+	// account is the name of the service account, its role and its binding.
 	account string
-	// kubeconfig and token are Secrets.
+	// kubeconfig and token are the names of Secrets.
 	kubeconfig, token string
 }
 
@@ -41,7 +41,7 @@ func namesOf(service *kdpcorev1alpha1.Service) names {
 	return n
 }
 
-// holder returns the Service that has the API group: the one that is offered already, else the oldest.
+// holder returns the Service that has the API group: the one that is ready, or else the oldest.
 func holder(group string, all []kdpcorev1alpha1.Service) *kdpcorev1alpha1.Service {
 	var candidates []*kdpcorev1alpha1.Service
 	for i := range all {
@@ -68,13 +68,14 @@ func later(service *kdpcorev1alpha1.Service) int {
 	return 1
 }
 
-// object is one object that is made for a Service. fill sets the fields that are decided here, and keeps all others.
+// object is an object that the controller creates for a Service. fill sets the fields that the controller owns, and does not change
+// others.
 type object struct {
 	client.Object
 	fill func()
 }
 
-// desired returns everything but the kubeconfig, in the order of creation.
+// desired returns all objects except the Secret with the kubeconfig, in the order of creation.
 func desired(service *kdpcorev1alpha1.Service) []object {
 	n := namesOf(service)
 	export := &apisv1alpha1.APIExport{ObjectMeta: metav1.ObjectMeta{Name: service.Name}}
@@ -83,7 +84,7 @@ func desired(service *kdpcorev1alpha1.Service) []object {
 	binding := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: n.account}}
 	token := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: n.namespace, Name: n.token}}
 	return []object{
-		{export, func() { annotate(export, service) }}, // its content is the agent's
+		{export, func() { annotate(export, service) }}, // the agent writes its spec
 		{account, func() {}},
 		{role, func() { role.Rules = rules(service.Name) }},
 		{binding, func() {
@@ -97,7 +98,7 @@ func desired(service *kdpcorev1alpha1.Service) []object {
 	}
 }
 
-// annotate copies the catalogue entry, so that it is visible to those who see exports only.
+// annotate copies the catalogue entry to the export, for users who have access to exports only.
 func annotate(export *apisv1alpha1.APIExport, service *kdpcorev1alpha1.Service) {
 	catalog := service.Spec.CatalogMetadata
 	for key, value := range map[string]string{
@@ -115,7 +116,7 @@ func annotate(export *apisv1alpha1.APIExport, service *kdpcorev1alpha1.Service) 
 	}
 }
 
-// rules are what an agent needs in the workspace of its export. The verb sync is for the syncer's view.
+// rules are the permissions that an agent needs in the workspace of its export. The verb sync grants access to the syncer's view.
 func rules(export string) []rbacv1.PolicyRule {
 	apis, read := []string{apisv1alpha1.SchemeGroupVersion.Group}, []string{"get", "list", "watch"}
 	return []rbacv1.PolicyRule{
@@ -130,11 +131,11 @@ func rules(export string) []rbacv1.PolicyRule {
 	}
 }
 
-// Server is where agents reach the workspace.
+// Server is the address at which agents reach the workspace.
 type Server struct {
-	// URL is that of the workspace; it contains /clusters/.
+	// URL is the URL of the workspace; it contains /clusters/.
 	URL string
-	// CA is the PEM bundle of its certificate authorities; empty for those of the system.
+	// CA is the PEM bundle of its certificate authorities; if it is empty, agents use those of their system.
 	CA []byte
 }
 

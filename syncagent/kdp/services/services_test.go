@@ -23,7 +23,7 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// TestServices runs everything against one shard.
+// TestServices runs all subtests against one shard.
 func TestServices(t *testing.T) {
 	e := newEnv(t)
 	for _, test := range []struct {
@@ -64,7 +64,7 @@ func testOffer(t *testing.T, e *env) {
 		t.Error("the export has schemas; these are the agent's")
 	}
 
-	// What the agent writes survives a change of the catalogue entry; what is removed there goes.
+	// A change of the catalogue entry does not overwrite what the agent has written, and removes the annotations of removed fields.
 	export.Spec.PermissionClaims = []apisv1alpha1.PermissionClaim{{GroupResource: apisv1alpha1.GroupResource{Resource: "events"}, All: true}}
 	if err := e.Update(t.Context(), export); err != nil {
 		t.Fatal(err)

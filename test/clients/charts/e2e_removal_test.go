@@ -75,7 +75,7 @@ func (o objects) without(others objects, namespace string) []string {
 	return left
 }
 
-// expectLeft waits until exactly these objects of a namespace, or of the cluster, were not there before the test.
+// expectLeft waits until a namespace, or the cluster, has exactly these objects in addition to those before the test.
 func (j *journey) expectLeft(t *testing.T, namespace string, want ...string) {
 	t.Helper()
 	slices.Sort(want)
@@ -122,8 +122,8 @@ func (j *journey) uninstallInstallation(t *testing.T) {
 	j.expectLeft(t, namespace, ofNamespace(namespace)...)
 }
 
-// uninstallInWrongOrder uninstalls the operator while a root shard has volumes and a finalizer. Nothing is lost until an operator
-// runs again, which then finishes the deletion.
+// uninstallInWrongOrder uninstalls the operator while a root shard has volumes and a finalizer. No data is deleted until an operator runs
+// again, which then finishes the deletion.
 func (j *journey) uninstallInWrongOrder(t *testing.T) {
 	alone := j.installationValues(t)
 	for _, key := range []string{"shards", "cacheServers"} {
@@ -155,7 +155,7 @@ func (j *journey) uninstallInWrongOrder(t *testing.T) {
 	j.expectLeft(t, namespace, ofNamespace(namespace)...)
 }
 
-// uninstallOperator also removes what the journey itself made, and the namespaces, which Helm keeps.
+// uninstallOperator also removes the objects that the journey itself created, and the namespaces, which Helm keeps.
 func (j *journey) uninstallOperator(t *testing.T) {
 	j.operator.uninstall(t, operatorRelease)
 	j.expectLeft(t, operatorNamespace, append(ofNamespace(operatorNamespace),
@@ -165,7 +165,7 @@ func (j *journey) uninstallOperator(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// kube-apiserver serves a group of definitions by an APIService that it makes itself.
+	// kube-apiserver serves a group of definitions with an APIService that it creates itself.
 	definitions := []string{"apiservices.apiregistration.k8s.io /v1alpha1.operator.kcp.io"}
 	for _, resource := range []string{"cacheservers", "frontproxies", "kubeconfigs", "rootshards", "shards", "virtualworkspaces"} {
 		definitions = append(definitions, "customresourcedefinitions.apiextensions.k8s.io /"+resource+".operator.kcp.io")
@@ -173,7 +173,7 @@ func (j *journey) uninstallOperator(t *testing.T) {
 	j.expectLeft(t, "", definitions...)
 }
 
-// own are the objects that the test makes beside the charts.
+// own are the objects that the test creates in addition to the charts.
 func (j *journey) own(t *testing.T) []client.Object {
 	return []client.Object{
 		parse(t, issuer), parse(t, serviceMonitorDefinition),
@@ -181,7 +181,7 @@ func (j *journey) own(t *testing.T) []client.Object {
 	}
 }
 
-// remove removes what a failed test has left, and the definitions.
+// remove removes the objects of a failed test, and the definitions.
 func (j *journey) remove(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()

@@ -38,7 +38,7 @@ const (
 	installedRelease  = "kcp"
 )
 
-// journey is the way of docs/helm.md, from a bare cluster to one that has nothing but the definitions.
+// journey follows docs/helm.md, from a bare cluster to one that has only the definitions.
 type journey struct {
 	operator, kcp *cluster // in their namespaces
 	before        objects
@@ -46,7 +46,7 @@ type journey struct {
 	work          map[string]*traffic // by shard
 }
 
-// TestOnCluster runs both charts on a cluster with pods, volumes and cert-manager, and without the operator. hack/e2e.sh brings one.
+// TestOnCluster runs both charts on a cluster with pods, volumes and cert-manager, and without the operator. hack/e2e.sh provides one.
 func TestOnCluster(t *testing.T) {
 	kubeconfig := os.Getenv("E2E_KUBECONFIG")
 	if kubeconfig == "" || os.Getenv("E2E_IMAGE") == "" {
@@ -209,8 +209,8 @@ spec:
   versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]
 `
 
-// upgradeOperator turns on what is off by default. A definition that somebody has edited is a conflict that Helm names, and is
-// restored when that is wanted.
+// upgradeOperator enables what is off by default. A definition that another user has edited is a conflict that Helm names; Helm restores
+// the definition on request.
 func (j *journey) upgradeOperator(t *testing.T) {
 	with := j.operatorValues(t)
 	with["replicaCount"] = 2

@@ -26,8 +26,8 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// freeAddress returns an address for the front proxy that this host and the pods reach: one of the first sixteen of Services, which no
-// Service gets by chance.
+// freeAddress returns an address for the front proxy that this host and the pods reach: one of the first sixteen of Services, which the
+// API server does not assign automatically.
 func freeAddress(t *testing.T, c *cluster) string {
 	t.Helper()
 	api, services := &corev1.Service{}, &corev1.ServiceList{}
@@ -55,8 +55,8 @@ func freeAddress(t *testing.T, c *cluster) string {
 	return ""
 }
 
-// useWorkspaces creates a workspace on each shard, with the kubeconfig of the Secret, and an object in each. A front proxy
-// learns of a workspace by a watch, and the node of a front proxy's endpoints by another: both may be a moment behind conditions.
+// useWorkspaces creates a workspace on each shard, with the kubeconfig of the Secret, and an object in each. A front proxy learns of a
+// workspace from a watch, and the node learns of a front proxy's endpoints from another: both may lag behind conditions.
 func (j *journey) useWorkspaces(t *testing.T) {
 	secret := &corev1.Secret{}
 	j.kcp.get(t, secret, "admin-kubeconfig")

@@ -157,7 +157,7 @@ func (c *cluster) get(t *testing.T, object client.Object, name string) {
 }
 
 // TestInstall installs, upgrades and removes both charts on a stock kube-apiserver, which has no controllers: it shows that the API
-// server accepts what the charts render, and what is left.
+// server accepts the rendered objects, and which objects remain.
 func TestInstall(t *testing.T) {
 	c := newCluster(t)
 	c.installOverDefinition(t)
@@ -225,8 +225,8 @@ func (c *cluster) installAgents(t *testing.T) {
 	}
 }
 
-// uninstallWithDefinitions uninstalls an operator with its definitions while an installation exists. What an operator has to finish
-// stays until one without definitions is installed.
+// uninstallWithDefinitions uninstalls an operator with its definitions while an installation exists. Objects that an operator has to
+// finalize remain until one without definitions is installed.
 func (c *cluster) uninstallWithDefinitions(t *testing.T) {
 	t.Helper()
 	c.install(t, "kcp", installationChart, values(t, "installation"))
@@ -261,7 +261,7 @@ func (c *cluster) uninstallWithDefinitions(t *testing.T) {
 	})
 }
 
-// installOverDefinition installs the operator where somebody else has installed a definition of another version.
+// installOverDefinition installs the operator where another user has installed a definition of another version.
 func (c *cluster) installOverDefinition(t *testing.T) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(operatorChart, "files/crds/operator.kcp.io_rootshards.yaml"))
@@ -288,7 +288,7 @@ func (c *cluster) installOverDefinition(t *testing.T) {
 	}
 }
 
-// expectOnlyDefinitions checks that nothing but definitions is left of both releases.
+// expectOnlyDefinitions checks that only definitions remain of both releases.
 func (c *cluster) expectOnlyDefinitions(t *testing.T) {
 	t.Helper()
 	ours := client.MatchingLabels{"app.kubernetes.io/managed-by": "Helm"}

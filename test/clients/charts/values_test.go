@@ -117,7 +117,7 @@ func TestLongNames(t *testing.T) {
 	renderedObjects(t, strings.Repeat("a", 53), "kcp-system", syncAgentChart, "{apiExportEndpointSliceName: certificates, kcpKubeconfig: kcp}")
 }
 
-// TestFlagsOfTheSyncAgent shows that the agent has the flags that the chart sets, and that they say what the values do.
+// TestFlagsOfTheSyncAgent shows that the agent has the flags that the chart sets, and that their descriptions match the values.
 func TestFlagsOfTheSyncAgent(t *testing.T) {
 	given, err := yaml.Marshal(values(t, "sync-agent"))
 	if err != nil {
@@ -144,7 +144,7 @@ func TestFlagsOfTheSyncAgent(t *testing.T) {
 	}
 }
 
-// TestIssuerOfOneServer shows that an issuer of one server is not that of others.
+// TestIssuerOfOneServer shows that an issuer of one server does not apply to others.
 func TestIssuerOfOneServer(t *testing.T) {
 	installation := renderedObjects(t, "kcp", "kcp-system", installationChart, `
 externalHostname: kcp.example.com

@@ -26,13 +26,13 @@ type Files map[string]string
 
 // Repository is a repository and a working tree of it.
 type Repository struct {
-	// URL is where it is cloned from.
+	// URL is the address from which it is cloned.
 	URL string
 
 	git, tree string
 }
 
-// New makes a repository without a commit, and serves it until the end of the test.
+// New creates a repository without a commit, and serves it until the end of the test.
 func New(t testing.TB) *Repository {
 	t.Helper()
 	r := &Repository{git: debian.Program(t, "git", "git"), tree: t.TempDir()}
@@ -50,7 +50,7 @@ func New(t testing.TB) *Repository {
 	return r
 }
 
-// Write commits files beside those that are there, publishes the commit and returns its hash.
+// Write commits files in addition to the existing ones, publishes the commit and returns its hash.
 func (r *Repository) Write(t testing.TB, message string, files Files) string {
 	t.Helper()
 	for _, name := range slices.Sorted(maps.Keys(files)) {
@@ -72,7 +72,7 @@ func (r *Repository) Remove(t testing.TB, message string, paths ...string) strin
 	return r.commit(t, message)
 }
 
-// Revert commits the opposite of the newest commit, publishes it and returns its hash.
+// Revert commits the inverse of the newest commit, publishes it and returns its hash.
 func (r *Repository) Revert(t testing.TB) string {
 	t.Helper()
 	r.run(t, "revert", "--no-edit", "HEAD")

@@ -1,5 +1,5 @@
-// Package prometheusoperator shows what the operator of Prometheus makes of the monitors and rules of config/prometheus and of the chart. It is
-// a module of its own, because that operator needs other versions of Kubernetes' libraries.
+// Package prometheusoperator shows the configuration that the operator of Prometheus creates from the monitors and rules of
+// config/prometheus and of the chart. It is a separate module, because that operator needs other versions of Kubernetes' libraries.
 package prometheusoperator
 
 import (
@@ -119,7 +119,7 @@ func TestSchemas(t *testing.T) {
 
 func strictly[T any](content []byte) error { return yaml.UnmarshalStrict(content, new(T)) }
 
-// TestScrapeConfiguration shows that the operator of Prometheus accepts the monitors, and which configuration it writes.
+// TestScrapeConfiguration shows that the operator of Prometheus accepts the monitors, and checks the configuration that it writes.
 func TestScrapeConfiguration(t *testing.T) {
 	everything, logger := &metav1.LabelSelector{}, slog.New(slog.DiscardHandler)
 	server := &monitoringv1.Prometheus{ObjectMeta: metav1.ObjectMeta{Namespace: "monitoring", Name: "k8s"}, Spec: monitoringv1.PrometheusSpec{EvaluationInterval: "30s", CommonPrometheusFields: monitoringv1.CommonPrometheusFields{

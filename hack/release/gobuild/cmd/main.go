@@ -1,5 +1,5 @@
-// Command cmd is go build with lines of progress. It takes a directory of a module, a directory for the programs, the value of -ldflags,
-// and packages:
+// Command cmd runs go build and prints lines of progress. Its arguments are the directory of a module, a directory for the programs, the
+// value of -ldflags, and packages:
 //
 //	go -C hack/release run ./gobuild/cmd "$PWD" "$PWD/bin" "-s -w" ./cmd/kcp ./cmd/operator
 package main
