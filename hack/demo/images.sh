@@ -51,7 +51,7 @@ server_image() {
 	archive=$images_cache/${fill#*_}-$key.tar
 	if [[ ! -s $archive ]]; then
 		mkdir -p "$images_cache"
-		[[ -n $(ls /var/lib/apt/lists/*Packages* 2>/dev/null) ]] || apt-get -qq update >&2
+		[[ -n $(ls /var/lib/apt/lists/*Packages* 2>/dev/null) ]] || flock "${TMPDIR:-/tmp}/atoll-apt-get.lock" apt-get -qq update >&2
 		root=$(mktemp -d)
 		"$fill" "$root" >&2
 		printf 'root:x:0:0:root:/:/sbin/nologin\nserver:x:%d:%d::/tmp:/sbin/nologin\n' "$image_user" "$image_user" >"$root/etc/passwd"

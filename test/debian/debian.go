@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -40,8 +41,9 @@ func ensure(t testing.TB, name string, packages []string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), installTimeout)
 	defer cancel()
 	for _, args := range [][]string{{"update"}, append([]string{"install", "--yes", "--no-install-recommends"}, packages...)} {
-		// Tests of other packages may install packages at the same time. Services do not have to start.
-		cmd := exec.CommandContext(ctx, "apt-get", append([]string{"-q", "-o", "DPkg::Lock::Timeout=300"}, args...)...)
+		// Tests of other packages, and the development cluster, may install packages at the same time: apt-get does not wait for another
+		// update. Services do not have to start.
+		cmd := exec.CommandContext(ctx, "flock", append([]string{filepath.Join(os.TempDir(), "atoll-apt-get.lock"), "apt-get", "-q", "-o", "DPkg::Lock::Timeout=300"}, args...)...)
 		cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive", "RUNLEVEL=1")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return "", fmt.Errorf("apt-get %s: %w\n%s", strings.Join(args, " "), err, out)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 )
 
@@ -50,7 +51,8 @@ func InstallPackages(ctx context.Context, progress func(format string, args ...a
 	}
 	install := append([]string{"install", "-y", "--no-install-recommends"}, missing...)
 	for _, args := range [][]string{{"update"}, install} {
-		cmd := exec.CommandContext(ctx, "apt-get", args...)
+		// Tests beside it may install packages, too (test/debian): apt-get does not wait for another update.
+		cmd := exec.CommandContext(ctx, "flock", append([]string{filepath.Join(os.TempDir(), "atoll-apt-get.lock"), "apt-get", "-o", "DPkg::Lock::Timeout=300"}, args...)...)
 		cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("apt-get %s: %w\n%s", strings.Join(args, " "), err, tail(out, 2000))
