@@ -19,7 +19,7 @@ steps test-e2e >"$pods" 2>&1 &
 lane=$!
 set +m
 finish() {
-	kill -- -"$lane" 2>/dev/null && wait "$lane" # until it has removed its cluster
+	if kill -- -"$lane" 2>/dev/null; then wait "$lane" || true; fi # until it has removed its cluster
 	rm -f "$pods"
 }
 trap finish EXIT
