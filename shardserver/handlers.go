@@ -22,6 +22,7 @@ import (
 
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	"github.com/atoll-dev/atoll/cacheserver/embedded"
 	"github.com/atoll-dev/atoll/internal/nesting"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/authentication"
@@ -274,11 +275,11 @@ func (d *dependencies) storesOf(version schema.GroupVersion) map[string]rest.Sto
 }
 
 // createCache serves a cache server at /services/cache, unless the shard has another one.
-func (d *dependencies) createCache(ctx context.Context, create cache.NewServerFunc) error {
+func (d *dependencies) createCache(ctx context.Context, create embedded.NewServerFunc) error {
 	if create == nil || !d.embedsCache() {
 		return nil
 	}
-	config := cache.Config{
+	config := embedded.Config{
 		Transport:   d.options.Etcd.StorageConfig.Transport,
 		Prefix:      embeddedCachePrefix(d.options.Etcd.StorageConfig.Prefix),
 		MinWatch:    time.Duration(d.generic.MinRequestTimeout) * time.Second,
