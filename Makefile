@@ -149,12 +149,12 @@ DOCS_REPOSITORY ?= https://github.com/atoll-dev/atoll/blob/main/
 .PHONY: docs
 docs: ## The documentation as a site in bin/site, which needs no server: open bin/site/index.html. Fails for broken links.
 	$(call go_build,$(CURDIR)/hack/site,$(BIN)/tools,,.)
-	@cd hack/site && $(BIN)/tools/site build --out $(BIN)/site --repository $(DOCS_REPOSITORY)
+	@cd hack/site && $(BIN)/tools/site build --out $(BIN)/site --repository $(DOCS_REPOSITORY) --version $(VERSION)
 
 .PHONY: docs-serve
 docs-serve: ## Serve the documentation on this machine, and follow changes of docs/.
 	$(call go_build,$(CURDIR)/hack/site,$(BIN)/tools,,.)
-	@cd hack/site && $(BIN)/tools/site serve --repository $(DOCS_REPOSITORY)
+	@cd hack/site && $(BIN)/tools/site serve --repository $(DOCS_REPOSITORY) --version $(VERSION)
 
 ##@ Develop
 

@@ -20,7 +20,7 @@ func TestUnreadResponses(t *testing.T) {
 		// Longer than a loaded machine keeps a process from running: the timeout also applies to writes of the connection.
 		o.WriteTimeouts = writetimeout.Timeouts{Response: time.Second, Watch: time.Hour}
 	})
-	config := &tls.Config{InsecureSkipVerify: true} //nolint:gosec // the responses are not read
+	config := &tls.Config{InsecureSkipVerify: true} // the responses are not read
 	c, err := unread.Dial(t.Context(), strings.TrimPrefix(cache.Address, "https://"), config, 0)
 	if err != nil {
 		t.Fatal(err)

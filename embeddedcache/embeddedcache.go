@@ -6,13 +6,13 @@ import (
 	"context"
 
 	"github.com/atoll-dev/atoll/cacheserver"
+	"github.com/atoll-dev/atoll/cacheserver/embedded"
 	"github.com/atoll-dev/atoll/cacheserver/store"
-	"github.com/atoll-dev/atoll/shardserver/virtual/cache"
 )
 
 // New creates the embedded cache server of a shard. It has no parent cache, and stores its objects in the shard's etcd,
 // which the shard compacts.
-func New(ctx context.Context, config cache.Config) (cache.Server, error) {
+func New(ctx context.Context, config embedded.Config) (embedded.Server, error) {
 	quota := cacheserver.DefaultQuota
 	quota.Objects = config.MaxObjects
 	handler, err := cacheserver.NewHandler(ctx, cacheserver.HandlerConfig{

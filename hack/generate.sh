@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Generates what is derived from Go sources: deepcopy methods, CustomResourceDefinitions and the operator's role.
+# Generates what is derived from Go sources: import rules, deepcopy methods, CustomResourceDefinitions and the operator's role.
 # Run it from anywhere; it is safe to run twice and prints what it does. `make verify` checks that it changes nothing.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -16,6 +16,9 @@ max_description=320
 # Kinds that the operator acts on. A kind with a Go type that is not listed here is not served: objects that no controller
 # reconciles would be accepted.
 operator_kinds=(rootshards shards frontproxies cacheservers virtualworkspaces kubeconfigs)
+
+echo "import rules: .golangci.yml"
+go run ./hack/layers .
 
 echo "deepcopy: api/..."
 (cd api && "$controller_gen" object paths=./...)

@@ -11,10 +11,10 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	kubeauthenticator "k8s.io/kubernetes/pkg/kubeapiserver/authenticator"
 
 	"github.com/atoll-dev/atoll/internal/certexpiry"
+	"github.com/atoll-dev/atoll/internal/kubeconfig"
 	"github.com/atoll-dev/atoll/internal/serviceaccounttokens"
 	"github.com/atoll-dev/atoll/internal/servingcert"
 	"github.com/atoll-dev/atoll/internal/sharedindex"
@@ -148,10 +148,9 @@ func (c *Config) addCertificates(o options.CompletedOptions) {
 // loadKubeconfig reads the current context of the file. Client-side rate limits are off, because the proxy itself
 // sends few requests.
 func loadKubeconfig(file string) (*rest.Config, error) {
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
-		&clientcmd.ClientConfigLoadingRules{ExplicitPath: file}, &clientcmd.ConfigOverrides{}).ClientConfig()
+	config, err := kubeconfig.Load(file, "")
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
+		return nil, err
 	}
 	config.QPS = -1
 	return rest.AddUserAgent(config, "kcp-front-proxy"), nil

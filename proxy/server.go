@@ -24,6 +24,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/atoll-dev/atoll/internal/issuers"
+	"github.com/atoll-dev/atoll/internal/profiling"
 	"github.com/atoll-dev/atoll/internal/serviceaccounttokens"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/proxy/backend"
@@ -31,7 +32,6 @@ import (
 	"github.com/atoll-dev/atoll/proxy/index"
 	"github.com/atoll-dev/atoll/proxy/inflight"
 	"github.com/atoll-dev/atoll/proxy/metrics"
-	"github.com/atoll-dev/atoll/proxy/profiling"
 	"github.com/atoll-dev/atoll/proxy/shards"
 	"github.com/atoll-dev/atoll/proxy/workspacetypes"
 )

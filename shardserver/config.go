@@ -28,6 +28,7 @@ import (
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	"github.com/atoll-dev/atoll/cacheserver/embedded"
 	"github.com/atoll-dev/atoll/internal/issuers"
 	"github.com/atoll-dev/atoll/internal/kubeversion"
 	"github.com/atoll-dev/atoll/internal/nesting"
@@ -65,7 +66,6 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/tenancy/workspacetype"
 	"github.com/atoll-dev/atoll/shardserver/virtual"
 	virtualapiexport "github.com/atoll-dev/atoll/shardserver/virtual/apiexport"
-	"github.com/atoll-dev/atoll/shardserver/virtual/cache"
 	"github.com/atoll-dev/atoll/shardserver/virtual/replication"
 	"github.com/atoll-dev/atoll/shardserver/virtual/virtualstorage"
 )
@@ -119,7 +119,7 @@ type dependencies struct {
 	virtualStorage     *virtualstorage.Handler
 	backends           *backends.Client // nil without a connection to servers of custom subresources
 	exportWatches      []*virtualapiexport.WatchTerminator
-	cache              cache.Server
+	cache              embedded.Server
 	// builtInGroups collects the groups that the API server installs.
 	builtInGroups *discovery.Recorder
 	// discovery and openapi are set when the API server builds its handler chain.
@@ -148,7 +148,7 @@ func newDependencies(opts options.Completed, registry *storage.Registry) *depend
 }
 
 // build fills the dependencies. etcd must be reachable.
-func (d *dependencies) build(ctx context.Context, newCache cache.NewServerFunc) error {
+func (d *dependencies) build(ctx context.Context, newCache embedded.NewServerFunc) error {
 	d.buildIndexes()
 	for _, step := range []func(context.Context) error{
 		d.applyServing,

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,6 +23,7 @@ import (
 
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	"github.com/atoll-dev/atoll/cacheserver/embedded"
 	"github.com/atoll-dev/atoll/internal/nesting"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/authentication"
@@ -55,32 +57,48 @@ func (d *dependencies) applyHandlerChain(context.Context) error {
 	return nil
 }
 
-// handlerChain puts the stock chain between our outermost filters, which resolve the logical cluster, and our innermost,
-// which restrict the request to it. Nothing is served outside of this chain (wall W7). The last handler of this function
-// is the first that a request meets.
+// handlerChain returns the path of a request through the shard: the filters, listed in the order in which a request passes them, and then
+// the documents and the handlers of APIs. The stock chain is between our outermost filters, which resolve the logical cluster, and our
+// innermost, which restrict the request to it. Nothing is served outside of this chain (wall W7).
 func (d *dependencies) handlerChain(apiHandler http.Handler, generic *genericapiserver.Config) http.Handler {
-	handler := d.withDocuments(d.customResources.Wrap(apiHandler), generic)
-	handler = filters.WithResourceRules(handler, d.registry, generic.Serializer)
-	handler = authorization.WithDeepSARHeader(handler)
-	handler = authorization.WithImpersonationScope(handler)
-	handler = d.withHome(handler, generic.Serializer)
-	handler = d.virtual.WithServing(handler, generic.Serializer)
-	handler = nesting.WithBodyLimits(handler, d.bodyLimits(generic))
-	handler = filters.WithSelectorLimit(handler, filters.MaxSelectorBytes, generic.Serializer)
-	handler = mount.WithProxy(handler)
-	handler = d.watchTerminator.WithTermination(handler, d.registry)
-	handler = genericapiserver.DefaultBuildHandlerChain(handler, generic)
-	handler = requester.With(handler)
-	handler = authorization.WithInactiveCheck(handler, d.registry, generic.Serializer)
-	if generic.AuditBackend != nil {
-		handler = audit.WithCluster(handler)
+	serializer := generic.Serializer
+	chain := []func(http.Handler) http.Handler{
+		d.options.WriteTimeouts.WithTimeouts,
+		authentication.WithInClusterRewrite,
+		func(next http.Handler) http.Handler {
+			resolver := filters.NewResolver(d.registry, d.options.Shard.Name, d.options.FeatureEnabled(options.GateWorkspaceMounts))
+			limiter := filters.NewReadLimiter(authenticatedOrigin(generic.Authentication))
+			return filters.WithCluster(next, audit.NewRejectHandler(generic), resolver, limiter, serializer)
+		},
+		d.virtual.WithRequest,
+		func(next http.Handler) http.Handler {
+			if generic.AuditBackend == nil {
+				return next
+			}
+			return audit.WithCluster(next)
+		},
+		func(next http.Handler) http.Handler {
+			return authorization.WithInactiveCheck(next, d.registry, serializer)
+		},
+		requester.With,
+		func(next http.Handler) http.Handler { return genericapiserver.DefaultBuildHandlerChain(next, generic) },
+		func(next http.Handler) http.Handler { return d.watchTerminator.WithTermination(next, d.registry) },
+		mount.WithProxy,
+		func(next http.Handler) http.Handler {
+			return filters.WithSelectorLimit(next, filters.MaxSelectorBytes, serializer)
+		},
+		func(next http.Handler) http.Handler { return nesting.WithBodyLimits(next, d.bodyLimits(generic)) },
+		func(next http.Handler) http.Handler { return d.virtual.WithServing(next, serializer) },
+		func(next http.Handler) http.Handler { return d.withHome(next, serializer) },
+		authorization.WithImpersonationScope,
+		authorization.WithDeepSARHeader,
+		func(next http.Handler) http.Handler { return filters.WithResourceRules(next, d.registry, serializer) },
 	}
-	handler = d.virtual.WithRequest(handler)
-	resolver := filters.NewResolver(d.registry, d.options.Shard.Name, d.options.FeatureEnabled(options.GateWorkspaceMounts))
-	limiter := filters.NewReadLimiter(authenticatedOrigin(generic.Authentication))
-	handler = filters.WithCluster(handler, audit.NewRejectHandler(generic), resolver, limiter, generic.Serializer)
-	handler = authentication.WithInClusterRewrite(handler)
-	return d.options.WriteTimeouts.WithTimeouts(handler)
+	handler := d.withDocuments(d.customResources.Wrap(apiHandler), generic)
+	for _, filter := range slices.Backward(chain) {
+		handler = filter(handler)
+	}
+	return handler
 }
 
 // authenticatedOrigin returns a function that authenticates requests before their logical cluster is known, and returns
@@ -274,11 +292,11 @@ func (d *dependencies) storesOf(version schema.GroupVersion) map[string]rest.Sto
 }
 
 // createCache serves a cache server at /services/cache, unless the shard has another one.
-func (d *dependencies) createCache(ctx context.Context, create cache.NewServerFunc) error {
+func (d *dependencies) createCache(ctx context.Context, create embedded.NewServerFunc) error {
 	if create == nil || !d.embedsCache() {
 		return nil
 	}
-	config := cache.Config{
+	config := embedded.Config{
 		Transport:   d.options.Etcd.StorageConfig.Transport,
 		Prefix:      embeddedCachePrefix(d.options.Etcd.StorageConfig.Prefix),
 		MinWatch:    time.Duration(d.generic.MinRequestTimeout) * time.Second,

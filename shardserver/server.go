@@ -30,6 +30,7 @@ import (
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/klog/v2"
 
+	"github.com/atoll-dev/atoll/cacheserver/embedded"
 	"github.com/atoll-dev/atoll/internal/background"
 	"github.com/atoll-dev/atoll/internal/embeddedetcd"
 	"github.com/atoll-dev/atoll/internal/etcddial"
@@ -38,7 +39,6 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/metrics"
 	"github.com/atoll-dev/atoll/shardserver/options"
 	"github.com/atoll-dev/atoll/shardserver/storage"
-	"github.com/atoll-dev/atoll/shardserver/virtual/cache"
 )
 
 // Names of the post-start hooks, each a check of /readyz, and of the pre-shutdown hook.
@@ -80,7 +80,7 @@ type Server struct {
 // yet. On an error everything that was started is stopped.
 //
 // newCache creates the cache server of the installation if this shard embeds it; nil leaves it out.
-func New(ctx context.Context, opts options.Completed, newCache cache.NewServerFunc) (_ *Server, err error) {
+func New(ctx context.Context, opts options.Completed, newCache embedded.NewServerFunc) (_ *Server, err error) {
 	registry := storage.NewRegistry(kcpcore.Locality)
 	s := &Server{
 		Registry:     registry,

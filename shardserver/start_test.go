@@ -7,17 +7,17 @@ import (
 	"testing"
 	"time"
 
+	"github.com/atoll-dev/atoll/cacheserver/embedded"
 	"github.com/atoll-dev/atoll/embeddedcache"
 	"github.com/atoll-dev/atoll/shardserver"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
-	"github.com/atoll-dev/atoll/shardserver/virtual/cache"
 )
 
 // TestStartThatFails checks that a start that fails, or that is ended, returns an error and releases everything: the same
 // directory, with its etcd, serves the next start.
 func TestStartThatFails(t *testing.T) {
 	directory := t.TempDir()
-	start := func(ctx context.Context, newCache cache.NewServerFunc) error {
+	start := func(ctx context.Context, newCache embedded.NewServerFunc) error {
 		t.Helper()
 		completed, err := shardtesting.Options(t, directory).Complete()
 		if err != nil {
@@ -34,12 +34,12 @@ func TestStartThatFails(t *testing.T) {
 		return err
 	}
 	broken := errors.New("no cache today")
-	err := start(t.Context(), func(context.Context, cache.Config) (cache.Server, error) { return nil, broken })
+	err := start(t.Context(), func(context.Context, embedded.Config) (embedded.Server, error) { return nil, broken })
 	if !errors.Is(err, broken) || !strings.Contains(err.Error(), "embedded cache") {
 		t.Errorf("a cache that cannot be created: %v", err)
 	}
 	ending, end := context.WithCancel(t.Context())
-	err = start(ending, func(ctx context.Context, config cache.Config) (cache.Server, error) {
+	err = start(ending, func(ctx context.Context, config embedded.Config) (embedded.Server, error) {
 		end()
 		return embeddedcache.New(ctx, config)
 	})

@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
-	"k8s.io/client-go/tools/clientcmd"
 	logsapi "k8s.io/component-base/logs/api/v1"
 
 	"github.com/atoll-dev/atoll/cacheserver"
@@ -23,6 +22,7 @@ import (
 	"github.com/atoll-dev/atoll/internal/certexpiry"
 	"github.com/atoll-dev/atoll/internal/embeddedetcd"
 	"github.com/atoll-dev/atoll/internal/etcdowner"
+	"github.com/atoll-dev/atoll/internal/kubeconfig"
 	"github.com/atoll-dev/atoll/internal/servingcert"
 	"github.com/atoll-dev/atoll/internal/writetimeout"
 )
@@ -125,7 +125,7 @@ func (o *Options) Complete() (cacheserver.Config, error) {
 		}
 	}
 	if o.ParentKubeconfig != "" {
-		if config.Parent, err = clientcmd.BuildConfigFromFlags("", o.ParentKubeconfig); err != nil {
+		if config.Parent, err = kubeconfig.Load(o.ParentKubeconfig, ""); err != nil {
 			return cacheserver.Config{}, fmt.Errorf("--parent-kubeconfig: %w", err)
 		}
 	}

@@ -119,7 +119,7 @@ func run(ctx context.Context, o *options.Completed, logger logr.Logger) error {
 // listen listens at --web-address; nil without it.
 func listen(o *options.Completed, logger logr.Logger) (*web.Server, error) {
 	if o.FrontProxy == nil {
-		return nil, nil //nolint:nilnil // there is no server
+		return nil, nil // there is no server
 	}
 	_, provider, _ := strings.Cut(o.Workspace.Host, "/clusters/")
 	provider = strings.TrimSuffix(provider, "/")

@@ -26,14 +26,15 @@ func main() {
 }
 
 func newCommand() *cobra.Command {
-	var repository string
+	var repository, version string
 	cmd := &cobra.Command{Use: "site", Short: "Build the documentation site", SilenceUsage: true}
 	cmd.PersistentFlags().StringVar(&repository, "repository", "https://github.com/atoll-dev/atoll/blob/main/", "URL below which the files of the repository are, with a slash at its end")
+	cmd.PersistentFlags().StringVar(&version, "version", "", "version that the pages show; none if empty")
 	var out string
 	build := &cobra.Command{
 		Use: "build", Short: "Build the site, and fail for broken links", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			pages, err := build(out, repository)
+			pages, err := build(out, repository, version)
 			if err == nil {
 				fmt.Fprintf(cmd.OutOrStdout(), "%d pages are in %s; open index.html there\n", pages, out)
 			}
@@ -44,7 +45,7 @@ func newCommand() *cobra.Command {
 	serve := &cobra.Command{
 		Use: "serve", Short: "Serve the site on this machine, and follow changes of its files", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			return hugo(repository, "server", "--noBuildLock", "--renderToMemory")
+			return hugo(repository, version, "server", "--noBuildLock", "--renderToMemory")
 		},
 	}
 	cmd.AddCommand(build, serve)
@@ -52,8 +53,8 @@ func newCommand() *cobra.Command {
 }
 
 // build builds the site and returns the number of its pages.
-func build(out, repository string) (int, error) {
-	if err := hugo(repository, "build", "--destination", out, "--cleanDestinationDir", "--noBuildLock", "--panicOnWarning", "--quiet"); err != nil {
+func build(out, repository, version string) (int, error) {
+	if err := hugo(repository, version, "build", "--destination", out, "--cleanDestinationDir", "--noBuildLock", "--panicOnWarning", "--quiet"); err != nil {
 		return 0, fmt.Errorf("building the site: %w", err)
 	}
 	pages, problems, err := check(out, repository)
@@ -70,14 +71,14 @@ func build(out, repository string) (int, error) {
 	return pages, nil
 }
 
-// hugo runs Hugo with hugo.yaml of this folder, and the URL of the repository.
-func hugo(repository string, args ...string) error {
+// hugo runs Hugo with hugo.yaml of this folder, the URL of the repository, and the version.
+func hugo(repository, version string, args ...string) error {
 	directory, err := os.MkdirTemp("", "site-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(directory)
-	settings, err := json.Marshal(map[string]any{"params": map[string]string{"repository": repository}})
+	settings, err := json.Marshal(map[string]any{"params": map[string]string{"repository": repository, "version": version}})
 	if err != nil {
 		return err
 	}

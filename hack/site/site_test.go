@@ -22,7 +22,7 @@ func write(t *testing.T, file, text string) {
 
 func TestSite(t *testing.T) {
 	out := t.TempDir()
-	pages, err := build(out, repository)
+	pages, err := build(out, repository, "v1.2.3")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,6 +36,15 @@ func TestSite(t *testing.T) {
 	for _, entry := range []string{`"address":"user-guide.html#give-users-access"`, `"heading":"Give users access"`, `"address":"adr/index.html#`} {
 		if !strings.Contains(string(index), entry) {
 			t.Errorf("the index of the search lacks %s", entry)
+		}
+	}
+	news, err := os.ReadFile(filepath.Join(out, "whats-new.html"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`href="./front-proxy.html#by-the-shared-index"`, `href="` + repository + `CHANGELOG.md"`, "Version v1.2.3"} {
+		if !strings.Contains(string(news), want) {
+			t.Errorf("the page of news lacks %s", want)
 		}
 	}
 	// The build has checked that the targets exist.
@@ -125,7 +134,7 @@ func TestPagesByTask(t *testing.T) {
 		links[match[1]]++
 	}
 	for _, match := range regexp.MustCompile(`(?m)^  - /(.+\.md)$`).FindAllStringSubmatch(read(filepath.Join("data", "navigation.yaml")), -1) {
-		if page := strings.Replace(match[1], "_index.md", "README.md", 1); page != "README.md" && links[page] != 1 {
+		if page := strings.NewReplacer("_index.md", "README.md", "whats-new.md", "../CHANGELOG.md").Replace(match[1]); page != "README.md" && links[page] != 1 {
 			t.Errorf("docs/README.md has %d links to %s", links[page], page)
 		}
 	}

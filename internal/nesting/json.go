@@ -48,7 +48,7 @@ func CheckYAML(text []byte, limit int) error {
 	}
 	converted, err := yaml.YAMLToJSON(text)
 	if err != nil {
-		return nil //nolint:nilerr // the decoder refuses it with a better message
+		return nil // the decoder refuses it with a better message
 	}
 	return CheckJSON(converted, limit)
 }

@@ -214,7 +214,7 @@ func (s *scan) varint(end int) (uint64, bool) {
 	return 0, false
 }
 
-func fieldNumberOf(tag uint64) int32 { return int32(tag >> 3) } //nolint:gosec // generated code ignores the other bits, too
+func fieldNumberOf(tag uint64) int32 { return int32(tag >> 3) } // generated code ignores the other bits, too
 
 func (m *message) fieldOf(tag uint64) *field {
 	if m == nil {

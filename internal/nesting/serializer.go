@@ -194,7 +194,7 @@ type nondeterministicSerializer struct{ *checkedSerializer }
 
 // EncodeNondeterministic implements runtime.NondeterministicEncoder.
 func (s *nondeterministicSerializer) EncodeNondeterministic(obj runtime.Object, w io.Writer) error {
-	return s.inner.(runtime.NondeterministicEncoder).EncodeNondeterministic(obj, w) //nolint:forcetypeassert // checked by the constructor
+	return s.inner.(runtime.NondeterministicEncoder).EncodeNondeterministic(obj, w) // checked by the constructor
 }
 
 func newBadRequest(err error) error { return apierrors.NewBadRequest(err.Error()) }

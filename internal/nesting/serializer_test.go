@@ -137,7 +137,7 @@ func TestBodyLimits(t *testing.T) {
 					t.Errorf("the handler reads %q, %v", body, err)
 				}
 			}), BodyConfig{Levels: lowLimit, MaxBytes: 500, WriteError: func(err error, w http.ResponseWriter, _ *http.Request) {
-				w.WriteHeader(int(err.(apierrors.APIStatus).Status().Code)) //nolint:errorlint,forcetypeassert // every error is one
+				w.WriteHeader(int(err.(apierrors.APIStatus).Status().Code)) // every error is one
 			}, MaxBytesOf: func(req *http.Request) (int64, string) {
 				if strings.HasSuffix(req.Header.Get("Content-Type"), "definition") {
 					return 100, "a definition"

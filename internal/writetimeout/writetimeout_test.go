@@ -72,7 +72,7 @@ func newServer(t *testing.T, timeouts, connections writetimeout.Timeouts) *serve
 // unreadClient returns a client whose streams have a window of one byte.
 func (s *server) unreadClient(t *testing.T) *unread.Client {
 	t.Helper()
-	c, err := unread.Dial(t.Context(), s.Listener.Addr().String(), &tls.Config{InsecureSkipVerify: true}, 1) //nolint:gosec // a test server
+	c, err := unread.Dial(t.Context(), s.Listener.Addr().String(), &tls.Config{InsecureSkipVerify: true}, 1) // a test server
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,7 +174,7 @@ func TestUnreadConnections(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // package tls waits five seconds for the client when it closes a connection
 			s := newServer(t, tc.responses, tc.connections)
-			config := &tls.Config{InsecureSkipVerify: true} //nolint:gosec // a test server
+			config := &tls.Config{InsecureSkipVerify: true} // a test server
 			conn, err := (&tls.Dialer{Config: config}).DialContext(t.Context(), "tcp", s.Listener.Addr().String())
 			if err != nil {
 				t.Fatal(err)

@@ -18,11 +18,11 @@ import (
 	logsapi "k8s.io/component-base/logs/api/v1"
 	kubeoptions "k8s.io/kubernetes/pkg/kubeapiserver/options"
 
+	"github.com/atoll-dev/atoll/internal/profiling"
 	"github.com/atoll-dev/atoll/internal/sharedindex"
 	"github.com/atoll-dev/atoll/internal/writetimeout"
 	"github.com/atoll-dev/atoll/proxy/identity"
 	"github.com/atoll-dev/atoll/proxy/inflight"
-	"github.com/atoll-dev/atoll/proxy/profiling"
 )
 
 // defaultIssuer is the default issuer of service account tokens, as on a shard.

@@ -12,10 +12,10 @@ import (
 	cliflag "k8s.io/component-base/cli/flag"
 	logsapi "k8s.io/component-base/logs/api/v1"
 
+	"github.com/atoll-dev/atoll/internal/profiling"
 	"github.com/atoll-dev/atoll/internal/writetimeout"
 	"github.com/atoll-dev/atoll/proxy/inflight"
 	"github.com/atoll-dev/atoll/proxy/options"
-	"github.com/atoll-dev/atoll/proxy/profiling"
 )
 
 // Options are the flags as the user set them.

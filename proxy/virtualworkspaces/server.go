@@ -20,18 +20,18 @@ import (
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 	kubeauthenticator "k8s.io/kubernetes/pkg/kubeapiserver/authenticator"
 
 	"github.com/atoll-dev/atoll/internal/certexpiry"
+	"github.com/atoll-dev/atoll/internal/kubeconfig"
+	"github.com/atoll-dev/atoll/internal/profiling"
 	"github.com/atoll-dev/atoll/internal/servingcert"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/proxy/backend"
 	"github.com/atoll-dev/atoll/proxy/identity"
 	"github.com/atoll-dev/atoll/proxy/inflight"
 	"github.com/atoll-dev/atoll/proxy/metrics"
-	"github.com/atoll-dev/atoll/proxy/profiling"
 )
 
 // impersonationHeaders are the headers in which the shard reads the impersonated user.
@@ -95,8 +95,7 @@ func (s *Server) Close() {
 
 // newClients builds the clients of the shard, with the credentials of --kubeconfig and without.
 func (s *Server) newClients(context.Context) error {
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
-		&clientcmd.ClientConfigLoadingRules{ExplicitPath: s.options.Kubeconfig}, &clientcmd.ConfigOverrides{CurrentContext: s.options.Context}).ClientConfig()
+	config, err := kubeconfig.Load(s.options.Kubeconfig, s.options.Context)
 	if err != nil {
 		return fmt.Errorf("--kubeconfig: %w", err)
 	}

@@ -31,7 +31,7 @@ func (d dryRunAnnotator) Admit(ctx context.Context, a admission.Attributes, o ad
 	cluster, ok := logicalcluster.From(ctx)
 	object, err := meta.Accessor(a.GetObject())
 	if err != nil || !ok {
-		return nil //nolint:nilerr // a subresource without metadata
+		return nil // a subresource without metadata
 	}
 	annotations := maps.Clone(object.GetAnnotations())
 	if annotations == nil {

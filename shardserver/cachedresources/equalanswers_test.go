@@ -65,7 +65,7 @@ func (s *shardedEnv) testEqualAnswers(t *testing.T) {
 	if err := s.c.Patch(in, export, client.RawPatch(types.JSONPatchType, []byte(patch))); err != nil {
 		t.Fatal(err)
 	}
-	for range events.ResultChan() { //nolint:revive // until it is closed
+	for range events.ResultChan() { // until it is closed
 	}
 	wait("Origin")
 	s.compareAnswers(t, consumers)

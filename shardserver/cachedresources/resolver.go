@@ -111,7 +111,7 @@ func (f ResourceResolver) Locate(ctx context.Context, path, name string) (logica
 	none := logicalcluster.Name{}
 	parsed, err := logicalcluster.ParsePath(path)
 	if err != nil {
-		return none, nil //nolint:nilerr // an invalid path does not exist
+		return none, nil // an invalid path does not exist
 	}
 	cluster, err := f.paths.Locate(ctx, parsed)
 	if !errors.Is(err, workspacepath.ErrRemote) {
@@ -170,7 +170,7 @@ func (l SliceResolver) resolveExport(ctx context.Context, slice *cachev1alpha1.C
 	resolved.ExportMessage = fmt.Sprintf("APIExport %q was not found in %s; create it, or delete the slice", ref.Name, describePath(ref.Path))
 	reference, err := apiindex.NewReference(logicalcluster.Of(slice), ref.Path, ref.Name)
 	if err != nil {
-		return nil //nolint:nilerr // the message reports it
+		return nil // the message reports it
 	}
 	export, err := l.exports.Resolve(ctx, reference)
 	if err != nil {

@@ -376,7 +376,7 @@ func (s *env) testWatchEnds(t *testing.T) {
 	if err := s.consumers.Client(t, s.consumers.Admin(t)).Delete(shardtesting.In(t.Context(), s.consumer), &apisv1alpha2.APIBinding{ObjectMeta: metav1.ObjectMeta{Name: "flavors"}}); err != nil {
 		t.Fatal(err)
 	}
-	for range events.ResultChan() { //nolint:revive // until it is closed
+	for range events.ResultChan() { // until it is closed
 	}
 	shardtesting.Eventually(t, "the resource not to be served", func(ctx context.Context) error {
 		_, err := s.flavorsIn(t, s.consumer).List(ctx, metav1.ListOptions{})

@@ -298,7 +298,7 @@ func (s *shardedEnv) testSliceSelector(t *testing.T) {
 	if _, err := s.flavorsIn(t, s.consumer).Get(t.Context(), hidden, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("getting what is not selected: %v", err)
 	}
-	for range events.ResultChan() { //nolint:revive // the watch ends with the change
+	for range events.ResultChan() { // the watch ends with the change
 	}
 	if err := c.Patch(ctx, &cachev1alpha1.ClusterCachedResourceEndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: "flavors"}},
 		client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"cache.kcp.io/label-selector":"("}}}`))); !apierrors.IsInvalid(err) {

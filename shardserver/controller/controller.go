@@ -66,7 +66,7 @@ type Source struct {
 	// Global adds the events of objects that other shards publish. Resources for which Registry.IsRemoteOnly
 	// returns true have no others.
 	Global bool
-	// Stream, if set, is the source of events instead of storage. Resource is only a name then.
+	// WatchFunc, if set, is the source of events instead of storage. Resource is only a name then.
 	WatchFunc informer.WatchFunc
 }
 

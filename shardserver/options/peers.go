@@ -2,12 +2,10 @@ package options
 
 import (
 	"fmt"
-	"slices"
-	"strings"
 
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/atoll-dev/atoll/internal/kubeconfig"
 )
 
 // rootShardContext is the context of --root-shard-kubeconfig-file for the root shard, regardless of the current
@@ -55,54 +53,32 @@ func (o *Options) ProxyConfig() (*rest.Config, error) {
 	if file == "" {
 		return nil, nil
 	}
-	kubeconfig, err := clientcmd.LoadFromFile(file)
+	config, err := kubeconfig.LoadWithoutCredentials(file)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", flag, err)
 	}
-	kubeconfig.AuthInfos = nil
-	for _, each := range kubeconfig.Contexts {
-		each.AuthInfo = ""
-	}
-	return o.peerConfig(flag, file, kubeconfig, "")
+	config.UserAgent = o.userAgent()
+	return config, nil
 }
 
 // loadPeerConfig reads a kubeconfig. If it contains no credentials, the shard's client certificate is used.
 func (o *Options) loadPeerConfig(flag, file, context string) (*rest.Config, error) {
-	kubeconfig, err := clientcmd.LoadFromFile(file)
+	config, err := kubeconfig.Load(file, context)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", flag, err)
 	}
-	if context != "" {
-		if _, ok := kubeconfig.Contexts[context]; !ok {
-			return nil, fmt.Errorf("%s %s: has contexts %s, want one called %q", flag, file, contextNames(kubeconfig.Contexts), context)
-		}
-	}
-	config, err := o.peerConfig(flag, file, kubeconfig, context)
-	if err == nil && o.Shard.ClientCertFile != "" && hasNoCredentials(config) {
+	config.UserAgent = o.userAgent()
+	if o.Shard.ClientCertFile != "" && hasNoCredentials(config) {
 		config.CertFile, config.KeyFile = o.Shard.ClientCertFile, o.Shard.ClientKeyFile
 	}
-	return config, err
+	return config, nil
 }
 
-func (o *Options) peerConfig(flag, file string, kubeconfig *clientcmdapi.Config, context string) (*rest.Config, error) {
-	config, err := clientcmd.NewNonInteractiveClientConfig(*kubeconfig, context, &clientcmd.ConfigOverrides{}, nil).ClientConfig()
-	if err != nil {
-		return nil, fmt.Errorf("%s %s: %w", flag, file, err)
-	}
-	config.UserAgent = rest.DefaultKubernetesUserAgent() + " shard/" + o.Shard.Name
-	return config, nil
+func (o *Options) userAgent() string {
+	return rest.DefaultKubernetesUserAgent() + " shard/" + o.Shard.Name
 }
 
 func hasNoCredentials(config *rest.Config) bool {
 	return config.BearerToken == "" && config.BearerTokenFile == "" && config.Username == "" && config.ExecProvider == nil &&
 		config.AuthProvider == nil && config.CertFile == "" && len(config.CertData) == 0
-}
-
-func contextNames(contexts map[string]*clientcmdapi.Context) string {
-	var all []string
-	for name := range contexts {
-		all = append(all, fmt.Sprintf("%q", name))
-	}
-	slices.Sort(all)
-	return strings.Join(all, ", ")
 }

@@ -369,13 +369,13 @@ func TestShardRestartDuringPlacement(t *testing.T) {
 		name := fmt.Sprintf("child-%s-%d", ended, moment.delay)
 		t.Run(fmt.Sprintf("shard %s stops after %s", ended, delay), func(t *testing.T) {
 			in.create(t, "alpha", parent.Spec.Cluster, name, "beta")
-			time.Sleep(delay) //nolint:forbidigo // the moment is what is tested
+			time.Sleep(delay) // the moment is what is tested
 			in.stop(t, ended)
 			in.restart(t, ended)
 			workspace := waitReady(t, in.clients["alpha"], parent.Spec.Cluster, name)
 			in.assertOn(t, workspace, "beta")
 			in.delete(t, "alpha", parent.Spec.Cluster, name)
-			time.Sleep(delay) //nolint:forbidigo // as above
+			time.Sleep(delay) // as above
 			in.stop(t, ended)
 			in.restart(t, ended)
 			in.waitDeleted(t, "alpha", parent.Spec.Cluster, name)

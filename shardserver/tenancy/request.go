@@ -99,7 +99,7 @@ func (i requestReader) responderFor(ctx context.Context, cluster *corev1alpha1.L
 	owner, name := cluster.Spec.Owner, logicalcluster.Of(cluster)
 	parent, err := logicalcluster.ParseName(owner.Cluster)
 	if err != nil {
-		return nil, nil //nolint:nilerr // there is no request for it
+		return nil, nil // there is no request for it
 	}
 	request, err := publishedBy(logicalcluster.With(ctx, parent), i.requests, cluster.Annotations[corev1alpha1.OwnerShardAnnotationKey], placement.RequestName(owner.Name, name))
 	if err != nil && !notPublished(err) {
@@ -161,7 +161,7 @@ func (c *requestController) create(ctx context.Context, responder *placement.Res
 func (c *requestController) aliases(ctx context.Context, cluster *corev1alpha1.LogicalCluster) ([]workspacetype.Resolved, error) {
 	ref, err := workspacetype.ParseReference(cluster.Annotations[corev1alpha1.LogicalClusterTypeAnnotationKey])
 	if err != nil {
-		return nil, nil //nolint:nilerr // the initialization reports the invalid type
+		return nil, nil // the initialization reports the invalid type
 	}
 	leaf, err := c.cfg.Types.Get(ctx, ref)
 	if err == nil {

@@ -61,11 +61,11 @@ func TestWorkspaces(t *testing.T) {
 			t.Fatal(err)
 		}
 		shardtesting.Eventually(t, "the binding", func(context.Context) error {
-			requeueAfter := &rbacv1.ClusterRoleBinding{}
-			if err := masters.Get(in, client.ObjectKey{Name: "workspace-admin"}, requeueAfter); err != nil {
+			recreated := &rbacv1.ClusterRoleBinding{}
+			if err := masters.Get(in, client.ObjectKey{Name: "workspace-admin"}, recreated); err != nil {
 				return err
 			}
-			if requeueAfter.UID == binding.UID {
+			if recreated.UID == binding.UID {
 				return fmt.Errorf("it was not recreated")
 			}
 			return nil

@@ -129,11 +129,11 @@ func (c *workspaceController) awaitRemote(ctx context.Context, scope *workspaceS
 func (c *workspaceController) reschedule(ctx context.Context, scope *workspaceScope, excluded *corev1alpha1.Shard) error {
 	selector, err := shardSelector(scope.workspace)
 	if err != nil {
-		return nil //nolint:nilerr // it was valid when the shard was chosen; the shard may still answer
+		return nil // it was valid when the shard was chosen; the shard may still answer
 	}
 	shard, err := c.scheduler.Choose(scope.shards, selector, c.ownReport(ctx), excluded.Name)
 	if err != nil {
-		return nil //nolint:nilerr // the condition has the state of the first choice
+		return nil // the condition has the state of the first choice
 	}
 	discardClusterName(scope.workspace)
 	scope.facts.refused = nil

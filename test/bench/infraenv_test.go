@@ -176,7 +176,7 @@ func (e *infraEnv) offered(b *testing.B, n int) {
 			Items []infrastructurev1alpha1.Template
 		}{}
 		if err := e.list(ctx, b, "root:provider", infraTemplates, templates); err != nil {
-			return false, nil //nolint:nilerr // tried again
+			return false, nil // tried again
 		}
 		last = 0
 		for i := range templates.Items {

@@ -266,7 +266,7 @@ func openWatch(t *testing.T, s *shard) <-chan struct{} {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		for range watcher.ResultChan() { //nolint:revive // only the end of the watch matters
+		for range watcher.ResultChan() { // only the end of the watch matters
 		}
 	}()
 	t.Cleanup(watcher.Stop)

@@ -131,7 +131,7 @@ func TestStopWithUnusedConnection(t *testing.T) {
 	transport := &http.Transport{
 		ForceAttemptHTTP2: true,
 		DialTLSContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			connection := tls.Client(raw, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}) //nolint:gosec // no data is sent
+			connection := tls.Client(raw, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}) // no data is sent
 			return connection, connection.HandshakeContext(ctx)
 		},
 	}

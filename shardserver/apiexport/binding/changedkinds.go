@@ -68,7 +68,7 @@ func (s *clusterState) findBoundKind(ctx context.Context, binding *apisv1alpha2.
 func findBoundSchema(ctx context.Context, exports *apiindex.Resolver, binding *apisv1alpha2.APIBinding, bound apisv1alpha2.BoundAPIResource) (*apisv1alpha1.APIResourceSchema, error) {
 	cluster, err := logicalcluster.ParseName(binding.Status.APIExportClusterName)
 	if err != nil {
-		return nil, nil //nolint:nilerr // without a logical cluster there is no schema
+		return nil, nil // without a logical cluster there is no schema
 	}
 	found, err := exports.GetSchema(ctx, cluster, bound.Schema.Name)
 	if apierrors.IsNotFound(err) {

@@ -274,7 +274,7 @@ func (c *deletionController) isBoundByOther(ctx context.Context, others []*apisv
 func (c *deletionController) exportsSameSchema(ctx context.Context, other *apisv1alpha2.APIBinding, bound apisv1alpha2.BoundAPIResource) (bool, error) {
 	reference, err := apiindex.ReferenceOf(other)
 	if err != nil {
-		return false, nil //nolint:nilerr // a binding without valid reference adopts nothing
+		return false, nil // a binding without valid reference adopts nothing
 	}
 	export, err := c.cfg.Exports.Resolve(ctx, reference)
 	if err != nil {

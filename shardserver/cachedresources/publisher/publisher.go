@@ -50,7 +50,7 @@ type Publisher struct {
 	// watches are by the prefix of their storage. One ends with its last ClusterCachedResource.
 	watches map[string]*objectWatch
 	// runCtx is the context of Run; nil while this replica does not publish.
-	runCtx     context.Context //nolint:containedctx // the context of Run, for watches that start later
+	runCtx     context.Context // the context of Run, for watches that start later
 	watchGroup sync.WaitGroup
 }
 

@@ -34,7 +34,7 @@ func TestChangeQueue(t *testing.T) {
 		t.Errorf("got %+v, want the second key", event)
 	}
 	cancel()
-	for range stream.ResultChan() { //nolint:revive // until it is closed
+	for range stream.ResultChan() { // until it is closed
 	}
 	n.add(key)
 	if len(n.watchers) > 0 {

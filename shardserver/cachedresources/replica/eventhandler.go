@@ -22,7 +22,7 @@ const writers = 8
 // eventHandler writes what the reflector of a source receives. It implements client.EventHandler. It blocks the
 // reflector while it writes to etcd.
 type eventHandler struct {
-	ctx     context.Context //nolint:containedctx // the lifetime of the reflector
+	ctx     context.Context // the lifetime of the reflector
 	source  Source
 	storage *writer
 	// missing are replicas that are not in the cache. They are deleted when the shard reports that the source is

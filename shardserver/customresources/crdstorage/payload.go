@@ -27,7 +27,7 @@ func (o *Object) sharePayload(payloads *clusterstorage.Interner, minSize int) {
 	if err != nil || !canonical {
 		return // impossible: the object was scanned before
 	}
-	split.payload, split.payloadOffset = payloads.InternCopy(whole.json[from:to]), uint32(from) //nolint:gosec // parse bounds the size
+	split.payload, split.payloadOffset = payloads.InternCopy(whole.json[from:to]), uint32(from) // parse bounds the size
 	o.stored = split
 }
 

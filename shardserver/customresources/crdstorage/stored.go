@@ -132,7 +132,7 @@ func (o *objectScanner) scanRootMember(key string) error {
 			o.canonical = false
 			return o.skipValue(0)
 		}
-		o.stored.metadata = uint32(o.pos) + 1 //nolint:gosec // parse bounds the size
+		o.stored.metadata = uint32(o.pos) + 1 // parse bounds the size
 		return o.scanMembers(1, o.scanMetadataMember)
 	}
 	o.checkEscapedKey(key)

@@ -37,7 +37,7 @@ type View struct {
 	// getAttrs returns the labels and fields of a decoded object.
 	getAttrs storage.AttrFunc
 	// ctx ends with the view.
-	ctx   context.Context //nolint:containedctx // the lifetime of the view, which bounds its watches
+	ctx   context.Context // the lifetime of the view, which bounds its watches
 	close func()
 }
 

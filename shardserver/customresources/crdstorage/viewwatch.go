@@ -95,7 +95,7 @@ func (v *View) newBookmark(obj *Object) (runtime.Object, error) {
 
 // newErrorStatus returns the status that watches of the upstream storage report for an error.
 func newErrorStatus(err error) *metav1.Status {
-	if status, ok := err.(apierrors.APIStatus); ok { //nolint:errorlint // a wrapped status is not reported as such, as upstream
+	if status, ok := err.(apierrors.APIStatus); ok { // a wrapped status is not reported as such, as upstream
 		s := status.Status()
 		return &s
 	}

@@ -180,5 +180,5 @@ type noSchemaStatus struct {
 // ApplyStatus implements flowcontrolclient.FlowSchemaInterface.
 func (noSchemaStatus) ApplyStatus(context.Context, *applyv1.FlowSchemaApplyConfiguration,
 	metav1.ApplyOptions) (*flowcontrolv1.FlowSchema, error) {
-	return nil, nil //nolint:nilnil // the caller ignores the object
+	return nil, nil // the caller ignores the object
 }

@@ -188,7 +188,7 @@ func (r *Resolver) search(ctx context.Context, parent logicalcluster.Name, name 
 func (r *Resolver) resolvableSegments(ctx context.Context, path logicalcluster.Path) (reached int, remote bool, err error) {
 	_, rest, err := workspacepath.Split(path)
 	if err != nil {
-		return 0, false, nil //nolint:nilerr // the first segment does not exist
+		return 0, false, nil // the first segment does not exist
 	}
 	reached = len(path.Segments()) - len(rest)
 	_, err = r.walk(ctx, path, func(*tenancyv1alpha1.Workspace) error {

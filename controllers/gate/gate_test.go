@@ -22,8 +22,8 @@ import (
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 	"github.com/atoll-dev/atoll/controllers/apply"
 	"github.com/atoll-dev/atoll/controllers/desired"
+	"github.com/atoll-dev/atoll/controllers/gate"
 	"github.com/atoll-dev/atoll/controllers/rollout"
-	"github.com/atoll-dev/atoll/controllers/rollout/gate"
 	"github.com/atoll-dev/atoll/controllers/status"
 	"github.com/atoll-dev/atoll/controllers/workload"
 )
