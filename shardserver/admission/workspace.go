@@ -63,7 +63,9 @@ func (w *workspace) Admit(ctx context.Context, a admission.Attributes, _ admissi
 	return nil
 }
 
-// Validate refuses changes of the type, of the location by users other than masters, and of the annotations of Admit.
+// Validate refuses changes of the type, of the location by users other than masters, and of the annotations of Admit. Required groups of a new
+// workspace that differ from those of the parent are most likely a change of the parent since Admit, so that the request is to be repeated and
+// not refused for an annotation that its user did not send. A webhook of the parent that changes them is refused with each attempt.
 func (w *workspace) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
 	if a.GetResource().GroupResource() != workspaces || a.GetSubresource() != "" {
 		return nil
@@ -100,9 +102,13 @@ func (w *workspace) Validate(ctx context.Context, a admission.Attributes, _ admi
 		return err
 	}
 	for key, value := range required {
-		if obj.Annotations[key] != value {
-			return forbid(a, "annotation %s must be %q", key, value)
+		if obj.Annotations[key] == value {
+			continue
 		}
+		if isInherited := key == corev1alpha1.RequiredGroupsAnnotationKey && a.GetOperation() == admission.Create; isInherited {
+			return retry(a, "annotation "+key+" of the workspace or its parent")
+		}
+		return forbid(a, "annotation %s must be %q", key, value)
 	}
 	return nil
 }

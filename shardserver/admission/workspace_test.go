@@ -141,9 +141,23 @@ func TestWorkspaceValidation(t *testing.T) {
 		q := testRequest{cluster: "plain", resource: workspaces, name: "team", user: alice, operation: admission.Create, obj: testWorkspace(withAnnotations(ownerKey, "bob"))}
 		wantForbidden(t, validateOnly(t, newWorkspace(state.config()), q), "annotation "+ownerKey)
 	})
-	t.Run("required groups that a later plug-in removed are rejected", func(t *testing.T) {
-		asOwner, _ := encodeOwner(alice)
-		q := testRequest{cluster: "guarded", resource: workspaces, name: "team", user: alice, operation: admission.Create, obj: testWorkspace(withAnnotations(ownerKey, asOwner))}
+	asOwner, err := encodeOwner(alice)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, annotations := range map[string][]string{
+		"required groups that the parent has got since the mutation":     {ownerKey, asOwner},
+		"required groups that the parent has changed since the mutation": {ownerKey, asOwner, groupsKey, "others"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			q := testRequest{cluster: "guarded", resource: workspaces, name: "team", user: alice, operation: admission.Create, obj: testWorkspace(withAnnotations(annotations...))}
+			if err := validateOnly(t, newWorkspace(state.config()), q); !apierrors.IsTooManyRequests(err) || !strings.Contains(err.Error(), groupsKey) {
+				t.Errorf("got %v, want 429", err)
+			}
+		})
+	}
+	t.Run("required groups of a workspace are not changed by updates", func(t *testing.T) {
+		q := testRequest{cluster: "guarded", resource: workspaces, name: "team", user: alice, operation: admission.Update, old: testWorkspace(withAnnotations(groupsKey, "g")), obj: testWorkspace()}
 		wantForbidden(t, validateOnly(t, newWorkspace(state.config()), q), "annotation "+groupsKey)
 	})
 }
