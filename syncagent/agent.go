@@ -32,7 +32,7 @@ import (
 
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
-	"github.com/atoll-dev/atoll/internal/endpoints"
+	"github.com/atoll-dev/atoll/internal/workspaces"
 	"github.com/atoll-dev/atoll/syncagent/dialects"
 	"github.com/atoll-dev/atoll/syncagent/options"
 	"github.com/atoll-dev/atoll/syncagent/publisher"
@@ -77,7 +77,7 @@ type dependencies struct {
 	orphanDelay, viewInterval time.Duration
 
 	known      *knownEndpoints
-	remembered *endpoints.Remembered
+	remembered *workspaces.Remembered
 	// export is nil if the agent does not write it.
 	export        *exportClient
 	serviceConfig *rest.Config

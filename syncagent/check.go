@@ -14,7 +14,7 @@ import (
 
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
-	"github.com/atoll-dev/atoll/internal/endpoints"
+	"github.com/atoll-dev/atoll/internal/workspaces"
 	"github.com/atoll-dev/atoll/syncagent/options"
 )
 
@@ -87,15 +87,15 @@ func findExport(ctx context.Context, config *options.Config) (*exportReference, 
 }
 
 var (
-	endpointSlices = endpoints.Resource{
+	endpointSlices = workspaces.Resource{
 		GroupVersionKind: apisv1alpha1.SchemeGroupVersion.WithKind("APIExportEndpointSlice"), Resource: "apiexportendpointslices",
 	}
-	apiExports      = endpoints.Resource{GroupVersionKind: apisv1alpha1.SchemeGroupVersion.WithKind("APIExport"), Resource: "apiexports"}
-	logicalClusters = endpoints.Resource{GroupVersionKind: corev1alpha1.SchemeGroupVersion.WithKind("LogicalCluster"), Resource: "logicalclusters"}
+	apiExports      = workspaces.Resource{GroupVersionKind: apisv1alpha1.SchemeGroupVersion.WithKind("APIExport"), Resource: "apiexports"}
+	logicalClusters = workspaces.Resource{GroupVersionKind: corev1alpha1.SchemeGroupVersion.WithKind("LogicalCluster"), Resource: "logicalclusters"}
 )
 
-func newCheckClient(config *rest.Config, resources ...endpoints.Resource) (client.Client, error) {
-	return client.New(config, client.Options{Scheme: scheme, Mapper: endpoints.NewMapper(nil, resources...)})
+func newCheckClient(config *rest.Config, resources ...workspaces.Resource) (client.Client, error) {
+	return client.New(config, client.Options{Scheme: scheme, Mapper: workspaces.NewMapper(nil, resources...)})
 }
 
 // at returns the configuration for another workspace of the installation.

@@ -22,7 +22,7 @@ import (
 
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	"github.com/atoll-dev/atoll/internal/background"
-	"github.com/atoll-dev/atoll/internal/endpoints"
+	"github.com/atoll-dev/atoll/internal/workspaces"
 	"github.com/atoll-dev/atoll/syncagent/dialects"
 	"github.com/atoll-dev/atoll/syncagent/options"
 	"github.com/atoll-dev/atoll/syncagent/publication"
@@ -40,7 +40,7 @@ type cleanup struct {
 	serviceDiscovery *discovery.DiscoveryClient
 	serviceMetadata  metadata.Interface
 	reader           *dialects.Reader
-	endpoints        []*endpoints.Endpoint
+	endpoints        []*workspaces.Endpoint
 }
 
 // Cleanup lists what an agent has left behind, one line each, and removes it if remove is true. It returns an error before it decides
@@ -149,7 +149,7 @@ func (c *cleanup) connect(ctx context.Context, slice *apisv1alpha1.APIExportEndp
 	}
 	slices.Sort(used)
 	for _, url := range slices.Compact(used) {
-		endpoint, err := endpoints.New(c.config.Kcp, url)
+		endpoint, err := workspaces.NewEndpoint(c.config.Kcp, url)
 		if err != nil {
 			return err
 		}
@@ -185,7 +185,7 @@ func (c *cleanup) findLiving(ctx context.Context) (*living, error) {
 		services: map[schema.GroupResource]bool{}, workspaces: map[schema.GroupResource]bool{},
 		copies: map[schema.GroupResource]map[syncer.Source]bool{}, states: map[string]bool{}, finalizers: map[string]bool{},
 	}
-	err := c.eachSynced(ctx, func(*publication.Publication) bool { return true }, func(service, workspace endpoints.Resource) error {
+	err := c.eachSynced(ctx, func(*publication.Publication) bool { return true }, func(service, workspace workspaces.Resource) error {
 		return c.addLiving(ctx, alive, service, workspace)
 	})
 	return alive, err
@@ -193,7 +193,7 @@ func (c *cleanup) findLiving(ctx context.Context) (*living, error) {
 
 // eachSynced calls visit with the resources on both sides of each selected PublishedResource that is synced. It includes invalid ones,
 // because they may have been synced while they were valid.
-func (c *cleanup) eachSynced(ctx context.Context, selects func(*publication.Publication) bool, visit func(service, workspace endpoints.Resource) error) error {
+func (c *cleanup) eachSynced(ctx context.Context, selects func(*publication.Publication) bool, visit func(service, workspace workspaces.Resource) error) error {
 	publications, err := c.reader.List(ctx)
 	if err != nil {
 		return err
@@ -216,7 +216,7 @@ func (c *cleanup) eachSynced(ctx context.Context, selects func(*publication.Publ
 	return nil
 }
 
-func (c *cleanup) addLiving(ctx context.Context, alive *living, service, workspace endpoints.Resource) error {
+func (c *cleanup) addLiving(ctx context.Context, alive *living, service, workspace workspaces.Resource) error {
 	copied := service.GroupVersionResource().GroupResource()
 	alive.services[copied], alive.workspaces[workspace.GroupVersionResource().GroupResource()] = true, true
 	if alive.copies[copied] == nil {
@@ -235,7 +235,7 @@ func (c *cleanup) addLiving(ctx context.Context, alive *living, service, workspa
 	return nil
 }
 
-func stateName(workspace endpoints.Resource, primary syncer.Source) string {
+func stateName(workspace workspaces.Resource, primary syncer.Source) string {
 	return state.SecretName(state.Primary{Cluster: primary.Cluster, GroupVersionKind: workspace.GroupVersionKind, NamespacedName: primary.NamespacedName})
 }
 
@@ -243,7 +243,7 @@ func stateName(workspace endpoints.Resource, primary syncer.Source) string {
 const removalTimeout, removalInterval = 5 * time.Second, 200 * time.Millisecond
 
 // removeCopy deletes a copy, its related objects and its state, and returns when they no longer exist.
-func (c *cleanup) removeCopy(ctx context.Context, service endpoints.Resource, key types.NamespacedName, primary syncer.Source) error {
+func (c *cleanup) removeCopy(ctx context.Context, service workspaces.Resource, key types.NamespacedName, primary syncer.Source) error {
 	for deadline := time.Now().Add(removalTimeout); ; {
 		object := &unstructured.Unstructured{}
 		object.SetGroupVersionKind(service.GroupVersionKind)
@@ -269,11 +269,11 @@ func (c *cleanup) removeCopy(ctx context.Context, service endpoints.Resource, ke
 }
 
 // confirm lists the source at all endpoints again just before a copy is removed: a consumer may have created it in the meantime.
-func (c *cleanup) confirm(ctx context.Context, service endpoints.Resource, primary syncer.Source) error {
+func (c *cleanup) confirm(ctx context.Context, service workspaces.Resource, primary syncer.Source) error {
 	sameKind := func(p *publication.Publication) bool {
 		return p.Spec.Resource.APIGroup == service.Group && p.Spec.Resource.Kind == service.Kind
 	}
-	return c.eachSynced(ctx, sameKind, func(_, workspace endpoints.Resource) error {
+	return c.eachSynced(ctx, sameKind, func(_, workspace workspaces.Resource) error {
 		for _, endpoint := range c.endpoints {
 			exists, err := existsAt(ctx, endpoint, workspace, primary)
 			if err != nil {
@@ -287,7 +287,7 @@ func (c *cleanup) confirm(ctx context.Context, service endpoints.Resource, prima
 	})
 }
 
-func (c *cleanup) deleteCopy(ctx context.Context, service endpoints.Resource, object *unstructured.Unstructured, primary syncer.Source) error {
+func (c *cleanup) deleteCopy(ctx context.Context, service workspaces.Resource, object *unstructured.Unstructured, primary syncer.Source) error {
 	workspace, err := c.findWorkspaceResource(ctx, object, primary)
 	if err != nil {
 		return err
@@ -304,16 +304,16 @@ func (c *cleanup) deleteCopy(ctx context.Context, service endpoints.Resource, ob
 
 // findWorkspaceResource finds the resource of a primary object whose PublishedResource may be deleted, by the name of the primary
 // object's state.
-func (c *cleanup) findWorkspaceResource(ctx context.Context, object *unstructured.Unstructured, primary syncer.Source) (endpoints.Resource, error) {
-	candidates := map[string]endpoints.Resource{}
+func (c *cleanup) findWorkspaceResource(ctx context.Context, object *unstructured.Unstructured, primary syncer.Source) (workspaces.Resource, error) {
+	candidates := map[string]workspaces.Resource{}
 	for _, endpoint := range c.endpoints {
 		discovery, err := endpoint.Discovery()
 		if err != nil {
-			return endpoints.Resource{}, err
+			return workspaces.Resource{}, err
 		}
 		resources, err := listable(discovery)
 		if err != nil {
-			return endpoints.Resource{}, err
+			return workspaces.Resource{}, err
 		}
 		for _, resource := range resources {
 			if syncer.BelongsTo(object, resource) {
@@ -327,10 +327,10 @@ func (c *cleanup) findWorkspaceResource(ctx context.Context, object *unstructure
 			return candidates[name], nil
 		}
 		if !apierrors.IsNotFound(err) {
-			return endpoints.Resource{}, fmt.Errorf("reading state %s: %w", name, err)
+			return workspaces.Resource{}, fmt.Errorf("reading state %s: %w", name, err)
 		}
 	}
-	return endpoints.Resource{}, nil
+	return workspaces.Resource{}, nil
 }
 
 // isNotListable reports whether the agent cannot have written a resource, because it does not even have permission to list it.

@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/atoll-dev/atoll/internal/endpoints"
+	"github.com/atoll-dev/atoll/internal/workspaces"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/syncagent/publication"
 	"github.com/atoll-dev/atoll/syncagent/state"
@@ -55,13 +55,13 @@ func listMetadata(ctx context.Context, list func(context.Context, metav1.ListOpt
 }
 
 // listable returns the resources of a server that support list and the given verbs, each in one version.
-func listable(from discovery.DiscoveryInterface, verbs ...string) ([]endpoints.Resource, error) {
+func listable(from discovery.DiscoveryInterface, verbs ...string) ([]workspaces.Resource, error) {
 	lists, err := discovery.ServerPreferredResources(from)
 	if err != nil {
 		return nil, fmt.Errorf("discovering resources: %w", err)
 	}
 	supports := discovery.SupportsAllVerbs{Verbs: append([]string{"list"}, verbs...)}
-	var resources []endpoints.Resource
+	var resources []workspaces.Resource
 	for _, list := range lists {
 		version, err := schema.ParseGroupVersion(list.GroupVersion)
 		if err != nil {
@@ -69,7 +69,7 @@ func listable(from discovery.DiscoveryInterface, verbs ...string) ([]endpoints.R
 		}
 		for _, r := range list.APIResources {
 			if !strings.Contains(r.Name, "/") && supports.Match(list.GroupVersion, &r) {
-				resources = append(resources, endpoints.Resource{GroupVersionKind: version.WithKind(r.Kind), Resource: r.Name, Namespaced: r.Namespaced})
+				resources = append(resources, workspaces.Resource{GroupVersionKind: version.WithKind(r.Kind), Resource: r.Name, Namespaced: r.Namespaced})
 			}
 		}
 	}
@@ -142,7 +142,7 @@ func (c *cleanup) findStates(ctx context.Context) ([]leftover, error) {
 }
 
 // findFinalizers finds finalizers in the workspaces of an endpoint.
-func (c *cleanup) findFinalizers(ctx context.Context, endpoint *endpoints.Endpoint, exported map[schema.GroupResource]bool) ([]leftover, error) {
+func (c *cleanup) findFinalizers(ctx context.Context, endpoint *workspaces.Endpoint, exported map[schema.GroupResource]bool) ([]leftover, error) {
 	discovery, err := endpoint.Discovery()
 	if err != nil {
 		return nil, err
@@ -195,12 +195,12 @@ func (c *cleanup) findFinalizers(ctx context.Context, endpoint *endpoints.Endpoi
 }
 
 // releaseFinalizers removes finalizers from an object of a workspace.
-func releaseFinalizers(ctx context.Context, endpoint *endpoints.Endpoint, resource endpoints.Resource, cluster logicalcluster.Name, key types.NamespacedName, remaining func([]string) []string) error {
-	workspaces, err := endpoint.Workspaces(scheme, resource)
+func releaseFinalizers(ctx context.Context, endpoint *workspaces.Endpoint, resource workspaces.Resource, cluster logicalcluster.Name, key types.NamespacedName, remaining func([]string) []string) error {
+	clients, err := endpoint.Clients(scheme, resource)
 	if err != nil {
 		return err
 	}
-	workspace := workspaces.Client(cluster)
+	workspace := clients.Client(cluster)
 	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(resource.GroupVersionKind)
 	if err := workspace.Get(ctx, key, object); err != nil {

@@ -7,9 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/atoll-dev/atoll/internal/endpoints"
 	"github.com/atoll-dev/atoll/internal/expression"
-	"github.com/atoll-dev/atoll/internal/informer"
+	"github.com/atoll-dev/atoll/internal/workspaces"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/syncagent/publication"
 	"github.com/atoll-dev/atoll/syncagent/syncer"
@@ -18,8 +17,8 @@ import (
 // storeClient is a client whose writes of one resource are visible in the store of an informer immediately.
 type storeClient struct {
 	client.Client
-	resource endpoints.Resource
-	store    *informer.Store
+	resource workspaces.Resource
+	store    *workspaces.Store
 }
 
 func (c *storeClient) Update(ctx context.Context, object client.Object, options ...client.UpdateOption) error {
@@ -67,7 +66,7 @@ func (c *workspaceClient) Get(ctx context.Context, key client.ObjectKey, object 
 	if !ok || u.GroupVersionKind() != c.resource.GroupVersionKind {
 		return c.Client.Get(ctx, key, object, options...)
 	}
-	found := c.store.Get(informer.Key{Cluster: c.cluster.String(), Namespace: key.Namespace, Name: key.Name})
+	found := c.store.Get(workspaces.Key{Cluster: c.cluster.String(), Namespace: key.Namespace, Name: key.Name})
 	if found == nil {
 		return apierrors.NewNotFound(c.resource.GroupVersionResource().GroupResource(), key.Name)
 	}
@@ -76,7 +75,7 @@ func (c *workspaceClient) Get(ctx context.Context, key client.ObjectKey, object 
 }
 
 // copies finds copies in the store of their informer.
-type copies struct{ *informer.Store }
+type copies struct{ *workspaces.Store }
 
 // Find implements syncer.Copies.
 func (c copies) Find(_ context.Context, source syncer.Source) ([]unstructured.Unstructured, error) {
@@ -90,24 +89,24 @@ func (c copies) Find(_ context.Context, source syncer.Source) ([]unstructured.Un
 }
 
 // indexOfSource returns the index key that a primary object and its copy share.
-func indexOfSource(cluster, namespace, name string) informer.IndexKey {
+func indexOfSource(cluster, namespace, name string) workspaces.IndexKey {
 	namespaceHash := ""
 	if namespace != "" {
 		namespaceHash = expression.SHA1Hex(namespace)
 	}
-	return informer.NewIndexKey(cluster, namespaceHash, expression.SHA1Hex(name))
+	return workspaces.NewIndexKey(cluster, namespaceHash, expression.SHA1Hex(name))
 }
 
 // indexPrimary is the index of informers of primary objects.
-func indexPrimary(object *unstructured.Unstructured) informer.IndexKey {
+func indexPrimary(object *unstructured.Unstructured) workspaces.IndexKey {
 	return indexOfSource(logicalcluster.Of(object).String(), object.GetNamespace(), object.GetName())
 }
 
 // indexCopy is the index of informers of copies. It needs the labels only, because the syncer can repair missing annotations.
-func indexCopy(object *unstructured.Unstructured) informer.IndexKey {
+func indexCopy(object *unstructured.Unstructured) workspaces.IndexKey {
 	labels := object.GetLabels()
 	if labels[publication.LabelRemoteCluster] == "" || labels[publication.LabelRemoteNameHash] == "" {
-		return informer.IndexKey{}
+		return workspaces.IndexKey{}
 	}
-	return informer.NewIndexKey(labels[publication.LabelRemoteCluster], labels[publication.LabelRemoteNamespaceHash], labels[publication.LabelRemoteNameHash])
+	return workspaces.NewIndexKey(labels[publication.LabelRemoteCluster], labels[publication.LabelRemoteNamespaceHash], labels[publication.LabelRemoteNameHash])
 }

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/atoll-dev/atoll/internal/background"
-	"github.com/atoll-dev/atoll/internal/endpoints"
+	"github.com/atoll-dev/atoll/internal/workspaces"
 	"github.com/atoll-dev/atoll/syncagent/publication"
 )
 
@@ -133,6 +133,6 @@ func isEmpty(ctx context.Context, d discovery.DiscoveryInterface, client metadat
 }
 
 // isInEveryNamespace reports whether a controller of Kubernetes creates an object in all namespaces.
-func isInEveryNamespace(resource endpoints.Resource, name string) bool {
+func isInEveryNamespace(resource workspaces.Resource, name string) bool {
 	return resource.Group == "" && (resource.Resource == "configmaps" && name == "kube-root-ca.crt" || resource.Resource == "serviceaccounts" && name == "default")
 }

@@ -9,20 +9,20 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/atoll-dev/atoll/internal/endpoints"
+	"github.com/atoll-dev/atoll/internal/workspaces"
 	"github.com/atoll-dev/atoll/syncagent/options"
 	"github.com/atoll-dev/atoll/syncagent/view"
 )
 
 // endpointConnection is an endpoint with the watches that publications share.
 type endpointConnection struct {
-	*endpoints.Endpoint
+	*workspaces.Endpoint
 	watches *watches
 }
 
 // rememberedEndpoints returns the stored URLs of all endpoints that an agent has ever used.
-func rememberedEndpoints(c client.Client, config *options.Config) *endpoints.Remembered {
-	return &endpoints.Remembered{Client: c, Key: client.ObjectKey{Namespace: config.Namespace, Name: "endpoints-" + config.AgentName}}
+func rememberedEndpoints(c client.Client, config *options.Config) *workspaces.Remembered {
+	return &workspaces.Remembered{Client: c, Key: client.ObjectKey{Namespace: config.Namespace, Name: "endpoints-" + config.AgentName}}
 }
 
 // knownEndpoints are all endpoints that the agent has ever used. An endpoint that the slice no longer lists may still serve objects, so a
@@ -75,7 +75,7 @@ func (k *knownEndpoints) view(endpoint *endpointConnection) (*endpointConnection
 }
 
 func newEndpointConnection(config *rest.Config, url string) (*endpointConnection, error) {
-	endpoint, err := endpoints.New(config, url)
+	endpoint, err := workspaces.NewEndpoint(config, url)
 	if err != nil {
 		return nil, err
 	}

@@ -11,8 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/atoll-dev/atoll/internal/endpoints"
-	"github.com/atoll-dev/atoll/internal/informer"
+	"github.com/atoll-dev/atoll/internal/workspaces"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/syncagent/options"
 	"github.com/atoll-dev/atoll/syncagent/syncer"
@@ -20,15 +19,15 @@ import (
 
 // confirm returns the candidates whose primary object no endpoint has. It sends one list request to each endpoint. It does not confirm a
 // copy again that it has confirmed before and that the agent only reports.
-func (o *orphans) confirm(ctx context.Context, connections []*endpointConnection, candidates []informer.Key) ([]informer.Key, error) {
-	before := map[informer.Key]bool{}
+func (o *orphans) confirm(ctx context.Context, connections []*endpointConnection, candidates []workspaces.Key) ([]workspaces.Key, error) {
+	before := map[workspaces.Key]bool{}
 	if o.config.OrphanPolicy != options.DeleteOrphans {
 		for _, key := range o.found() {
 			before[key] = true
 		}
 	}
-	var confirmed []informer.Key
-	unconfirmed := map[syncer.Source]informer.Key{}
+	var confirmed []workspaces.Key
+	unconfirmed := map[syncer.Source]workspaces.Key{}
 	for _, key := range candidates {
 		if before[key] {
 			confirmed = append(confirmed, key)
@@ -52,12 +51,12 @@ func (o *orphans) confirm(ctx context.Context, connections []*endpointConnection
 		}
 	}
 	confirmed = slices.AppendSeq(confirmed, maps.Values(unconfirmed))
-	slices.SortFunc(confirmed, informer.Key.Compare)
+	slices.SortFunc(confirmed, workspaces.Key.Compare)
 	return confirmed, nil
 }
 
 // deleteOrphan deletes a copy and its state.
-func (o *orphans) deleteOrphan(ctx context.Context, key informer.Key) error {
+func (o *orphans) deleteOrphan(ctx context.Context, key workspaces.Key) error {
 	object := o.copies.Get(key)
 	if object == nil || object.GetDeletionTimestamp() != nil || !o.isOwn(object) || isIn(o.currentEndpoints(), o.copies.IndexOf(key)) {
 		return nil
@@ -72,7 +71,7 @@ func (o *orphans) deleteOrphan(ctx context.Context, key informer.Key) error {
 
 // existsAt reports whether an endpoint has a primary object. It lists all workspaces, because a workspace that does not bind the export
 // any more would refuse the request.
-func existsAt(ctx context.Context, endpoint *endpoints.Endpoint, resource endpoints.Resource, source syncer.Source) (exists bool, err error) {
+func existsAt(ctx context.Context, endpoint *workspaces.Endpoint, resource workspaces.Resource, source syncer.Source) (exists bool, err error) {
 	selector := fields.Set{"metadata.name": source.Name}
 	if source.Namespace != "" {
 		selector["metadata.namespace"] = source.Namespace
@@ -82,7 +81,7 @@ func existsAt(ctx context.Context, endpoint *endpoints.Endpoint, resource endpoi
 }
 
 // eachSource calls visit with all primary objects of an endpoint that match a field selector.
-func eachSource(ctx context.Context, endpoint *endpoints.Endpoint, resource endpoints.Resource, fieldSelector string, visit func(syncer.Source)) error {
+func eachSource(ctx context.Context, endpoint *workspaces.Endpoint, resource workspaces.Resource, fieldSelector string, visit func(syncer.Source)) error {
 	client, err := endpoint.Metadata()
 	if err != nil {
 		return err

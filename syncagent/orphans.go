@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/atoll-dev/atoll/internal/background"
-	"github.com/atoll-dev/atoll/internal/informer"
+	"github.com/atoll-dev/atoll/internal/workspaces"
 	"github.com/atoll-dev/atoll/syncagent/options"
 	"github.com/atoll-dev/atoll/syncagent/publication"
 	"github.com/atoll-dev/atoll/syncagent/syncer"
@@ -25,7 +25,7 @@ type orphans struct {
 	wake chan struct{}
 
 	mu   sync.Mutex
-	keys []informer.Key
+	keys []workspaces.Key
 }
 
 func newOrphans(s *synchronization) *orphans {
@@ -41,7 +41,7 @@ func (o *orphans) trigger() {
 }
 
 // found returns the keys of the orphans, sorted.
-func (o *orphans) found() []informer.Key {
+func (o *orphans) found() []workspaces.Key {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.keys
@@ -88,7 +88,7 @@ func (o *orphans) check(ctx context.Context) error {
 }
 
 // candidates returns the keys of the copies of this resource whose primary object is in no store, and false if that is unknown.
-func (o *orphans) candidates() (keys []informer.Key, known bool) {
+func (o *orphans) candidates() (keys []workspaces.Key, known bool) {
 	if synced, err := o.copies.Status(); !synced || err != nil {
 		return nil, false
 	}
@@ -100,19 +100,19 @@ func (o *orphans) candidates() (keys []informer.Key, known bool) {
 	}
 	for _, key := range o.copies.Keys() {
 		index := o.copies.IndexOf(key)
-		if index == (informer.IndexKey{}) || isIn(endpoints, index) {
+		if index == (workspaces.IndexKey{}) || isIn(endpoints, index) {
 			continue
 		}
 		if object := o.copies.Get(key); object != nil && o.isOwn(object) {
 			keys = append(keys, key)
 		}
 	}
-	slices.SortFunc(keys, informer.Key.Compare)
+	slices.SortFunc(keys, workspaces.Key.Compare)
 	return keys, true
 }
 
-func isIn(endpoints []*workspaces, index informer.IndexKey) bool {
-	return slices.ContainsFunc(endpoints, func(w *workspaces) bool {
+func isIn(endpoints []*endpointSync, index workspaces.IndexKey) bool {
+	return slices.ContainsFunc(endpoints, func(w *endpointSync) bool {
 		store := w.store()
 		return store == nil || store.HasIndex(index)
 	})
@@ -125,7 +125,7 @@ func (o *orphans) isOwn(object metav1.Object) bool {
 }
 
 // report updates the metric, and emits an event and requeues the publication when the number of orphans changes.
-func (o *orphans) report(keys []informer.Key) {
+func (o *orphans) report(keys []workspaces.Key) {
 	o.mu.Lock()
 	before := len(o.keys)
 	o.keys = keys
@@ -145,7 +145,7 @@ func (o *orphans) forget() {
 }
 
 // delete deletes orphans that confirm has just returned.
-func (o *orphans) delete(ctx context.Context, keys []informer.Key) {
+func (o *orphans) delete(ctx context.Context, keys []workspaces.Key) {
 	for _, key := range keys {
 		if err := o.deleteOrphan(ctx, key); err != nil {
 			log.FromContext(ctx).Error(err, "Could not delete an orphan", "namespace", key.Namespace, "name", key.Name)
@@ -154,7 +154,7 @@ func (o *orphans) delete(ctx context.Context, keys []informer.Key) {
 	}
 }
 
-func orphansMessage(count int, first informer.Key) string {
+func orphansMessage(count int, first workspaces.Key) string {
 	return fmt.Sprintf("%d copies have no source any more, for example %s: their workspaces were unbound or deleted. "+
 		"`sync-agent cleanup` lists them, and removes them with --delete.", count, first)
 }

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/atoll-dev/atoll/internal/background"
-	"github.com/atoll-dev/atoll/internal/endpoints"
+	"github.com/atoll-dev/atoll/internal/workspaces"
 	"github.com/atoll-dev/atoll/syncagent/publication"
 	"github.com/atoll-dev/atoll/syncagent/syncer"
 	"github.com/atoll-dev/atoll/syncagent/view"
@@ -30,7 +30,7 @@ const (
 type served struct {
 	endpoint *endpointConnection
 	// resource is the published resource as it is named there.
-	resource endpoints.Resource
+	resource workspaces.Resource
 	related  []syncer.RelatedResource
 	// revision is the revision of the publication's description in the view; it is empty in the virtual workspace of the export.
 	revision string
@@ -38,7 +38,7 @@ type served struct {
 
 // context returns the context of requests for the published resource.
 func (f *served) context(ctx context.Context) context.Context {
-	return endpoints.WithRevision(ctx, f.revision)
+	return workspaces.WithRevision(ctx, f.revision)
 }
 
 // isOver reports whether an error of the informer means that the view does not serve the publication any more: the agent has lost its
@@ -49,14 +49,14 @@ func (f *served) isOver(err error) bool {
 
 // discover finds the resources of the publication at the endpoint. If patient is true, it returns an error while the view may still start
 // to serve them.
-func (w *workspaces) discover(ctx context.Context, patient bool) (*served, error) {
+func (w *endpointSync) discover(ctx context.Context, patient bool) (*served, error) {
 	found, err := w.discoverView(ctx)
 	switch {
 	case err == nil && found != nil:
 		return found, nil
 	case !patient || err == nil || errors.Is(err, view.ErrUnavailable):
 	case errors.Is(err, view.ErrNotServed):
-		return nil, &endpoints.NotServedError{Resource: w.serviceResource.GroupVersionResource()}
+		return nil, &workspaces.NotServedError{Resource: w.serviceResource.GroupVersionResource()}
 	default:
 		return nil, err
 	}
@@ -64,7 +64,7 @@ func (w *workspaces) discover(ctx context.Context, patient bool) (*served, error
 	if err != nil {
 		return nil, err
 	}
-	if _, err := endpoints.Discover(connection, w.workspaceResource.GroupVersionResource()); err != nil {
+	if _, err := workspaces.Discover(connection, w.workspaceResource.GroupVersionResource()); err != nil {
 		return nil, err
 	}
 	related, err := w.resolveRelated(connection)
@@ -75,7 +75,7 @@ func (w *workspaces) discover(ctx context.Context, patient bool) (*served, error
 }
 
 // discoverView is discover for the syncer's view. It returns nil if the URL of the endpoint has no view.
-func (w *workspaces) discoverView(ctx context.Context) (*served, error) {
+func (w *endpointSync) discoverView(ctx context.Context) (*served, error) {
 	connection, err := w.known.view(w.endpoint)
 	if connection == nil || err != nil {
 		return nil, err
@@ -105,7 +105,7 @@ func (w *workspaces) discoverView(ctx context.Context) (*served, error) {
 
 // awaitView waits until the view serves the resources. Callers use it while they read from the virtual workspace of the export. It
 // returns false when the context has ended.
-func (w *workspaces) awaitView(ctx context.Context) bool {
+func (w *endpointSync) awaitView(ctx context.Context) bool {
 	for background.Sleep(ctx, w.viewInterval) {
 		if found, err := w.discoverView(ctx); err == nil && found != nil {
 			return true

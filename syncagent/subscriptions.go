@@ -7,8 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
-	"github.com/atoll-dev/atoll/internal/endpoints"
-	"github.com/atoll-dev/atoll/internal/informer"
+	"github.com/atoll-dev/atoll/internal/workspaces"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/syncagent/publication"
 	"github.com/atoll-dev/atoll/syncagent/related"
@@ -27,14 +26,14 @@ func (s *synchronization) subscribeService() (unsubscribe func()) {
 			onChange: func(object *metav1.PartialObjectMetadata) {
 				s.enqueueCopies(s.ownersAmong(s.copies.Store, s.serviceResource, spec, object), primaries)
 			},
-			resync: func() { s.eachEndpoint((*workspaces).enqueueAll) },
+			resync: func() { s.eachEndpoint((*endpointSync).enqueueAll) },
 		}))
 	}
 	return func() { callAll(all) }
 }
 
 // subscribeWorkspaces is subscribeService for the workspaces of an endpoint.
-func (w *workspaces) subscribeWorkspaces(found *served) (unsubscribe func()) {
+func (w *endpointSync) subscribeWorkspaces(found *served) (unsubscribe func()) {
 	var all []func()
 	for _, r := range found.related {
 		if r.Spec.Watch == nil || r.Origin.Resource == "" || r.Spec.Origin != syncagentv1alpha1.RelatedResourceOriginKcp {
@@ -91,19 +90,19 @@ func matchesLabels(encoded []byte, selector labels.Selector) bool {
 
 // enqueueCopies enqueues the primary objects of the copies that a selector selects. It matches the labels on either side: a copy may have
 // existed before the agent, with labels of its own.
-func (s *synchronization) enqueueCopies(keys []informer.Key, primaries labels.Selector) {
+func (s *synchronization) enqueueCopies(keys []workspaces.Key, primaries labels.Selector) {
 	for _, key := range keys {
 		index := s.copies.IndexOf(key)
 		if matchesLabels(s.copies.Encoded(key), primaries) {
 			s.enqueueIndex(index)
 			continue
 		}
-		s.eachEndpoint(func(w *workspaces) { w.enqueueMatching(index, primaries) })
+		s.eachEndpoint(func(w *endpointSync) { w.enqueueMatching(index, primaries) })
 	}
 }
 
 // enqueueMatching enqueues the objects with an index key that a selector selects.
-func (w *workspaces) enqueueMatching(index informer.IndexKey, selector labels.Selector) {
+func (w *endpointSync) enqueueMatching(index workspaces.IndexKey, selector labels.Selector) {
 	store := w.store()
 	if store == nil {
 		return
@@ -116,7 +115,7 @@ func (w *workspaces) enqueueMatching(index informer.IndexKey, selector labels.Se
 }
 
 // ownersAmong returns the keys of the objects of a store that a related object on the same side may belong to.
-func (s *synchronization) ownersAmong(store *informer.Store, resource endpoints.Resource, spec syncagentv1alpha1.RelatedResourceSpec, object *metav1.PartialObjectMetadata) []informer.Key {
+func (s *synchronization) ownersAmong(store *workspaces.Store, resource workspaces.Resource, spec syncagentv1alpha1.RelatedResourceSpec, object *metav1.PartialObjectMetadata) []workspaces.Key {
 	if object.Labels[publication.LabelObjectState] != "" {
 		return nil // otherwise every write of a state would enqueue all primary objects
 	}
@@ -134,16 +133,16 @@ func (s *synchronization) ownersAmong(store *informer.Store, resource endpoints.
 }
 
 // owners returns the keys of the objects of a resource that an object names as its owners.
-func owners(resource endpoints.Resource, cluster string, object *metav1.PartialObjectMetadata) []informer.Key {
+func owners(resource workspaces.Resource, cluster string, object *metav1.PartialObjectMetadata) []workspaces.Key {
 	namespace := ""
 	if resource.Namespaced {
 		namespace = object.Namespace
 	}
-	var keys []informer.Key
+	var keys []workspaces.Key
 	for _, owner := range object.OwnerReferences {
 		group, err := schema.ParseGroupVersion(owner.APIVersion)
 		if err == nil && group.Group == resource.Group && owner.Kind == resource.Kind {
-			keys = append(keys, informer.Key{Cluster: cluster, Namespace: namespace, Name: owner.Name})
+			keys = append(keys, workspaces.Key{Cluster: cluster, Namespace: namespace, Name: owner.Name})
 		}
 	}
 	return keys

@@ -15,8 +15,7 @@ import (
 
 	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
 	"github.com/atoll-dev/atoll/internal/background"
-	"github.com/atoll-dev/atoll/internal/endpoints"
-	"github.com/atoll-dev/atoll/internal/informer"
+	"github.com/atoll-dev/atoll/internal/workspaces"
 	"github.com/atoll-dev/atoll/syncagent/publication"
 	"github.com/atoll-dev/atoll/syncagent/related"
 	"github.com/atoll-dev/atoll/syncagent/syncer"
@@ -26,10 +25,10 @@ import (
 type synchronization struct {
 	*dependencies
 	publication                        *publication.Publication
-	serviceResource, workspaceResource endpoints.Resource
+	serviceResource, workspaceResource workspaces.Resource
 	log                                logr.Logger
 
-	copies       *informer.Informer
+	copies       *workspaces.Informer
 	copiesSynced chan struct{}
 	orphans      *orphans
 	// changed is called when the status may have changed.
@@ -45,24 +44,24 @@ type synchronization struct {
 
 // runningEndpoint is the part of a synchronization at one endpoint.
 type runningEndpoint struct {
-	*workspaces
+	*endpointSync
 	cancel context.CancelFunc
 	ended  chan struct{}
 }
 
 // newSynchronization returns a synchronization that does nothing until start is called.
-func newSynchronization(d *dependencies, p *publication.Publication, service, workspace endpoints.Resource, changed func()) *synchronization {
+func newSynchronization(d *dependencies, p *publication.Publication, service, workspace workspaces.Resource, changed func()) *synchronization {
 	s := &synchronization{
 		dependencies: d, publication: p, serviceResource: service, workspaceResource: workspace, changed: changed,
 		log:          d.log.WithValues("publishedResource", p.Object.GetName()),
 		copiesSynced: make(chan struct{}), endpoints: map[string]*runningEndpoint{},
 	}
 	var once sync.Once
-	s.copies = informer.New(d.serviceDynamic.Resource(service.GroupVersionResource()), publication.LabelAgentName+"="+d.config.AgentName, indexCopy, informer.Handler{
+	s.copies = workspaces.NewInformer(d.serviceDynamic.Resource(service.GroupVersionResource()), publication.LabelAgentName+"="+d.config.AgentName, indexCopy, workspaces.Handler{
 		OnChange: s.onCopy,
 		OnConnect: func() {
 			once.Do(func() { close(s.copiesSynced) })
-			s.eachEndpoint((*workspaces).enqueueAll)
+			s.eachEndpoint((*endpointSync).enqueueAll)
 			s.orphans.trigger()
 			s.changed()
 		},
@@ -73,7 +72,7 @@ func newSynchronization(d *dependencies, p *publication.Publication, service, wo
 }
 
 // sameAs reports whether a synchronization has these resources and this content of the publication.
-func (s *synchronization) sameAs(p *publication.Publication, service, workspace endpoints.Resource) bool {
+func (s *synchronization) sameAs(p *publication.Publication, service, workspace workspaces.Resource) bool {
 	return s.serviceResource == service && s.workspaceResource == workspace &&
 		reflect.DeepEqual(s.publication.Spec, p.Spec) && reflect.DeepEqual(s.publication.Allowed, p.Allowed)
 }
@@ -125,7 +124,7 @@ func (s *synchronization) setEndpoints(wanted map[string]*endpointConnection) {
 
 func (s *synchronization) startEndpoint(endpoint *endpointConnection) *runningEndpoint {
 	ctx, cancel := context.WithCancel(s.ctx)
-	running := &runningEndpoint{workspaces: &workspaces{synchronization: s, endpoint: endpoint, reason: errNotSynced}, cancel: cancel, ended: make(chan struct{})}
+	running := &runningEndpoint{endpointSync: &endpointSync{synchronization: s, endpoint: endpoint, reason: errNotSynced}, cancel: cancel, ended: make(chan struct{})}
 	go func() {
 		defer close(running.ended)
 		running.run(ctx)
@@ -133,42 +132,42 @@ func (s *synchronization) startEndpoint(endpoint *endpointConnection) *runningEn
 	return running
 }
 
-func (s *synchronization) eachEndpoint(call func(*workspaces)) {
+func (s *synchronization) eachEndpoint(call func(*endpointSync)) {
 	for _, w := range s.currentEndpoints() {
 		call(w)
 	}
 }
 
 // currentEndpoints returns the parts at all endpoints.
-func (s *synchronization) currentEndpoints() []*workspaces {
+func (s *synchronization) currentEndpoints() []*endpointSync {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	current := make([]*workspaces, 0, len(s.endpoints))
+	current := make([]*endpointSync, 0, len(s.endpoints))
 	for _, running := range s.endpoints {
-		current = append(current, running.workspaces)
+		current = append(current, running.endpointSync)
 	}
 	return current
 }
 
 // onCopy handles a change of a copy. It enqueues the primary object that the copy names, and the one that it named before the change.
-func (s *synchronization) onCopy(change informer.Change) {
+func (s *synchronization) onCopy(change workspaces.Change) {
 	s.onIndex(change.Index)
 	if change.Before != change.Index {
 		s.onIndex(change.Before)
 	}
-	if change.Index == (informer.IndexKey{}) {
+	if change.Index == (workspaces.IndexKey{}) {
 		s.namespaces.check(change.Namespace)
 	}
 }
 
-func (s *synchronization) onIndex(index informer.IndexKey) {
-	if index != (informer.IndexKey{}) && !s.enqueueIndex(index) {
+func (s *synchronization) onIndex(index workspaces.IndexKey) {
+	if index != (workspaces.IndexKey{}) && !s.enqueueIndex(index) {
 		s.orphans.trigger()
 	}
 }
 
-func (s *synchronization) enqueueIndex(index informer.IndexKey) (found bool) {
-	s.eachEndpoint(func(w *workspaces) { found = w.enqueueIndex(index) || found })
+func (s *synchronization) enqueueIndex(index workspaces.IndexKey) (found bool) {
+	s.eachEndpoint(func(w *endpointSync) { found = w.enqueueIndex(index) || found })
 	return found
 }
 
@@ -183,13 +182,13 @@ func (s *synchronization) syncerConfig() syncer.Config {
 
 // newServiceClient returns a client of the service cluster whose mapper has the resources of the publication.
 func (s *synchronization) newServiceClient(related []syncer.RelatedResource) (client.Client, error) {
-	resources := []endpoints.Resource{s.serviceResource, namespaces, secrets}
+	resources := []workspaces.Resource{s.serviceResource, namespaces, secrets}
 	for _, r := range related {
 		if side := serviceSide(r); side.Resource != "" {
 			resources = append(resources, side)
 		}
 	}
-	c, err := client.New(s.serviceConfig, client.Options{HTTPClient: s.serviceHTTP, Scheme: scheme, Mapper: endpoints.NewMapper(s.service.RESTMapper(), resources...)})
+	c, err := client.New(s.serviceConfig, client.Options{HTTPClient: s.serviceHTTP, Scheme: scheme, Mapper: workspaces.NewMapper(s.service.RESTMapper(), resources...)})
 	if err != nil {
 		return nil, fmt.Errorf("building the client of the service cluster: %w", err)
 	}
@@ -198,23 +197,23 @@ func (s *synchronization) newServiceClient(related []syncer.RelatedResource) (cl
 
 // resolveRelated discovers the related resources on both sides. A related resource that is not served does not prevent the sync of the
 // others.
-func (s *synchronization) resolveRelated(workspaces discovery.ServerResourcesInterface) ([]syncer.RelatedResource, error) {
-	return resolveRelated(s.publication.Spec.Related, s.serviceDiscovery, workspaces)
+func (s *synchronization) resolveRelated(workspace discovery.ServerResourcesInterface) ([]syncer.RelatedResource, error) {
+	return resolveRelated(s.publication.Spec.Related, s.serviceDiscovery, workspace)
 }
 
-func resolveRelated(specs []syncagentv1alpha1.RelatedResourceSpec, service, workspaces discovery.ServerResourcesInterface) ([]syncer.RelatedResource, error) {
+func resolveRelated(specs []syncagentv1alpha1.RelatedResourceSpec, service, workspace discovery.ServerResourcesInterface) ([]syncer.RelatedResource, error) {
 	var resolved []syncer.RelatedResource
 	for _, spec := range specs {
-		origin, copied := service, workspaces
+		origin, copied := service, workspace
 		if spec.Origin == syncagentv1alpha1.RelatedResourceOriginKcp {
 			origin, copied = copied, origin
 		}
 		r := syncer.RelatedResource{Spec: spec}
 		var errs [2]error
-		r.Origin, errs[0] = endpoints.Discover(origin, related.OriginResource(spec))
-		r.Copy, errs[1] = endpoints.Discover(copied, related.CopyResource(spec))
+		r.Origin, errs[0] = workspaces.Discover(origin, related.OriginResource(spec))
+		r.Copy, errs[1] = workspaces.Discover(copied, related.CopyResource(spec))
 		for _, err := range errs {
-			var notServed *endpoints.NotServedError
+			var notServed *workspaces.NotServedError
 			if err != nil && !errors.As(err, &notServed) {
 				return nil, err
 			}
@@ -233,7 +232,7 @@ func sameRelated(a, b []syncer.RelatedResource) bool {
 }
 
 // serviceSide returns the related resource on the service cluster.
-func serviceSide(r syncer.RelatedResource) endpoints.Resource {
+func serviceSide(r syncer.RelatedResource) workspaces.Resource {
 	if r.Spec.Origin == syncagentv1alpha1.RelatedResourceOriginService {
 		return r.Origin
 	}
@@ -241,7 +240,7 @@ func serviceSide(r syncer.RelatedResource) endpoints.Resource {
 }
 
 // workspaceSide returns the related resource in workspaces.
-func workspaceSide(r syncer.RelatedResource) endpoints.Resource {
+func workspaceSide(r syncer.RelatedResource) workspaces.Resource {
 	if r.Spec.Origin == syncagentv1alpha1.RelatedResourceOriginService {
 		return r.Copy
 	}

@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
-	"github.com/atoll-dev/atoll/internal/endpoints"
+	"github.com/atoll-dev/atoll/internal/workspaces"
 	"github.com/atoll-dev/atoll/syncagent/dialects"
 	"github.com/atoll-dev/atoll/syncagent/projection"
 	"github.com/atoll-dev/atoll/syncagent/publication"
@@ -187,7 +187,7 @@ func (s *synchronizations) setQueue(_ context.Context, queue workqueue.TypedRate
 }
 
 // resolve finds the resource of a publication on both sides.
-func resolve(ctx context.Context, discovery source.Discovery, reader client.Reader, p *publication.Publication) (service, workspace endpoints.Resource, err error) {
+func resolve(ctx context.Context, discovery source.Discovery, reader client.Reader, p *publication.Publication) (service, workspace workspaces.Resource, err error) {
 	definition, err := source.Definition(ctx, discovery, reader, p.Spec.Resource.APIGroup, p.Spec.Resource.Kind)
 	if err != nil {
 		return service, workspace, err
@@ -201,7 +201,7 @@ func resolve(ctx context.Context, discovery source.Discovery, reader client.Read
 }
 
 // start starts a synchronization. Callers must hold mu and must have stopped its predecessor.
-func (s *synchronizations) start(key types.NamespacedName, p *publication.Publication, service, workspace endpoints.Resource) *synchronization {
+func (s *synchronizations) start(key types.NamespacedName, p *publication.Publication, service, workspace workspaces.Resource) *synchronization {
 	queue := s.queue // it has no limit, and at most one element for each key
 	started := newSynchronization(s.dependencies, p, service, workspace, func() { queue.Add(reconcile.Request{NamespacedName: key}) })
 	s.running[p.Object.GetUID()], s.uids[key] = started, p.Object.GetUID()

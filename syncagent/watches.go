@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/metadata"
 
-	"github.com/atoll-dev/atoll/internal/informer"
+	"github.com/atoll-dev/atoll/internal/workspaces"
 )
 
 // watches are the watches of related objects on one side, at one endpoint or on the service cluster. Subscribers to the same resource
@@ -58,7 +58,7 @@ func (w *watches) subscribe(resource schema.GroupVersionResource, s *subscriber)
 func (w *watches) start(resource schema.GroupVersionResource) *sharedWatch {
 	ctx, cancel := context.WithCancel(context.Background())
 	shared := &sharedWatch{cancel: cancel, ended: make(chan struct{}), subscribers: map[*subscriber]bool{}}
-	events := informer.NewEvents(w.client.Resource(resource), "",
+	events := workspaces.NewWatch(w.client.Resource(resource), "",
 		func(object *metav1.PartialObjectMetadata) {
 			shared.each(func(s *subscriber) { s.onChange(object) })
 		},

@@ -9,17 +9,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/util/workqueue"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/atoll-dev/atoll/internal/background"
-	"github.com/atoll-dev/atoll/internal/endpoints"
-	"github.com/atoll-dev/atoll/internal/fairqueue"
-	"github.com/atoll-dev/atoll/internal/informer"
-	"github.com/atoll-dev/atoll/internal/workspaceevents"
+	"github.com/atoll-dev/atoll/internal/workspaces"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/syncagent/syncer"
 	"github.com/atoll-dev/atoll/syncagent/view"
@@ -29,8 +23,8 @@ const (
 	// workers is how many objects of one publication and endpoint are synced at the same time. Each endpoint has its own workers, so that
 	// an endpoint that does not respond does not occupy the workers of others.
 	workers = 4
-	// passTimeout bounds the sync of one object.
-	passTimeout = time.Minute
+	// reconcileTimeout bounds the sync of one object.
+	reconcileTimeout = time.Minute
 	// minRetry and maxRetry bound the delay after an error. A failing object delays no other object.
 	minRetry, maxRetry = 100 * time.Millisecond, time.Minute
 	// discoveryInterval is how often an endpoint is queried for resources that it does not serve yet.
@@ -39,21 +33,21 @@ const (
 	relatedInterval = 10 * time.Second
 )
 
-// workspaces syncs the objects of one publication in all workspaces of one endpoint.
-type workspaces struct {
+// endpointSync syncs the objects of one publication in all workspaces of one endpoint.
+type endpointSync struct {
 	*synchronization
 	endpoint *endpointConnection
 
-	mu       sync.Mutex
-	queue    workqueue.TypedInterface[informer.Key] // nil until it runs
-	informer *informer.Informer                     // nil until the endpoint serves the resources
-	reason   error                                  // why informer is nil
+	mu         sync.Mutex
+	controller *workspaces.Controller[workspaces.Key] // nil until the endpoint serves the resources
+	informer   *workspaces.Informer                   // nil until the endpoint serves the resources
+	reason     error                                  // why informer is nil
 	// unresolved has the related resources that are not served.
 	unresolved []string
 }
 
 // status returns nil if the informer has all objects of the endpoint and is connected, and the reason otherwise.
-func (w *workspaces) status() error {
+func (w *endpointSync) status() error {
 	w.mu.Lock()
 	running, reason := w.informer, w.reason
 	w.mu.Unlock()
@@ -76,7 +70,7 @@ var (
 )
 
 // run returns when the context has ended and all goroutines that it started have ended.
-func (w *workspaces) run(ctx context.Context) {
+func (w *endpointSync) run(ctx context.Context) {
 	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithValues("endpoint", w.endpoint.URL))
 	for ctx.Err() == nil {
 		found, ok := w.awaitResources(ctx)
@@ -93,9 +87,9 @@ func (w *workspaces) run(ctx context.Context) {
 }
 
 // failed sets the reason why nothing is synced until the next attempt.
-func (w *workspaces) failed(err error) {
+func (w *endpointSync) failed(err error) {
 	w.mu.Lock()
-	w.informer, w.queue = nil, nil
+	w.informer, w.controller = nil, nil
 	w.mu.Unlock()
 	w.setReason(err)
 	w.changed()
@@ -103,7 +97,7 @@ func (w *workspaces) failed(err error) {
 
 // awaitResources waits until the endpoint serves the published resource, and waits a limited time for the related ones: claims take a
 // moment to reach all shards.
-func (w *workspaces) awaitResources(ctx context.Context) (*served, bool) {
+func (w *endpointSync) awaitResources(ctx context.Context) (*served, bool) {
 	for attempt := 1; ; attempt++ {
 		found, err := w.discover(ctx, attempt < viewAttempts)
 		if err == nil && attempt < viewAttempts {
@@ -128,8 +122,8 @@ func (f *served) firstUnresolved() error {
 	return nil
 }
 
-func (w *workspaces) setReason(err error) {
-	var notServed *endpoints.NotServedError
+func (w *endpointSync) setReason(err error) {
+	var notServed *workspaces.NotServedError
 	if !errors.As(err, &notServed) {
 		err = errUnreachable
 	}
@@ -144,18 +138,18 @@ func (w *workspaces) setReason(err error) {
 
 // sync runs the informer of the primary objects, the watches of related objects, and the workers. It returns when the context ends, or
 // when the objects are served at another URL because the view has become available or has ended.
-func (w *workspaces) sync(ctx context.Context, found *served) error {
+func (w *endpointSync) sync(ctx context.Context, found *served) error {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	dynamic, err := found.endpoint.Dynamic()
 	if err != nil {
 		return err
 	}
-	clients, err := found.endpoint.Workspaces(scheme, found.resources()...)
+	clients, err := found.endpoint.Clients(scheme, found.resources()...)
 	if err != nil {
 		return err
 	}
-	events := workspaceevents.New(w.config.AgentName, nil)
+	events := workspaces.NewRecorder(w.config.AgentName, nil)
 	reconciler, err := w.newReconciler(clients, found, events)
 	if err != nil {
 		return err
@@ -164,15 +158,15 @@ func (w *workspaces) sync(ctx context.Context, found *served) error {
 	if err != nil {
 		return err
 	}
-	primaries := informer.New(dynamic.Resource(found.resource.GroupVersionResource()), "", indexPrimary,
-		informer.Handler{OnChange: w.onPrimary, OnConnect: w.onConnect, OnDisconnect: w.changed, OnError: func(err error) {
+	primaries := workspaces.NewInformer(dynamic.Resource(found.resource.GroupVersionResource()), "", indexPrimary,
+		workspaces.Handler{OnChange: w.onPrimary, OnConnect: w.onConnect, OnDisconnect: w.changed, OnError: func(err error) {
 			if found.isOver(err) {
 				end() // the store remains, like that of an endpoint that does not respond, until its successor replaces it
 			}
 		}})
 	reconciler.store = primaries.Store
 	w.mu.Lock()
-	w.informer, w.unresolved = primaries, found.unresolved()
+	w.informer, w.controller, w.unresolved = primaries, workers, found.unresolved()
 	w.mu.Unlock()
 	defer w.subscribeWorkspaces(found)()
 
@@ -202,7 +196,7 @@ func (w *workspaces) sync(ctx context.Context, found *served) error {
 }
 
 // awaitOtherRelated waits until the related resources change: a resource becomes served, or is not served any more.
-func (w *workspaces) awaitOtherRelated(ctx context.Context, found *served) bool {
+func (w *endpointSync) awaitOtherRelated(ctx context.Context, found *served) bool {
 	if len(found.related) == 0 {
 		<-ctx.Done()
 		return false
@@ -220,7 +214,7 @@ func (w *workspaces) awaitOtherRelated(ctx context.Context, found *served) bool 
 }
 
 // awaitCopies waits until the informer has all copies. Without them, the syncer would create copies again.
-func (w *workspaces) awaitCopies(ctx context.Context) bool {
+func (w *endpointSync) awaitCopies(ctx context.Context) bool {
 	select {
 	case <-w.copiesSynced:
 		return true
@@ -229,37 +223,17 @@ func (w *workspaces) awaitCopies(ctx context.Context) bool {
 	}
 }
 
-func (w *workspaces) newController(r reconcile.TypedReconciler[informer.Key]) (controller.TypedController[informer.Key], error) {
-	unique := true
-	c, err := controller.NewTypedUnmanaged("sync", controller.TypedOptions[informer.Key]{
-		Reconciler: r, MaxConcurrentReconciles: workers, SkipNameValidation: &unique, ReconciliationTimeout: passTimeout,
-		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[informer.Key](minRetry, maxRetry),
-		Logger:      w.log.WithValues("endpoint", w.endpoint.URL), NewQueue: newQueue,
-	})
-	if err != nil {
-		return nil, err
-	}
-	return c, c.Watch(source.TypedFunc[informer.Key](func(_ context.Context, queue workqueue.TypedRateLimitingInterface[informer.Key]) error {
-		w.mu.Lock()
-		w.queue = queue
-		w.mu.Unlock()
-		w.enqueueAll()
-		return nil
-	}))
-}
-
-// newQueue returns a queue that takes turns between logical clusters: one with many objects delays the objects of another by one at a
-// time. A logical cluster whose objects take long, for example because of a slow webhook, leaves one worker to others.
-func newQueue(name string, limiter workqueue.TypedRateLimiter[informer.Key]) workqueue.TypedRateLimitingInterface[informer.Key] {
-	inTurn := fairqueue.New(name, func(key informer.Key) string { return key.Cluster }, workers-1)
-	return workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[informer.Key]{
-		Name: name, DelayingQueue: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[informer.Key]{Name: name, Queue: inTurn}),
+func (w *endpointSync) newController(r reconcile.TypedReconciler[workspaces.Key]) (*workspaces.Controller[workspaces.Key], error) {
+	return workspaces.NewController(workspaces.ControllerOptions[workspaces.Key]{
+		Name: "sync", Metrics: "sync", Reconciler: r, ClusterOf: func(key workspaces.Key) string { return key.Cluster },
+		Workers: workers, WorkersOfCluster: workers - 1, Timeout: reconcileTimeout, MinRetry: minRetry, MaxRetry: maxRetry,
+		Log: w.log.WithValues("endpoint", w.endpoint.URL), OnStart: w.enqueueAll,
 	})
 }
 
 // onPrimary handles a change of a primary object.
-func (w *workspaces) onPrimary(change informer.Change) {
-	if change.Index == (informer.IndexKey{}) { // deleted
+func (w *endpointSync) onPrimary(change workspaces.Change) {
+	if change.Index == (workspaces.IndexKey{}) { // deleted
 		if w.copies.HasIndex(change.Before) {
 			w.orphans.trigger()
 		}
@@ -270,13 +244,13 @@ func (w *workspaces) onPrimary(change informer.Change) {
 
 // onConnect is called when the endpoint becomes reachable. It enqueues all objects, so that objects that wait after errors do not wait
 // longer.
-func (w *workspaces) onConnect() {
+func (w *endpointSync) onConnect() {
 	w.enqueueAll()
 	w.orphans.trigger()
 	w.changed()
 }
 
-func (w *workspaces) enqueueAll() {
+func (w *endpointSync) enqueueAll() {
 	if store := w.store(); store != nil {
 		for _, key := range store.Keys() {
 			w.enqueue(key)
@@ -285,7 +259,7 @@ func (w *workspaces) enqueueAll() {
 }
 
 // store returns the primary objects, or nil while the endpoint does not serve them.
-func (w *workspaces) store() *informer.Store {
+func (w *endpointSync) store() *workspaces.Store {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.informer == nil {
@@ -295,17 +269,17 @@ func (w *workspaces) store() *informer.Store {
 }
 
 // enqueue enqueues an object.
-func (w *workspaces) enqueue(key informer.Key) {
+func (w *endpointSync) enqueue(key workspaces.Key) {
 	w.mu.Lock()
-	queue := w.queue
+	workers := w.controller
 	w.mu.Unlock()
-	if queue != nil { // otherwise all objects are enqueued when the queue starts
-		queue.Add(key)
+	if workers != nil { // otherwise all objects are enqueued when the controller starts
+		workers.Add(key)
 	}
 }
 
 // enqueueIndex enqueues the objects with an index key, and reports whether any exist.
-func (w *workspaces) enqueueIndex(index informer.IndexKey) bool {
+func (w *endpointSync) enqueueIndex(index workspaces.IndexKey) bool {
 	store := w.store()
 	if store == nil {
 		return false
@@ -329,15 +303,15 @@ func (f *served) unresolved() []string {
 }
 
 // unresolvedRelated returns messages about the related resources that are not served at the endpoint or on the service cluster.
-func (w *workspaces) unresolvedRelated() []string {
+func (w *endpointSync) unresolvedRelated() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.unresolved
 }
 
 // resources returns all resources that are read or written in workspaces.
-func (f *served) resources() []endpoints.Resource {
-	resources := []endpoints.Resource{f.resource, namespaces, eventResource, logicalClusters}
+func (f *served) resources() []workspaces.Resource {
+	resources := []workspaces.Resource{f.resource, namespaces, eventResource, logicalClusters}
 	for _, r := range f.related {
 		if side := workspaceSide(r); side.Resource != "" {
 			resources = append(resources, side)
@@ -353,20 +327,20 @@ var (
 	secrets       = coreResource("Secret", "secrets", true)
 )
 
-func coreResource(kind, resource string, namespaced bool) endpoints.Resource {
-	return endpoints.Resource{GroupVersionKind: corev1.SchemeGroupVersion.WithKind(kind), Resource: resource, Namespaced: namespaced}
+func coreResource(kind, resource string, namespaced bool) workspaces.Resource {
+	return workspaces.Resource{GroupVersionKind: corev1.SchemeGroupVersion.WithKind(kind), Resource: resource, Namespaced: namespaced}
 }
 
 // primaryReconciler syncs one primary object.
 type primaryReconciler struct {
 	syncer  *syncer.Syncer
-	clients *endpoints.Workspaces
-	store   *informer.Store
+	clients *workspaces.Clients
+	store   *workspaces.Store
 	// workspace is the published resource by its name in workspaces, served by its name at the endpoint.
-	workspace, served endpoints.Resource
+	workspace, served workspaces.Resource
 }
 
-func (w *workspaces) newReconciler(clients *endpoints.Workspaces, found *served, events syncer.Events) (*primaryReconciler, error) {
+func (w *endpointSync) newReconciler(clients *workspaces.Clients, found *served, events syncer.Events) (*primaryReconciler, error) {
 	service, err := w.newServiceClient(found.related)
 	if err != nil {
 		return nil, err
@@ -377,7 +351,7 @@ func (w *workspaces) newReconciler(clients *endpoints.Workspaces, found *served,
 }
 
 // Reconcile implements reconcile.TypedReconciler.
-func (r *primaryReconciler) Reconcile(ctx context.Context, key informer.Key) (reconcile.Result, error) {
+func (r *primaryReconciler) Reconcile(ctx context.Context, key workspaces.Key) (reconcile.Result, error) {
 	cluster, err := logicalcluster.ParseName(key.Cluster)
 	if err != nil {
 		return reconcile.Result{}, reconcile.TerminalError(fmt.Errorf("an object without logical cluster: %w", err))

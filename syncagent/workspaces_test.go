@@ -2,40 +2,19 @@ package syncagent
 
 import (
 	"errors"
-	"fmt"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	fakediscovery "k8s.io/client-go/discovery/fake"
 	clienttesting "k8s.io/client-go/testing"
-	"k8s.io/client-go/util/workqueue"
 
 	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
-	"github.com/atoll-dev/atoll/internal/informer"
+	"github.com/atoll-dev/atoll/internal/workspaces"
 )
-
-// Independent of the number of objects in one workspace, the first object of another waits for at most one of them.
-func TestWorkspacesHaveTheirTurns(t *testing.T) {
-	queue := newQueue("test", workqueue.NewTypedItemExponentialFailureRateLimiter[informer.Key](minRetry, maxRetry))
-	defer queue.ShutDown()
-	for n := range 1000 {
-		queue.Add(informer.Key{Cluster: "many", Name: fmt.Sprint(n)})
-	}
-	other := informer.Key{Cluster: "few", Name: "first"}
-	queue.Add(other)
-	for turn := range 2 {
-		if key, _ := queue.Get(); key == other {
-			return
-		} else if key.Cluster != "many" {
-			t.Errorf("turn %d has %s", turn, key)
-		}
-	}
-	t.Error("the first object of another workspace is not among the first two")
-}
 
 // After a failure the status is not ready, independent of what the informer has read.
 func TestFailedEndpointIsNotReady(t *testing.T) {
-	w := &workspaces{synchronization: &synchronization{changed: func() {}}, informer: informer.New(nil, "", nil, informer.Handler{})}
+	w := &endpointSync{synchronization: &synchronization{changed: func() {}}, informer: workspaces.NewInformer(nil, "", nil, workspaces.Handler{})}
 	w.failed(errors.New("the workers did not start"))
 	if err := w.status(); !errors.Is(err, errUnreachable) {
 		t.Errorf("the status is %v", err)

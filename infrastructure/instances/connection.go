@@ -54,7 +54,7 @@ func (p *pass) connect(state State) (connection, error) {
 	switch {
 	case len(state.Connection) > 0:
 		name := connectionName(object)
-		condition, err := connectionCondition(p.applySecret(name, state.Connection), p.queue.NumRequeues(p.request) >= toleratedErrors)
+		condition, err := connectionCondition(p.applySecret(name, state.Connection), p.controller.NumRequeues(p.request) >= toleratedErrors)
 		if err != nil {
 			return former, err
 		}

@@ -17,7 +17,7 @@ import (
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
 	"github.com/atoll-dev/atoll/internal/background"
-	"github.com/atoll-dev/atoll/internal/informer"
+	"github.com/atoll-dev/atoll/internal/workspaces"
 )
 
 // kind is a running watch of a kind of instances behind one URL.
@@ -26,14 +26,14 @@ type kind struct {
 	current  atomic.Pointer[offered]
 	shard    *shard
 	client   dynamic.NamespaceableResourceInterface
-	informer *informer.Informer
+	informer *workspaces.Informer
 	stop     context.CancelFunc
 }
 
 func (k *kind) template() *infrastructurev1alpha1.Template { return k.current.Load().template }
 
 func (k *kind) get(cluster, name string) *unstructured.Unstructured {
-	return k.informer.Get(informer.Key{Cluster: cluster, Name: name})
+	return k.informer.Get(workspaces.Key{Cluster: cluster, Name: name})
 }
 
 // updateInterval is the delay before the backend reads the provider's workspace again after an error.
@@ -216,9 +216,9 @@ func (r *runner) start(ctx context.Context, key kindKey, o *offered) *kind {
 	s := r.shards[key.url]
 	k := &kind{kindKey: key, shard: s, client: s.dynamic.Resource(key.gvr)}
 	k.current.Store(o)
-	enqueue := func(found informer.Key) { r.queue.Add(request{key.url, key.gvr, found.Cluster, found.Name}) }
-	k.informer = informer.New(k.client, "", func(*unstructured.Unstructured) informer.IndexKey { return informer.IndexKey{} }, informer.Handler{
-		OnChange: func(change informer.Change) { enqueue(change.Key) },
+	enqueue := func(found workspaces.Key) { r.controller.Add(request{key.url, key.gvr, found.Cluster, found.Name}) }
+	k.informer = workspaces.NewInformer(k.client, "", func(*unstructured.Unstructured) workspaces.IndexKey { return workspaces.IndexKey{} }, workspaces.Handler{
+		OnChange: func(change workspaces.Change) { enqueue(change.Key) },
 		OnConnect: func() { // reconcile objects that are in backoff after errors
 			k.enqueueAll(r)
 		},
@@ -232,6 +232,6 @@ func (r *runner) start(ctx context.Context, key kindKey, o *offered) *kind {
 
 func (k *kind) enqueueAll(r *runner) {
 	for _, found := range k.informer.Keys() {
-		r.queue.Add(request{k.url, k.gvr, found.Cluster, found.Name})
+		r.controller.Add(request{k.url, k.gvr, found.Cluster, found.Name})
 	}
 }

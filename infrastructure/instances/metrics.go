@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	"github.com/atoll-dev/atoll/internal/informer"
+	"github.com/atoll-dev/atoll/internal/workspaces"
 )
 
 // Labels of metrics. No label names a tenant, so the number of series is bounded by that of Templates.
@@ -100,7 +100,7 @@ func (c *counter) Collect(out chan<- prometheus.Metric) {
 }
 
 // phaseOf returns the phase of an instance, or Pending if it has no status.
-func phaseOf(store *informer.Informer, key informer.Key) string {
+func phaseOf(store *workspaces.Informer, key workspaces.Key) string {
 	object := struct {
 		Status struct {
 			Phase string `json:"phase"`

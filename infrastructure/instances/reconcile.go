@@ -191,7 +191,7 @@ func (p *pass) wait(cause error) error {
 // tellUnavailable reports in the status that the instance cannot be reconciled. It ignores the first errors, which a concurrent write of
 // another client may cause.
 func (p *pass) tellUnavailable(err error) {
-	if p.queue.NumRequeues(p.request) < toleratedErrors && !errors.Is(err, context.DeadlineExceeded) {
+	if p.controller.NumRequeues(p.request) < toleratedErrors && !errors.Is(err, context.DeadlineExceeded) {
 		return
 	}
 	status, changed := unavailableStatus(p.instance.Object, time.Now())

@@ -15,18 +15,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/util/workqueue"
 	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
 	"github.com/atoll-dev/atoll/internal/background"
-	"github.com/atoll-dev/atoll/internal/fairqueue"
-	"github.com/atoll-dev/atoll/internal/workspaceevents"
+	"github.com/atoll-dev/atoll/internal/workspaces"
 )
 
 const (
@@ -37,8 +33,8 @@ const (
 	workersOfTenant = 2
 	// workspaceTimeout bounds a request for a Secret or event in a workspace, which may wait for a webhook of the tenant.
 	workspaceTimeout = 2 * time.Second
-	// passTimeout bounds one reconciliation of an instance.
-	passTimeout = 2 * time.Minute
+	// reconcileTimeout bounds one reconciliation of an instance.
+	reconcileTimeout = 2 * time.Minute
 	// minRetry and maxRetry bound the delay after an error.
 	minRetry, maxRetry = 200 * time.Millisecond, time.Minute
 )
@@ -65,8 +61,8 @@ type runner struct {
 	templates ctrlcache.Cache // of the provider's workspace
 	provider  client.Client   // of the provider's workspace, uncached
 	// operatorEvents records events in the provider's workspace.
-	operatorEvents *workspaceevents.Recorder
-	queue          workqueue.TypedRateLimitingInterface[request]
+	operatorEvents *workspaces.Recorder
+	controller     *workspaces.Controller[request]
 
 	mu        sync.Mutex
 	kinds     map[kindKey]*kind   // running kinds: those of exported Templates of the backend, at URLs of the slices
@@ -89,22 +85,17 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	r := &runner{Options: o, templates: templates, provider: provider, operatorEvents: workspaceevents.New(fieldManager, nil), kinds: map[kindKey]*kind{}, shards: map[string]*shard{}}
-	unique := true
-	c, err := controller.NewTypedUnmanaged("instances", controller.TypedOptions[request]{
-		Reconciler: r, MaxConcurrentReconciles: workers, SkipNameValidation: &unique, ReconciliationTimeout: passTimeout,
-		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[request](minRetry, maxRetry),
-		NewQueue:    newQueue, LogConstructor: newLogConstructor(o.Log.WithValues("backend", o.Backend)),
-	})
-	if err != nil {
-		return fmt.Errorf("building the controller of instances: %w", err)
-	}
+	r := &runner{Options: o, templates: templates, provider: provider, operatorEvents: workspaces.NewRecorder(fieldManager, nil), kinds: map[kindKey]*kind{}, shards: map[string]*shard{}}
 	started := make(chan struct{})
-	if err := c.Watch(source.TypedFunc[request](func(_ context.Context, queue workqueue.TypedRateLimitingInterface[request]) error {
-		r.queue = queue
-		close(started)
-		return nil
-	})); err != nil {
+	if r.controller, err = workspaces.NewController(workspaces.ControllerOptions[request]{
+		Name: "instances", Reconciler: r, ClusterOf: func(req request) string { return req.cluster },
+		Workers: workers, WorkersOfCluster: workersOfTenant, Timeout: reconcileTimeout, MinRetry: minRetry, MaxRetry: maxRetry,
+		Log: o.Log.WithValues("backend", o.Backend),
+		LogValues: func(req request) []any {
+			return []any{"resource", req.gvr.Resource, "cluster", req.cluster, "name", req.name}
+		},
+		OnStart: func() { close(started) },
+	}); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -130,7 +121,7 @@ func Run(ctx context.Context, o Options) error {
 	})
 	r.running.Go(func() { r.forwardChanges(ctx) })
 	r.running.Go(func() { r.sweepRegularly(ctx) })
-	if err := c.Start(ctx); err != nil {
+	if err := r.controller.Start(ctx); err != nil {
 		return err
 	}
 	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
@@ -158,25 +149,6 @@ func newClients(workspace *rest.Config, group string) (ctrlcache.Cache, client.C
 	return templates, provider, nil
 }
 
-// newLogConstructor returns a constructor of loggers that name the instance, which controller-runtime does only for its own request type.
-func newLogConstructor(log logr.Logger) func(*request) logr.Logger {
-	log = log.WithValues("controller", "instances")
-	return func(req *request) logr.Logger {
-		if req == nil {
-			return log
-		}
-		return log.WithValues("resource", req.gvr.Resource, "cluster", req.cluster, "name", req.name)
-	}
-}
-
-// newQueue returns a queue that is fair between tenants, and limits the number of workers for each.
-func newQueue(_ string, limiter workqueue.TypedRateLimiter[request]) workqueue.TypedRateLimitingInterface[request] {
-	fair := fairqueue.New("", func(r request) string { return r.cluster }, workersOfTenant)
-	return workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[request]{
-		DelayingQueue: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[request]{Queue: fair}),
-	})
-}
-
 func (r *runner) kind(url string, gvr schema.GroupVersionResource) *kind {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -190,7 +162,7 @@ func (r *runner) forwardChanges(ctx context.Context) {
 		case changed := <-r.Changed:
 			for _, k := range r.ofTemplate(changed.Template) {
 				if k.get(changed.Cluster.String(), changed.Name) != nil {
-					r.queue.Add(request{k.url, k.gvr, changed.Cluster.String(), changed.Name})
+					r.controller.Add(request{k.url, k.gvr, changed.Cluster.String(), changed.Name})
 				}
 			}
 		case <-ctx.Done():

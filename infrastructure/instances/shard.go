@@ -14,9 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
-	"github.com/atoll-dev/atoll/internal/endpoints"
-	"github.com/atoll-dev/atoll/internal/informer"
-	"github.com/atoll-dev/atoll/internal/workspaceevents"
+	"github.com/atoll-dev/atoll/internal/workspaces"
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
@@ -32,15 +30,15 @@ var bindings = apisv1alpha2.SchemeGroupVersion.WithResource("apibindings")
 
 // Resources that need no discovery.
 var (
-	secretResource = endpoints.Resource{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Secret"), Resource: "secrets", Namespaced: true}
-	eventResource  = endpoints.Resource{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Event"), Resource: "events", Namespaced: true}
+	secretResource = workspaces.Resource{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Secret"), Resource: "secrets", Namespaced: true}
+	eventResource  = workspaces.Resource{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Event"), Resource: "events", Namespaced: true}
 )
 
 // shard is the connection that all kinds behind a URL share, while the endpoint slice contains the URL.
 type shard struct {
 	dynamic    dynamic.Interface
-	workspaces *endpoints.Workspaces
-	events     *workspaceevents.Recorder
+	workspaces *workspaces.Clients
+	events     *workspaces.Recorder
 	stop       context.CancelFunc
 }
 
@@ -48,10 +46,10 @@ type shard struct {
 const fieldManager = "infrastructure-provider"
 
 // endpointAt returns the endpoint at a URL of the export.
-func endpointAt(workspace *rest.Config, url string) (*endpoints.Endpoint, error) {
+func endpointAt(workspace *rest.Config, url string) (*workspaces.Endpoint, error) {
 	workspace = rest.CopyConfig(workspace)
 	workspace.UserAgent = fieldManager
-	return endpoints.New(workspace, url)
+	return workspaces.NewEndpoint(workspace, url)
 }
 
 // startShard connects to a URL, and watches objects of tenants that instances depend on: Secrets with connections, and bindings of the
@@ -61,11 +59,11 @@ func (r *runner) startShard(ctx context.Context, url string) (*shard, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &shard{events: workspaceevents.New(fieldManager, map[string]string{LabelEvent(r.Group): "true"})}
+	s := &shard{events: workspaces.NewRecorder(fieldManager, map[string]string{LabelEvent(r.Group): "true"})}
 	if s.dynamic, err = at.Dynamic(); err != nil {
 		return nil, fmt.Errorf("connecting to %s: %w", url, err)
 	}
-	if s.workspaces, err = at.WithTimeout(workspaceTimeout).Workspaces(claimed, secretResource, eventResource); err != nil {
+	if s.workspaces, err = at.WithTimeout(workspaceTimeout).Clients(claimed, secretResource, eventResource); err != nil {
 		return nil, err
 	}
 	objects, err := at.Metadata()
@@ -73,9 +71,9 @@ func (r *runner) startShard(ctx context.Context, url string) (*shard, error) {
 		return nil, fmt.Errorf("connecting to %s: %w", url, err)
 	}
 	ctx, s.stop = context.WithCancel(ctx)
-	secrets := informer.NewEvents(objects.Resource(secretResource.GroupVersionResource()), LabelConnection(r.Group)+"=true",
+	secrets := workspaces.NewWatch(objects.Resource(secretResource.GroupVersionResource()), LabelConnection(r.Group)+"=true",
 		func(secret *metav1.PartialObjectMetadata) { r.enqueueOwner(url, secret) }, func() { r.enqueueShard(url) })
-	bound := informer.NewEvents(objects.Resource(bindings), "",
+	bound := workspaces.NewWatch(objects.Resource(bindings), "",
 		func(binding *metav1.PartialObjectMetadata) { r.enqueueCluster(url, logicalcluster.Of(binding)) }, func() {})
 	r.running.Go(func() { s.events.Run(ctx) })
 	r.running.Go(func() { secrets.Run(ctx) })
@@ -98,7 +96,7 @@ func (r *runner) enqueueOwner(url string, secret *metav1.PartialObjectMetadata) 
 		}
 		for _, k := range r.at(url) {
 			if k.template().Spec.InstanceCRD.Kind == owner.Kind && k.get(cluster, owner.Name) != nil {
-				r.queue.Add(request{k.url, k.gvr, cluster, owner.Name})
+				r.controller.Add(request{k.url, k.gvr, cluster, owner.Name})
 			}
 		}
 	}
@@ -108,7 +106,7 @@ func (r *runner) enqueueOwner(url string, secret *metav1.PartialObjectMetadata) 
 func (r *runner) enqueueCluster(url string, cluster logicalcluster.Name) {
 	for _, k := range r.at(url) {
 		for _, found := range k.informer.InCluster(cluster.String()) {
-			r.queue.Add(request{k.url, k.gvr, found.Cluster, found.Name})
+			r.controller.Add(request{k.url, k.gvr, found.Cluster, found.Name})
 		}
 	}
 }

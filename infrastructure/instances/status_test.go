@@ -112,22 +112,3 @@ func TestRemovalSaysWhy(t *testing.T) {
 		t.Errorf("an instance whose Template is removed has %v", status)
 	}
 }
-
-func TestTenantsHaveTheirTurns(t *testing.T) {
-	q := newQueue("", nil)
-	defer q.ShutDown()
-	for i := range 1000 {
-		q.Add(request{cluster: "many", name: string(rune('a' + i))})
-	}
-	q.Add(request{cluster: "few", name: "first"})
-	for served := 0; ; served++ {
-		next, _ := q.Get()
-		if next.cluster == "few" {
-			if served > 1 {
-				t.Errorf("%d instances of another tenant were served before", served)
-			}
-			return
-		}
-		q.Done(next)
-	}
-}

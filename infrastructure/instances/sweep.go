@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
-	"github.com/atoll-dev/atoll/internal/endpoints"
+	"github.com/atoll-dev/atoll/internal/workspaces"
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
@@ -114,7 +114,7 @@ func (r *runner) enqueueUnknown(ctx context.Context) error {
 			continue
 		}
 		for _, k := range kinds[i.Template] {
-			r.queue.Add(request{k.url, k.gvr, cluster, i.Name})
+			r.controller.Add(request{k.url, k.gvr, cluster, i.Name})
 		}
 	}
 	return nil
@@ -174,8 +174,8 @@ func (r *runner) present() (clusters sets.Set[string], complete bool) {
 }
 
 // remembered returns the stored URLs that the provider has ever used.
-func (r *runner) remembered() *endpoints.Remembered {
-	return &endpoints.Remembered{Client: r.provider, Key: client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: "endpoints-" + r.Export}}
+func (r *runner) remembered() *workspaces.Remembered {
+	return &workspaces.Remembered{Client: r.provider, Key: client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: "endpoints-" + r.Export}}
 }
 
 // views returns clients of bindings at all URLs that were ever used: workspaces behind a URL may exist although the slice has stopped

@@ -22,7 +22,7 @@ import (
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
-	"github.com/atoll-dev/atoll/internal/endpoints"
+	"github.com/atoll-dev/atoll/internal/workspaces"
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
@@ -179,7 +179,7 @@ func exportsOf(t *infrastructurev1alpha1.Template, standard string) []string {
 }
 
 func (v *View) eachAt(ctx context.Context, url string, gvr schema.GroupVersionResource, call func(dynamic.Interface, *unstructured.Unstructured) error) error {
-	at, err := endpoints.New(v.Workspace, url)
+	at, err := workspaces.NewEndpoint(v.Workspace, url)
 	if err != nil {
 		return err
 	}

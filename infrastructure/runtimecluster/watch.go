@@ -12,7 +12,7 @@ import (
 
 	"github.com/atoll-dev/atoll/infrastructure/instances"
 	"github.com/atoll-dev/atoll/internal/background"
-	"github.com/atoll-dev/atoll/internal/informer"
+	"github.com/atoll-dev/atoll/internal/workspaces"
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
@@ -74,7 +74,7 @@ func (w *Watches) Run(ctx context.Context) {
 func (w *Watches) watch(ctx context.Context, resource schema.GroupVersionResource) {
 	selector := labels.SelectorFromSet(labels.Set{managedBy: Owner, w.cluster.label(labelBackend): w.cluster.Backend})
 	// Periodic reconciliation of instances covers changes that the watch misses.
-	informer.NewEvents(w.metadata.Resource(resource), selector.String(), func(object *metav1.PartialObjectMetadata) { w.report(ctx, object) }, func() {}).Run(ctx)
+	workspaces.NewWatch(w.metadata.Resource(resource), selector.String(), func(object *metav1.PartialObjectMetadata) { w.report(ctx, object) }, func() {}).Run(ctx)
 }
 
 func (w *Watches) report(ctx context.Context, object *metav1.PartialObjectMetadata) {

@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
-	"github.com/atoll-dev/atoll/internal/endpoints"
+	"github.com/atoll-dev/atoll/internal/workspaces"
 	"github.com/atoll-dev/atoll/syncagent/publication"
 	"github.com/atoll-dev/atoll/syncagent/state"
 )
@@ -327,7 +327,7 @@ func TestConvert(t *testing.T) {
 
 func TestMustReplace(t *testing.T) {
 	for name, test := range map[string]struct {
-		kind            endpoints.Resource
+		kind            workspaces.Resource
 		copied, content string
 		want            bool
 	}{

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/atoll-dev/atoll/internal/endpoints"
+	"github.com/atoll-dev/atoll/internal/workspaces"
 )
 
 // ClaimError means that the agent has no permission to read a resource in a workspace: the consumer has not accepted the permission
@@ -83,6 +83,6 @@ func consumerText(err error) string {
 }
 
 // conflict returns an error that requeues the object.
-func conflict(resource endpoints.Resource, key types.NamespacedName, reason string) error {
+func conflict(resource workspaces.Resource, key types.NamespacedName, reason string) error {
 	return apierrors.NewConflict(resource.GroupVersionResource().GroupResource(), key.Name, errors.New(reason))
 }

@@ -6,7 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/atoll-dev/atoll/internal/workspaceevents"
+	"github.com/atoll-dev/atoll/internal/workspaces"
 )
 
 // Reasons of events in workspaces.
@@ -23,7 +23,7 @@ const (
 
 // Events records events of objects in workspaces. It returns no errors, because a failed event does not justify a retry.
 type Events interface {
-	Event(ctx context.Context, workspace workspaceevents.Client, object *unstructured.Unstructured, eventType, reason, message string)
+	Event(ctx context.Context, workspace workspaces.EventClient, object *unstructured.Unstructured, eventType, reason, message string)
 }
 
 // texts are the messages of events of the type Normal.

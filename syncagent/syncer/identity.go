@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/atoll-dev/atoll/internal/endpoints"
 	"github.com/atoll-dev/atoll/internal/expression"
+	"github.com/atoll-dev/atoll/internal/workspaces"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/syncagent/publication"
 )
@@ -53,16 +53,16 @@ func SourceOf(copied metav1.Object) (Source, bool) {
 
 // BelongsTo reports whether a copy that names a source may be the copy of an object of this resource in workspaces. A copy without the
 // label and the annotation of its resource may belong to any resource, until an agent labels it.
-func BelongsTo(copied metav1.Object, workspace endpoints.Resource) bool {
+func BelongsTo(copied metav1.Object, workspace workspaces.Resource) bool {
 	label, annotation := copied.GetLabels()[publication.LabelRemoteResource], copied.GetAnnotations()[publication.AnnotationRemoteResource]
 	return (label == "" || label == resourceHash(workspace)) && (annotation == "" || annotation == resourceName(workspace))
 }
 
-func resourceHash(workspace endpoints.Resource) string {
+func resourceHash(workspace workspaces.Resource) string {
 	return expression.ShortHash(resourceName(workspace))
 }
 
-func resourceName(workspace endpoints.Resource) string {
+func resourceName(workspace workspaces.Resource) string {
 	return workspace.GroupVersionResource().GroupResource().String()
 }
 

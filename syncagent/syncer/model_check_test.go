@@ -9,14 +9,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/atoll-dev/atoll/internal/endpoints"
+	"github.com/atoll-dev/atoll/internal/workspaces"
 	"github.com/atoll-dev/atoll/syncagent/publication"
 	"github.com/atoll-dev/atoll/syncagent/state"
 )
 
 // write executes a write of an agent, and checks that the agent is allowed to send it.
 func (p *modelPass) write(where string, c client.WithWatch, what string, o client.Object, do func() error) error {
-	resource := endpoints.Resource{GroupVersionKind: gvkOf(o)}
+	resource := workspaces.Resource{GroupVersionKind: gvkOf(o)}
 	key := client.ObjectKeyFromObject(o)
 	before := p.get(c, resource, key)
 	err := do()
@@ -220,7 +220,7 @@ func (p *modelPass) syncerPass2(primary *unstructured.Unstructured) *pass {
 
 // checkService checks that the service cluster has no objects of deleted primary objects.
 func (m *model) checkService(expected expectations) {
-	for _, resource := range []endpoints.Resource{widgetOnService, things, gizmos} {
+	for _, resource := range []workspaces.Resource{widgetOnService, things, gizmos} {
 		for _, o := range m.listAll(m.service, resource) {
 			source, ok := SourceOf(&o)
 			switch {

@@ -20,8 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
-	"github.com/atoll-dev/atoll/internal/endpoints"
-	"github.com/atoll-dev/atoll/internal/workspaceevents"
+	"github.com/atoll-dev/atoll/internal/workspaces"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/syncagent/publication"
 )
@@ -56,7 +55,7 @@ func runModel(t *testing.T, seed uint64, steps int) {
 	}
 }
 
-var gizmos = endpoints.Resource{
+var gizmos = workspaces.Resource{
 	GroupVersionKind: schema.GroupVersionKind{Group: "gizmos.example.org", Version: "v1", Kind: "Gizmo"}, Resource: "gizmos", Namespaced: true, HasStatus: true,
 }
 
@@ -126,7 +125,7 @@ func newModel(t *testing.T, seed uint64) *model {
 		relatedByReference("out", syncagentv1alpha1.RelatedResourceOriginService, "spec.outName", secrets, secrets),
 	}
 	related[1].Spec.CleanupPolicy = policies[m.rand.IntN(len(policies))]
-	publish := func(agent string, from, to endpoints.Resource, naming *syncagentv1alpha1.ResourceNaming, workspaces ...*modelWorkspace) {
+	publish := func(agent string, from, to workspaces.Resource, naming *syncagentv1alpha1.ResourceNaming, workspaces ...*modelWorkspace) {
 		m.publications = append(m.publications, &modelPublication{
 			name: agent + " " + from.Resource, workspaces: workspaces, primaries: map[modelKey]*unstructured.Unstructured{},
 			config: Config{
@@ -147,7 +146,7 @@ func newModel(t *testing.T, seed uint64) *model {
 
 type noEvents struct{}
 
-func (noEvents) Event(context.Context, workspaceevents.Client, *unstructured.Unstructured, string, string, string) {
+func (noEvents) Event(context.Context, workspaces.EventClient, *unstructured.Unstructured, string, string, string) {
 }
 
 func (m *model) log(format string, args ...any) {
@@ -199,7 +198,7 @@ func (m *model) refresh(pub *modelPublication) {
 	})
 }
 
-func (m *model) listAll(c client.Client, resource endpoints.Resource) []unstructured.Unstructured {
+func (m *model) listAll(c client.Client, resource workspaces.Resource) []unstructured.Unstructured {
 	m.t.Helper()
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(resource.GroupVersion().WithKind(resource.Kind + "List"))

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
-	"github.com/atoll-dev/atoll/internal/endpoints"
+	"github.com/atoll-dev/atoll/internal/workspaces"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/syncagent/mutation"
 	"github.com/atoll-dev/atoll/syncagent/naming"
@@ -24,7 +24,7 @@ import (
 )
 
 // logicalClusters is the resource of the singleton object that describes a logical cluster.
-var logicalClusters = endpoints.Resource{
+var logicalClusters = workspaces.Resource{
 	GroupVersionKind: schema.GroupVersionKind{Group: "core.kcp.io", Version: "v1alpha1", Kind: "LogicalCluster"}, Resource: "logicalclusters",
 }
 
@@ -195,7 +195,7 @@ func (p *pass) nameCopy() (types.NamespacedName, error) {
 }
 
 // newObject returns an object that does not exist yet.
-func newObject(resource endpoints.Resource, key types.NamespacedName, content map[string]any, identification metadata) *unstructured.Unstructured {
+func newObject(resource workspaces.Resource, key types.NamespacedName, content map[string]any, identification metadata) *unstructured.Unstructured {
 	object := &unstructured.Unstructured{Object: map[string]any{}}
 	object.SetGroupVersionKind(resource.GroupVersionKind)
 	object.SetNamespace(key.Namespace)

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
-	"github.com/atoll-dev/atoll/internal/endpoints"
+	"github.com/atoll-dev/atoll/internal/workspaces"
 	"github.com/atoll-dev/atoll/syncagent/related"
 	"github.com/atoll-dev/atoll/syncagent/state"
 )
@@ -154,7 +154,7 @@ func newRelated(resource *RelatedResource, pair related.Pair) state.Related {
 	}
 }
 
-func newObjectReference(resource endpoints.Resource, key types.NamespacedName) state.Object {
+func newObjectReference(resource workspaces.Resource, key types.NamespacedName) state.Object {
 	if !resource.Namespaced {
 		key.Namespace = ""
 	}
@@ -168,8 +168,8 @@ func describeCopy(entry state.Related) string {
 	return fmt.Sprintf("%s %s", entry.Copy.Kind, keyOf(entry.Copy))
 }
 
-func resourceOf(object state.Object) endpoints.Resource {
-	return endpoints.Resource{
+func resourceOf(object state.Object) workspaces.Resource {
+	return workspaces.Resource{
 		GroupVersionKind: schema.GroupVersionKind{Group: object.Group, Version: object.Version, Kind: object.Kind},
 		Resource:         object.Resource, Namespaced: object.Namespace != "",
 	}

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
-	"github.com/atoll-dev/atoll/internal/endpoints"
+	"github.com/atoll-dev/atoll/internal/workspaces"
 	"github.com/atoll-dev/atoll/syncagent/publication"
 	"github.com/atoll-dev/atoll/syncagent/related"
 )
@@ -71,7 +71,7 @@ func (p *pass) guard(r relation, copied *unstructured.Unstructured, content map[
 			secretTypes = append(secretTypes, object.Object["type"])
 		}
 	}
-	if isSecret := func(resource endpoints.Resource) bool { return resource.GroupKind() == secretKind }; isSecret(r.resource.Origin) || isSecret(r.resource.Copy) {
+	if isSecret := func(resource workspaces.Resource) bool { return resource.GroupKind() == secretKind }; isSecret(r.resource.Origin) || isSecret(r.resource.Copy) {
 		for _, t := range secretTypes {
 			if name, _ := t.(string); slices.Contains(guardedTypes, name) {
 				reason = "Secrets of type " + name + " stay where they are"

@@ -7,8 +7,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
-	"github.com/atoll-dev/atoll/internal/endpoints"
 	"github.com/atoll-dev/atoll/internal/expression"
+	"github.com/atoll-dev/atoll/internal/workspaces"
 	"github.com/atoll-dev/atoll/syncagent/publication"
 	"github.com/atoll-dev/atoll/syncagent/state"
 )
@@ -27,7 +27,7 @@ func (p *pass) ownerHash() string {
 	return ownerHash(p.config.AgentName, p.config.WorkspaceResource, p.request.Source())
 }
 
-func ownerHash(agentName string, resource endpoints.Resource, source Source) string {
+func ownerHash(agentName string, resource workspaces.Resource, source Source) string {
 	return expression.ShortHash(strings.Join([]string{
 		agentName, source.Cluster.String(), resource.Group, resource.Kind, source.Namespace, source.Name,
 	}, "/"))
@@ -39,7 +39,7 @@ func IsRelatedFinalizer(agentName, finalizer string) bool {
 }
 
 // RelatedFinalizer returns the finalizer that an agent sets for a primary object of a resource.
-func RelatedFinalizer(agentName string, resource endpoints.Resource, source Source) string {
+func RelatedFinalizer(agentName string, resource workspaces.Resource, source Source) string {
 	return agentName + relatedFinalizerInfix + ownerHash(agentName, resource, source)
 }
 

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
-	"github.com/atoll-dev/atoll/internal/endpoints"
+	"github.com/atoll-dev/atoll/internal/workspaces"
 	"github.com/atoll-dev/atoll/syncagent/mutation"
 )
 
@@ -111,7 +111,7 @@ func (p *pass) createRelated(ctx context.Context, to side, r relation, d desired
 
 // explainExisting returns the error for an object that the agent could not create because it exists. If the agent cannot read it either,
 // the object is hidden from the agent: the consumer has accepted the claim for other objects only.
-func (s side) explainExisting(ctx context.Context, resource endpoints.Resource, key types.NamespacedName) error {
+func (s side) explainExisting(ctx context.Context, resource workspaces.Resource, key types.NamespacedName) error {
 	switch existing, err := s.get(ctx, resource, key); {
 	case err != nil:
 		return err

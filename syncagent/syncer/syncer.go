@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
-	"github.com/atoll-dev/atoll/internal/endpoints"
+	"github.com/atoll-dev/atoll/internal/workspaces"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/syncagent/publication"
 	"github.com/atoll-dev/atoll/syncagent/state"
@@ -38,7 +38,7 @@ type Config struct {
 	Namespace   string
 	Publication *publication.Publication
 	// WorkspaceResource and ServiceResource are the published resource on each side.
-	WorkspaceResource, ServiceResource endpoints.Resource
+	WorkspaceResource, ServiceResource workspaces.Resource
 	// Related are the related resources, in the order of the publication.
 	Related []RelatedResource
 	// Service is a client of the service cluster. It must not read from a cache.
@@ -52,7 +52,7 @@ type Config struct {
 type RelatedResource struct {
 	Spec syncagentv1alpha1.RelatedResourceSpec
 	// Origin is the resource on the side of the origin, Copy the resource on the other side.
-	Origin, Copy endpoints.Resource
+	Origin, Copy workspaces.Resource
 	// Unresolved is why one of them is not resolved; it is nil if both are. The syncer locates and creates nothing for such an entry.
 	Unresolved error
 }

@@ -10,13 +10,13 @@ import (
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/atoll-dev/atoll/internal/endpoints"
+	"github.com/atoll-dev/atoll/internal/workspaces"
 )
 
 // write writes the differences between a desired and an existing copy, and returns the resulting copy. If the state does not contain the
 // last content, it compares the desired content with the copy and overwrites all of it. It records a patch before it sends the patch: if
 // the result of the request is unknown, the next pass sends the fields again, with their values in the source at that time.
-func (p *pass) write(ctx context.Context, to side, key string, copied *unstructured.Unstructured, resource endpoints.Resource, d desired) (result *unstructured.Unstructured, written bool, err error) {
+func (p *pass) write(ctx context.Context, to side, key string, copied *unstructured.Unstructured, resource workspaces.Resource, d desired) (result *unstructured.Unstructured, written bool, err error) {
 	unfinished, isUnfinished := p.state.Unfinished(key)
 	if unchanged, err := p.state.IsLast(key, d.content); err != nil {
 		return nil, false, err
@@ -57,7 +57,7 @@ func (s side) writePatch(ctx context.Context, copied *unstructured.Unstructured,
 }
 
 // writeAll replaces the content of a copy.
-func (s side) writeAll(ctx context.Context, copied *unstructured.Unstructured, resource endpoints.Resource, d desired) (*unstructured.Unstructured, bool, error) {
+func (s side) writeAll(ctx context.Context, copied *unstructured.Unstructured, resource workspaces.Resource, d desired) (*unstructured.Unstructured, bool, error) {
 	key := client.ObjectKeyFromObject(copied)
 	current, err := s.get(ctx, resource, key)
 	if err != nil {

@@ -26,8 +26,8 @@ import (
 // FeatureGates are the feature gates of the servers.
 const FeatureGates = "CacheAPIs=true"
 
-// workspaces counts the workspaces below root, for their names.
-var workspaces atomic.Int32
+// created counts the workspaces below root, for their names.
+var created atomic.Int32
 
 // Shard is an environment of one shard in the process of the test. It starts in seconds.
 type Shard struct{ *shardtesting.Shard }
@@ -46,7 +46,7 @@ func (s Shard) NewProvider(t testing.TB) conformance.Workspace { return s.newWor
 func (s Shard) NewTenant(t testing.TB) conformance.Workspace { return s.newWorkspace(t) }
 
 func (s Shard) newWorkspace(t testing.TB) conformance.Workspace {
-	name := fmt.Sprintf("w%d", workspaces.Add(1))
+	name := fmt.Sprintf("w%d", created.Add(1))
 	s.NewWorkspace(t, "root", name)
 	return conformance.Workspace{Name: name, Config: shardtesting.At(s.Admin(t), "root:"+name)}
 }
@@ -82,7 +82,7 @@ func (i Installation) NewTenantOn(t testing.TB, shard string) conformance.Worksp
 }
 
 func (i Installation) newWorkspace(t testing.TB, shard string) conformance.Workspace {
-	name := fmt.Sprintf("w%d", workspaces.Add(1))
+	name := fmt.Sprintf("w%d", created.Add(1))
 	return conformance.Workspace{Name: name, Config: i.NewWorkspace(t, name, name+"-admin", shardtesting.OnShard(shard))}
 }
 

@@ -20,7 +20,7 @@ import (
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
 	"github.com/atoll-dev/atoll/infrastructure/template"
-	"github.com/atoll-dev/atoll/internal/endpoints"
+	"github.com/atoll-dev/atoll/internal/workspaces"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
@@ -156,7 +156,7 @@ func (e *env) viewURLs(t *testing.T) (urls []string) {
 // inView returns a client of the instances in the view at a URL. The tenant is in the context of calls.
 func (e *env) inView(t *testing.T, url string) dynamic.ResourceInterface {
 	t.Helper()
-	at, err := endpoints.New(e.workspace, url)
+	at, err := workspaces.NewEndpoint(e.workspace, url)
 	if err != nil {
 		t.Fatal(err)
 	}

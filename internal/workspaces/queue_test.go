@@ -1,4 +1,4 @@
-package fairqueue
+package workspaces
 
 import (
 	"fmt"
@@ -9,17 +9,17 @@ import (
 	"testing/synctest"
 )
 
-func newQueue(limit int) *Queue[string, byte] {
-	return New("", func(item string) byte { return item[0] }, limit)
+func newTestQueue(limit int) *fairQueue[string, byte] {
+	return newFairQueue("", func(item string) byte { return item[0] }, limit)
 }
 
-func add(q *Queue[string, byte], items ...string) {
+func add(q *fairQueue[string, byte], items ...string) {
 	for _, item := range items {
 		q.Add(item)
 	}
 }
 
-func get(t *testing.T, q *Queue[string, byte], want string) {
+func get(t *testing.T, q *fairQueue[string, byte], want string) {
 	t.Helper()
 	if got, ended := q.Get(); got != want || ended {
 		t.Fatalf("got %q, %t, want %q", got, ended, want)
@@ -27,7 +27,7 @@ func get(t *testing.T, q *Queue[string, byte], want string) {
 }
 
 // expectEmpty checks that the queue retains nothing about groups without items.
-func expectEmpty(t *testing.T, q *Queue[string, byte]) {
+func expectEmpty(t *testing.T, q *fairQueue[string, byte]) {
 	t.Helper()
 	if o := q.order; len(o.groups) != 0 || len(o.turns) != 0 || o.len != 0 {
 		t.Errorf("an empty queue holds %v, %v, %d", o.groups, o.turns, o.len)
@@ -35,7 +35,7 @@ func expectEmpty(t *testing.T, q *Queue[string, byte]) {
 }
 
 func TestGroupsAreServedInTurn(t *testing.T) {
-	q := newQueue(1)
+	q := newTestQueue(1)
 	add(q, "a1", "a2", "a3", "b1", "c1", "b2")
 	var got []string
 	for i := 0; q.Len() > 0; i++ {
@@ -53,7 +53,7 @@ func TestGroupsAreServedInTurn(t *testing.T) {
 }
 
 func TestItemsOfOneGroupAreInOrder(t *testing.T) {
-	q := New("", func(int) string { return "" }, 1)
+	q := newFairQueue("", func(int) string { return "" }, 1)
 	for i := range 1000 {
 		q.Add(i)
 	}
@@ -67,7 +67,7 @@ func TestItemsOfOneGroupAreInOrder(t *testing.T) {
 }
 
 func TestGroupAtItsLimitLeavesWorkersToOthers(t *testing.T) {
-	q := newQueue(2)
+	q := newTestQueue(2)
 	add(q, "a1", "a2", "a3", "a4")
 	get(t, q, "a1")
 	get(t, q, "a2")
@@ -93,7 +93,7 @@ func TestGroupAtItsLimitLeavesWorkersToOthers(t *testing.T) {
 func TestWorkers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const limit, workers, items = 2, 6, 200
-		q := newQueue(limit)
+		q := newTestQueue(limit)
 		blocked := make(chan struct{})
 		var running, most, processed [256]atomic.Int64
 		var all sync.WaitGroup

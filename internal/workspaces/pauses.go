@@ -1,4 +1,4 @@
-package workspaceevents
+package workspaces
 
 import (
 	"maps"

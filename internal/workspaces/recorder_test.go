@@ -1,4 +1,4 @@
-package workspaceevents
+package workspaces
 
 import (
 	"context"
@@ -55,7 +55,7 @@ func (w *workspace) events(t *testing.T) []corev1.Event {
 }
 
 func start(t *testing.T) (recorder *Recorder, end func()) {
-	recorder = New("test", map[string]string{"a": "b"})
+	recorder = NewRecorder("test", map[string]string{"a": "b"})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {

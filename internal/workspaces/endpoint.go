@@ -1,9 +1,4 @@
-// Package endpoints connects to the URLs of an export. Each shard with consumers has one URL, which serves all workspaces of the shard
-// that bind the export.
-//
-// All clients of an endpoint share one HTTP client. The logical cluster of a request is in its context, so no object exists per
-// workspace.
-package endpoints
+package workspaces
 
 import (
 	"context"
@@ -36,8 +31,8 @@ type Endpoint struct {
 	http   *http.Client
 }
 
-// New returns the endpoint at a URL, with the credentials of config.
-func New(config *rest.Config, url string) (*Endpoint, error) {
+// NewEndpoint returns the endpoint at a URL, with the credentials of config.
+func NewEndpoint(config *rest.Config, url string) (*Endpoint, error) {
 	url = strings.TrimSuffix(url, "/")
 	config = rest.CopyConfig(config)
 	config.Host, config.APIPath = url+wildcard, ""
@@ -80,8 +75,8 @@ func (e *Endpoint) Discovery() (discovery.DiscoveryInterface, error) {
 	return client, nil
 }
 
-// Workspaces returns a client for all logical clusters. It discovers only resources that are not among the given ones.
-func (e *Endpoint) Workspaces(scheme *runtime.Scheme, resources ...Resource) (*Workspaces, error) {
+// Clients returns a client for all logical clusters. It discovers only resources that are not among the given ones.
+func (e *Endpoint) Clients(scheme *runtime.Scheme, resources ...Resource) (*Clients, error) {
 	others, err := apiutil.NewDynamicRESTMapper(e.config, e.http)
 	if err != nil {
 		return nil, fmt.Errorf("building the mapper of %s: %w", e.URL, err)
@@ -91,7 +86,7 @@ func (e *Endpoint) Workspaces(scheme *runtime.Scheme, resources ...Resource) (*W
 	if err != nil {
 		return nil, fmt.Errorf("building the client of %s: %w", e.URL, err)
 	}
-	return &Workspaces{c}, nil
+	return &Clients{c}, nil
 }
 
 type revisionKey struct{}

@@ -1,6 +1,4 @@
-// Package informer watches one resource, of all workspaces of an endpoint or of the service cluster, and stores its objects encoded: most
-// are never read between two changes, and an encoded object takes a fraction of the memory of a decoded one.
-package informer
+package workspaces
 
 import (
 	"cmp"

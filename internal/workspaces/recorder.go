@@ -1,5 +1,4 @@
-// Package workspaceevents writes events of objects in workspaces, for components with a permission claim for events.
-package workspaceevents
+package workspaces
 
 import (
 	"context"
@@ -16,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/atoll-dev/atoll/internal/fairqueue"
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
@@ -33,8 +31,8 @@ const (
 	slowWrite, pauseTime = time.Second, time.Minute
 )
 
-// Client is a client of one workspace.
-type Client interface {
+// EventClient is a client of one workspace.
+type EventClient interface {
 	client.Reader
 	client.Writer
 }
@@ -44,32 +42,32 @@ type Client interface {
 type Recorder struct {
 	component string
 	labels    map[string]string
-	queue     *fairqueue.Queue[*queued, logicalcluster.Name]
+	queue     *fairQueue[*queued, logicalcluster.Name]
 	paused    pauses
 }
 
 type queued struct {
 	cluster   logicalcluster.Name
-	workspace Client
+	workspace EventClient
 	event     *corev1.Event
 }
 
-// New returns a recorder of a component, which writes nothing before Run. All its events have the given labels.
-func New(component string, labels map[string]string) *Recorder {
-	return &Recorder{component: component, labels: labels, queue: fairqueue.New("", func(q *queued) logicalcluster.Name { return q.cluster }, 1)}
+// NewRecorder returns a recorder of a component, which writes nothing before Run. All its events have the given labels.
+func NewRecorder(component string, labels map[string]string) *Recorder {
+	return &Recorder{component: component, labels: labels, queue: newFairQueue("", func(q *queued) logicalcluster.Name { return q.cluster }, 1)}
 }
 
 // Event records an event, or drops it if too many wait, or if the workspace of the object is slow.
-func (e *Recorder) Event(ctx context.Context, workspace Client, object *unstructured.Unstructured, eventType, reason, message string) {
+func (r *Recorder) Event(ctx context.Context, workspace EventClient, object *unstructured.Unstructured, eventType, reason, message string) {
 	cluster := logicalcluster.Of(object)
-	if e.queue.Len() >= maxQueued || e.queue.LenOf(cluster) >= maxQueuedOfWorkspace || e.paused.has(cluster) {
+	if r.queue.Len() >= maxQueued || r.queue.LenOf(cluster) >= maxQueuedOfWorkspace || r.paused.has(cluster) {
 		log.FromContext(ctx).V(1).Info("Dropped an event, too many wait to be written or the workspace is slow", "reason", reason)
 		return
 	}
-	e.queue.Add(&queued{cluster, workspace, e.newEvent(object, eventType, reason, message)})
+	r.queue.Add(&queued{cluster, workspace, r.newEvent(object, eventType, reason, message)})
 }
 
-func (e *Recorder) newEvent(object *unstructured.Unstructured, eventType, reason, message string) *corev1.Event {
+func (r *Recorder) newEvent(object *unstructured.Unstructured, eventType, reason, message string) *corev1.Event {
 	namespace := object.GetNamespace()
 	if namespace == "" {
 		namespace = metav1.NamespaceDefault
@@ -82,22 +80,22 @@ func (e *Recorder) newEvent(object *unstructured.Unstructured, eventType, reason
 	}
 	now := metav1.Now()
 	return &corev1.Event{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name + "." + hex.EncodeToString(hash[:])[:hashLength], Labels: maps.Clone(e.labels)},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name + "." + hex.EncodeToString(hash[:])[:hashLength], Labels: maps.Clone(r.labels)},
 		InvolvedObject: corev1.ObjectReference{
 			APIVersion: object.GetAPIVersion(), Kind: object.GetKind(), Namespace: object.GetNamespace(), Name: object.GetName(), UID: object.GetUID(),
 		},
 		Type: eventType, Reason: reason, Message: message, Count: 1, FirstTimestamp: now, LastTimestamp: now,
-		Source: corev1.EventSource{Component: e.component},
+		Source: corev1.EventSource{Component: r.component},
 	}
 }
 
 // Run writes events until the context ends. It can be called once.
-func (e *Recorder) Run(ctx context.Context) {
-	defer context.AfterFunc(ctx, e.queue.ShutDown)()
+func (r *Recorder) Run(ctx context.Context) {
+	defer context.AfterFunc(ctx, r.queue.ShutDown)()
 	var running sync.WaitGroup
 	for range writers {
 		running.Go(func() {
-			for e.writeNext(ctx) {
+			for r.writeNext(ctx) {
 			}
 		})
 	}
@@ -105,13 +103,13 @@ func (e *Recorder) Run(ctx context.Context) {
 }
 
 // writeNext writes one event, and reports whether others may be waiting.
-func (e *Recorder) writeNext(ctx context.Context) bool {
-	next, ended := e.queue.Get()
+func (r *Recorder) writeNext(ctx context.Context) bool {
+	next, ended := r.queue.Get()
 	if ended {
 		return false
 	}
-	defer e.queue.Done(next)
-	if ctx.Err() != nil || e.paused.has(next.cluster) {
+	defer r.queue.Done(next)
+	if ctx.Err() != nil || r.paused.has(next.cluster) {
 		return true
 	}
 	ctx, cancel := context.WithTimeout(ctx, eventTimeout)
@@ -121,12 +119,12 @@ func (e *Recorder) writeNext(ctx context.Context) bool {
 		log.FromContext(ctx).V(1).Info("Could not write an event", "reason", next.event.Reason, "error", err.Error())
 	}
 	if time.Since(started) >= slowWrite {
-		e.paused.add(next.cluster)
+		r.paused.add(next.cluster)
 	}
 	return true
 }
 
-func writeEvent(ctx context.Context, workspace Client, event *corev1.Event) error {
+func writeEvent(ctx context.Context, workspace EventClient, event *corev1.Event) error {
 	err := workspace.Create(ctx, event.DeepCopy())
 	if !apierrors.IsAlreadyExists(err) {
 		return err

@@ -1,7 +1,4 @@
-// Package fairqueue contains a work queue for several tenants. It takes turns between them, so that a tenant with many items delays the
-// first item of another by one item for each tenant. A tenant occupies a limited number of workers, so that a tenant whose items take
-// long leaves workers to others.
-package fairqueue
+package workspaces
 
 import (
 	"sync"
@@ -9,34 +6,34 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-// Queue is a work queue with groups of items, such as tenants. A worker that calls Done must call Get next, as controllers do, because it
+// fairQueue is a work queue with groups of items, such as tenants. A worker that calls Done must call Get next, as controllers do, because it
 // may get the item that Done makes available. When the queue is shut down, it drops items beyond the limit of their group.
-type Queue[T, G comparable] struct {
+type fairQueue[T, G comparable] struct {
 	workqueue.TypedInterface[T]
 	order *order[T, G]
 }
 
-// New returns a queue. groupOf returns the group of an item, limit is how many items of a group are processed concurrently.
-func New[T, G comparable](name string, groupOf func(T) G, limit int) *Queue[T, G] {
+// newFairQueue returns a queue. groupOf returns the group of an item, limit is how many items of a group are processed concurrently.
+func newFairQueue[T, G comparable](name string, groupOf func(T) G, limit int) *fairQueue[T, G] {
 	o := &order[T, G]{groupOf: groupOf, limit: limit, groups: map[G]*group[T]{}}
-	return &Queue[T, G]{workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[T]{Name: name, Queue: o}), o}
+	return &fairQueue[T, G]{workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[T]{Name: name, Queue: o}), o}
 }
 
 // Done implements workqueue.TypedInterface.
-func (q *Queue[T, G]) Done(item T) {
+func (q *fairQueue[T, G]) Done(item T) {
 	q.order.release(q.order.groupOf(item))
 	q.TypedInterface.Done(item)
 }
 
 // Len returns the number of waiting items, including those beyond the limit of their group.
-func (q *Queue[T, G]) Len() int {
+func (q *fairQueue[T, G]) Len() int {
 	q.order.mu.Lock()
 	defer q.order.mu.Unlock()
 	return q.order.len
 }
 
 // LenOf returns the number of waiting items of a group.
-func (q *Queue[T, G]) LenOf(key G) int {
+func (q *fairQueue[T, G]) LenOf(key G) int {
 	q.order.mu.Lock()
 	defer q.order.mu.Unlock()
 	if g := q.order.groups[key]; g != nil {

@@ -1,4 +1,4 @@
-package informer
+package workspaces
 
 import (
 	"context"
@@ -53,8 +53,8 @@ type Informer struct {
 	state     *connection
 }
 
-// New returns an informer of the objects that match a label selector. It does nothing before Run.
-func New(resource dynamic.ResourceInterface, selector string, index Index, handler Handler) *Informer {
+// NewInformer returns an informer of the objects that match a label selector. It does nothing before Run.
+func NewInformer(resource dynamic.ResourceInterface, selector string, index Index, handler Handler) *Informer {
 	store := newStore(index)
 	state := &connection{onConnect: handler.OnConnect, onDisconnect: handler.OnDisconnect, onError: handler.OnError}
 	source := &cache.ListWatch{

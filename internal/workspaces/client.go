@@ -1,4 +1,4 @@
-package endpoints
+package workspaces
 
 import (
 	"context"
@@ -9,13 +9,13 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// Workspaces is the client of all workspaces of an endpoint.
-type Workspaces struct{ client client.Client }
+// Clients is the client of all workspaces of an endpoint.
+type Clients struct{ client client.Client }
 
 // Client returns a client whose requests go to one logical cluster. It has two words, so callers create it for each use and do not cache
 // it.
-func (w *Workspaces) Client(cluster logicalcluster.Name) client.Client {
-	return &workspaceClient{w.client, cluster}
+func (c *Clients) Client(cluster logicalcluster.Name) client.Client {
+	return &workspaceClient{c.client, cluster}
 }
 
 // workspaceClient adds the logical cluster to the context of every request.

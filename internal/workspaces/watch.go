@@ -1,4 +1,4 @@
-package informer
+package workspaces
 
 import (
 	"context"
@@ -12,9 +12,9 @@ import (
 	"github.com/atoll-dev/atoll/internal/reflector"
 )
 
-// NewEvents returns a watcher of the metadata of a resource's objects that match a label selector. It stores no objects. It calls
+// NewWatch returns a watcher of the metadata of a resource's objects that match a label selector. It stores no objects. It calls
 // onChange for each changed or deleted object, and resync when it may have missed changes: after every list.
-func NewEvents(resource metadata.Getter, selector string, onChange func(object *metav1.PartialObjectMetadata), resync func()) *reflector.Reflector {
+func NewWatch(resource metadata.Getter, selector string, onChange func(object *metav1.PartialObjectMetadata), resync func()) *reflector.Reflector {
 	source := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			options.LabelSelector, options.Limit = selector, 1 // the objects are not used, only the resource version
@@ -30,23 +30,23 @@ func NewEvents(resource metadata.Getter, selector string, onChange func(object *
 		},
 	}
 	return reflector.New(reflector.Config{
-		ListerWatcher: source, Handler: &events{onChange, resync}, WatchTimeout: watchTimeout, Backoff: newBackoff(),
+		ListerWatcher: source, Handler: &watchHandler{onChange, resync}, WatchTimeout: watchTimeout, Backoff: newBackoff(),
 	})
 }
 
-type events struct {
+type watchHandler struct {
 	onChange func(object *metav1.PartialObjectMetadata)
 	resync   func()
 }
 
-func (e *events) OnListStart()                {}
-func (e *events) OnListPage([]runtime.Object) {}
-func (e *events) OnListDone(string)           { e.resync() }
-func (e *events) OnConnect()                  {}
-func (e *events) OnDisconnect(error)          {}
+func (h *watchHandler) OnListStart()                {}
+func (h *watchHandler) OnListPage([]runtime.Object) {}
+func (h *watchHandler) OnListDone(string)           { h.resync() }
+func (h *watchHandler) OnConnect()                  {}
+func (h *watchHandler) OnDisconnect(error)          {}
 
-func (e *events) OnEvent(event watch.Event, _ string) {
+func (h *watchHandler) OnEvent(event watch.Event, _ string) {
 	if object, ok := event.Object.(*metav1.PartialObjectMetadata); ok && event.Type != watch.Bookmark {
-		e.onChange(object)
+		h.onChange(object)
 	}
 }

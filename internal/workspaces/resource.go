@@ -1,4 +1,4 @@
-package endpoints
+package workspaces
 
 import "k8s.io/apimachinery/pkg/runtime/schema"
 
