@@ -124,11 +124,7 @@ func (r *runner) update(ctx context.Context) error {
 	}
 	urls := map[string][]string{} // by export
 	for i := range found.Items {
-		slice := &found.Items[i]
-		urls[slice.Name] = []string{}
-		for _, endpoint := range slice.Status.APIExportEndpoints {
-			urls[slice.Name] = append(urls[slice.Name], endpoint.URL)
-		}
+		urls[found.Items[i].Name] = workspaces.ListedURLs(&found.Items[i])
 	}
 	if urls[r.Export] == nil {
 		return nil // the server has not reported the endpoints yet

@@ -75,7 +75,7 @@ func (r *runner) sweepMissing(ctx context.Context, present sets.Set[string], bef
 		return candidacy{}, err
 	}
 	now := missing(tenants, present, before)
-	if len(present) == 0 && isUnbound(ctx, views) {
+	if len(present) == 0 && workspaces.IsUnbound(ctx, views) {
 		now.idle = before.idle + 1
 	}
 	attempts := 0
@@ -84,7 +84,7 @@ func (r *runner) sweepMissing(ctx context.Context, present sets.Set[string], bef
 		if attempts == maxPurges || ctx.Err() != nil {
 			break
 		}
-		isGone, isBound := ask(ctx, tenant, views, now.idle >= idleSweeps)
+		isGone, isBound := workspaces.IsGone(ctx, tenant, views, now.idle >= idleSweeps)
 		if isBound {
 			now.missed.Delete(tenant)
 			continue
@@ -205,33 +205,4 @@ func (r *runner) views(ctx context.Context) ([]dynamic.ResourceInterface, error)
 		views = append(views, c.Resource(bindings))
 	}
 	return views, nil
-}
-
-// isUnbound reports whether all servers answer, and none has a binding of any workspace.
-func isUnbound(ctx context.Context, views []dynamic.ResourceInterface) bool {
-	for _, view := range views {
-		if all, err := view.List(ctx, metav1.ListOptions{Limit: 1}); err != nil || len(all.Items) > 0 {
-			return false
-		}
-	}
-	return len(views) > 0
-}
-
-// ask checks with the servers whether one logical cluster has bound an export. It is gone if each server reports that it does not serve
-// it, each answers for all workspaces, and either one serves other workspaces or the export is unbound. The answer of servers that refuse
-// every request, or that temporarily show nothing, is not sufficient.
-func ask(ctx context.Context, tenant logicalcluster.Name, views []dynamic.ResourceInterface, unbound bool) (isGone, isBound bool) {
-	one, servesOthers := metav1.ListOptions{Limit: 1}, false
-	for _, view := range views {
-		_, err := view.List(logicalcluster.With(ctx, tenant), one)
-		if !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
-			return false, err == nil
-		}
-		others, err := view.List(ctx, one)
-		if err != nil {
-			return false, false
-		}
-		servesOthers = servesOthers || len(others.Items) > 0
-	}
-	return servesOthers || unbound, false
 }

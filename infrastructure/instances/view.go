@@ -161,9 +161,9 @@ func (v *View) each(ctx context.Context, exports []string, gvr schema.GroupVersi
 		if err := v.Client.Get(ctx, client.ObjectKey{Name: export}, slice); err != nil {
 			return fmt.Errorf("%w: %w", errNoEndpoints, err)
 		}
-		for _, endpoint := range slice.Status.APIExportEndpoints {
-			if err := v.eachAt(ctx, endpoint.URL, gvr, call); err != nil {
-				return fmt.Errorf("at %s: %w", endpoint.URL, err)
+		for _, url := range workspaces.ListedURLs(slice) {
+			if err := v.eachAt(ctx, url, gvr, call); err != nil {
+				return fmt.Errorf("at %s: %w", url, err)
 			}
 		}
 	}

@@ -26,6 +26,8 @@ const wildcard = "/clusters/*"
 type Endpoint struct {
 	// URL is the URL without the segments of a logical cluster.
 	URL string
+	// Watches are the watches that its users share; nil if the endpoint has a timeout.
+	Watches *SharedWatches
 
 	config *rest.Config
 	http   *http.Client
@@ -42,7 +44,13 @@ func NewEndpoint(config *rest.Config, url string) (*Endpoint, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connecting to %s: %w", url, err)
 	}
-	return &Endpoint{URL: url, config: config, http: httpClient}, nil
+	e := &Endpoint{URL: url, config: config, http: httpClient}
+	metadata, err := e.Metadata()
+	if err != nil {
+		return nil, fmt.Errorf("connecting to %s: %w", url, err)
+	}
+	e.Watches = NewSharedWatches(metadata)
+	return e, nil
 }
 
 // WithTimeout returns the endpoint with clients whose requests end after a time, including at the server. They cannot watch.

@@ -1,4 +1,4 @@
-package syncagent
+package sync
 
 import (
 	"context"
@@ -8,13 +8,13 @@ import (
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/atoll-dev/atoll/internal/background"
 	"github.com/atoll-dev/atoll/internal/workspaces"
 	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/syncagent/servers"
 	"github.com/atoll-dev/atoll/syncagent/syncer"
 	"github.com/atoll-dev/atoll/syncagent/view"
 )
@@ -35,8 +35,8 @@ const (
 
 // endpointSync syncs the objects of one publication in all workspaces of one endpoint.
 type endpointSync struct {
-	*synchronization
-	endpoint *endpointConnection
+	parent   *publicationSync
+	endpoint *workspaces.Endpoint
 
 	mu         sync.Mutex
 	controller *workspaces.Controller[workspaces.Key] // nil until the endpoint serves the resources
@@ -47,10 +47,10 @@ type endpointSync struct {
 }
 
 // status returns nil if the informer has all objects of the endpoint and is connected, and the reason otherwise.
-func (w *endpointSync) status() error {
-	w.mu.Lock()
-	running, reason := w.informer, w.reason
-	w.mu.Unlock()
+func (e *endpointSync) status() error {
+	e.mu.Lock()
+	running, reason := e.informer, e.reason
+	e.mu.Unlock()
 	if running == nil {
 		return reason
 	}
@@ -70,43 +70,43 @@ var (
 )
 
 // run returns when the context has ended and all goroutines that it started have ended.
-func (w *endpointSync) run(ctx context.Context) {
-	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithValues("endpoint", w.endpoint.URL))
+func (e *endpointSync) run(ctx context.Context) {
+	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithValues("endpoint", e.endpoint.URL))
 	for ctx.Err() == nil {
-		found, ok := w.awaitResources(ctx)
+		found, ok := e.awaitResources(ctx)
 		if !ok {
 			return
 		}
 		log.FromContext(ctx).V(1).Info("Syncing the workspaces of an endpoint", "url", found.endpoint.URL, "resource", found.resource.GroupVersionResource())
-		if err := w.sync(ctx, found); err != nil && ctx.Err() == nil {
-			log.FromContext(ctx).Error(err, "Could not sync the workspaces of an endpoint")
-			w.failed(err)
+		if err := e.sync(ctx, found); err != nil && ctx.Err() == nil {
+			log.FromContext(ctx).Error(err, "Failed to sync the workspaces of an endpoint")
+			e.failed(err)
 		}
 		background.Sleep(ctx, discoveryInterval)
 	}
 }
 
 // failed sets the reason why nothing is synced until the next attempt.
-func (w *endpointSync) failed(err error) {
-	w.mu.Lock()
-	w.informer, w.controller = nil, nil
-	w.mu.Unlock()
-	w.setReason(err)
-	w.changed()
+func (e *endpointSync) failed(err error) {
+	e.mu.Lock()
+	e.informer, e.controller = nil, nil
+	e.mu.Unlock()
+	e.setReason(err)
+	e.parent.changed()
 }
 
 // awaitResources waits until the endpoint serves the published resource, and waits a limited time for the related ones: claims take a
 // moment to reach all shards.
-func (w *endpointSync) awaitResources(ctx context.Context) (*served, bool) {
+func (e *endpointSync) awaitResources(ctx context.Context) (*served, bool) {
 	for attempt := 1; ; attempt++ {
-		found, err := w.discover(ctx, attempt < viewAttempts)
+		found, err := e.discover(ctx, attempt < viewAttempts)
 		if err == nil && attempt < viewAttempts {
 			err = found.firstUnresolved()
 		}
 		if err == nil {
 			return found, true
 		}
-		w.setReason(err)
+		e.setReason(err)
 		if !background.Sleep(ctx, discoveryInterval) {
 			return nil, false
 		}
@@ -122,58 +122,58 @@ func (f *served) firstUnresolved() error {
 	return nil
 }
 
-func (w *endpointSync) setReason(err error) {
+func (e *endpointSync) setReason(err error) {
 	var notServed *workspaces.NotServedError
 	if !errors.As(err, &notServed) {
 		err = errUnreachable
 	}
-	w.mu.Lock()
-	changed := w.reason == nil || w.reason.Error() != err.Error()
-	w.reason = err
-	w.mu.Unlock()
+	e.mu.Lock()
+	changed := e.reason == nil || e.reason.Error() != err.Error()
+	e.reason = err
+	e.mu.Unlock()
 	if changed {
-		w.changed()
+		e.parent.changed()
 	}
 }
 
 // sync runs the informer of the primary objects, the watches of related objects, and the workers. It returns when the context ends, or
 // when the objects are served at another URL because the view has become available or has ended.
-func (w *endpointSync) sync(ctx context.Context, found *served) error {
+func (e *endpointSync) sync(ctx context.Context, found *served) error {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	dynamic, err := found.endpoint.Dynamic()
 	if err != nil {
 		return err
 	}
-	clients, err := found.endpoint.Clients(scheme, found.resources()...)
+	clients, err := found.endpoint.Clients(servers.Scheme, found.resources()...)
 	if err != nil {
 		return err
 	}
-	events := workspaces.NewRecorder(w.config.AgentName, nil)
-	reconciler, err := w.newReconciler(clients, found, events)
+	events := workspaces.NewRecorder(e.parent.shared.config.AgentName, nil)
+	reconciler, err := e.newReconciler(clients, found, events)
 	if err != nil {
 		return err
 	}
-	workers, err := w.newController(reconciler)
+	workers, err := e.newController(reconciler)
 	if err != nil {
 		return err
 	}
 	primaries := workspaces.NewInformer(dynamic.Resource(found.resource.GroupVersionResource()), "", indexPrimary,
-		workspaces.Handler{OnChange: w.onPrimary, OnConnect: w.onConnect, OnDisconnect: w.changed, OnError: func(err error) {
+		workspaces.Handler{OnChange: e.onPrimary, OnConnect: e.onConnect, OnDisconnect: e.parent.changed, OnError: func(err error) {
 			if found.isOver(err) {
 				end() // the store remains, like that of an endpoint that does not respond, until its successor replaces it
 			}
 		}})
 	reconciler.store = primaries.Store
-	w.mu.Lock()
-	w.informer, w.controller, w.unresolved = primaries, workers, found.unresolved()
-	w.mu.Unlock()
-	defer w.subscribeWorkspaces(found)()
+	e.mu.Lock()
+	e.informer, e.controller, e.unresolved = primaries, workers, found.unresolved()
+	e.mu.Unlock()
+	defer e.subscribeWorkspaces(found)()
 
 	var running background.Group
 	running.Go(func() { events.Run(ctx) })
 	running.Go(func() {
-		if !w.awaitCopies(ctx) {
+		if !e.awaitCopies(ctx) {
 			return
 		}
 		if err = workers.Start(ctx); err != nil {
@@ -181,13 +181,13 @@ func (w *endpointSync) sync(ctx context.Context, found *served) error {
 		}
 	})
 	running.Go(func() {
-		if w.awaitOtherRelated(ctx, found) {
+		if e.awaitOtherRelated(ctx, found) {
 			end()
 		}
 	})
 	running.Go(func() { primaries.Run(found.context(ctx)) })
 	running.Go(func() {
-		if found.revision == "" && w.awaitView(ctx) {
+		if found.revision == "" && e.awaitView(ctx) {
 			end()
 		}
 	})
@@ -196,7 +196,7 @@ func (w *endpointSync) sync(ctx context.Context, found *served) error {
 }
 
 // awaitOtherRelated waits until the related resources change: a resource becomes served, or is not served any more.
-func (w *endpointSync) awaitOtherRelated(ctx context.Context, found *served) bool {
+func (e *endpointSync) awaitOtherRelated(ctx context.Context, found *served) bool {
 	if len(found.related) == 0 {
 		<-ctx.Done()
 		return false
@@ -206,7 +206,7 @@ func (w *endpointSync) awaitOtherRelated(ctx context.Context, found *served) boo
 		if err != nil {
 			continue
 		}
-		if current, err := w.resolveRelated(discovery); err == nil && !sameRelated(current, found.related) {
+		if current, err := e.parent.resolveRelated(discovery); err == nil && !sameRelated(current, found.related) {
 			return true
 		}
 	}
@@ -214,79 +214,79 @@ func (w *endpointSync) awaitOtherRelated(ctx context.Context, found *served) boo
 }
 
 // awaitCopies waits until the informer has all copies. Without them, the syncer would create copies again.
-func (w *endpointSync) awaitCopies(ctx context.Context) bool {
+func (e *endpointSync) awaitCopies(ctx context.Context) bool {
 	select {
-	case <-w.copiesSynced:
+	case <-e.parent.copiesSynced:
 		return true
 	case <-ctx.Done():
 		return false
 	}
 }
 
-func (w *endpointSync) newController(r reconcile.TypedReconciler[workspaces.Key]) (*workspaces.Controller[workspaces.Key], error) {
+func (e *endpointSync) newController(r reconcile.TypedReconciler[workspaces.Key]) (*workspaces.Controller[workspaces.Key], error) {
 	return workspaces.NewController(workspaces.ControllerOptions[workspaces.Key]{
 		Name: "sync", Metrics: "sync", Reconciler: r, ClusterOf: func(key workspaces.Key) string { return key.Cluster },
 		Workers: workers, WorkersOfCluster: workers - 1, Timeout: reconcileTimeout, MinRetry: minRetry, MaxRetry: maxRetry,
-		Log: w.log.WithValues("endpoint", w.endpoint.URL), OnStart: w.enqueueAll,
+		Log: e.parent.log.WithValues("endpoint", e.endpoint.URL), OnStart: e.enqueueAll,
 	})
 }
 
 // onPrimary handles a change of a primary object.
-func (w *endpointSync) onPrimary(change workspaces.Change) {
+func (e *endpointSync) onPrimary(change workspaces.Change) {
 	if change.Index == (workspaces.IndexKey{}) { // deleted
-		if w.copies.HasIndex(change.Before) {
-			w.orphans.trigger()
+		if e.parent.copies.HasIndex(change.Before) {
+			e.parent.orphans.Trigger()
 		}
 		return
 	}
-	w.enqueue(change.Key)
+	e.enqueue(change.Key)
 }
 
 // onConnect is called when the endpoint becomes reachable. It enqueues all objects, so that objects that wait after errors do not wait
 // longer.
-func (w *endpointSync) onConnect() {
-	w.enqueueAll()
-	w.orphans.trigger()
-	w.changed()
+func (e *endpointSync) onConnect() {
+	e.enqueueAll()
+	e.parent.orphans.Trigger()
+	e.parent.changed()
 }
 
-func (w *endpointSync) enqueueAll() {
-	if store := w.store(); store != nil {
+func (e *endpointSync) enqueueAll() {
+	if store := e.store(); store != nil {
 		for _, key := range store.Keys() {
-			w.enqueue(key)
+			e.enqueue(key)
 		}
 	}
 }
 
 // store returns the primary objects, or nil while the endpoint does not serve them.
-func (w *endpointSync) store() *workspaces.Store {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.informer == nil {
+func (e *endpointSync) store() *workspaces.Store {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.informer == nil {
 		return nil
 	}
-	return w.informer.Store
+	return e.informer.Store
 }
 
 // enqueue enqueues an object.
-func (w *endpointSync) enqueue(key workspaces.Key) {
-	w.mu.Lock()
-	workers := w.controller
-	w.mu.Unlock()
+func (e *endpointSync) enqueue(key workspaces.Key) {
+	e.mu.Lock()
+	workers := e.controller
+	e.mu.Unlock()
 	if workers != nil { // otherwise all objects are enqueued when the controller starts
 		workers.Add(key)
 	}
 }
 
 // enqueueIndex enqueues the objects with an index key, and reports whether any exist.
-func (w *endpointSync) enqueueIndex(index workspaces.IndexKey) bool {
-	store := w.store()
+func (e *endpointSync) enqueueIndex(index workspaces.IndexKey) bool {
+	store := e.store()
 	if store == nil {
 		return false
 	}
 	keys := store.ByIndex(index)
 	for _, key := range keys {
-		w.enqueue(key)
+		e.enqueue(key)
 	}
 	return len(keys) > 0
 }
@@ -303,32 +303,21 @@ func (f *served) unresolved() []string {
 }
 
 // unresolvedRelated returns messages about the related resources that are not served at the endpoint or on the service cluster.
-func (w *endpointSync) unresolvedRelated() []string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.unresolved
+func (e *endpointSync) unresolvedRelated() []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.unresolved
 }
 
 // resources returns all resources that are read or written in workspaces.
 func (f *served) resources() []workspaces.Resource {
-	resources := []workspaces.Resource{f.resource, namespaces, eventResource, logicalClusters}
+	resources := []workspaces.Resource{f.resource, servers.Namespaces, servers.Events, servers.LogicalClusters}
 	for _, r := range f.related {
 		if side := workspaceSide(r); side.Resource != "" {
 			resources = append(resources, side)
 		}
 	}
 	return resources
-}
-
-// Resources of the core group that every server has.
-var (
-	namespaces    = coreResource("Namespace", "namespaces", false)
-	eventResource = coreResource("Event", "events", true)
-	secrets       = coreResource("Secret", "secrets", true)
-)
-
-func coreResource(kind, resource string, namespaced bool) workspaces.Resource {
-	return workspaces.Resource{GroupVersionKind: corev1.SchemeGroupVersion.WithKind(kind), Resource: resource, Namespaced: namespaced}
 }
 
 // primaryReconciler syncs one primary object.
@@ -340,14 +329,14 @@ type primaryReconciler struct {
 	workspace, served workspaces.Resource
 }
 
-func (w *endpointSync) newReconciler(clients *workspaces.Clients, found *served, events syncer.Events) (*primaryReconciler, error) {
-	service, err := w.newServiceClient(found.related)
+func (e *endpointSync) newReconciler(clients *workspaces.Clients, found *served, events syncer.Events) (*primaryReconciler, error) {
+	service, err := e.parent.newServiceClient(found.related)
 	if err != nil {
 		return nil, err
 	}
-	config := w.syncerConfig()
-	config.Service, config.Related, config.Events = &storeClient{service, w.serviceResource, w.copies.Store}, found.related, events
-	return &primaryReconciler{clients: clients, workspace: w.workspaceResource, served: found.resource, syncer: syncer.New(config)}, nil
+	config := e.parent.syncerConfig()
+	config.Service, config.Related, config.Events = &storeClient{service, e.parent.serviceResource, e.parent.copies.Store}, found.related, events
+	return &primaryReconciler{clients: clients, workspace: e.parent.workspaceResource, served: found.resource, syncer: syncer.New(config)}, nil
 }
 
 // Reconcile implements reconcile.TypedReconciler.

@@ -1,4 +1,4 @@
-package syncagent
+package orphans
 
 import (
 	"github.com/prometheus/client_golang/prometheus"

@@ -1,4 +1,4 @@
-package syncagent
+package workspaces
 
 import (
 	"fmt"
@@ -7,9 +7,9 @@ import (
 	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
 )
 
-// endpointsOf returns the URLs of a slice. It returns an error if the slice may not list all endpoints: its export or partition cannot be
+// EndpointURLs returns the URLs of a slice. It returns an error if the slice may not list all endpoints: its export or partition cannot be
 // found, or no controller has reconciled it yet.
-func endpointsOf(slice *apisv1alpha1.APIExportEndpointSlice) ([]string, error) {
+func EndpointURLs(slice *apisv1alpha1.APIExportEndpointSlice) ([]string, error) {
 	if !conditionsv1alpha1.IsTrue(slice, apisv1alpha1.APIExportValid) {
 		return nil, invalidSlice(slice, apisv1alpha1.APIExportValid)
 	}
@@ -17,11 +17,16 @@ func endpointsOf(slice *apisv1alpha1.APIExportEndpointSlice) ([]string, error) {
 	if (partition != nil || slice.Spec.Partition != "") && !conditionsv1alpha1.IsTrue(slice, apisv1alpha1.PartitionValid) {
 		return nil, invalidSlice(slice, apisv1alpha1.PartitionValid)
 	}
+	return ListedURLs(slice), nil
+}
+
+// ListedURLs returns the URLs that a slice lists, which may not be all. It returns an empty list, not nil, if it lists none.
+func ListedURLs(slice *apisv1alpha1.APIExportEndpointSlice) []string {
 	urls := make([]string, 0, len(slice.Status.APIExportEndpoints))
 	for _, endpoint := range slice.Status.APIExportEndpoints {
 		urls = append(urls, endpoint.URL)
 	}
-	return urls, nil
+	return urls
 }
 
 func invalidSlice(slice *apisv1alpha1.APIExportEndpointSlice, missing conditionsv1alpha1.Type) error {

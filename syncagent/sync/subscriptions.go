@@ -1,4 +1,4 @@
-package syncagent
+package sync
 
 import (
 	"github.com/tidwall/gjson"
@@ -15,41 +15,41 @@ import (
 
 // subscribeService watches related objects on the service cluster. A change enqueues the primary objects that the related object may
 // belong to.
-func (s *synchronization) subscribeService() (unsubscribe func()) {
+func (s *publicationSync) subscribeService() (unsubscribe func()) {
 	var all []func()
 	for _, spec := range s.publication.Spec.Related {
 		if spec.Watch == nil || spec.Origin != syncagentv1alpha1.RelatedResourceOriginService {
 			continue
 		}
 		primaries := selectorOf(spec.Watch)
-		all = append(all, s.serviceWatches.subscribe(related.OriginResource(spec), &subscriber{
-			onChange: func(object *metav1.PartialObjectMetadata) {
+		all = append(all, s.shared.serviceWatches.Subscribe(related.OriginResource(spec), &workspaces.Subscriber{
+			OnChange: func(object *metav1.PartialObjectMetadata) {
 				s.enqueueCopies(s.ownersAmong(s.copies.Store, s.serviceResource, spec, object), primaries)
 			},
-			resync: func() { s.eachEndpoint((*endpointSync).enqueueAll) },
+			Resync: func() { s.eachEndpoint((*endpointSync).enqueueAll) },
 		}))
 	}
 	return func() { callAll(all) }
 }
 
 // subscribeWorkspaces is subscribeService for the workspaces of an endpoint.
-func (w *endpointSync) subscribeWorkspaces(found *served) (unsubscribe func()) {
+func (e *endpointSync) subscribeWorkspaces(found *served) (unsubscribe func()) {
 	var all []func()
 	for _, r := range found.related {
 		if r.Spec.Watch == nil || r.Origin.Resource == "" || r.Spec.Origin != syncagentv1alpha1.RelatedResourceOriginKcp {
 			continue
 		}
 		primaries := selectorOf(r.Spec.Watch)
-		all = append(all, found.endpoint.watches.subscribe(r.Origin.GroupVersionResource(), &subscriber{
-			onChange: func(object *metav1.PartialObjectMetadata) {
-				store := w.store()
-				for _, key := range w.ownersAmong(store, w.workspaceResource, r.Spec, object) {
+		all = append(all, found.endpoint.Watches.Subscribe(r.Origin.GroupVersionResource(), &workspaces.Subscriber{
+			OnChange: func(object *metav1.PartialObjectMetadata) {
+				store := e.store()
+				for _, key := range e.parent.ownersAmong(store, e.parent.workspaceResource, r.Spec, object) {
 					if matchesLabels(store.Encoded(key), primaries) {
-						w.enqueue(key)
+						e.enqueue(key)
 					}
 				}
 			},
-			resync: w.enqueueAll,
+			Resync: e.enqueueAll,
 		}))
 	}
 	return func() { callAll(all) }
@@ -90,32 +90,32 @@ func matchesLabels(encoded []byte, selector labels.Selector) bool {
 
 // enqueueCopies enqueues the primary objects of the copies that a selector selects. It matches the labels on either side: a copy may have
 // existed before the agent, with labels of its own.
-func (s *synchronization) enqueueCopies(keys []workspaces.Key, primaries labels.Selector) {
+func (s *publicationSync) enqueueCopies(keys []workspaces.Key, primaries labels.Selector) {
 	for _, key := range keys {
 		index := s.copies.IndexOf(key)
 		if matchesLabels(s.copies.Encoded(key), primaries) {
 			s.enqueueIndex(index)
 			continue
 		}
-		s.eachEndpoint(func(w *endpointSync) { w.enqueueMatching(index, primaries) })
+		s.eachEndpoint(func(e *endpointSync) { e.enqueueMatching(index, primaries) })
 	}
 }
 
 // enqueueMatching enqueues the objects with an index key that a selector selects.
-func (w *endpointSync) enqueueMatching(index workspaces.IndexKey, selector labels.Selector) {
-	store := w.store()
+func (e *endpointSync) enqueueMatching(index workspaces.IndexKey, selector labels.Selector) {
+	store := e.store()
 	if store == nil {
 		return
 	}
 	for _, key := range store.ByIndex(index) {
 		if matchesLabels(store.Encoded(key), selector) {
-			w.enqueue(key)
+			e.enqueue(key)
 		}
 	}
 }
 
 // ownersAmong returns the keys of the objects of a store that a related object on the same side may belong to.
-func (s *synchronization) ownersAmong(store *workspaces.Store, resource workspaces.Resource, spec syncagentv1alpha1.RelatedResourceSpec, object *metav1.PartialObjectMetadata) []workspaces.Key {
+func (s *publicationSync) ownersAmong(store *workspaces.Store, resource workspaces.Resource, spec syncagentv1alpha1.RelatedResourceSpec, object *metav1.PartialObjectMetadata) []workspaces.Key {
 	if object.Labels[publication.LabelObjectState] != "" {
 		return nil // otherwise every write of a state would enqueue all primary objects
 	}

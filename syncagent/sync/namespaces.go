@@ -1,4 +1,4 @@
-package syncagent
+package sync
 
 import (
 	"context"
@@ -16,12 +16,13 @@ import (
 	"github.com/atoll-dev/atoll/internal/background"
 	"github.com/atoll-dev/atoll/internal/workspaces"
 	"github.com/atoll-dev/atoll/syncagent/publication"
+	"github.com/atoll-dev/atoll/syncagent/servers"
 )
 
 // emptyNamespaces deletes namespaces that the agent has created when they become empty. The service may have created objects in them that
 // must not be deleted, so the agent does not delete a namespace in which it cannot list all resources.
 type emptyNamespaces struct {
-	*dependencies
+	shared   *shared
 	metadata metadata.Interface
 	wake     chan struct{}
 
@@ -30,76 +31,76 @@ type emptyNamespaces struct {
 	suspects map[string]bool
 }
 
-func newEmptyNamespaces(d *dependencies, client metadata.Interface) *emptyNamespaces {
-	return &emptyNamespaces{dependencies: d, metadata: client, wake: make(chan struct{}, 1), suspects: map[string]bool{}}
+func newEmptyNamespaces(d *shared, client metadata.Interface) *emptyNamespaces {
+	return &emptyNamespaces{shared: d, metadata: client, wake: make(chan struct{}, 1), suspects: map[string]bool{}}
 }
 
 // check schedules a check of a namespace.
-func (e *emptyNamespaces) check(namespace string) {
+func (n *emptyNamespaces) check(namespace string) {
 	if namespace == "" {
 		return
 	}
-	e.mu.Lock()
-	e.suspects[namespace] = true
-	e.mu.Unlock()
+	n.mu.Lock()
+	n.suspects[namespace] = true
+	n.mu.Unlock()
 	select {
-	case e.wake <- struct{}{}:
+	case n.wake <- struct{}{}:
 	default:
 	}
 }
 
 // Start implements manager.Runnable. It first checks all namespaces of the agent, because some may have become empty while no agent was
 // running.
-func (e *emptyNamespaces) Start(ctx context.Context) error {
-	own := client.MatchingLabels{publication.LabelAgentName: e.config.AgentName}
+func (n *emptyNamespaces) Start(ctx context.Context) error {
+	own := client.MatchingLabels{publication.LabelAgentName: n.shared.config.AgentName}
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NamespaceList"))
-	if err := e.service.List(ctx, list, own); err != nil {
-		e.log.Error(err, "Could not list the namespaces of the agent") // each is checked when a copy in it is deleted
+	if err := n.shared.service.List(ctx, list, own); err != nil {
+		n.shared.log.Error(err, "Failed to list the namespaces of the agent") // each is checked when a copy in it is deleted
 	}
 	for _, namespace := range list.Items {
-		e.check(namespace.Name)
+		n.check(namespace.Name)
 	}
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-e.wake:
+		case <-n.wake:
 		}
-		if !background.Sleep(ctx, e.orphanDelay) {
+		if !background.Sleep(ctx, n.shared.orphanDelay) {
 			return nil
 		}
-		e.mu.Lock()
-		suspects := slices.Sorted(maps.Keys(e.suspects))
-		clear(e.suspects)
-		e.mu.Unlock()
-		e.deleteEmpty(ctx, suspects)
+		n.mu.Lock()
+		suspects := slices.Sorted(maps.Keys(n.suspects))
+		clear(n.suspects)
+		n.mu.Unlock()
+		n.deleteEmpty(ctx, suspects)
 	}
 }
 
-func (e *emptyNamespaces) deleteEmpty(ctx context.Context, suspects []string) {
+func (n *emptyNamespaces) deleteEmpty(ctx context.Context, suspects []string) {
 	for _, name := range suspects {
-		if err := e.deleteIfEmpty(ctx, name); err != nil {
-			e.log.Info("A namespace is kept, because it may not be empty", "namespace", name, "reason", err.Error())
+		if err := n.deleteIfEmpty(ctx, name); err != nil {
+			n.shared.log.Info("Not deleting a namespace, because it may not be empty", "namespace", name, "reason", err.Error())
 		}
 	}
 }
 
-func (e *emptyNamespaces) deleteIfEmpty(ctx context.Context, name string) error {
+func (n *emptyNamespaces) deleteIfEmpty(ctx context.Context, name string) error {
 	namespace := &metav1.PartialObjectMetadata{}
-	namespace.SetGroupVersionKind(namespaces.GroupVersionKind)
-	if err := e.service.Get(ctx, client.ObjectKey{Name: name}, namespace); err != nil {
+	namespace.SetGroupVersionKind(servers.Namespaces.GroupVersionKind)
+	if err := n.shared.service.Get(ctx, client.ObjectKey{Name: name}, namespace); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	if !createdByAgent(namespace, e.config.AgentName) || namespace.DeletionTimestamp != nil {
+	if !createdByAgent(namespace, n.shared.config.AgentName) || namespace.DeletionTimestamp != nil {
 		return nil
 	}
-	empty, err := isEmpty(ctx, e.serviceDiscovery, e.metadata, name)
+	empty, err := isEmpty(ctx, n.shared.serviceDiscovery, n.metadata, name)
 	if err != nil || !empty {
 		return err
 	}
-	e.log.Info("Deleting an empty namespace", "namespace", name)
-	return client.IgnoreNotFound(e.service.Delete(ctx, namespace, client.Preconditions{UID: &namespace.UID, ResourceVersion: &namespace.ResourceVersion}))
+	n.shared.log.Info("Deleting an empty namespace", "namespace", name)
+	return client.IgnoreNotFound(n.shared.service.Delete(ctx, namespace, client.Preconditions{UID: &namespace.UID, ResourceVersion: &namespace.ResourceVersion}))
 }
 
 // createdByAgent reports whether the agent created a namespace for copies. A namespace that is itself a copy has the same label, and
@@ -111,7 +112,7 @@ func createdByAgent(namespace metav1.Object, agentName string) bool {
 
 // isEmpty reports whether a namespace contains only the objects that every namespace contains.
 func isEmpty(ctx context.Context, d discovery.DiscoveryInterface, client metadata.Interface, namespace string) (bool, error) {
-	resources, err := listable(d)
+	resources, err := servers.Listable(d)
 	if err != nil {
 		return false, err
 	}

@@ -1,4 +1,4 @@
-package syncagent
+package orphans
 
 import (
 	"testing"
@@ -14,14 +14,14 @@ import (
 // A copy that does not certainly belong to a publication is not an orphan of that publication.
 func TestOrphansAreOfTheirPublication(t *testing.T) {
 	resource := workspaces.Resource{GroupVersionKind: schema.GroupVersionKind{Group: "a.io", Version: "v1", Kind: "Widget"}, Resource: "widgets"}
-	o := &orphans{synchronization: &synchronization{workspaceResource: resource}}
+	f := NewFinder(Config{Resource: resource})
 	for resource, want := range map[string]bool{"widgets.a.io": true, "widgets.b.io": false, "": false} {
 		copied := &metav1.ObjectMeta{}
 		if resource != "" {
 			copied.Labels = map[string]string{publication.LabelRemoteResource: expression.ShortHash(resource)}
 			copied.Annotations = map[string]string{publication.AnnotationRemoteResource: resource}
 		}
-		if got := o.isOwn(copied); got != want {
+		if got := f.isOwn(copied); got != want {
 			t.Errorf("a copy of %q: got %v", resource, got)
 		}
 	}

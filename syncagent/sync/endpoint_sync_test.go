@@ -1,4 +1,4 @@
-package syncagent
+package sync
 
 import (
 	"errors"
@@ -14,7 +14,7 @@ import (
 
 // After a failure the status is not ready, independent of what the informer has read.
 func TestFailedEndpointIsNotReady(t *testing.T) {
-	w := &endpointSync{synchronization: &synchronization{changed: func() {}}, informer: workspaces.NewInformer(nil, "", nil, workspaces.Handler{})}
+	w := &endpointSync{parent: &publicationSync{changed: func() {}}, informer: workspaces.NewInformer(nil, "", nil, workspaces.Handler{})}
 	w.failed(errors.New("the workers did not start"))
 	if err := w.status(); !errors.Is(err, errUnreachable) {
 		t.Errorf("the status is %v", err)

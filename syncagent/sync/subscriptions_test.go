@@ -1,4 +1,4 @@
-package syncagent
+package sync
 
 import (
 	"testing"

@@ -1,4 +1,4 @@
-package syncagent
+package servers
 
 import (
 	"context"
@@ -21,16 +21,16 @@ import (
 // checkTimeout bounds the checks at the start.
 const checkTimeout = 30 * time.Second
 
-// exportReference is the APIExport of the agent.
-type exportReference struct {
-	name string
-	// config is for its workspace.
-	config *rest.Config
+// Export is the APIExport of the agent.
+type Export struct {
+	Name string
+	// Config is for its workspace.
+	Config *rest.Config
 }
 
-// check returns an error if the servers of both sides do not respond or do not have the objects that the flags name. Errors include the
+// Check returns an error if the servers of both sides do not respond or do not have the objects that the flags name. Errors include the
 // remedy.
-func check(ctx context.Context, config *options.Config) (*exportReference, error) {
+func Check(ctx context.Context, config *options.Config) (*Export, error) {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	if err := checkService(ctx, config); err != nil {
@@ -40,7 +40,7 @@ func check(ctx context.Context, config *options.Config) (*exportReference, error
 }
 
 func checkService(ctx context.Context, config *options.Config) error {
-	c, err := newCheckClient(config.Service, namespaces)
+	c, err := NewClient(config.Service, Namespaces)
 	if err != nil {
 		return fmt.Errorf("--kubeconfig: %w", err)
 	}
@@ -56,8 +56,8 @@ func checkService(ctx context.Context, config *options.Config) error {
 }
 
 // findExport finds the export of the slice.
-func findExport(ctx context.Context, config *options.Config) (*exportReference, error) {
-	c, err := newCheckClient(config.Kcp, endpointSlices, logicalClusters)
+func findExport(ctx context.Context, config *options.Config) (*Export, error) {
+	c, err := NewClient(config.Kcp, EndpointSlices, LogicalClusters)
 	if err != nil {
 		return nil, fmt.Errorf("--kcp-kubeconfig: %w", err)
 	}
@@ -70,13 +70,13 @@ func findExport(ctx context.Context, config *options.Config) (*exportReference, 
 	case err != nil:
 		return nil, fmt.Errorf("--kcp-kubeconfig: the workspace at %s does not answer: %w", config.Kcp.Host, err)
 	}
-	export := &exportReference{name: slice.Spec.APIExport.Name, config: config.Kcp}
+	export := &Export{Name: slice.Spec.APIExport.Name, Config: config.Kcp}
 	if slice.Spec.APIExport.Path != "" {
-		if export.config, err = at(config.Kcp, slice.Spec.APIExport.Path); err != nil {
+		if export.Config, err = at(config.Kcp, slice.Spec.APIExport.Path); err != nil {
 			return nil, err
 		}
 	}
-	if c, err = newCheckClient(export.config, logicalClusters); err != nil {
+	if c, err = NewClient(export.Config, LogicalClusters); err != nil {
 		return nil, err
 	}
 	if err := c.Get(ctx, client.ObjectKey{Name: corev1alpha1.LogicalClusterName}, &corev1alpha1.LogicalCluster{}); err != nil {
@@ -86,16 +86,9 @@ func findExport(ctx context.Context, config *options.Config) (*exportReference, 
 	return export, nil
 }
 
-var (
-	endpointSlices = workspaces.Resource{
-		GroupVersionKind: apisv1alpha1.SchemeGroupVersion.WithKind("APIExportEndpointSlice"), Resource: "apiexportendpointslices",
-	}
-	apiExports      = workspaces.Resource{GroupVersionKind: apisv1alpha1.SchemeGroupVersion.WithKind("APIExport"), Resource: "apiexports"}
-	logicalClusters = workspaces.Resource{GroupVersionKind: corev1alpha1.SchemeGroupVersion.WithKind("LogicalCluster"), Resource: "logicalclusters"}
-)
-
-func newCheckClient(config *rest.Config, resources ...workspaces.Resource) (client.Client, error) {
-	return client.New(config, client.Options{Scheme: scheme, Mapper: workspaces.NewMapper(nil, resources...)})
+// NewClient returns a client that needs no discovery for the given resources.
+func NewClient(config *rest.Config, resources ...workspaces.Resource) (client.Client, error) {
+	return client.New(config, client.Options{Scheme: Scheme, Mapper: workspaces.NewMapper(nil, resources...)})
 }
 
 // at returns the configuration for another workspace of the installation.
@@ -109,4 +102,9 @@ func at(config *rest.Config, path string) (*rest.Config, error) {
 	moved := rest.CopyConfig(config)
 	moved.Host = parsed.String()
 	return moved, nil
+}
+
+// Remembered returns the stored URLs of all endpoints that an agent has ever used.
+func Remembered(c client.Client, config *options.Config) workspaces.Remembered {
+	return workspaces.Remembered{Client: c, Key: client.ObjectKey{Namespace: config.Namespace, Name: "endpoints-" + config.AgentName}}
 }

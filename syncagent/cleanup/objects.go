@@ -1,4 +1,4 @@
-package syncagent
+package cleanup
 
 import (
 	"context"
@@ -10,12 +10,12 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/atoll-dev/atoll/internal/workspaces"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/syncagent/publication"
+	"github.com/atoll-dev/atoll/syncagent/servers"
 	"github.com/atoll-dev/atoll/syncagent/state"
 	"github.com/atoll-dev/atoll/syncagent/syncer"
 )
@@ -37,48 +37,9 @@ type leftover struct {
 	remove   func(context.Context, *living) error
 }
 
-// listMetadata calls visit with the metadata of all objects of a resource.
-func listMetadata(ctx context.Context, list func(context.Context, metav1.ListOptions) (*metav1.PartialObjectMetadataList, error), selector string, visit func(*metav1.PartialObjectMetadata)) error {
-	options := metav1.ListOptions{LabelSelector: selector, Limit: 500}
-	for {
-		page, err := list(ctx, options)
-		if err != nil {
-			return err
-		}
-		for i := range page.Items {
-			visit(&page.Items[i])
-		}
-		if options.Continue = page.Continue; options.Continue == "" {
-			return nil
-		}
-	}
-}
-
-// listable returns the resources of a server that support list and the given verbs, each in one version.
-func listable(from discovery.DiscoveryInterface, verbs ...string) ([]workspaces.Resource, error) {
-	lists, err := discovery.ServerPreferredResources(from)
-	if err != nil {
-		return nil, fmt.Errorf("discovering resources: %w", err)
-	}
-	supports := discovery.SupportsAllVerbs{Verbs: append([]string{"list"}, verbs...)}
-	var resources []workspaces.Resource
-	for _, list := range lists {
-		version, err := schema.ParseGroupVersion(list.GroupVersion)
-		if err != nil {
-			return nil, err
-		}
-		for _, r := range list.APIResources {
-			if !strings.Contains(r.Name, "/") && supports.Match(list.GroupVersion, &r) {
-				resources = append(resources, workspaces.Resource{GroupVersionKind: version.WithKind(r.Kind), Resource: r.Name, Namespaced: r.Namespaced})
-			}
-		}
-	}
-	return resources, nil
-}
-
 // findCopies finds copies on the service cluster.
-func (c *cleanup) findCopies(ctx context.Context) ([]leftover, error) {
-	resources, err := listable(c.serviceDiscovery, "delete")
+func (c *command) findCopies(ctx context.Context) ([]leftover, error) {
+	resources, err := servers.Listable(c.serviceDiscovery, "delete")
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +47,7 @@ func (c *cleanup) findCopies(ctx context.Context) ([]leftover, error) {
 	for _, resource := range resources {
 		gvr := resource.GroupVersionResource()
 		selector := publication.LabelAgentName + "=" + c.config.AgentName + "," + publication.LabelRemoteNameHash
-		err := listMetadata(ctx, c.serviceMetadata.Resource(gvr).List, selector, func(object *metav1.PartialObjectMetadata) {
+		err := workspaces.ListMetadata(ctx, c.serviceMetadata.Resource(gvr).List, selector, func(object *metav1.PartialObjectMetadata) {
 			source, ok := syncer.SourceOf(object)
 			if !ok {
 				return
@@ -114,10 +75,10 @@ func (c *cleanup) findCopies(ctx context.Context) ([]leftover, error) {
 }
 
 // findStates finds states of primary objects of this agent. States of copies that the previous step has removed no longer exist.
-func (c *cleanup) findStates(ctx context.Context) ([]leftover, error) {
+func (c *command) findStates(ctx context.Context) ([]leftover, error) {
 	var found []leftover
-	secrets := c.serviceMetadata.Resource(secrets.GroupVersionResource()).Namespace(c.config.Namespace)
-	err := listMetadata(ctx, secrets.List, state.Selector(c.config.AgentName), func(object *metav1.PartialObjectMetadata) {
+	secrets := c.serviceMetadata.Resource(servers.Secrets.GroupVersionResource()).Namespace(c.config.Namespace)
+	err := workspaces.ListMetadata(ctx, secrets.List, state.Selector(c.config.AgentName), func(object *metav1.PartialObjectMetadata) {
 		found = append(found, leftover{
 			describe: func(alive *living) string {
 				if alive.states[object.Name] {
@@ -142,12 +103,12 @@ func (c *cleanup) findStates(ctx context.Context) ([]leftover, error) {
 }
 
 // findFinalizers finds finalizers in the workspaces of an endpoint.
-func (c *cleanup) findFinalizers(ctx context.Context, endpoint *workspaces.Endpoint, exported map[schema.GroupResource]bool) ([]leftover, error) {
+func (c *command) findFinalizers(ctx context.Context, endpoint *workspaces.Endpoint, exported map[schema.GroupResource]bool) ([]leftover, error) {
 	discovery, err := endpoint.Discovery()
 	if err != nil {
 		return nil, err
 	}
-	resources, err := listable(discovery, "patch")
+	resources, err := servers.Listable(discovery, "patch")
 	if err != nil {
 		return nil, err
 	}
@@ -167,7 +128,7 @@ func (c *cleanup) findFinalizers(ctx context.Context, endpoint *workspaces.Endpo
 			}
 			return isOurs(finalizer) && !alive.finalizers[finalizer]
 		}
-		err := listMetadata(ctx, metadata.Resource(gvr).List, "", func(object *metav1.PartialObjectMetadata) {
+		err := workspaces.ListMetadata(ctx, metadata.Resource(gvr).List, "", func(object *metav1.PartialObjectMetadata) {
 			if !slices.ContainsFunc(object.Finalizers, isOurs) {
 				return
 			}
@@ -196,7 +157,7 @@ func (c *cleanup) findFinalizers(ctx context.Context, endpoint *workspaces.Endpo
 
 // releaseFinalizers removes finalizers from an object of a workspace.
 func releaseFinalizers(ctx context.Context, endpoint *workspaces.Endpoint, resource workspaces.Resource, cluster logicalcluster.Name, key types.NamespacedName, remaining func([]string) []string) error {
-	clients, err := endpoint.Clients(scheme, resource)
+	clients, err := endpoint.Clients(servers.Scheme, resource)
 	if err != nil {
 		return err
 	}

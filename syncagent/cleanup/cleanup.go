@@ -1,4 +1,5 @@
-package syncagent
+// Package cleanup finds and removes what an agent has left behind.
+package cleanup
 
 import (
 	"context"
@@ -23,19 +24,21 @@ import (
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	"github.com/atoll-dev/atoll/internal/background"
 	"github.com/atoll-dev/atoll/internal/workspaces"
+	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/syncagent/dialects"
 	"github.com/atoll-dev/atoll/syncagent/options"
 	"github.com/atoll-dev/atoll/syncagent/publication"
+	"github.com/atoll-dev/atoll/syncagent/servers"
 	"github.com/atoll-dev/atoll/syncagent/source"
 	"github.com/atoll-dev/atoll/syncagent/state"
 	"github.com/atoll-dev/atoll/syncagent/syncer"
 )
 
-// cleanup finds what an agent has left behind: copies, states and finalizers of deleted or disabled PublishedResources, and of workspaces
+// command finds what an agent has left behind: copies, states and finalizers of deleted or disabled PublishedResources, and of workspaces
 // that do not bind the export any more.
-type cleanup struct {
+type command struct {
 	config           *options.Config
-	export           *exportReference
+	export           *servers.Export
 	service          client.Client
 	serviceDiscovery *discovery.DiscoveryClient
 	serviceMetadata  metadata.Interface
@@ -43,10 +46,10 @@ type cleanup struct {
 	endpoints        []*workspaces.Endpoint
 }
 
-// Cleanup lists what an agent has left behind, one line each, and removes it if remove is true. It returns an error before it decides
+// Run lists what an agent has left behind, one line each, and removes it if remove is true. It returns an error before it decides
 // anything if an endpoint does not respond: otherwise the objects of that endpoint would count as deleted.
-func Cleanup(ctx context.Context, config *options.Config, remove bool, out io.Writer) error {
-	c, err := newCleanup(ctx, config)
+func Run(ctx context.Context, config *options.Config, remove bool, out io.Writer) error {
+	c, err := newCommand(ctx, config)
 	if err != nil {
 		return err
 	}
@@ -69,7 +72,7 @@ func Cleanup(ctx context.Context, config *options.Config, remove bool, out io.Wr
 
 // run lists, or removes, what one step finds. It reads the existing primary objects after the candidates, so that the copy of an object
 // that has just been created does not count as left behind.
-func (c *cleanup) run(ctx context.Context, find func(context.Context) ([]leftover, error), remove bool, out io.Writer) error {
+func (c *command) run(ctx context.Context, find func(context.Context) ([]leftover, error), remove bool, out io.Writer) error {
 	candidates, err := find(ctx)
 	if err != nil || len(candidates) == 0 {
 		return err
@@ -97,15 +100,15 @@ func (c *cleanup) run(ctx context.Context, find func(context.Context) ([]leftove
 	return errors.Join(failed...)
 }
 
-func newCleanup(ctx context.Context, config *options.Config) (*cleanup, error) {
-	export, err := check(ctx, config)
+func newCommand(ctx context.Context, config *options.Config) (*command, error) {
+	export, err := servers.Check(ctx, config)
 	if err != nil {
 		return nil, err
 	}
 	service := rest.CopyConfig(config.Service)
 	service.QPS = -1 // the server's priority and fairness applies
-	c := &cleanup{config: config, export: export}
-	if c.service, err = client.New(service, client.Options{Scheme: scheme}); err != nil {
+	c := &command{config: config, export: export}
+	if c.service, err = client.New(service, client.Options{Scheme: servers.Scheme}); err != nil {
 		return nil, err
 	}
 	if c.serviceDiscovery, err = discovery.NewDiscoveryClientForConfig(service); err != nil {
@@ -114,7 +117,7 @@ func newCleanup(ctx context.Context, config *options.Config) (*cleanup, error) {
 	if c.serviceMetadata, err = metadata.NewForConfig(metadata.ConfigFor(service)); err != nil {
 		return nil, err
 	}
-	kcp, err := newCheckClient(config.Kcp, endpointSlices)
+	kcp, err := servers.NewClient(config.Kcp, servers.EndpointSlices)
 	if err != nil {
 		return nil, err
 	}
@@ -122,11 +125,11 @@ func newCleanup(ctx context.Context, config *options.Config) (*cleanup, error) {
 	if err := kcp.Get(ctx, client.ObjectKey{Name: config.EndpointSlice}, slice); err != nil {
 		return nil, fmt.Errorf("reading APIExportEndpointSlice %s: %w", config.EndpointSlice, err)
 	}
-	exports, err := newCheckClient(export.config, apiExports)
+	exports, err := servers.NewClient(export.Config, servers.APIExports)
 	if err != nil {
 		return nil, err
 	}
-	c.reader, err = dialects.NewReader(dialects.Options{Client: c.service, Selector: config.Selector, Group: dialects.ServiceGroup(exports, export.name)})
+	c.reader, err = dialects.NewReader(dialects.Options{Client: c.service, Selector: config.Selector, Group: dialects.ServiceGroup(exports, export.Name)})
 	if err != nil {
 		return nil, err
 	}
@@ -135,25 +138,13 @@ func newCleanup(ctx context.Context, config *options.Config) (*cleanup, error) {
 
 // connect connects to the endpoints of the slice and to those that the agent has used before: the objects of an endpoint that is not read
 // would count as deleted.
-func (c *cleanup) connect(ctx context.Context, slice *apisv1alpha1.APIExportEndpointSlice) error {
-	urls, err := endpointsOf(slice)
+func (c *command) connect(ctx context.Context, slice *apisv1alpha1.APIExportEndpointSlice) error {
+	urls, err := workspaces.EndpointURLs(slice)
 	if err != nil {
 		return fmt.Errorf("nothing was decided: %w", err)
 	}
-	used, err := rememberedEndpoints(c.service, c.config).All(ctx)
-	if err != nil {
+	if c.endpoints, err = workspaces.NewKnown(c.config.Kcp, servers.Remembered(c.service, c.config)).Read(ctx, urls); err != nil {
 		return err
-	}
-	for _, url := range urls {
-		used = append(used, strings.TrimSuffix(url, "/"))
-	}
-	slices.Sort(used)
-	for _, url := range slices.Compact(used) {
-		endpoint, err := workspaces.NewEndpoint(c.config.Kcp, url)
-		if err != nil {
-			return err
-		}
-		c.endpoints = append(c.endpoints, endpoint)
 	}
 	if len(c.endpoints) == 0 {
 		return fmt.Errorf("nothing was decided: APIExportEndpointSlice %s has no endpoints, and the agent has used none before", slice.Name)
@@ -162,14 +153,14 @@ func (c *cleanup) connect(ctx context.Context, slice *apisv1alpha1.APIExportEndp
 }
 
 // exportedResources returns the resources of the export, without the resources that it claims.
-func (c *cleanup) exportedResources(ctx context.Context) (map[schema.GroupResource]bool, error) {
-	exports, err := newCheckClient(c.export.config, apiExports)
+func (c *command) exportedResources(ctx context.Context) (map[schema.GroupResource]bool, error) {
+	exports, err := servers.NewClient(c.export.Config, servers.APIExports)
 	if err != nil {
 		return nil, err
 	}
 	export := &apisv1alpha1.APIExport{}
-	if err := exports.Get(ctx, client.ObjectKey{Name: c.export.name}, export); client.IgnoreNotFound(err) != nil {
-		return nil, fmt.Errorf("reading APIExport %s: %w", c.export.name, err)
+	if err := exports.Get(ctx, client.ObjectKey{Name: c.export.Name}, export); client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("reading APIExport %s: %w", c.export.Name, err)
 	}
 	resources := map[schema.GroupResource]bool{}
 	for _, name := range export.Spec.LatestResourceSchemas {
@@ -180,7 +171,7 @@ func (c *cleanup) exportedResources(ctx context.Context) (map[schema.GroupResour
 }
 
 // findLiving reads all primary objects of PublishedResources that are synced.
-func (c *cleanup) findLiving(ctx context.Context) (*living, error) {
+func (c *command) findLiving(ctx context.Context) (*living, error) {
 	alive := &living{
 		services: map[schema.GroupResource]bool{}, workspaces: map[schema.GroupResource]bool{},
 		copies: map[schema.GroupResource]map[syncer.Source]bool{}, states: map[string]bool{}, finalizers: map[string]bool{},
@@ -193,7 +184,7 @@ func (c *cleanup) findLiving(ctx context.Context) (*living, error) {
 
 // eachSynced calls visit with the resources on both sides of each selected PublishedResource that is synced. It includes invalid ones,
 // because they may have been synced while they were valid.
-func (c *cleanup) eachSynced(ctx context.Context, selects func(*publication.Publication) bool, visit func(service, workspace workspaces.Resource) error) error {
+func (c *command) eachSynced(ctx context.Context, selects func(*publication.Publication) bool, visit func(service, workspace workspaces.Resource) error) error {
 	publications, err := c.reader.List(ctx)
 	if err != nil {
 		return err
@@ -202,7 +193,7 @@ func (c *cleanup) eachSynced(ctx context.Context, selects func(*publication.Publ
 		if !p.Syncs() || !selects(p) {
 			continue
 		}
-		service, workspace, err := resolve(ctx, c.serviceDiscovery, c.service, p)
+		service, workspace, err := servers.Resolve(ctx, c.serviceDiscovery, c.service, p)
 		if errors.Is(err, source.ErrNotServed) {
 			continue // no copies can exist
 		}
@@ -216,14 +207,15 @@ func (c *cleanup) eachSynced(ctx context.Context, selects func(*publication.Publ
 	return nil
 }
 
-func (c *cleanup) addLiving(ctx context.Context, alive *living, service, workspace workspaces.Resource) error {
+func (c *command) addLiving(ctx context.Context, alive *living, service, workspace workspaces.Resource) error {
 	copied := service.GroupVersionResource().GroupResource()
 	alive.services[copied], alive.workspaces[workspace.GroupVersionResource().GroupResource()] = true, true
 	if alive.copies[copied] == nil {
 		alive.copies[copied] = map[syncer.Source]bool{}
 	}
 	for _, endpoint := range c.endpoints {
-		err := eachSource(ctx, endpoint, workspace, "", func(primary syncer.Source) {
+		err := endpoint.Each(ctx, workspace, func(cluster logicalcluster.Name, name types.NamespacedName) {
+			primary := syncer.Source{Cluster: cluster, NamespacedName: name}
 			alive.copies[copied][primary] = true
 			alive.states[stateName(workspace, primary)] = true
 			alive.finalizers[syncer.RelatedFinalizer(c.config.AgentName, workspace, primary)] = true
@@ -243,7 +235,7 @@ func stateName(workspace workspaces.Resource, primary syncer.Source) string {
 const removalTimeout, removalInterval = 5 * time.Second, 200 * time.Millisecond
 
 // removeCopy deletes a copy, its related objects and its state, and returns when they no longer exist.
-func (c *cleanup) removeCopy(ctx context.Context, service workspaces.Resource, key types.NamespacedName, primary syncer.Source) error {
+func (c *command) removeCopy(ctx context.Context, service workspaces.Resource, key types.NamespacedName, primary syncer.Source) error {
 	for deadline := time.Now().Add(removalTimeout); ; {
 		object := &unstructured.Unstructured{}
 		object.SetGroupVersionKind(service.GroupVersionKind)
@@ -269,13 +261,13 @@ func (c *cleanup) removeCopy(ctx context.Context, service workspaces.Resource, k
 }
 
 // confirm lists the source at all endpoints again just before a copy is removed: a consumer may have created it in the meantime.
-func (c *cleanup) confirm(ctx context.Context, service workspaces.Resource, primary syncer.Source) error {
+func (c *command) confirm(ctx context.Context, service workspaces.Resource, primary syncer.Source) error {
 	sameKind := func(p *publication.Publication) bool {
 		return p.Spec.Resource.APIGroup == service.Group && p.Spec.Resource.Kind == service.Kind
 	}
 	return c.eachSynced(ctx, sameKind, func(_, workspace workspaces.Resource) error {
 		for _, endpoint := range c.endpoints {
-			exists, err := existsAt(ctx, endpoint, workspace, primary)
+			exists, err := endpoint.Has(ctx, workspace, primary.Cluster, primary.NamespacedName)
 			if err != nil {
 				return err
 			}
@@ -287,7 +279,7 @@ func (c *cleanup) confirm(ctx context.Context, service workspaces.Resource, prim
 	})
 }
 
-func (c *cleanup) deleteCopy(ctx context.Context, service workspaces.Resource, object *unstructured.Unstructured, primary syncer.Source) error {
+func (c *command) deleteCopy(ctx context.Context, service workspaces.Resource, object *unstructured.Unstructured, primary syncer.Source) error {
 	workspace, err := c.findWorkspaceResource(ctx, object, primary)
 	if err != nil {
 		return err
@@ -304,14 +296,14 @@ func (c *cleanup) deleteCopy(ctx context.Context, service workspaces.Resource, o
 
 // findWorkspaceResource finds the resource of a primary object whose PublishedResource may be deleted, by the name of the primary
 // object's state.
-func (c *cleanup) findWorkspaceResource(ctx context.Context, object *unstructured.Unstructured, primary syncer.Source) (workspaces.Resource, error) {
+func (c *command) findWorkspaceResource(ctx context.Context, object *unstructured.Unstructured, primary syncer.Source) (workspaces.Resource, error) {
 	candidates := map[string]workspaces.Resource{}
 	for _, endpoint := range c.endpoints {
 		discovery, err := endpoint.Discovery()
 		if err != nil {
 			return workspaces.Resource{}, err
 		}
-		resources, err := listable(discovery)
+		resources, err := servers.Listable(discovery)
 		if err != nil {
 			return workspaces.Resource{}, err
 		}
@@ -322,7 +314,7 @@ func (c *cleanup) findWorkspaceResource(ctx context.Context, object *unstructure
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(candidates)) {
-		_, err := c.serviceMetadata.Resource(secrets.GroupVersionResource()).Namespace(c.config.Namespace).Get(ctx, name, metav1.GetOptions{})
+		_, err := c.serviceMetadata.Resource(servers.Secrets.GroupVersionResource()).Namespace(c.config.Namespace).Get(ctx, name, metav1.GetOptions{})
 		if err == nil {
 			return candidates[name], nil
 		}

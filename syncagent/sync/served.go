@@ -1,14 +1,14 @@
-package syncagent
+package sync
 
 import (
 	"context"
 	"errors"
-	"time"
+	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/discovery"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	"k8s.io/client-go/rest"
 
 	"github.com/atoll-dev/atoll/internal/background"
 	"github.com/atoll-dev/atoll/internal/workspaces"
@@ -17,18 +17,13 @@ import (
 	"github.com/atoll-dev/atoll/syncagent/view"
 )
 
-const (
-	// describeDelay is how long the agent collects changes of synced publications before it writes the description of the syncer's view;
-	// describeInterval is how often it checks the description without a change.
-	describeDelay, describeInterval = time.Second, time.Minute
-	// viewAttempts is how often, at discoveryInterval, the agent requests a resource from a view that it may use before it uses the
-	// virtual workspace of the export instead: the description takes a moment to reach all shards.
-	viewAttempts = 10
-)
+// viewAttempts is how often, at discoveryInterval, the agent requests a resource from a view that it may use before it uses the
+// virtual workspace of the export instead: the description takes a moment to reach all shards.
+const viewAttempts = 10
 
 // served is where one endpoint serves the objects of a publication: in the syncer's view, or in the virtual workspace of the export.
 type served struct {
-	endpoint *endpointConnection
+	endpoint *workspaces.Endpoint
 	// resource is the published resource as it is named there.
 	resource workspaces.Resource
 	related  []syncer.RelatedResource
@@ -49,34 +44,34 @@ func (f *served) isOver(err error) bool {
 
 // discover finds the resources of the publication at the endpoint. If patient is true, it returns an error while the view may still start
 // to serve them.
-func (w *endpointSync) discover(ctx context.Context, patient bool) (*served, error) {
-	found, err := w.discoverView(ctx)
+func (e *endpointSync) discover(ctx context.Context, patient bool) (*served, error) {
+	found, err := e.discoverView(ctx)
 	switch {
 	case err == nil && found != nil:
 		return found, nil
 	case !patient || err == nil || errors.Is(err, view.ErrUnavailable):
 	case errors.Is(err, view.ErrNotServed):
-		return nil, &workspaces.NotServedError{Resource: w.serviceResource.GroupVersionResource()}
+		return nil, &workspaces.NotServedError{Resource: e.parent.serviceResource.GroupVersionResource()}
 	default:
 		return nil, err
 	}
-	connection, err := w.endpoint.Discovery()
+	connection, err := e.endpoint.Discovery()
 	if err != nil {
 		return nil, err
 	}
-	if _, err := workspaces.Discover(connection, w.workspaceResource.GroupVersionResource()); err != nil {
+	if _, err := workspaces.Discover(connection, e.parent.workspaceResource.GroupVersionResource()); err != nil {
 		return nil, err
 	}
-	related, err := w.resolveRelated(connection)
+	related, err := e.parent.resolveRelated(connection)
 	if err != nil {
 		return nil, err
 	}
-	return &served{endpoint: w.endpoint, resource: w.workspaceResource, related: related}, nil
+	return &served{endpoint: e.endpoint, resource: e.parent.workspaceResource, related: related}, nil
 }
 
 // discoverView is discover for the syncer's view. It returns nil if the URL of the endpoint has no view.
-func (w *endpointSync) discoverView(ctx context.Context) (*served, error) {
-	connection, err := w.known.view(w.endpoint)
+func (e *endpointSync) discoverView(ctx context.Context) (*served, error) {
+	connection, err := e.parent.shared.views.at(e.endpoint)
 	if connection == nil || err != nil {
 		return nil, err
 	}
@@ -84,15 +79,15 @@ func (w *endpointSync) discoverView(ctx context.Context) (*served, error) {
 	if discovery, err = connection.Discovery(); err != nil {
 		return nil, err
 	}
-	resource, err := view.Find(discovery, w.serviceResource)
+	resource, err := view.Find(discovery, e.parent.serviceResource)
 	if err != nil {
 		return nil, err
 	}
-	found := &served{endpoint: connection, resource: resource, revision: view.Revision(w.published())}
+	found := &served{endpoint: connection, resource: resource, revision: view.Revision(e.parent.published())}
 	if err := found.check(ctx); err != nil {
 		return nil, err
 	}
-	if found.related, err = w.resolveRelated(discovery); err != nil {
+	if found.related, err = e.parent.resolveRelated(discovery); err != nil {
 		return nil, err
 	}
 	for _, r := range found.related {
@@ -105,9 +100,9 @@ func (w *endpointSync) discoverView(ctx context.Context) (*served, error) {
 
 // awaitView waits until the view serves the resources. Callers use it while they read from the virtual workspace of the export. It
 // returns false when the context has ended.
-func (w *endpointSync) awaitView(ctx context.Context) bool {
-	for background.Sleep(ctx, w.viewInterval) {
-		if found, err := w.discoverView(ctx); err == nil && found != nil {
+func (e *endpointSync) awaitView(ctx context.Context) bool {
+	for background.Sleep(ctx, e.parent.shared.viewInterval) {
+		if found, err := e.discoverView(ctx); err == nil && found != nil {
 			return true
 		}
 	}
@@ -134,53 +129,32 @@ func (f *served) check(ctx context.Context) error {
 }
 
 // published returns the publication as the view has to serve it.
-func (s *synchronization) published() view.Published {
+func (s *publicationSync) published() view.Published {
 	return view.Published{Spec: &s.publication.Spec, Service: s.serviceResource, Workspace: s.workspaceResource}
 }
 
-// exportClient writes the description of the syncer's view.
-type exportClient struct {
-	client.Client
-	name string
+// views are the syncer's views at the endpoints.
+type views struct {
+	config *rest.Config
+
+	mu    sync.Mutex
+	byURL map[string]*workspaces.Endpoint // by the URLs of the endpoints
 }
 
-// describeViews writes the description of the syncer's view when the synced publications have changed, until the context ends. Without
-// the description, the agent reads objects from the virtual workspace of the export.
-func (s *synchronizations) describeViews(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-s.described:
-		case <-time.After(describeInterval):
-		}
-		if !background.Sleep(ctx, describeDelay) {
-			return
-		}
-		if s.export == nil {
-			continue
-		}
-		if err := view.Publish(ctx, s.export, s.export.name, s.published()); err != nil && ctx.Err() == nil {
-			s.log.Error(err, "Could not describe the syncer's view")
-		}
+// at returns the syncer's view at an endpoint, or nil if its URL can have none.
+func (v *views) at(endpoint *workspaces.Endpoint) (*workspaces.Endpoint, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if known := v.byURL[endpoint.URL]; known != nil {
+		return known, nil
 	}
-}
-
-// describe schedules a write of the view's description.
-func (s *synchronizations) describe() {
-	select {
-	case s.described <- struct{}{}:
-	default:
+	url, ok := view.URL(endpoint.URL)
+	if !ok {
+		return nil, nil
 	}
-}
-
-// published returns the publications that are synced.
-func (s *synchronizations) published() []view.Published {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	all := make([]view.Published, 0, len(s.running))
-	for _, running := range s.running {
-		all = append(all, running.published())
+	connection, err := workspaces.NewEndpoint(v.config, url)
+	if err == nil {
+		v.byURL[endpoint.URL] = connection
 	}
-	return all
+	return connection, err
 }

@@ -1,4 +1,4 @@
-package syncagent
+package workspaces
 
 import (
 	"strings"
@@ -11,7 +11,7 @@ import (
 )
 
 // Only a slice whose conditions are true lists the endpoints.
-func TestEndpointsOf(t *testing.T) {
+func TestEndpointURLs(t *testing.T) {
 	const yes, no = corev1.ConditionTrue, corev1.ConditionFalse
 	for name, test := range map[string]struct {
 		partition string
@@ -32,7 +32,7 @@ func TestEndpointsOf(t *testing.T) {
 			for kind, status := range test.status {
 				slice.Status.Conditions = append(slice.Status.Conditions, conditionsv1alpha1.Condition{Type: kind, Status: status})
 			}
-			urls, err := endpointsOf(slice)
+			urls, err := EndpointURLs(slice)
 			if test.problem == "" && (err != nil || len(urls) != 1) {
 				t.Errorf("got %v, %v", urls, err)
 			}
