@@ -21,8 +21,8 @@ import (
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 	"github.com/atoll-dev/atoll/infrastructure/backends/manifest"
-	"github.com/atoll-dev/atoll/infrastructure/backends/stub"
-	"github.com/atoll-dev/atoll/infrastructure/instances"
+	"github.com/atoll-dev/atoll/infrastructure/backendtest/stub"
+	"github.com/atoll-dev/atoll/infrastructure/instance"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
@@ -43,7 +43,7 @@ type instancesEnv struct {
 	second  string // another tenant
 	lost    string // a tenant that is deleted
 	runtime client.Client
-	view    *instances.View
+	view    *instance.View
 }
 
 func newInstancesEnv(t *testing.T) *instancesEnv {
@@ -59,7 +59,7 @@ func newInstancesEnv(t *testing.T) *instancesEnv {
 		t.Fatal(err)
 	}
 	e.backend = stub.New("kro")
-	e.view = &instances.View{Workspace: e.workspace(t), Client: e.c, Export: export}
+	e.view = &instance.View{Workspace: e.workspace(t), Client: e.c, Export: export}
 	e.run(t, e.view,
 		manifest.New(manifest.Config{Group: group, Export: export, Runtime: e.runtime, Metadata: objects, SweepInterval: time.Second, Log: klog.Background()}), e.backend)
 	e.create(t, newTemplate("redis", "Redis", func(t *infrastructurev1alpha1.Template) {

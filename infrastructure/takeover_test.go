@@ -15,7 +15,7 @@ import (
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
 	"github.com/atoll-dev/atoll/infrastructure/backend"
 	"github.com/atoll-dev/atoll/infrastructure/backends/manifest"
-	"github.com/atoll-dev/atoll/infrastructure/instances"
+	"github.com/atoll-dev/atoll/infrastructure/instance"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
@@ -86,7 +86,7 @@ func (e *instancesEnv) testTakeOver(t *testing.T) {
 		}
 	}
 	object := e.waitPhase(t, e.tenant, "moved", infrastructurev1alpha1.PhaseProvisioning)
-	if object.GetUID() != before.GetUID() || slices.Contains(object.GetFinalizers(), instances.Finalizer(group)) {
+	if object.GetUID() != before.GetUID() || slices.Contains(object.GetFinalizers(), instance.Finalizer(group)) {
 		t.Errorf("the instance is %v", object.Object["metadata"])
 	}
 	e.takeOver(t, manifest.Name)

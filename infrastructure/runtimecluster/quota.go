@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
-	"github.com/atoll-dev/atoll/infrastructure/instances"
+	"github.com/atoll-dev/atoll/infrastructure/instance"
 )
 
 // ReasonQuotaExceeded is the reason of the condition Ready of instances that do not fit into the quota of their tenant.
@@ -29,7 +29,7 @@ const (
 )
 
 // quotaExceeded returns the state of an instance that does not fit into the quota.
-func quotaExceeded() instances.State {
+func quotaExceeded() instance.State {
 	state := failed("The quota of this workspace is exhausted; delete instances, or ask the platform for more.")
 	state.Reason = ReasonQuotaExceeded
 	return state
@@ -38,17 +38,17 @@ func quotaExceeded() instances.State {
 // quotaHandler checks whether instances are not ready because of the quota: controllers of the runtime cluster create the pods, and report
 // refused pods only in events.
 type quotaHandler struct {
-	instances.Handler
+	instance.Handler
 	cluster *Cluster
 }
 
-// Apply implements instances.Handler.
-func (h *quotaHandler) Apply(ctx context.Context, instance instances.Instance) (instances.State, error) {
-	state, err := h.Handler.Apply(ctx, instance)
+// Apply implements instance.Handler.
+func (h *quotaHandler) Apply(ctx context.Context, inst instance.Instance) (instance.State, error) {
+	state, err := h.Handler.Apply(ctx, inst)
 	if err != nil || state.Phase == infrastructurev1alpha1.PhaseReady || state.Phase == infrastructurev1alpha1.PhaseFailed {
 		return state, err
 	}
-	isExceeded, err := h.cluster.isQuotaExceeded(ctx, SetOf(instance), time.Now())
+	isExceeded, err := h.cluster.isQuotaExceeded(ctx, SetOf(inst), time.Now())
 	if err != nil || !isExceeded {
 		return state, err
 	}

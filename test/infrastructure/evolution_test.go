@@ -19,7 +19,7 @@ import (
 
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
 	"github.com/atoll-dev/atoll/infrastructure/backends/manifest"
-	"github.com/atoll-dev/atoll/infrastructure/conformance"
+	"github.com/atoll-dev/atoll/infrastructure/backendtest"
 	"github.com/atoll-dev/atoll/infrastructure/template"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 	"github.com/atoll-dev/atoll/test/installation"
@@ -36,7 +36,7 @@ type evolution struct {
 // TestEvolution changes the schema of a kind in all possible ways.
 func TestEvolution(t *testing.T) {
 	t.Parallel()
-	e := &evolution{env: newEnv(t), version: "v1alpha1", schema: conformance.Schema}
+	e := &evolution{env: newEnv(t), version: "v1alpha1", schema: backendtest.Schema}
 	e.run(t, e.workspace, e.backends(t)...)
 	e.publish(t, e.newTemplate(manifest.Name, manifests))
 	e.tenants = []*consumer{e.newConsumer(t, installation.Alpha), e.newConsumer(t, installation.Beta)}
@@ -204,7 +204,7 @@ func (e *evolution) resourceVersions(t *testing.T) (versions []string) {
 
 func (e *evolution) testDefault(t *testing.T) {
 	e.change(t, func(t *infrastructurev1alpha1.Template) {
-		t.Spec.BackendConfig.Raw = []byte(strings.Replace(string(t.Spec.BackendConfig.Raw), conformance.Confidential, "${self.spec.tier}", 1))
+		t.Spec.BackendConfig.Raw = []byte(strings.Replace(string(t.Spec.BackendConfig.Raw), backendtest.Confidential, "${self.spec.tier}", 1))
 	})
 	for _, of := range e.tenants {
 		shardtesting.Eventually(t, "an instance without the value to fail", func(ctx context.Context) error {

@@ -1,0 +1,149 @@
+package instance
+
+import (
+	"encoding/json"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/atoll-dev/atoll/internal/workspaces"
+)
+
+// Labels of metrics. No label names a tenant, so the number of series is bounded by that of Templates.
+const (
+	metricTemplate = "template"
+	metricBackend  = "backend"
+	metricPhase    = "phase"
+	metricResult   = "result"
+)
+
+// Results of reconciliations, sweeps and purges.
+const (
+	resultSuccess    = "success"
+	resultError      = "error"
+	resultIncomplete = "incomplete"
+)
+
+var (
+	reconciliations = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "infrastructure_instance_reconcile_duration_seconds", Buckets: prometheus.ExponentialBuckets(0.01, 4, 7),
+		Help: "Duration of the reconciliations of instances, by Template and backend. result is success or error.",
+	}, []string{metricTemplate, metricBackend, metricResult})
+	sweeps = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "infrastructure_sweeps_total",
+		Help: "Searches for what workspaces left that are gone, by backend. result is success, error, or incomplete: a shard could not be read, so nothing was deleted.",
+	}, []string{metricBackend, metricResult})
+	candidates = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "infrastructure_sweep_candidates",
+		Help: "Logical clusters without instances that a backend has something of, and that the next sweep asks about.",
+	}, []string{metricBackend})
+	purges = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "infrastructure_purges_total",
+		Help: "Logical clusters that are gone and whose remains were deleted, by backend. result is success or error.",
+	}, []string{metricBackend, metricResult})
+	connected = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "infrastructure_backend_connected",
+		Help: "Whether a backend could read its Templates and the endpoints of the export: 1, or 0 while it tries again, and its instances stay as they are.",
+	}, []string{metricBackend})
+	counted = &counter{
+		runners: map[*runner]bool{},
+		instances: prometheus.NewDesc("infrastructure_instances", "Instances by Template, backend and phase.",
+			[]string{metricTemplate, metricBackend, metricPhase}, nil),
+	}
+)
+
+func init() {
+	metrics.Registry.MustRegister(reconciliations, sweeps, candidates, purges, connected, counted)
+}
+
+// counter counts instances at collection, so that it needs no state for each instance.
+type counter struct {
+	instances *prometheus.Desc
+
+	mu      sync.Mutex
+	runners map[*runner]bool // the running runners
+}
+
+func (c *counter) add(r *runner) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.runners[r] = true
+}
+
+func (c *counter) remove(r *runner) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.runners, r)
+}
+
+// Describe implements prometheus.Collector.
+func (c *counter) Describe(out chan<- *prometheus.Desc) { out <- c.instances }
+
+// Collect implements prometheus.Collector.
+func (c *counter) Collect(out chan<- prometheus.Metric) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	type series struct{ template, backend, phase string }
+	counts := map[series]int{}
+	for r := range c.runners {
+		for _, k := range r.all() {
+			for _, key := range k.informer.Keys() {
+				counts[series{k.template().Name, r.Backend, phaseOf(k.informer, key)}]++
+			}
+		}
+	}
+	for s, count := range counts {
+		out <- prometheus.MustNewConstMetric(c.instances, prometheus.GaugeValue, float64(count), s.template, s.backend, s.phase)
+	}
+}
+
+// phaseOf returns the phase of an instance, or Pending if it has no status.
+func phaseOf(store *workspaces.Informer, key workspaces.Key) string {
+	object := struct {
+		Status struct {
+			Phase string `json:"phase"`
+		} `json:"status"`
+	}{}
+	if json.Unmarshal(store.Encoded(key), &object) != nil || object.Status.Phase == "" {
+		return "Pending"
+	}
+	return object.Status.Phase
+}
+
+// observe records a reconciliation, unless the watch of its kind has stopped in the meantime.
+func (r *runner) observe(k *kind, started time.Time, err error) {
+	result := resultSuccess
+	if err != nil {
+		result = resultError
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.kinds[k.kindKey] == k {
+		reconciliations.WithLabelValues(k.template().Name, r.Backend, result).Observe(time.Since(started).Seconds())
+	}
+}
+
+// forgetTemplate removes the series of a Template that has no running kind. Callers must hold r.mu.
+func (r *runner) forgetTemplate(name string) {
+	for _, k := range r.kinds {
+		if k.template().Name == name {
+			return
+		}
+	}
+	reconciliations.DeletePartialMatch(prometheus.Labels{metricTemplate: name, metricBackend: r.Backend})
+}
+
+// end removes the series of a backend that has stopped.
+func (r *runner) end() {
+	counted.remove(r)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for key, k := range r.kinds {
+		delete(r.kinds, key)
+		r.forgetTemplate(k.template().Name)
+	}
+	candidates.DeleteLabelValues(r.Backend)
+	connected.DeleteLabelValues(r.Backend)
+}
