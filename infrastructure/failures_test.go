@@ -25,7 +25,7 @@ import (
 	"github.com/atoll-dev/atoll/infrastructure/backend"
 	"github.com/atoll-dev/atoll/infrastructure/backendtest/stub"
 	"github.com/atoll-dev/atoll/infrastructure/instance"
-	"github.com/atoll-dev/atoll/infrastructure/template"
+	"github.com/atoll-dev/atoll/infrastructure/template/removal"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
@@ -427,7 +427,7 @@ func (e *failuresEnv) testTemplateNotFound(t *testing.T) {
 	if err := e.c.Delete(t.Context(), lost); err != nil {
 		t.Fatal(err)
 	}
-	cleaner := &template.Cleaner{Client: e.c, Group: group, Export: export, Instances: &instance.View{Workspace: e.workspace(t), Client: e.c, Export: export}, Grace: time.Hour, Log: klog.Background()}
+	cleaner := &removal.Cleaner{Client: e.c, Group: group, Export: export, Instances: &instance.View{Workspace: e.workspace(t), Client: e.c, Export: export}, Grace: time.Hour, Log: klog.Background()}
 	for range 2 {
 		if err := cleaner.Clean(t.Context()); err != nil {
 			t.Fatal(err)

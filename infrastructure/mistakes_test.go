@@ -67,7 +67,7 @@ func (e *instancesEnv) testExportDeleted(t *testing.T) {
 		t.Fatal(err)
 	}
 	held := e.waitFor(t, "redis", infrastructurev1alpha1.ConditionSchemaInAPIExport, metav1.ConditionFalse, infrastructurev1alpha1.ReasonAPIExportError)
-	finalizer := template.HoldFinalizer(group)
+	finalizer := template.InUseFinalizer(group)
 	message := meta.FindStatusCondition(held.Status.Conditions, infrastructurev1alpha1.ConditionSchemaInAPIExport).Message
 	for _, next := range []string{"kcp-system/" + export, finalizer, "delete all Templates"} {
 		if !strings.Contains(message, next) {

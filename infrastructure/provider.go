@@ -31,6 +31,7 @@ import (
 	"github.com/atoll-dev/atoll/infrastructure/catalogue"
 	"github.com/atoll-dev/atoll/infrastructure/seed"
 	"github.com/atoll-dev/atoll/infrastructure/template"
+	"github.com/atoll-dev/atoll/infrastructure/template/removal"
 	"github.com/atoll-dev/atoll/infrastructure/web"
 )
 
@@ -85,7 +86,7 @@ func Run(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return fmt.Errorf("connecting to the workspace of the provider: %w", err)
 	}
-	holder := &template.Holder{Client: direct, Live: direct, Group: cfg.Catalogue.Group, Export: cfg.Catalogue.Export}
+	holder := &removal.Protection{Client: direct, Live: direct, Group: cfg.Catalogue.Group, Export: cfg.Catalogue.Export}
 	if cfg.LeaderElectionNamespace != "" {
 		holder.Lease = client.ObjectKey{Namespace: cfg.LeaderElectionNamespace, Name: leaseName}
 	}
@@ -133,7 +134,7 @@ func Run(ctx context.Context, cfg Config) error {
 	if err := catalogues.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("adding the controller of catalogues: %w", err)
 	}
-	cleaner := &template.Cleaner{
+	cleaner := &removal.Cleaner{
 		Client: direct, Group: cfg.Catalogue.Group, Export: cfg.Catalogue.Export, Instances: cfg.Instances, Events: templates.Events,
 		Grace: cmp.Or(cfg.SchemaGrace, schemaGrace), Log: cfg.Log,
 	}

@@ -83,7 +83,7 @@ func (c *counter) Abandon(context.Context, *infrastructurev1alpha1.Template) (in
 	return 0, nil
 }
 
-func (c *counter) TellTemplateNotFound(context.Context, *infrastructurev1alpha1.Template) error {
+func (c *counter) ReportTemplateNotFound(context.Context, *infrastructurev1alpha1.Template) error {
 	return nil
 }
 
@@ -369,7 +369,7 @@ func (e *env) waitHeld(t *testing.T) {
 		}
 		listed := slices.Collect(maps.Values(e.exported(t)))
 		for i := range schemas.Items {
-			name, held := schemas.Items[i].Name, controllerutil.ContainsFinalizer(&schemas.Items[i], template.HoldFinalizer(group))
+			name, held := schemas.Items[i].Name, controllerutil.ContainsFinalizer(&schemas.Items[i], template.InUseFinalizer(group))
 			if held != slices.Contains(listed, name) {
 				return fmt.Errorf("%s: %v", name, held)
 			}

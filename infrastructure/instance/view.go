@@ -112,8 +112,8 @@ func (v *View) Abandon(ctx context.Context, t *infrastructurev1alpha1.Template) 
 	return left, err
 }
 
-// TellTemplateNotFound implements template.Instances.
-func (v *View) TellTemplateNotFound(ctx context.Context, t *infrastructurev1alpha1.Template) error {
+// ReportTemplateNotFound implements template.Instances.
+func (v *View) ReportTemplateNotFound(ctx context.Context, t *infrastructurev1alpha1.Template) error {
 	return v.writeEach(ctx, t, func(ctx context.Context, c dynamic.ResourceInterface, object *unstructured.Unstructured) error {
 		status, changed := unknownStatus(object, reasonNotFound, "The platform does not have this kind at the moment; what the instance is made of stays as it is.", time.Now())
 		if !changed {

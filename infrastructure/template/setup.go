@@ -18,6 +18,7 @@ import (
 
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
+	"github.com/atoll-dev/atoll/infrastructure/template/export"
 )
 
 const (
@@ -31,6 +32,7 @@ const (
 
 // SetupWithManager registers the controller.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	r.exports = &export.Writer{Client: r.Client, Live: r.Live}
 	index := func(object client.Object) []string {
 		return namesOf(&object.(*infrastructurev1alpha1.Template).Spec.InstanceCRD) // kinds begin with a capital
 	}
@@ -94,7 +96,7 @@ func (r *Reconciler) ofEntries() handler.EventHandler {
 				enqueue(q, r.all(ctx, after))
 				return
 			}
-			for _, resource := range changedEntries(before.Spec.Resources, after.Spec.Resources, r.Group) {
+			for _, resource := range export.ChangedEntries(before.Spec.Resources, after.Spec.Resources, r.Group) {
 				enqueue(q, r.requests(ctx, client.MatchingFields{indexName: resource}))
 			}
 		},

@@ -4,13 +4,16 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
 	"github.com/atoll-dev/atoll/internal/workspaces"
+	"github.com/atoll-dev/atoll/syncagent/publication"
 )
 
 // write writes the differences between a desired and an existing copy, and returns the resulting copy. If the state does not contain the
@@ -125,4 +128,105 @@ func (p *pass) writeStatus(ctx context.Context, to side, object *unstructured.Un
 
 func statusPair(wanted, got any) map[string]any {
 	return map[string]any{"wanted": normalize(wanted), "got": normalize(got)}
+}
+
+// delete deletes the copy of a source that is being deleted, with its related objects and its state, and then removes the finalizer. It
+// ignores filters, because a source with a finalizer has been synced.
+func (p *pass) delete(ctx context.Context) (Result, error) {
+	held := slices.Contains(p.source.GetFinalizers(), publication.Finalizer)
+	if err := p.loadState(ctx); err != nil {
+		return Result{}, err
+	}
+	copied, err := p.findCopy(ctx)
+	if err == nil && copied == nil && held {
+		copied, err = p.findUnrecordedCopy(ctx)
+	}
+	if err != nil || copied == nil && !held && !p.state.Exists() {
+		return Result{}, err
+	}
+	if err := p.takeOver(ctx, copied); err != nil {
+		return Result{}, err
+	}
+	if copied == nil || copied.GetDeletionTimestamp() == nil {
+		if result, done, err := p.cleanUpRelated(ctx, copied); err != nil || !done {
+			return result, err
+		}
+	}
+	if copied != nil {
+		return p.deleteCopy(ctx, copied)
+	}
+	if err := p.Syncer.state.Delete(ctx, p.state); err != nil || !held {
+		return Result{}, err
+	}
+	return Result{}, p.removeFinalizer(ctx)
+}
+
+// findUnrecordedCopy lists copies if the state does not record the location of the copy: an earlier pass may have created a copy that no
+// cache has yet.
+func (p *pass) findUnrecordedCopy(ctx context.Context) (*unstructured.Unstructured, error) {
+	if _, recorded := p.state.Copy(); recorded {
+		return nil, nil
+	}
+	found, err := ListedCopies{p.config.Service, p.config.ServiceResource.GroupVersionKind, p.config.AgentName}.Find(ctx, p.request.Source())
+	if err != nil {
+		return nil, err
+	}
+	own, err := p.theCopy(found)
+	if err != nil || own == nil || claimOf(own, p.identification()) == claimOther {
+		return nil, err
+	}
+	return own, nil
+}
+
+func (p *pass) deleteCopy(ctx context.Context, copied *unstructured.Unstructured) (Result, error) {
+	if copied.GetDeletionTimestamp() != nil {
+		return p.awaitDeletion(copied), nil
+	}
+	if err := p.service().delete(ctx, copied); err != nil {
+		return Result{}, err
+	}
+	p.record(ctx, ReasonCleanup)
+	return p.awaitDeletion(copied), nil
+}
+
+func (p *pass) removeFinalizer(ctx context.Context) error {
+	finalizers := slices.DeleteFunc(slices.Clone(p.source.GetFinalizers()), func(f string) bool { return f == publication.Finalizer })
+	err := p.workspace().setFinalizers(ctx, p.source, finalizers)
+	if err == nil {
+		p.record(ctx, ReasonDeleted)
+	}
+	return err
+}
+
+// DeleteOrphan deletes a copy whose primary object does not exist any more, with all other objects that the agent has created for it on
+// the service cluster. It does not access the workspace. done is false while an object is being deleted. Callers must have verified that
+// the primary object does not exist.
+func (s *Syncer) DeleteOrphan(ctx context.Context, copied *unstructured.Unstructured) (done bool, err error) {
+	source, identified := SourceOf(copied)
+	if !identified {
+		return true, s.service().delete(ctx, copied)
+	}
+	p := &pass{Syncer: s, request: Request{Cluster: source.Cluster, NamespacedName: source.NamespacedName}}
+	if err := p.loadState(ctx); err != nil {
+		return false, err
+	}
+	entries, _ := p.state.Related()
+	done = true
+	for _, entry := range entries {
+		if entry.Side != syncagentv1alpha1.RelatedResourceOriginKcp {
+			continue
+		}
+		gone, err := p.removeRelatedCopy(ctx, p.service(), entry)
+		if err != nil {
+			return false, err
+		}
+		done = done && gone
+	}
+	if !done {
+		return false, nil // the next attempt finds the remaining objects by the copy
+	}
+	if err := p.service().delete(ctx, copied); err != nil {
+		return false, err
+	}
+	return true, p.Syncer.state.Delete(ctx, p.state)
 }

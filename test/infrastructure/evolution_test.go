@@ -20,7 +20,7 @@ import (
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
 	"github.com/atoll-dev/atoll/infrastructure/backends/manifest"
 	"github.com/atoll-dev/atoll/infrastructure/backendtest"
-	"github.com/atoll-dev/atoll/infrastructure/template"
+	"github.com/atoll-dev/atoll/infrastructure/template/removal"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 	"github.com/atoll-dev/atoll/test/installation"
 )
@@ -161,7 +161,7 @@ func (e *evolution) testRetirement(t *testing.T) {
 	e.change(t, func(t *infrastructurev1alpha1.Template) { t.Spec.RetiredVersions = []string{"v1alpha1"} })
 	e.waitReady(t, manifest.Name)
 	// A cleaner without grace period is called until it has done the expected work.
-	cleaner := &template.Cleaner{Client: e.c, Group: e.group, Export: e.group, Instances: e.view(), Events: events.NewFakeRecorder(100), Log: logr.Discard()}
+	cleaner := &removal.Cleaner{Client: e.c, Group: e.group, Export: e.group, Instances: e.view(), Events: events.NewFakeRecorder(100), Log: logr.Discard()}
 	shardtesting.Eventually(t, "the former version and former schemas to go", func(ctx context.Context) error {
 		if err := errors.Join(cleaner.Retire(ctx), cleaner.Clean(ctx)); err != nil {
 			return err

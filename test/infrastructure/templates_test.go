@@ -77,10 +77,10 @@ func (e *env) waitHeld(t *testing.T) {
 	t.Helper()
 	shardtesting.Eventually(t, "the export and its schemas to be held", func(context.Context) error {
 		export := e.getExport(t)
-		held := slices.Contains(export.Finalizers, template.HoldFinalizer(e.group))
+		held := slices.Contains(export.Finalizers, template.InUseFinalizer(e.group))
 		for _, schema := range e.schemas(t) {
 			listed := slices.ContainsFunc(export.Spec.Resources, func(r apisv1alpha2.ResourceSchema) bool { return r.Schema == schema.Name })
-			held = held && listed == slices.Contains(schema.Finalizers, template.HoldFinalizer(e.group))
+			held = held && listed == slices.Contains(schema.Finalizers, template.InUseFinalizer(e.group))
 		}
 		if !held {
 			return errors.New("not yet")

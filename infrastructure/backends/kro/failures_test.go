@@ -237,8 +237,8 @@ resources:
 	of := func(name, spec string) instance.Instance { return newInstance(t, template, "refused", name, spec) }
 	e.ready(t, of("mine", "size: small"))
 	for name, test := range map[string]struct {
-		inst instance.Instance
-		message  string
+		inst    instance.Instance
+		message string
 	}{
 		"a value that the cluster refuses": {of("mine", "{size: small, replicas: 100000}"), "The values of this instance cannot be applied"},
 		"a value that is missing":          {of("mine", "{size: large}"), "The values of this instance cannot be applied"},

@@ -1,4 +1,4 @@
-package template
+package versions
 
 import (
 	"encoding/json"
@@ -28,7 +28,7 @@ func TestValidator(t *testing.T) {
 			if err := json.Unmarshal([]byte(test.schema), schema); err != nil {
 				t.Fatal(err)
 			}
-			validator, err := newValidator(schema)
+			validator, err := NewValidator(schema)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -39,7 +39,7 @@ func TestValidator(t *testing.T) {
 			if err := json.Unmarshal([]byte(`{"apiVersion":"example.org/v1","kind":"A"`+test.spec+`}`), &object.Object); err != nil {
 				t.Fatal(err)
 			}
-			if got := validator.validate(t.Context(), object); !slices.Equal(got, test.want) {
+			if got := validator.Validate(t.Context(), object); !slices.Equal(got, test.want) {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
 		})

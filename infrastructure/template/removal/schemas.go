@@ -1,4 +1,5 @@
-package template
+// Package removal removes what Templates do not use any more, and protects what they need until they are gone.
+package removal
 
 import (
 	"context"
@@ -16,10 +17,8 @@ import (
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
+	"github.com/atoll-dev/atoll/infrastructure/template"
 )
-
-// AnnotationUnusedSince returns the annotation of a previous schema, with the time since which no binding uses it.
-func AnnotationUnusedSince(group string) string { return group + "/unused-since" }
 
 // prune deletes schemas that no export lists, and that no binding has used during the grace period. If it cannot read the bindings, it deletes
 // none, because a binding that was not read may use them.
@@ -28,18 +27,18 @@ func (c *Cleaner) prune(ctx context.Context) error {
 	if err := c.Client.List(ctx, &schemas); err != nil {
 		return fmt.Errorf("listing schemas: %w", err)
 	}
-	schemas.Items = slices.DeleteFunc(schemas.Items, func(schema apisv1alpha1.APIResourceSchema) bool { return !isPruned(&schema, c.Group) })
-	used, err := listedSchemas(ctx, c.Client)
+	schemas.Items = slices.DeleteFunc(schemas.Items, func(schema apisv1alpha1.APIResourceSchema) bool { return !template.IsPruned(&schema, c.Group) })
+	used, err := template.ListedSchemas(ctx, c.Client)
 	if err != nil {
 		return err
 	}
-	former := 0
+	previous := 0
 	for i := range schemas.Items {
 		if !used[schemas.Items[i].Name] {
-			former++
+			previous++
 		}
 	}
-	if former == 0 {
+	if previous == 0 {
 		return nil
 	}
 	exports, err := c.exports(ctx)
@@ -72,7 +71,7 @@ func (c *Cleaner) exports(ctx context.Context) ([]string, error) {
 	names := []string{c.Export}
 	for i := range catalogues.Items {
 		name := catalogues.Items[i].Spec.Export
-		if !controllerutil.ContainsFinalizer(&catalogues.Items[i], CatalogueFinalizer(c.Group)) || name == c.Export {
+		if !controllerutil.ContainsFinalizer(&catalogues.Items[i], template.CatalogueFinalizer(c.Group)) || name == c.Export {
 			continue
 		}
 		if !meta.IsStatusConditionTrue(catalogues.Items[i].Status.Conditions, infrastructurev1alpha1.ConditionReady) {
@@ -89,24 +88,9 @@ func (c *Cleaner) exports(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-// listedSchemas returns the schemas that any export lists, including exports of the platform operator.
-func listedSchemas(ctx context.Context, c client.Reader) (map[string]bool, error) {
-	var exports apisv1alpha2.APIExportList
-	if err := c.List(ctx, &exports); err != nil {
-		return nil, fmt.Errorf("listing exports: %w", err)
-	}
-	names := map[string]bool{}
-	for i := range exports.Items {
-		for _, entry := range exports.Items[i].Spec.Resources {
-			names[entry.Schema] = true
-		}
-	}
-	return names, nil
-}
-
 // pruneSchema records since when a schema is unused, and deletes it after the grace period. All its writes fail after a concurrent change.
 func (c *Cleaner) pruneSchema(ctx context.Context, schema *apisv1alpha1.APIResourceSchema, used bool) error {
-	key := AnnotationUnusedSince(c.Group)
+	key := template.AnnotationUnusedSince(c.Group)
 	text, noted := schema.Annotations[key]
 	if used && !noted {
 		return nil

@@ -1,4 +1,4 @@
-package template
+package removal
 
 import (
 	"context"
@@ -23,20 +23,23 @@ import (
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
+	"github.com/atoll-dev/atoll/infrastructure/template"
 )
 
 const (
-	// holdInterval is how often the finalizers are reconciled without an event.
-	holdInterval = 5 * time.Minute
+	// conflictInterval is the delay of a retry after a conflict, in which the cache receives the other change.
+	conflictInterval = 100 * time.Millisecond
+	// reconcileInterval is how often the finalizers are reconciled without an event.
+	reconcileInterval = 5 * time.Minute
 	// endingInterval is how often the controller checks whether an object that is being deleted can be released. An export that is deleted
 	// alone may wait for days.
 	endingInterval = 10 * time.Second
 )
 
-// Holder adds a finalizer to the objects that the provider needs to remove Templates, as long as Templates exist. The deletion of a
+// Protection adds a finalizer to the objects that the provider needs to remove Templates, as long as Templates exist. The deletion of a
 // workspace deletes all its objects at once. Without export, schemas and endpoint slice the provider cannot reach instances, and without the
 // lease no replica runs.
-type Holder struct {
+type Protection struct {
 	// Client reads from a cache; Live does not.
 	Client client.Client
 	Live   client.Client
@@ -46,63 +49,60 @@ type Holder struct {
 	Lease client.ObjectKey
 }
 
-// HoldFinalizer returns the finalizer of objects that the provider of a group needs to remove Templates.
-func HoldFinalizer(group string) string { return "templates." + group + "/in-use" }
-
 // SetupWithManager registers the controller.
-func (h *Holder) SetupWithManager(mgr ctrl.Manager) error {
+func (p *Protection) SetupWithManager(mgr ctrl.Manager) error {
 	one := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
-		return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: h.Export}}}
+		return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: p.Export}}}
 	})
 	changed := builder.WithPredicates(predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		return e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() || !slices.Equal(e.ObjectOld.GetFinalizers(), e.ObjectNew.GetFinalizers())
 	}})
-	c := ctrl.NewControllerManagedBy(mgr).Named("holder")
+	c := ctrl.NewControllerManagedBy(mgr).Named("protection")
 	for _, object := range []client.Object{
 		&infrastructurev1alpha1.Template{}, &infrastructurev1alpha1.Catalogue{}, &apisv1alpha2.APIExport{}, &apisv1alpha1.APIExportEndpointSlice{},
 		&apisv1alpha1.APIResourceSchema{},
 	} {
 		c = c.Watches(object, one, changed)
 	}
-	return c.Complete(h)
+	return c.Complete(p)
 }
 
 // Reconcile adds the finalizer to objects that are needed, and removes it from others.
-func (h *Holder) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
+func (p *Protection) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
 	var exports apisv1alpha2.APIExportList
 	var endpoints apisv1alpha1.APIExportEndpointSliceList
 	var schemas apisv1alpha1.APIResourceSchemaList
 	for _, list := range []client.ObjectList{&exports, &endpoints, &schemas} {
-		if err := h.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil { // the caller only reads them
+		if err := p.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil { // the caller only reads them
 			return ctrl.Result{}, fmt.Errorf("listing %T: %w", list, err)
 		}
 	}
-	var held []client.Object
+	var protected []client.Object
 	for i := range exports.Items {
-		held = append(held, &exports.Items[i])
+		protected = append(protected, &exports.Items[i])
 	}
 	for i := range endpoints.Items {
-		held = append(held, &endpoints.Items[i])
+		protected = append(protected, &endpoints.Items[i])
 	}
 	for i := range schemas.Items {
-		held = append(held, &schemas.Items[i])
+		protected = append(protected, &schemas.Items[i])
 	}
-	lease, err := h.lease(ctx)
+	lease, err := p.lease(ctx)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
 	if lease != nil {
-		held = append(held, lease)
+		protected = append(protected, lease)
 	}
 	// The deletion of a workspace can end the watches of the cache before the cache observes the deletion of the last Template.
-	ending := slices.ContainsFunc(held, func(o client.Object) bool { return o.GetDeletionTimestamp() != nil })
-	used, err := h.use(ctx, exports.Items, ending)
+	ending := slices.ContainsFunc(protected, func(o client.Object) bool { return o.GetDeletionTimestamp() != nil })
+	used, err := p.use(ctx, exports.Items, ending)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	errs, after := make([]error, 0, len(held)), holdInterval
-	for _, object := range held {
-		errs = append(errs, h.hold(ctx, object, used.has(object)))
+	errs, after := make([]error, 0, len(protected)), reconcileInterval
+	for _, object := range protected {
+		errs = append(errs, p.setFinalizer(ctx, object, used.has(object)))
 	}
 	if ending && (used.templates || used.catalogues) {
 		after = endingInterval
@@ -121,12 +121,12 @@ func (h *Holder) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, er
 }
 
 // lease returns the lease of the replicas, or nil if there is none.
-func (h *Holder) lease(ctx context.Context) (*coordinationv1.Lease, error) {
-	if h.Lease.Name == "" {
+func (p *Protection) lease(ctx context.Context) (*coordinationv1.Lease, error) {
+	if p.Lease.Name == "" {
 		return nil, nil //nolint:nilnil // there is none
 	}
 	lease := &coordinationv1.Lease{}
-	if err := h.Live.Get(ctx, h.Lease, lease); err != nil {
+	if err := p.Live.Get(ctx, p.Lease, lease); err != nil {
 		if apierrors.IsNotFound(err) {
 			return nil, nil //nolint:nilnil // there is none
 		}
@@ -153,21 +153,21 @@ func (u *use) has(object client.Object) bool {
 }
 
 // use returns which objects Templates and Catalogues need. It reads them from the cache, or without it if live is set.
-func (h *Holder) use(ctx context.Context, exports []apisv1alpha2.APIExport, live bool) (*use, error) {
+func (p *Protection) use(ctx context.Context, exports []apisv1alpha2.APIExport, live bool) (*use, error) {
 	var templates infrastructurev1alpha1.TemplateList
 	var catalogues infrastructurev1alpha1.CatalogueList
 	for resource, list := range map[string]client.ObjectList{"templates": &templates, "catalogues": &catalogues} {
-		if err := h.list(ctx, resource, list, live); err != nil {
+		if err := p.list(ctx, resource, list, live); err != nil {
 			return nil, err
 		}
 	}
 	u := &use{schemas: map[string]bool{}}
 	u.templates = slices.ContainsFunc(templates.Items, func(t infrastructurev1alpha1.Template) bool {
-		return controllerutil.ContainsFinalizer(&t, Finalizer(h.Group))
+		return controllerutil.ContainsFinalizer(&t, template.Finalizer(p.Group))
 	})
-	u.exports = map[string]bool{h.Export: u.templates}
+	u.exports = map[string]bool{p.Export: u.templates}
 	for i := range catalogues.Items {
-		if c := &catalogues.Items[i]; controllerutil.ContainsFinalizer(c, CatalogueFinalizer(h.Group)) {
+		if c := &catalogues.Items[i]; controllerutil.ContainsFinalizer(c, template.CatalogueFinalizer(p.Group)) {
 			u.exports[c.Spec.Export], u.catalogues = u.templates, true
 		}
 	}
@@ -180,15 +180,15 @@ func (h *Holder) use(ctx context.Context, exports []apisv1alpha2.APIExport, live
 }
 
 // list lists Templates or Catalogues. If their CRD does not exist, there are none, because the CRD is deleted after them.
-func (h *Holder) list(ctx context.Context, resource string, list client.ObjectList, live bool) error {
-	reader := h.Client
+func (p *Protection) list(ctx context.Context, resource string, list client.ObjectList, live bool) error {
+	reader := p.Client
 	if live {
-		reader = h.Live
+		reader = p.Live
 	}
 	err := reader.List(ctx, list, client.UnsafeDisableDeepCopy)
 	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
 		definition := &apiextensionsv1.CustomResourceDefinition{}
-		if read := h.Live.Get(ctx, client.ObjectKey{Name: resource + "." + h.Group}, definition); apierrors.IsNotFound(read) {
+		if read := p.Live.Get(ctx, client.ObjectKey{Name: resource + "." + p.Group}, definition); apierrors.IsNotFound(read) {
 			return nil
 		}
 	}
@@ -198,9 +198,9 @@ func (h *Holder) list(ctx context.Context, resource string, list client.ObjectLi
 	return nil
 }
 
-// hold adds or removes the finalizer. It adds none to an object that is being deleted.
-func (h *Holder) hold(ctx context.Context, object client.Object, inUse bool) error {
-	finalizer := HoldFinalizer(h.Group)
+// setFinalizer adds or removes the finalizer. It adds none to an object that is being deleted.
+func (p *Protection) setFinalizer(ctx context.Context, object client.Object, inUse bool) error {
+	finalizer := template.InUseFinalizer(p.Group)
 	if controllerutil.ContainsFinalizer(object, finalizer) == inUse || inUse && object.GetDeletionTimestamp() != nil {
 		return nil
 	}
@@ -213,7 +213,7 @@ func (h *Holder) hold(ctx context.Context, object client.Object, inUse bool) err
 	} else {
 		controllerutil.RemoveFinalizer(changed, finalizer)
 	}
-	err := h.Live.Patch(ctx, changed, client.MergeFromWithOptions(object, client.MergeFromWithOptimisticLock{}))
+	err := p.Live.Patch(ctx, changed, client.MergeFromWithOptions(object, client.MergeFromWithOptimisticLock{}))
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("changing the finalizers of %T %s: %w", object, object.GetName(), err)
 	}

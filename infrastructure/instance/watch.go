@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/dynamic"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -18,6 +19,7 @@ import (
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
 	"github.com/atoll-dev/atoll/internal/background"
 	"github.com/atoll-dev/atoll/internal/workspaces"
+	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
 // kind is a running watch of a kind of instances behind one URL.
@@ -229,5 +231,53 @@ func (r *runner) start(ctx context.Context, key kindKey, o *offered) *kind {
 func (k *kind) enqueueAll(r *runner) {
 	for _, found := range k.informer.Keys() {
 		r.controller.Add(request{k.url, k.gvr, found.Cluster, found.Name})
+	}
+}
+
+// offered is the latest Template together with the Template from which instances are provided until the latest is accepted.
+type offered struct {
+	latest *infrastructurev1alpha1.Template
+	// template has the spec that was accepted last. It is the latest if no accepted spec is known, or if the Template is being deleted.
+	template *infrastructurev1alpha1.Template
+}
+
+// offer returns the Template from which instances are provided after a change. Until an edit is validated, set up and exported, which
+// observedGeneration reports, instances use the spec that was accepted before.
+func offer(before *offered, latest *infrastructurev1alpha1.Template) *offered {
+	if before == nil || isAccepted(latest) || latest.DeletionTimestamp != nil || before.template.UID != latest.UID || !isAccepted(before.template) {
+		return &offered{latest, latest}
+	}
+	template := before.template.DeepCopy()
+	template.Status.Registered, template.Status.Backend = latest.Status.Registered, latest.Status.Backend
+	return &offered{latest, template}
+}
+
+// isAccepted reports whether the export offers the current spec of a Template.
+func isAccepted(t *infrastructurev1alpha1.Template) bool {
+	return t.Status.ObservedGeneration == t.Generation
+}
+
+// concerns reports whether instances must be reconciled because the accepted Template, its readiness or its backend has changed.
+func (o *offered) concerns(before *offered) bool {
+	return o.template.Generation != before.template.Generation ||
+		isAccepted(o.template) != isAccepted(before.template) ||
+		isReady(o.latest) && !isReady(before.latest) ||
+		o.latest.Spec.Backend != before.latest.Spec.Backend ||
+		o.latest.Status.Backend.ReplacedBy != before.latest.Status.Backend.ReplacedBy
+}
+
+func isReady(t *infrastructurev1alpha1.Template) bool {
+	return meta.IsStatusConditionTrue(t.Status.Conditions, infrastructurev1alpha1.ConditionReady)
+}
+
+// keptMetadata are the metadata fields of instances that the cache retains.
+var keptMetadata = []string{"name", "uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "finalizers"}
+
+// trimMetadata removes metadata whose size tenants control: no schema bounds labels, annotations and owners.
+func trimMetadata(metadata map[string]any) {
+	cluster, found, _ := unstructured.NestedString(metadata, "annotations", logicalcluster.AnnotationKey)
+	maps.DeleteFunc(metadata, func(name string, _ any) bool { return !slices.Contains(keptMetadata, name) })
+	if found {
+		metadata["annotations"] = map[string]any{logicalcluster.AnnotationKey: cluster}
 	}
 }

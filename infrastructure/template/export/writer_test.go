@@ -1,4 +1,4 @@
-package template
+package export
 
 import (
 	"context"
@@ -13,15 +13,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	apiwait "k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
-	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
-	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
 )
 
 // TestChangesOfAnExportAreWrittenTogether checks that changes that arrive during a write of an export become one write, and that a change that
@@ -38,19 +34,19 @@ func TestChangesOfAnExportAreWrittenTogether(t *testing.T) {
 		WithInterceptorFuncs(interceptor.Funcs{Update: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.UpdateOption) error {
 			writes.Add(1)
 			<-release
-			if slices.ContainsFunc(object.(*apisv1alpha2.APIExport).Spec.Resources, isEntryOf("refused", "g")) {
+			if slices.ContainsFunc(object.(*apisv1alpha2.APIExport).Spec.Resources, IsEntryOf("refused", "g")) {
 				return refused
 			}
 			return c.Update(ctx, object, options...)
 		}}).Build()
-	r := &Reconciler{Client: c, Live: c}
+	w := &Writer{Client: c, Live: c}
 	// wait waits until one change is being written, and the given number of others are pending.
 	wait := func(begun, waiting int) {
 		t.Helper()
 		err := apiwait.PollUntilContextTimeout(t.Context(), time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
-			r.exports.mu.Lock()
-			defer r.exports.mu.Unlock()
-			batch := r.exports.waiting["one"]
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			batch := w.waiting["one"]
 			return int(writes.Load()) == begun && (waiting == 0) == (batch == nil) && (batch == nil || len(batch.changes) == waiting), nil
 		})
 		if err != nil {
@@ -62,7 +58,7 @@ func TestChangesOfAnExportAreWrittenTogether(t *testing.T) {
 	results := map[string]error{}
 	list := func(resource string) {
 		running.Go(func() {
-			err := r.changeExport(t.Context(), "one", setEntry(apisv1alpha2.ResourceSchema{Name: resource, Group: "g"}))
+			err := w.Change(t.Context(), "one", Set(apisv1alpha2.ResourceSchema{Name: resource, Group: "g"}))
 			mu.Lock()
 			defer mu.Unlock()
 			results[resource] = err
@@ -99,8 +95,8 @@ func TestChangesOfAnExportAreWrittenTogether(t *testing.T) {
 	if got := len(export.Spec.Resources); got != 23 {
 		t.Errorf("the export has %d entries", got)
 	}
-	if len(r.exports.waiting) > 0 {
-		t.Errorf("%d exports are kept", len(r.exports.waiting))
+	if len(w.waiting) > 0 {
+		t.Errorf("%d exports are kept", len(w.waiting))
 	}
 }
 
@@ -112,35 +108,7 @@ func TestChangedEntries(t *testing.T) {
 	moved := entry("g", "moved", "1")
 	moved.Storage.Virtual = &apisv1alpha2.ResourceSchemaStorageVirtual{IdentityHash: "1"}
 	after := []apisv1alpha2.ResourceSchema{entry("other", "changed", "2"), entry("g", "added", "1"), entry("g", "changed", "2"), moved, entry("g", "kept", "1")}
-	if got := changedEntries(before, after, "g"); !slices.Equal(got, []string{"added", "changed", "moved", "removed"}) {
+	if got := ChangedEntries(before, after, "g"); !slices.Equal(got, []string{"added", "changed", "moved", "removed"}) {
 		t.Errorf("got %v", got)
-	}
-}
-
-// TestDeletedExportConcernsAllTemplates checks that all Templates are reconciled when an export is being deleted: it lists none, though its
-// entries stay.
-func TestDeletedExportConcernsAllTemplates(t *testing.T) {
-	scheme := runtime.NewScheme()
-	if err := infrastructurev1alpha1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	alder := redis(func(t *infrastructurev1alpha1.Template) { t.Name = "alder" })
-	r := &Reconciler{Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(redis(), alder).Build(), Group: infrastructurev1alpha1.GroupName}
-	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
-	defer queue.ShutDown()
-	before, now := &apisv1alpha2.APIExport{ObjectMeta: metav1.ObjectMeta{Name: "one"}}, metav1.Now()
-	after := before.DeepCopy()
-	after.DeletionTimestamp = &now
-	for _, step := range []struct {
-		event event.UpdateEvent
-		want  int
-	}{
-		{event.UpdateEvent{ObjectOld: before, ObjectNew: before}, 0},
-		{event.UpdateEvent{ObjectOld: before, ObjectNew: after}, 2},
-	} {
-		r.ofEntries().Update(t.Context(), step.event, queue)
-		if got := queue.Len(); got != step.want {
-			t.Errorf("%d Templates are enqueued, want %d", got, step.want)
-		}
 	}
 }

@@ -1,4 +1,4 @@
-package template
+package versions
 
 import (
 	"context"
@@ -17,15 +17,15 @@ import (
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 )
 
-// validator validates the spec of instances like a server that has the schema.
-type validator struct {
+// Validator validates the spec of instances like a server that has the schema.
+type Validator struct {
 	structural *structuralschema.Structural
 	schema     validation.SchemaValidator
 	rules      *cel.Validator // nil if there are none
 }
 
-// newValidator returns a validator for a schema of spec.
-func newValidator(schema *apiextensionsv1.JSONSchemaProps) (*validator, error) {
+// NewValidator returns a validator for a schema of spec.
+func NewValidator(schema *apiextensionsv1.JSONSchemaProps) (*Validator, error) {
 	internal := &apiextensions.JSONSchemaProps{}
 	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(schema, internal, nil); err != nil {
 		return nil, err
@@ -38,11 +38,11 @@ func newValidator(schema *apiextensionsv1.JSONSchemaProps) (*validator, error) {
 	if err != nil {
 		return nil, fmt.Errorf("compiling the schema: %w", err)
 	}
-	return &validator{structural, compiled, cel.NewValidator(structural, false, celconfig.PerCallLimit)}, nil
+	return &Validator{structural, compiled, cel.NewValidator(structural, false, celconfig.PerCallLimit)}, nil
 }
 
-// validate returns what is wrong with an instance, each reason once and without its values.
-func (v *validator) validate(ctx context.Context, object *unstructured.Unstructured) []string {
+// Validate returns what is wrong with an instance, each reason once and without its values.
+func (v *Validator) Validate(ctx context.Context, object *unstructured.Unstructured) []string {
 	spec, _, err := unstructured.NestedMap(object.Object, "spec") // a copy
 	if err != nil {
 		return []string{"spec: is not an object"}

@@ -1,4 +1,5 @@
-package template
+// Package versions compares the schemas of a Template before and after an edit, and validates instances with a schema.
+package versions
 
 import (
 	"cmp"
@@ -34,8 +35,8 @@ func (c *comparison) report(path, format string, args ...any) {
 	c.changes = append(c.changes, Change{path + ": " + fmt.Sprintf(format, args...), true})
 }
 
-// doubt adds a change that needs validation of instances, because its effect depends on their values.
-func (c *comparison) doubt(path, format string, args ...any) {
+// needsValidation adds a change that needs validation of instances, because its effect depends on their values.
+func (c *comparison) needsValidation(path, format string, args ...any) {
 	c.changes = append(c.changes, Change{path + ": " + fmt.Sprintf(format, args...), false})
 }
 
@@ -47,10 +48,10 @@ func (c *comparison) compare(path string, before, after *apiextensionsv1.JSONSch
 	c.compareProperties(path, before, after)
 	c.compareValues(path, before, after)
 	c.compareLimits(path, before, after)
-	c.compareChild(path+"[]", itemsOf(before), itemsOf(after))
-	c.compareChild(path+".*", additionalOf(before), additionalOf(after))
+	c.compareChild(path+"[]", ItemsOf(before), ItemsOf(after))
+	c.compareChild(path+".*", AdditionalOf(before), AdditionalOf(after))
 	if !equality.Semantic.DeepEqual(remainder(before), remainder(after)) {
-		c.doubt(path, "a keyword changes whose effect on existing instances is not known")
+		c.needsValidation(path, "a keyword changes whose effect on existing instances is not known")
 	}
 }
 
@@ -61,7 +62,7 @@ func (c *comparison) compareChild(path string, before, after *apiextensionsv1.JS
 	case after == nil:
 		c.report(path, "the schema of elements is removed")
 	case before == nil:
-		c.doubt(path, "elements get a schema")
+		c.needsValidation(path, "elements get a schema")
 	default:
 		c.compare(path, before, after)
 	}
@@ -69,9 +70,9 @@ func (c *comparison) compareChild(path string, before, after *apiextensionsv1.JS
 
 func (c *comparison) compareProperties(path string, before, after *apiextensionsv1.JSONSchemaProps) {
 	for _, name := range slices.Sorted(maps.Keys(before.Properties)) {
-		former := before.Properties[name]
+		previous := before.Properties[name]
 		if property, ok := after.Properties[name]; ok {
-			c.compare(path+"."+name, &former, &property)
+			c.compare(path+"."+name, &previous, &property)
 		} else {
 			c.report(path+"."+name, "the field is removed")
 		}
@@ -79,7 +80,7 @@ func (c *comparison) compareProperties(path string, before, after *apiextensions
 	if ptr.Deref(before.XPreserveUnknownFields, false) { // instances may have any value there
 		for _, name := range slices.Sorted(maps.Keys(after.Properties)) {
 			if _, ok := before.Properties[name]; !ok {
-				c.doubt(path+"."+name, "the field gets a schema, and had any value before")
+				c.needsValidation(path+"."+name, "the field gets a schema, and had any value before")
 			}
 		}
 	}
@@ -103,17 +104,17 @@ func (c *comparison) compareValues(path string, before, after *apiextensionsv1.J
 		}
 	}
 	if after.Pattern != "" && after.Pattern != before.Pattern {
-		c.doubt(path, "the pattern is new or changes")
+		c.needsValidation(path, "the pattern is new or changes")
 	}
 	if after.Format != "" && after.Format != before.Format {
-		c.doubt(path, "the format is new or changes")
+		c.needsValidation(path, "the format is new or changes")
 	}
 	if before.Nullable && !after.Nullable {
 		c.report(path, "null is no longer allowed")
 	}
 	for _, rule := range after.XValidations {
 		if !slices.ContainsFunc(before.XValidations, func(r apiextensionsv1.ValidationRule) bool { return r.Rule == rule.Rule }) {
-			c.doubt(path, "the rule %q is new", rule.Rule)
+			c.needsValidation(path, "the rule %q is new", rule.Rule)
 		}
 	}
 }
@@ -147,14 +148,16 @@ func remainder(schema *apiextensionsv1.JSONSchemaProps) *apiextensionsv1.JSONSch
 	return &r
 }
 
-func itemsOf(schema *apiextensionsv1.JSONSchemaProps) *apiextensionsv1.JSONSchemaProps {
+// ItemsOf returns the schema of the items of a list, or nil.
+func ItemsOf(schema *apiextensionsv1.JSONSchemaProps) *apiextensionsv1.JSONSchemaProps {
 	if schema.Items == nil {
 		return nil
 	}
 	return schema.Items.Schema
 }
 
-func additionalOf(schema *apiextensionsv1.JSONSchemaProps) *apiextensionsv1.JSONSchemaProps {
+// AdditionalOf returns the schema of the values of a map, or nil.
+func AdditionalOf(schema *apiextensionsv1.JSONSchemaProps) *apiextensionsv1.JSONSchemaProps {
 	if schema.AdditionalProperties == nil {
 		return nil
 	}

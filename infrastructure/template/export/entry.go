@@ -1,4 +1,5 @@
-package template
+// Package export writes the entries of Templates in APIExports.
+package export
 
 import (
 	"maps"
@@ -11,12 +12,12 @@ import (
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
 )
 
-// entryChange changes the resources of an export, and reports whether it changed anything.
-type entryChange func(*[]apisv1alpha2.ResourceSchema) bool
+// Change changes the resources of an export, and reports whether it changed anything.
+type Change func(*[]apisv1alpha2.ResourceSchema) bool
 
 // SetEntry sets the entry of a resource and group, and reports whether that changed anything. It preserves all other entries.
 func SetEntry(entries *[]apisv1alpha2.ResourceSchema, entry apisv1alpha2.ResourceSchema) bool {
-	i := slices.IndexFunc(*entries, isEntryOf(entry.Name, entry.Group))
+	i := slices.IndexFunc(*entries, IsEntryOf(entry.Name, entry.Group))
 	if i < 0 {
 		*entries = append(*entries, entry)
 		return true
@@ -26,29 +27,29 @@ func SetEntry(entries *[]apisv1alpha2.ResourceSchema, entry apisv1alpha2.Resourc
 	return changed
 }
 
-// entryOf returns the export entry of a Template with a schema.
-func entryOf(t *infrastructurev1alpha1.Template, schema *apisv1alpha1.APIResourceSchema) apisv1alpha2.ResourceSchema {
+// EntryOf returns the export entry of a Template with a schema.
+func EntryOf(t *infrastructurev1alpha1.Template, schema *apisv1alpha1.APIResourceSchema) apisv1alpha2.ResourceSchema {
 	names := t.Spec.InstanceCRD
 	return apisv1alpha2.ResourceSchema{Name: names.Resource, Group: names.Group, Schema: schema.Name,
 		Storage: apisv1alpha2.ResourceSchemaStorage{CRD: &apisv1alpha2.ResourceSchemaStorageCRD{}}}
 }
 
-// setEntry returns a change that sets an entry.
-func setEntry(entry apisv1alpha2.ResourceSchema) entryChange {
+// Set returns a change that sets an entry.
+func Set(entry apisv1alpha2.ResourceSchema) Change {
 	return func(entries *[]apisv1alpha2.ResourceSchema) bool { return SetEntry(entries, entry) }
 }
 
-// unlisted returns a change that removes the entry of a resource.
-func unlisted(resource, group string) entryChange {
+// Unlisted returns a change that removes the entry of a resource.
+func Unlisted(resource, group string) Change {
 	return func(entries *[]apisv1alpha2.ResourceSchema) bool {
 		before := len(*entries)
-		*entries = slices.DeleteFunc(*entries, isEntryOf(resource, group))
+		*entries = slices.DeleteFunc(*entries, IsEntryOf(resource, group))
 		return len(*entries) != before
 	}
 }
 
-// unlistedSchemas returns a change that removes the entries with these schemas.
-func unlistedSchemas(schemas []apisv1alpha1.APIResourceSchema) entryChange {
+// UnlistedSchemas returns a change that removes the entries with these schemas.
+func UnlistedSchemas(schemas []apisv1alpha1.APIResourceSchema) Change {
 	return func(entries *[]apisv1alpha2.ResourceSchema) bool {
 		before := len(*entries)
 		*entries = slices.DeleteFunc(*entries, func(entry apisv1alpha2.ResourceSchema) bool {
@@ -58,16 +59,17 @@ func unlistedSchemas(schemas []apisv1alpha1.APIResourceSchema) entryChange {
 	}
 }
 
-func isEntryOf(resource, group string) func(apisv1alpha2.ResourceSchema) bool {
+// IsEntryOf reports whether an entry is of a resource and group.
+func IsEntryOf(resource, group string) func(apisv1alpha2.ResourceSchema) bool {
 	return func(entry apisv1alpha2.ResourceSchema) bool { return entry.Name == resource && entry.Group == group }
 }
 
-// changedEntries returns the resources of a group whose entries differ between two states of an export.
-func changedEntries(before, after []apisv1alpha2.ResourceSchema, group string) []string {
-	former := map[string]apisv1alpha2.ResourceSchema{}
+// ChangedEntries returns the resources of a group whose entries differ between two states of an export.
+func ChangedEntries(before, after []apisv1alpha2.ResourceSchema, group string) []string {
+	previous := map[string]apisv1alpha2.ResourceSchema{}
 	for _, entry := range before {
 		if entry.Group == group {
-			former[entry.Name] = entry
+			previous[entry.Name] = entry
 		}
 	}
 	var changed []string
@@ -75,10 +77,10 @@ func changedEntries(before, after []apisv1alpha2.ResourceSchema, group string) [
 		if entry.Group != group {
 			continue
 		}
-		if known, ok := former[entry.Name]; !ok || !equality.Semantic.DeepEqual(known, entry) {
+		if known, ok := previous[entry.Name]; !ok || !equality.Semantic.DeepEqual(known, entry) {
 			changed = append(changed, entry.Name)
 		}
-		delete(former, entry.Name)
+		delete(previous, entry.Name)
 	}
-	return append(changed, slices.Sorted(maps.Keys(former))...)
+	return append(changed, slices.Sorted(maps.Keys(previous))...)
 }

@@ -1,4 +1,4 @@
-package template
+package removal
 
 import (
 	"testing"
@@ -12,6 +12,7 @@ import (
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
+	"github.com/atoll-dev/atoll/infrastructure/template"
 )
 
 // TestConflictsAreRetriedQuietly checks that conflicts of a stale cache, which are common, return no errors, because those would be logged.
@@ -24,26 +25,25 @@ func TestConflictsAreRetriedQuietly(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	template := redis()
-	template.Finalizers = []string{Finalizer(infrastructurev1alpha1.GroupName)}
+	published := &infrastructurev1alpha1.Template{ObjectMeta: metav1.ObjectMeta{Name: "redis", Finalizers: []string{template.Finalizer(infrastructurev1alpha1.GroupName)}}}
 	export := &apisv1alpha2.APIExport{ObjectMeta: metav1.ObjectMeta{Name: "export"}}
 	build := func() client.Client {
-		return fake.NewClientBuilder().WithScheme(scheme).WithObjects(template.DeepCopy(), export.DeepCopy()).Build()
+		return fake.NewClientBuilder().WithScheme(scheme).WithObjects(published.DeepCopy(), export.DeepCopy()).Build()
 	}
-	h := &Holder{Client: build(), Live: build(), Group: infrastructurev1alpha1.GroupName, Export: export.Name}
+	p := &Protection{Client: build(), Live: build(), Group: infrastructurev1alpha1.GroupName, Export: export.Name}
 	changed := &apisv1alpha2.APIExport{}
-	if err := h.Live.Get(t.Context(), client.ObjectKeyFromObject(export), changed); err != nil {
+	if err := p.Live.Get(t.Context(), client.ObjectKeyFromObject(export), changed); err != nil {
 		t.Fatal(err)
 	}
 	changed.Annotations = map[string]string{"example.org/changed": "true"}
-	if err := h.Live.Update(t.Context(), changed); err != nil {
+	if err := p.Live.Update(t.Context(), changed); err != nil {
 		t.Fatal(err)
 	}
-	if result, err := h.Reconcile(t.Context(), ctrl.Request{}); err != nil || result.RequeueAfter != conflictInterval {
+	if result, err := p.Reconcile(t.Context(), ctrl.Request{}); err != nil || result.RequeueAfter != conflictInterval {
 		t.Errorf("with a cache that is behind: %v, %v", result, err)
 	}
-	h.Client = h.Live
-	if result, err := h.Reconcile(t.Context(), ctrl.Request{}); err != nil || result.RequeueAfter != holdInterval {
+	p.Client = p.Live
+	if result, err := p.Reconcile(t.Context(), ctrl.Request{}); err != nil || result.RequeueAfter != reconcileInterval {
 		t.Errorf("with a cache that has caught up: %v, %v", result, err)
 	}
 }

@@ -1,4 +1,4 @@
-package template
+package removal
 
 import (
 	"context"
@@ -20,8 +20,12 @@ import (
 
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
+	"github.com/atoll-dev/atoll/infrastructure/template"
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
+
+// maxClusters bounds the logical clusters that a log line names.
+const maxClusters = 5
 
 // Cleaner removes what Templates do not use: retired versions in which no instance is stored, and schemas without bindings. It also updates
 // the status of orphaned instances. It works in the background, and a failure of one Template does not stop the others.
@@ -30,7 +34,7 @@ type Cleaner struct {
 	Client client.Client
 	// Group is the API group of the provider; Export is the name of the standard APIExport.
 	Group, Export string
-	Instances     Instances
+	Instances     template.Instances
 	Events        events.EventRecorder
 	// Grace is how long a schema without bindings is retained.
 	Grace time.Duration
@@ -50,7 +54,7 @@ func (c *Cleaner) Clean(ctx context.Context) error {
 	if err := c.Client.List(ctx, &list); err != nil {
 		return fmt.Errorf("listing templates: %w", err)
 	}
-	return errors.Join(c.prune(ctx), c.tellLost(ctx, list.Items))
+	return errors.Join(c.prune(ctx), c.reportOrphaned(ctx, list.Items))
 }
 
 // Retire continues the retirement of versions. Callers call it repeatedly. It may run concurrently with Clean, because rewriting instances
@@ -80,11 +84,11 @@ func (c *Cleaner) Retire(ctx context.Context) error {
 //  2. All instances are rewritten, with the version of the Template for fields that a manager owns in a retired one.
 //  3. Status and annotation of the CRD record that no object is stored in other versions. The controller drops the retired versions.
 func (c *Cleaner) retire(ctx context.Context, t *infrastructurev1alpha1.Template) error {
-	if len(t.Spec.RetiredVersions) == 0 || !t.DeletionTimestamp.IsZero() || !isReady(t) || t.Status.ObservedGeneration != t.Generation {
+	if len(t.Spec.RetiredVersions) == 0 || !t.DeletionTimestamp.IsZero() || !template.IsReady(t) || t.Status.ObservedGeneration != t.Generation {
 		return nil
 	}
 	definition := &apiextensionsv1.CustomResourceDefinition{}
-	if err := c.Client.Get(ctx, client.ObjectKey{Name: DefinitionName(t)}, definition); err != nil {
+	if err := c.Client.Get(ctx, client.ObjectKey{Name: template.DefinitionName(t)}, definition); err != nil {
 		return client.IgnoreNotFound(err)
 	}
 	if !slices.ContainsFunc(definition.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool {
@@ -95,7 +99,7 @@ func (c *Cleaner) retire(ctx context.Context, t *infrastructurev1alpha1.Template
 	if bound, err := c.isBound(ctx, t, definition); err != nil || !bound {
 		return err
 	}
-	if retireVersions(definition, t.Spec.InstanceCRD.Version, t.Spec.RetiredVersions) {
+	if template.RetireVersions(definition, t.Spec.InstanceCRD.Version, t.Spec.RetiredVersions) {
 		delete(c.rewritten, t.UID) // the storage version has changed
 		return c.Client.Update(ctx, definition)
 	}
@@ -118,7 +122,7 @@ func (c *Cleaner) retire(ctx context.Context, t *infrastructurev1alpha1.Template
 	if err := c.Client.Status().Update(ctx, definition); err != nil {
 		return err
 	}
-	metav1.SetMetaDataAnnotation(&definition.ObjectMeta, AnnotationStored(c.Group), t.Spec.InstanceCRD.Version)
+	metav1.SetMetaDataAnnotation(&definition.ObjectMeta, template.AnnotationStored(c.Group), t.Spec.InstanceCRD.Version)
 	if err := c.Client.Update(ctx, definition); err != nil {
 		return err
 	}
@@ -131,11 +135,11 @@ func (c *Cleaner) retire(ctx context.Context, t *infrastructurev1alpha1.Template
 // schema. They count as long as they may have instances, which could be stored in a version to be removed: the server could then not list any
 // instance of the kind.
 func (c *Cleaner) isBound(ctx context.Context, t *infrastructurev1alpha1.Template, definition *apiextensionsv1.CustomResourceDefinition) (bool, error) {
-	schema, err := Schema(definition)
+	schema, err := template.Schema(definition)
 	if err != nil || schema.Name != t.Status.Registered.SchemaName {
 		return false, err
 	}
-	refusing, err := Schema(closed(definition))
+	refusing, err := template.Schema(template.Closed(definition))
 	if err != nil {
 		return false, err
 	}
@@ -146,7 +150,7 @@ func (c *Cleaner) isBound(ctx context.Context, t *infrastructurev1alpha1.Templat
 		}
 		for _, bound := range binding.Status.BoundResources {
 			if bound.Group == c.Group && bound.Resource == t.Spec.InstanceCRD.Resource && bound.Schema.Name != schema.Name && bound.Schema.Name != refusing.Name {
-				if behind++; behind <= maxReasons {
+				if behind++; behind <= maxClusters {
 					clusters = append(clusters, logicalcluster.Of(binding).String())
 				}
 			}
@@ -157,15 +161,4 @@ func (c *Cleaner) isBound(ctx context.Context, t *infrastructurev1alpha1.Templat
 		c.Log.Info("Bindings do not have the schema of a template yet; its retired versions wait for them", "template", t.Name, "bindings", behind, "clusters", clusters)
 	}
 	return behind == 0, err
-}
-
-// retireVersions sets the storage version of a CRD, and stops serving retired versions. It reports whether that changed anything.
-func retireVersions(definition *apiextensionsv1.CustomResourceDefinition, version string, retired []string) (changed bool) {
-	for i := range definition.Spec.Versions {
-		v := &definition.Spec.Versions[i]
-		storage, served := v.Name == version, v.Served && !slices.Contains(retired, v.Name)
-		changed = changed || v.Storage != storage || v.Served != served
-		v.Storage, v.Served = storage, served
-	}
-	return changed
 }

@@ -1,4 +1,4 @@
-package template
+package versions
 
 import (
 	"encoding/json"

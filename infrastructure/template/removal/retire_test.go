@@ -1,4 +1,4 @@
-package template
+package removal
 
 import (
 	"context"
@@ -19,11 +19,12 @@ import (
 
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
+	"github.com/atoll-dev/atoll/infrastructure/template"
 )
 
 // rewriting implements Instances with three instances behind a binding. Each call of Rewrite fails after one of them.
 type rewriting struct {
-	Instances
+	template.Instances
 	binding *apisv1alpha2.APIBinding
 	written []types.UID
 }
@@ -54,29 +55,41 @@ func TestRetirement(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	template := redis(func(t *infrastructurev1alpha1.Template) {
-		t.Spec.InstanceCRD.Version, t.Spec.RetiredVersions = "v1", []string{"v1alpha1"}
-		meta.SetStatusCondition(&t.Status.Conditions, metav1.Condition{Type: infrastructurev1alpha1.ConditionReady, Status: metav1.ConditionTrue})
-	})
-	former := mustDefine(t, redis(), nil)
-	definition := mustDefine(t, template, former)
-	retireVersions(definition, "v1", []string{"v1alpha1"})
+	first := &infrastructurev1alpha1.Template{
+		ObjectMeta: metav1.ObjectMeta{Name: "redis", UID: "1"},
+		Spec: infrastructurev1alpha1.TemplateSpec{
+			InstanceCRD: infrastructurev1alpha1.InstanceCRD{Group: group, Version: "v1alpha1", Kind: "Redis", Resource: "redis"},
+			Schema:      runtime.RawExtension{Raw: []byte(`{"type":"object","properties":{"name":{"type":"string"}}}`)},
+		},
+	}
+	edited := first.DeepCopy()
+	edited.Spec.InstanceCRD.Version, edited.Spec.RetiredVersions = "v1", []string{"v1alpha1"}
+	meta.SetStatusCondition(&edited.Status.Conditions, metav1.Condition{Type: infrastructurev1alpha1.ConditionReady, Status: metav1.ConditionTrue})
+	previous, err := template.Definition(first, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	definition, err := template.Definition(edited, previous)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template.RetireVersions(definition, "v1", []string{"v1alpha1"})
 	schemaOf := func(definition *apiextensionsv1.CustomResourceDefinition) string {
-		schema, err := Schema(definition)
+		schema, err := template.Schema(definition)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return schema.Name
 	}
-	template.Status.Registered.SchemaName = schemaOf(definition)
+	edited.Status.Registered.SchemaName = schemaOf(definition)
 	now := metav1.Now()
 	held := &apisv1alpha2.APIBinding{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &now, Finalizers: []string{apisv1alpha2.APIBindingFinalizer, "example.org/held"}}}
-	held.Status.BoundResources = []apisv1alpha2.BoundAPIResource{{Group: group, Resource: "redis", Schema: apisv1alpha2.BoundAPIResourceSchema{Name: schemaOf(former)}}}
+	held.Status.BoundResources = []apisv1alpha2.BoundAPIResource{{Group: group, Resource: "redis", Schema: apisv1alpha2.BoundAPIResourceSchema{Name: schemaOf(previous)}}}
 	instances := &rewriting{binding: held}
-	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(template, definition).WithStatusSubresource(definition).Build()
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(edited, definition).WithStatusSubresource(definition).Build()
 	cleaner := &Cleaner{Client: c, Group: group, Instances: instances, Events: events.NewFakeRecorder(10), Log: logr.Discard()}
 	if err := cleaner.Retire(t.Context()); err != nil || len(instances.written) > 0 {
-		t.Errorf("with instances of a former version: %v, written %v", err, instances.written)
+		t.Errorf("with instances of a previous version: %v, written %v", err, instances.written)
 	}
 	held.Finalizers = held.Finalizers[1:]
 	for i := range 3 {
@@ -88,7 +101,7 @@ func TestRetirement(t *testing.T) {
 		t.Errorf("written %v, kept %v", instances.written, cleaner.rewritten)
 	}
 	got := &apiextensionsv1.CustomResourceDefinition{}
-	if err := c.Get(t.Context(), client.ObjectKeyFromObject(definition), got); err != nil || got.Annotations[AnnotationStored(group)] != "v1" {
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(definition), got); err != nil || got.Annotations[template.AnnotationStored(group)] != "v1" {
 		t.Errorf("the definition has annotations %v, %v", got.Annotations, err)
 	}
 }

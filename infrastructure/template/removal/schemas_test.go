@@ -1,4 +1,4 @@
-package template
+package removal
 
 import (
 	"context"
@@ -13,17 +13,18 @@ import (
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
+	"github.com/atoll-dev/atoll/infrastructure/template"
 )
 
 // unbound implements Instances without bindings.
-type unbound struct{ Instances }
+type unbound struct{ template.Instances }
 
 func (unbound) Bindings(context.Context, []string, func(*apisv1alpha2.APIBinding) error) error {
 	return nil
 }
 
-// TestFormerSchemasAreDeleted checks that previous schemas of Templates themselves are deleted like those of their kinds, and no others.
-func TestFormerSchemasAreDeleted(t *testing.T) {
+// TestPreviousSchemasAreDeleted checks that previous schemas of Templates themselves are deleted like those of their kinds, and no others.
+func TestPreviousSchemasAreDeleted(t *testing.T) {
 	const group = "infrastructure.example.org"
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{apisv1alpha1.AddToScheme, apisv1alpha2.AddToScheme, infrastructurev1alpha1.AddGroupToScheme(group)} {
@@ -37,13 +38,13 @@ func TestFormerSchemasAreDeleted(t *testing.T) {
 		return created
 	}
 	export := &apisv1alpha2.APIExport{ObjectMeta: metav1.ObjectMeta{Name: "standard"}}
-	export.Spec.Resources = []apisv1alpha2.ResourceSchema{{Group: group, Name: Resource, Schema: "catalogue2.templates." + group}}
+	export.Spec.Resources = []apisv1alpha2.ResourceSchema{{Group: group, Name: template.Resource, Schema: "catalogue2.templates." + group}}
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(export,
-		schema("catalogue1.templates."+group, group, Resource, nil),
-		schema("catalogue2.templates."+group, group, Resource, nil),
-		schema("v1.templates."+group, group, Resource, nil),
-		schema("catalogue1.templates.example.com", "example.com", Resource, nil),
-		schema("tmpl1.caches."+group, group, "caches", map[string]string{LabelTemplate(group): "cache"}),
+		schema("catalogue1.templates."+group, group, template.Resource, nil),
+		schema("catalogue2.templates."+group, group, template.Resource, nil),
+		schema("v1.templates."+group, group, template.Resource, nil),
+		schema("catalogue1.templates.example.com", "example.com", template.Resource, nil),
+		schema("tmpl1.caches."+group, group, "caches", map[string]string{template.LabelTemplate(group): "cache"}),
 		schema("v1.caches."+group, group, "caches", nil),
 	).Build()
 	cleaner := &Cleaner{Client: c, Group: group, Export: "standard", Instances: unbound{}}

@@ -1,4 +1,4 @@
-package template
+package removal
 
 import (
 	"context"
@@ -10,27 +10,28 @@ import (
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
+	"github.com/atoll-dev/atoll/infrastructure/template"
 )
 
-// tellLost updates the status of orphaned instances, whose kind an export lists but whose Template does not exist: somebody has removed the
+// reportOrphaned updates the status of orphaned instances, whose kind an export lists but whose Template does not exist: somebody has removed the
 // finalizer of the Template. The objects of the instances stay as they are, and no backend reconciles them until a Template of that name
 // exists again.
-func (c *Cleaner) tellLost(ctx context.Context, templates []infrastructurev1alpha1.Template) error {
+func (c *Cleaner) reportOrphaned(ctx context.Context, templates []infrastructurev1alpha1.Template) error {
 	known := map[string]bool{}
 	for i := range templates {
 		known[templates[i].Name] = true
 	}
 	var schemas apisv1alpha1.APIResourceSchemaList
-	if err := c.Client.List(ctx, &schemas, client.HasLabels{LabelTemplate(c.Group)}); err != nil {
+	if err := c.Client.List(ctx, &schemas, client.HasLabels{template.LabelTemplate(c.Group)}); err != nil {
 		return fmt.Errorf("listing schemas: %w", err)
 	}
-	lost := map[string]*apisv1alpha1.APIResourceSchema{} // by name
+	orphaned := map[string]*apisv1alpha1.APIResourceSchema{} // by name
 	for i := range schemas.Items {
-		if schema := &schemas.Items[i]; !known[schema.Labels[LabelTemplate(c.Group)]] {
-			lost[schema.Name] = schema
+		if schema := &schemas.Items[i]; !known[schema.Labels[template.LabelTemplate(c.Group)]] {
+			orphaned[schema.Name] = schema
 		}
 	}
-	if len(lost) == 0 {
+	if len(orphaned) == 0 {
 		return nil
 	}
 	exports, err := c.exports(ctx)
@@ -45,18 +46,18 @@ func (c *Cleaner) tellLost(ctx context.Context, templates []infrastructurev1alph
 			continue
 		}
 		for _, entry := range export.Spec.Resources {
-			if schema := lost[entry.Schema]; schema != nil {
-				errs = append(errs, c.tellInstances(ctx, name, schema))
+			if schema := orphaned[entry.Schema]; schema != nil {
+				errs = append(errs, c.reportNotFound(ctx, name, schema))
 			}
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// tellInstances updates the status of orphaned instances of one export.
-func (c *Cleaner) tellInstances(ctx context.Context, export string, schema *apisv1alpha1.APIResourceSchema) error {
+// reportNotFound updates the status of orphaned instances of one export.
+func (c *Cleaner) reportNotFound(ctx context.Context, export string, schema *apisv1alpha1.APIResourceSchema) error {
 	t := &infrastructurev1alpha1.Template{}
-	t.Name = schema.Labels[LabelTemplate(c.Group)]
+	t.Name = schema.Labels[template.LabelTemplate(c.Group)]
 	// Somebody may have created the Template since Templates were listed.
 	if err := c.Client.Get(ctx, client.ObjectKey{Name: t.Name}, &infrastructurev1alpha1.Template{}); client.IgnoreNotFound(err) != nil || err == nil {
 		return err
@@ -70,8 +71,8 @@ func (c *Cleaner) tellInstances(ctx context.Context, export string, schema *apis
 		}
 	}
 	t.Status.Registered.Exports = []string{export}
-	if err := c.Instances.TellTemplateNotFound(ctx, t); err != nil {
-		return fmt.Errorf("telling instances that template %s does not exist: %w", t.Name, err)
+	if err := c.Instances.ReportTemplateNotFound(ctx, t); err != nil {
+		return fmt.Errorf("reporting that template %s does not exist: %w", t.Name, err)
 	}
 	return nil
 }
