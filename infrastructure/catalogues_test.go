@@ -112,7 +112,7 @@ func TestCatalogueThatIsNotReady(t *testing.T) {
 		t.Errorf("the message does not say what to do: %s", message)
 	}
 	e.resizeVault(t, gold, "large")
-	e.letGo(t, premium)
+	e.removeFinalizers(t, premium)
 	e.waitCatalogue(t, infrastructurev1alpha1.ReasonReady)
 	e.ready(t, "vault")
 	e.resizeVault(t, gold, "small")
@@ -137,8 +137,8 @@ func TestCatalogueThatIsNotReady(t *testing.T) {
 	}
 }
 
-// letGo removes the finalizer from an export that is being deleted, and waits until it is gone or replaced by a new one.
-func (e *instancesEnv) letGo(t *testing.T, export string) {
+// removeFinalizers removes the finalizer from an export that is being deleted, and waits until it is gone or replaced by a new one.
+func (e *instancesEnv) removeFinalizers(t *testing.T, export string) {
 	t.Helper()
 	finalizer := template.InUseFinalizer(group)
 	shardtesting.Eventually(t, "the export to be gone", func(ctx context.Context) error {

@@ -74,7 +74,7 @@ func (e *instancesEnv) testExportDeleted(t *testing.T) {
 			t.Errorf("the message does not have %q: %s", next, message)
 		}
 	}
-	e.letGo(t, export)
+	e.removeFinalizers(t, export)
 	// The provider does this at intervals.
 	options := catalogue.Options{Group: group, Export: export, Binders: "system:authenticated", Selector: standardSelector(t)}
 	if err := catalogue.Ensure(t.Context(), e.c, options); err != nil {

@@ -139,12 +139,12 @@ func Run(ctx context.Context, cfg Config) error {
 		Grace: cmp.Or(cfg.SchemaGrace, schemaGrace), Log: cfg.Log,
 	}
 	tasks := []manager.Runnable{
-		keep(direct, cfg),
+		repair(direct, cfg),
 		regularly("remove what templates no longer need", cfg.Log, cleanInterval, cleaner.Clean),
 		regularly("retire versions of templates", cfg.Log, cleanInterval, cleaner.Retire),
 	}
 	if cfg.Shipped != nil {
-		tasks = append(tasks, ship(direct, cfg))
+		tasks = append(tasks, createShipped(direct, cfg))
 	}
 	if cfg.Web != nil {
 		if err := mgr.Add(cfg.Web); err != nil {
@@ -174,8 +174,8 @@ func run(b backend.Backend, cfg Config) manager.Runnable {
 	})
 }
 
-// keep returns a leader-only runnable that repairs the provider's workspace.
-func keep(c client.Client, cfg Config) manager.Runnable {
+// repair returns a leader-only runnable that repairs the provider's workspace.
+func repair(c client.Client, cfg Config) manager.Runnable {
 	return regularly("repair the catalogue", cfg.Log, ensureInterval, func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, ensureInterval) // Ensure waits for servers
 		defer cancel()
@@ -183,8 +183,8 @@ func keep(c client.Client, cfg Config) manager.Runnable {
 	})
 }
 
-// ship returns a leader-only runnable that reconciles the shipped Templates.
-func ship(c client.Client, cfg Config) manager.Runnable {
+// createShipped returns a leader-only runnable that reconciles the shipped Templates.
+func createShipped(c client.Client, cfg Config) manager.Runnable {
 	seeder := &seed.Seeder{Client: c, Group: cfg.Catalogue.Group, Templates: cfg.Shipped, Instances: cfg.Instances, Log: cfg.Log}
 	return regularly("ship templates", cfg.Log, ensureInterval, seeder.Ensure)
 }
@@ -194,7 +194,7 @@ func regularly(what string, log logr.Logger, interval time.Duration, do func(con
 	return manager.RunnableFunc(func(ctx context.Context) error {
 		wait.JitterUntilWithContext(ctx, func(ctx context.Context) {
 			if err := do(ctx); err != nil && ctx.Err() == nil {
-				log.Error(err, "Could not "+what+", will retry")
+				log.Error(err, "Failed to "+what+", will retry")
 			}
 		}, interval, 0.1, true)
 		return nil

@@ -323,7 +323,7 @@ func (e *env) testChangedSchema(t *testing.T) {
 	e.ready(t, "redis")
 	additive := e.exported(t)["redis"]
 	if additive == before {
-		t.Error("the export lists the former schema")
+		t.Error("the export lists the previous schema")
 	}
 	e.change(t, "redis", func(t *infrastructurev1alpha1.Template) {
 		t.Spec.Schema.Raw = []byte(strings.Replace(string(t.Spec.Schema.Raw), `"small","large","huge"`, `"small"`, 1))
@@ -346,7 +346,7 @@ func (e *env) testChangedSchema(t *testing.T) {
 	e.change(t, "redis", func(t *infrastructurev1alpha1.Template) {
 		t.Annotations = map[string]string{"example.org/touched": "true"}
 	})
-	shardtesting.Eventually(t, "another pass", func(context.Context) error {
+	shardtesting.Eventually(t, "another reconciliation", func(context.Context) error {
 		if len(e.backend.SetUp()) == calls {
 			return errors.New("the backend was not called again")
 		}
@@ -354,7 +354,7 @@ func (e *env) testChangedSchema(t *testing.T) {
 	})
 	for _, write := range e.shard.Writes(t, revision) {
 		if strings.Contains(write.Key, group) && !strings.HasPrefix(write.Key, "/cache/") && !strings.Contains(write.Key, "/templates/") && !strings.Contains(write.Key, "/events") {
-			t.Errorf("a pass without changes writes %s", write.Key)
+			t.Errorf("a reconciliation without changes writes %s", write.Key)
 		}
 	}
 }

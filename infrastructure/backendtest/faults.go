@@ -87,7 +87,7 @@ func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
 			return nil, err
 		}
 	}
-	if err := t.follow(to, response); err != nil {
+	if err := t.wrapBody(to, response); err != nil {
 		return nil, err
 	}
 	return response, nil
@@ -169,8 +169,8 @@ func isWrite(request *http.Request) bool {
 	return request.URL.Query().Get("dryRun") == "" && !strings.Contains(request.URL.Path, "/apis/authorization.k8s.io/")
 }
 
-// follow wraps the body of a response, so that cutting the connection closes it.
-func (f *faults) follow(to server, response *http.Response) error {
+// wrapBody wraps the body of a response, so that cutting the connection closes it.
+func (f *faults) wrapBody(to server, response *http.Response) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.dead || f.cut && to == toView {

@@ -201,7 +201,7 @@ func testEvolution(t *testing.T, r *run) {
 		t.Errorf("the field of the new version is %v", got)
 	}
 	if got := r.first.waitSize(t, "old", "large").Object["spec"].(map[string]any)["remark"]; got != "new" {
-		t.Errorf("the field that only the former version has is %v", got)
+		t.Errorf("the field that only the previous version has is %v", got)
 	}
 	for _, name := range []string{"old", "meanwhile"} {
 		if _, err := r.first.patch(t.Context(), name, `{"spec":{"size":"large"}}`); err != nil {

@@ -48,26 +48,26 @@ type connection struct {
 
 // connect writes the connection of an instance to a Secret in the workspace of the tenant, if the tenant accepts the claim. The status
 // reports why it cannot. While an instance is not ready, an existing Secret stays as it is.
-func (p *pass) connect(state State) (connection, error) {
+func (p *reconciliation) connect(state State) (connection, error) {
 	object := p.instance.Object
-	former := connectionOf(object)
+	previous := connectionOf(object)
 	switch {
 	case len(state.Connection) > 0:
 		name := connectionName(object)
 		condition, err := connectionCondition(p.applySecret(name, state.Connection), p.controller.NumRequeues(p.request) >= toleratedErrors)
 		if err != nil {
-			return former, err
+			return previous, err
 		}
 		if condition.Status == metav1.ConditionTrue {
 			return connection{name, condition}, nil
 		}
 		return connection{condition: condition}, nil
 	case state.Phase != infrastructurev1alpha1.PhaseReady:
-		return former, nil
-	case former.secret == "":
+		return previous, nil
+	case previous.secret == "":
 		return connection{}, nil
 	}
-	return connection{}, p.deleteSecret(former.secret)
+	return connection{}, p.deleteSecret(previous.secret)
 }
 
 // connectionOf returns the connection in the current status of an instance.
@@ -84,7 +84,7 @@ func connectionName(object *unstructured.Unstructured) string {
 }
 
 // applySecret creates or updates the Secret of an instance.
-func (p *pass) applySecret(name string, values map[string]string) error {
+func (p *reconciliation) applySecret(name string, values map[string]string) error {
 	c := p.kind.shard.workspaces.Client(p.instance.Cluster)
 	wanted := p.newSecret(name, values)
 	current := &corev1.Secret{}
@@ -116,7 +116,7 @@ func (p *pass) applySecret(name string, values map[string]string) error {
 
 // deleteSecret deletes the Secret of an instance that has stopped having a connection. The garbage collector of the workspace deletes the
 // Secret of an instance that is gone.
-func (p *pass) deleteSecret(name string) error {
+func (p *reconciliation) deleteSecret(name string) error {
 	c := p.kind.shard.workspaces.Client(p.instance.Cluster)
 	current := &corev1.Secret{}
 	err := c.Get(p.ctx, client.ObjectKey{Namespace: connectionNamespace, Name: name}, current)
@@ -130,7 +130,7 @@ func (p *pass) deleteSecret(name string) error {
 	return fmt.Errorf("deleting the Secret of the connection: %s", apierrors.ReasonForError(err))
 }
 
-func (p *pass) newSecret(name string, values map[string]string) *corev1.Secret {
+func (p *reconciliation) newSecret(name string, values map[string]string) *corev1.Secret {
 	object := p.instance.Object
 	data := make(map[string][]byte, len(values))
 	for key, value := range values {

@@ -136,8 +136,8 @@ func (r *runner) observe(k *kind, started time.Time, err error) {
 	}
 }
 
-// forgetTemplate removes the series of a Template that has no running kind. Callers must hold r.mu.
-func (r *runner) forgetTemplate(name string) {
+// deleteMetricsOf removes the series of a Template that has no running kind. Callers must hold r.mu.
+func (r *runner) deleteMetricsOf(name string) {
 	for _, k := range r.kinds {
 		if k.template().Name == name {
 			return
@@ -153,7 +153,7 @@ func (r *runner) end() {
 	defer r.mu.Unlock()
 	for key, k := range r.kinds {
 		delete(r.kinds, key)
-		r.forgetTemplate(k.template().Name)
+		r.deleteMetricsOf(k.template().Name)
 	}
 	candidates.DeleteLabelValues(r.Backend)
 	connected.DeleteLabelValues(r.Backend)
@@ -164,9 +164,9 @@ func LabelEvent(group string) string { return group + "/event" }
 
 // recordTransition records an event in the tenant's workspace if an instance has changed its state and the tenant accepts the claim for
 // events. A write that does not change the reason of the condition Ready records none.
-func (p *pass) recordTransition(after map[string]any) {
-	former, current := readyCondition(statusOf(p.instance.Object)), readyCondition(after)
-	if current == nil || former != nil && former.Reason == current.Reason {
+func (p *reconciliation) recordTransition(after map[string]any) {
+	previous, current := readyCondition(statusOf(p.instance.Object)), readyCondition(after)
+	if current == nil || previous != nil && previous.Reason == current.Reason {
 		return
 	}
 	eventType, reason, message := corev1.EventTypeNormal, current.Reason, current.Message
@@ -187,7 +187,7 @@ func (s *shard) record(ctx context.Context, cluster logicalcluster.Name, object 
 func (r *runner) recordPurge(ctx context.Context, tenant logicalcluster.Name) {
 	exported := &apisv1alpha2.APIExport{}
 	if err := r.provider.Get(ctx, client.ObjectKey{Name: r.Export}, exported); err != nil {
-		log.FromContext(ctx).Error(err, "Could not read the export that an event is about")
+		log.FromContext(ctx).Error(err, "Failed to read the export that an event is about")
 		return
 	}
 	r.record(ctx, apisv1alpha2.SchemeGroupVersion.WithKind("APIExport"), exported, corev1.EventTypeNormal, "Purged",
@@ -197,9 +197,9 @@ func (r *runner) recordPurge(ctx context.Context, tenant logicalcluster.Name) {
 // maxMistake bounds the length of the description of an error in an event.
 const maxMistake = 800
 
-// recordMistake records an event in the provider's workspace that an error in a Template prevents an instance from becoming ready. The
+// recordTemplateError records an event in the provider's workspace that an error in a Template prevents an instance from becoming ready. The
 // event is the same for all instances, so that the recorder aggregates them.
-func (p *pass) recordMistake(mistake string) {
+func (p *reconciliation) recordTemplateError(mistake string) {
 	log.FromContext(p.ctx).Info("An instance has failed because of a mistake in its Template", "template", p.latest.Name, "reason", mistake)
 	if len(mistake) > maxMistake {
 		mistake = strings.ToValidUTF8(mistake[:maxMistake], "") + "..."

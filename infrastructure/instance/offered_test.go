@@ -50,7 +50,7 @@ func TestOffered(t *testing.T) {
 		{"which is accepted", list{generation(2, 1), generation(2, 2)}, 2, true, true},
 		{"removed", list{generation(1, 1), generation(2, 1), generation(3, 1, deleted)}, 3, false, true},
 		{"repaired while it is removed", list{generation(1, 1), generation(2, 1, deleted), generation(3, 1, deleted)}, 3, false, true},
-		{"made anew", list{generation(1, 1), generation(2, 1, other("second"))}, 2, false, true},
+		{"created again", list{generation(1, 1), generation(2, 1, other("second"))}, 2, false, true},
 		{"another backend takes over", list{generation(1, 1), generation(2, 1, moving)}, 1, true, true},
 		{"can be used again", list{generation(1, 1), generation(1, 1, ready)}, 1, true, true},
 		{"nothing", list{generation(1, 1), generation(1, 1)}, 1, true, false},

@@ -69,9 +69,9 @@ func (r *runner) Reconcile(ctx context.Context, req request) (reconcile.Result, 
 		return reconcile.Result{}, reconcile.TerminalError(err)
 	}
 	current := kind.current.Load()
-	p := &pass{runner: r, request: req, kind: kind, ctx: logicalcluster.With(ctx, cluster), latest: current.latest, instance: Instance{Cluster: cluster, Template: current.template, Object: object}}
+	p := &reconciliation{runner: r, request: req, kind: kind, ctx: logicalcluster.With(ctx, cluster), latest: current.latest, instance: Instance{Cluster: cluster, Template: current.template, Object: object}}
 	if isGone {
-		return p.vanished()
+		return p.reconcileDeleted()
 	}
 	started := time.Now()
 	result, err := p.run()
@@ -80,7 +80,7 @@ func (r *runner) Reconcile(ctx context.Context, req request) (reconcile.Result, 
 }
 
 // run provides the instance, removes it, or releases it to another backend.
-func (p *pass) run() (reconcile.Result, error) {
+func (p *reconciliation) run() (reconcile.Result, error) {
 	switch t := p.latest; {
 	case p.instance.Object.GetDeletionTimestamp() != nil:
 		return p.remove()
@@ -96,20 +96,20 @@ func (p *pass) run() (reconcile.Result, error) {
 	return p.provide()
 }
 
-// pass is one reconciliation of an instance.
-type pass struct {
+// reconciliation is one reconciliation of an instance.
+type reconciliation struct {
 	*runner
 	request  request
 	kind     *kind
-	ctx      context.Context //nolint:containedctx // of this pass; it carries the logical cluster
+	ctx      context.Context //nolint:containedctx // of this reconciliation; it carries the logical cluster
 	latest   *infrastructurev1alpha1.Template
 	instance Instance
 }
 
-func (p *pass) client() dynamic.ResourceInterface { return p.kind.client }
+func (p *reconciliation) client() dynamic.ResourceInterface { return p.kind.client }
 
 // provide reconciles an instance with its spec.
-func (p *pass) provide() (reconcile.Result, error) {
+func (p *reconciliation) provide() (reconcile.Result, error) {
 	object := p.instance.Object
 	if !p.hasFinalizer() {
 		// The finalizer comes first, because an instance without it may disappear at any time. The event of this write requeues the instance.
@@ -123,7 +123,7 @@ func (p *pass) provide() (reconcile.Result, error) {
 		return reconcile.Result{}, p.wait(err)
 	}
 	if err != nil {
-		p.tellUnavailable(err)
+		p.reportUnavailable(err)
 		return reconcile.Result{}, fmt.Errorf("providing the instance: %w", err)
 	}
 	state = settle(object, state, cmp.Or(p.ProvisioningTimeout, provisioningTimeout), time.Now())
@@ -136,7 +136,7 @@ func (p *pass) provide() (reconcile.Result, error) {
 		}
 		failed = errors.Join(unwritten, failed)
 		if state.Mistake != "" && state.Phase == infrastructurev1alpha1.PhaseFailed {
-			p.recordMistake(state.Mistake)
+			p.recordTemplateError(state.Mistake)
 		}
 	}
 	if failed != nil {
@@ -147,7 +147,7 @@ func (p *pass) provide() (reconcile.Result, error) {
 
 // leaveOutputsOut writes a status without outputs, for an instance that is too large with them. Tenants determine how long values are, so
 // the status reports why the outputs are missing.
-func (p *pass) leaveOutputsOut(connected connection) (State, error) {
+func (p *reconciliation) leaveOutputsOut(connected connection) (State, error) {
 	state := tooLarge()
 	status, changed := newStatus(p.instance.Object, state, connected, time.Now())
 	if !changed {
@@ -157,7 +157,7 @@ func (p *pass) leaveOutputsOut(connected connection) (State, error) {
 }
 
 // apply calls the handler. If the instance fails, it reads the instance and retries: a new default of the schema causes no watch event.
-func (p *pass) apply() (State, error) {
+func (p *reconciliation) apply() (State, error) {
 	state, err := p.Handler.Apply(p.ctx, p.instance)
 	if err != nil || state.Phase != infrastructurev1alpha1.PhaseFailed {
 		return state, err
@@ -179,7 +179,7 @@ func (p *pass) apply() (State, error) {
 }
 
 // wait leaves an instance as it is until its Template changes.
-func (p *pass) wait(cause error) error {
+func (p *reconciliation) wait(cause error) error {
 	log.FromContext(p.ctx).Info("An instance waits for its Template", "template", p.instance.Template.Name, "reason", cause.Error())
 	if readyCondition(statusOf(p.instance.Object)) != nil {
 		return nil
@@ -188,9 +188,9 @@ func (p *pass) wait(cause error) error {
 	return p.writeStatus(status)
 }
 
-// tellUnavailable reports in the status that the instance cannot be reconciled. It ignores the first errors, which a concurrent write of
+// reportUnavailable reports in the status that the instance cannot be reconciled. It ignores the first errors, which a concurrent write of
 // another client may cause.
-func (p *pass) tellUnavailable(err error) {
+func (p *reconciliation) reportUnavailable(err error) {
 	if p.controller.NumRequeues(p.request) < toleratedErrors && !errors.Is(err, context.DeadlineExceeded) {
 		return
 	}
@@ -201,7 +201,7 @@ func (p *pass) tellUnavailable(err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.ctx), statusTimeout) // the deadline of the reconciliation may have passed
 	defer cancel()
 	p.ctx = ctx
-	p.tell(status)
+	p.report(status)
 }
 
 // recheckAfter returns when an instance is reconciled again without an event.
@@ -213,14 +213,14 @@ func recheckAfter(state State, connected connection) time.Duration {
 }
 
 // remove deletes the objects of an instance, and then removes the finalizer.
-func (p *pass) remove() (reconcile.Result, error) {
+func (p *reconciliation) remove() (reconcile.Result, error) {
 	object := p.instance.Object
 	if !p.hasFinalizer() {
 		return reconcile.Result{}, nil
 	}
 	gone, err := p.Handler.Delete(p.ctx, p.instance)
 	if err != nil {
-		p.tellUnavailable(err)
+		p.reportUnavailable(err)
 		return reconcile.Result{}, fmt.Errorf("removing the instance: %w", err)
 	}
 	if gone {
@@ -231,14 +231,14 @@ func (p *pass) remove() (reconcile.Result, error) {
 		return reconcile.Result{}, nil
 	}
 	if status, changed := newStatus(object, removalState(object), connectionOf(object), time.Now()); changed {
-		p.tell(status)
+		p.report(status)
 	}
 	return reconcile.Result{RequeueAfter: deletionInterval}, nil
 }
 
-// vanished deletes the remaining objects of an instance that is gone. Usually there are none. But an instance that is deleted while it gets
+// reconcileDeleted deletes the remaining objects of an instance that is gone. Usually there are none. But an instance that is deleted while it gets
 // its finalizer can disappear without being finalized, and tenants can remove finalizers.
-func (p *pass) vanished() (reconcile.Result, error) {
+func (p *reconciliation) reconcileDeleted() (reconcile.Result, error) {
 	name := p.instance.Object.GetName()
 	_, err := p.client().Get(p.ctx, name, metav1.GetOptions{})
 	switch {
@@ -260,7 +260,7 @@ func (p *pass) vanished() (reconcile.Result, error) {
 }
 
 // setFinalizers replaces the finalizers, on condition that the object has not changed since it was read.
-func (p *pass) setFinalizers(finalizers []string) error {
+func (p *reconciliation) setFinalizers(finalizers []string) error {
 	patch, err := finalizersPatch(p.instance.Object, finalizers)
 	if err != nil {
 		return err
@@ -270,7 +270,7 @@ func (p *pass) setFinalizers(finalizers []string) error {
 }
 
 // writeStatus replaces the status.
-func (p *pass) writeStatus(status map[string]any) error {
+func (p *reconciliation) writeStatus(status map[string]any) error {
 	object := p.instance.Object.DeepCopy()
 	object.Object["status"] = status
 	written, err := p.client().UpdateStatus(p.ctx, object, metav1.UpdateOptions{})
@@ -280,19 +280,19 @@ func (p *pass) writeStatus(status map[string]any) error {
 	return p.wrote(written, err)
 }
 
-// tell writes a status whose failure does not stop the reconciliation, and reports whether it succeeded. A workspace that has reached a
+// report writes a status whose failure does not stop the reconciliation, and reports whether it succeeded. A workspace that has reached a
 // limit refuses the write, but allows changes that reduce its size.
-func (p *pass) tell(status map[string]any) bool {
+func (p *reconciliation) report(status map[string]any) bool {
 	err := p.writeStatus(status)
 	if err != nil {
-		log.FromContext(p.ctx).Info("Could not write the status of an instance", "error", err.Error())
+		log.FromContext(p.ctx).Info("Failed to write the status of an instance", "error", err.Error())
 	}
 	return err == nil
 }
 
 // wrote stores the written object in the cache, so that the next reconciliation does not see an older state. It ignores conflicts and
 // missing objects, because a watch event follows.
-func (p *pass) wrote(written *unstructured.Unstructured, err error) error {
+func (p *reconciliation) wrote(written *unstructured.Unstructured, err error) error {
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil
 	}

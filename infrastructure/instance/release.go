@@ -16,16 +16,16 @@ import (
 )
 
 // movedMessage is the status message while another backend takes over.
-const movedMessage = "The instance is being set up anew."
+const movedMessage = "The instance is being set up again."
 
 // release deletes the objects of an instance, because another backend takes over. The object of the tenant stays. The absence of the
 // finalizer means that this backend has no objects for it.
-func (p *pass) release() (reconcile.Result, error) {
+func (p *reconciliation) release() (reconcile.Result, error) {
 	if !p.hasFinalizer() {
 		return reconcile.Result{}, nil
 	}
 	status, changed := newStatus(p.instance.Object, State{Phase: infrastructurev1alpha1.PhaseProvisioning, Message: movedMessage}, connectionOf(p.instance.Object), time.Now())
-	if changed && p.tell(status) {
+	if changed && p.report(status) {
 		return reconcile.Result{}, nil // the event of this write requeues the instance
 	}
 	gone, err := p.Handler.Delete(p.ctx, p.instance)
@@ -40,7 +40,7 @@ func (p *pass) release() (reconcile.Result, error) {
 
 // confirm checks that this backend should still provide an instance after adding the finalizer, and otherwise removes it. The cached
 // Template may be older than the decision that another backend takes over, which is made when no instance has the finalizer.
-func (p *pass) confirm() error {
+func (p *reconciliation) confirm() error {
 	current := &infrastructurev1alpha1.Template{}
 	err := p.provider.Get(p.ctx, client.ObjectKeyFromObject(p.instance.Template), current)
 	if err == nil && p.isServed(current) && current.Spec.Backend == p.Backend && current.Status.Backend.ReplacedBy == "" {
@@ -55,12 +55,12 @@ func (p *pass) confirm() error {
 	return err
 }
 
-func (p *pass) hasFinalizer() bool {
+func (p *reconciliation) hasFinalizer() bool {
 	return slices.Contains(p.instance.Object.GetFinalizers(), Finalizer(p.Group))
 }
 
 // removeFinalizer removes the finalizer from an instance whose objects are gone.
-func (p *pass) removeFinalizer() error {
+func (p *reconciliation) removeFinalizer() error {
 	finalizer := Finalizer(p.Group)
 	if !p.hasFinalizer() {
 		return nil

@@ -109,7 +109,7 @@ func Run(ctx context.Context, o Options) error {
 		select {
 		case <-started:
 			if templates.WaitForCacheSync(ctx) {
-				r.follow(ctx)
+				r.watch(ctx)
 			}
 		case <-ctx.Done():
 		}

@@ -101,7 +101,7 @@ func newStatus(object *unstructured.Unstructured, state State, connected connect
 	if state.Phase == infrastructurev1alpha1.PhaseReady {
 		ready.Status = metav1.ConditionTrue
 	}
-	if former := readyCondition(before); former != nil && former.Status == ready.Status && former.ObservedGeneration != ready.ObservedGeneration && ready.Status == metav1.ConditionFalse {
+	if previous := readyCondition(before); previous != nil && previous.Status == ready.Status && previous.ObservedGeneration != ready.ObservedGeneration && ready.Status == metav1.ConditionFalse {
 		meta.RemoveStatusCondition(&conditions, conditionReady) // a new spec has the full timeout to become ready
 	}
 	meta.SetStatusCondition(&conditions, ready)

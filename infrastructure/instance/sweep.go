@@ -56,7 +56,7 @@ func (r *runner) sweep(ctx context.Context, before candidacy) candidacy {
 		err = r.enqueueUnknown(ctx)
 	}
 	if err != nil {
-		r.Log.Error(err, "Could not look for workspaces and instances that are gone")
+		r.Log.Error(err, "Failed to look for workspaces and instances that are gone")
 		sweeps.WithLabelValues(r.Backend, resultError).Inc()
 		return candidacy{after: before.after}
 	}
@@ -122,7 +122,7 @@ func (r *runner) enqueueUnknown(ctx context.Context) error {
 
 func (r *runner) purge(ctx context.Context, tenant logicalcluster.Name) {
 	if err := r.Handler.Purge(ctx, tenant); err != nil {
-		r.Log.Error(err, "Could not purge a workspace that is gone", "cluster", tenant)
+		r.Log.Error(err, "Failed to purge a workspace that is gone", "cluster", tenant)
 		purges.WithLabelValues(r.Backend, resultError).Inc()
 		return
 	}

@@ -41,8 +41,8 @@ func (k *kind) get(cluster, name string) *unstructured.Unstructured {
 // updateInterval is the delay before the backend reads the provider's workspace again after an error.
 const updateInterval = 5 * time.Second
 
-// follow starts and stops kinds when Templates and endpoints change.
-func (r *runner) follow(ctx context.Context) {
+// watch starts and stops kinds when Templates and endpoints change.
+func (r *runner) watch(ctx context.Context) {
 	changed := make(chan struct{}, 1)
 	notify := func() {
 		select {
@@ -109,7 +109,7 @@ func (r *runner) subscribe(ctx context.Context, notify func()) (end func(), err 
 // failed reports that the backend could not read its Templates and endpoints; the caller retries.
 func (r *runner) failed(ctx context.Context, err error) {
 	if ctx.Err() == nil {
-		r.Log.Error(err, "Could not read the workspace of the provider, will retry", "backend", r.Backend)
+		r.Log.Error(err, "Failed to read the workspace of the provider, will retry", "backend", r.Backend)
 		connected.WithLabelValues(r.Backend).Set(0)
 	}
 }
@@ -165,7 +165,7 @@ func (r *runner) update(ctx context.Context) error {
 		if wanted[key] == nil {
 			k.stop()
 			delete(r.kinds, key)
-			r.forgetTemplate(k.template().Name)
+			r.deleteMetricsOf(k.template().Name)
 		}
 	}
 	if err := r.updateShards(ctx); err != nil {

@@ -29,7 +29,7 @@ func Refusal(err error) (instance.State, bool) {
 	case err == nil:
 		return instance.State{}, false
 	case errors.Is(err, errTerminating):
-		return instance.State{Phase: infrastructurev1alpha1.PhaseProvisioning, Message: "A former part is being removed.", RecheckAfter: 2 * time.Second}, true
+		return instance.State{Phase: infrastructurev1alpha1.PhaseProvisioning, Message: "A previous part is being removed.", RecheckAfter: 2 * time.Second}, true
 	case errors.Is(err, errForeign):
 		return failed("A part of this instance would have the name of something else; delete that, or give this instance another name."), true
 	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), exceeded):

@@ -101,7 +101,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	s, err := r.observe(ctx, req.Name)
 	if apierrors.IsNotFound(err) {
-		forget(req.Name)
+		deleteMetrics(req.Name)
 		return ctrl.Result{}, nil
 	}
 	if err != nil {

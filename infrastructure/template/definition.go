@@ -115,27 +115,27 @@ func mergeVersions(t *infrastructurev1alpha1.Template, version apiextensionsv1.C
 		return []apiextensionsv1.CustomResourceDefinitionVersion{version}
 	}
 	var versions []apiextensionsv1.CustomResourceDefinitionVersion
-	for _, former := range current.Spec.Versions {
+	for _, previous := range current.Spec.Versions {
 		// A CRD that was deleted and created again lacks the annotation, so its versions stay.
 		unused := current.Annotations[AnnotationStored(t.Spec.InstanceCRD.Group)] == version.Name
 		switch {
-		case former.Name == version.Name:
-			version.Storage = former.Storage
+		case previous.Name == version.Name:
+			version.Storage = previous.Storage
 			continue
-		case unused && slices.Contains(t.Spec.RetiredVersions, former.Name):
+		case unused && slices.Contains(t.Spec.RetiredVersions, previous.Name):
 			continue
 		}
-		if former.Storage {
+		if previous.Storage {
 			version.Storage = false
 		}
 		// A retired version is served until the retirement begins. A version that has stopped being retired is served again.
-		former.Served = former.Served || !slices.Contains(t.Spec.RetiredVersions, former.Name)
-		former.Deprecated = true
-		former.DeprecationWarning = ptr.To(fmt.Sprintf("%s/%s %s is deprecated; use %s", t.Spec.InstanceCRD.Group, former.Name, t.Spec.InstanceCRD.Kind, version.Name))
-		former.Schema = former.Schema.DeepCopy()
-		keepFields(version.Schema.OpenAPIV3Schema, former.Schema.OpenAPIV3Schema)
-		keepFields(former.Schema.OpenAPIV3Schema, version.Schema.OpenAPIV3Schema)
-		versions = append(versions, former)
+		previous.Served = previous.Served || !slices.Contains(t.Spec.RetiredVersions, previous.Name)
+		previous.Deprecated = true
+		previous.DeprecationWarning = ptr.To(fmt.Sprintf("%s/%s %s is deprecated; use %s", t.Spec.InstanceCRD.Group, previous.Name, t.Spec.InstanceCRD.Kind, version.Name))
+		previous.Schema = previous.Schema.DeepCopy()
+		keepFields(version.Schema.OpenAPIV3Schema, previous.Schema.OpenAPIV3Schema)
+		keepFields(previous.Schema.OpenAPIV3Schema, version.Schema.OpenAPIV3Schema)
+		versions = append(versions, previous)
 	}
 	return append(versions, version)
 }

@@ -140,10 +140,10 @@ func DeletedMessage(export *apisv1alpha2.APIExport, group string) string {
 		namespace, name = identity.SecretRef.Namespace, identity.SecretRef.Name
 	}
 	if namespace != apisv1alpha2.IdentitySecretNamespace || name != export.Name {
-		return fmt.Sprintf("APIExport %s is being deleted: delete all Templates that it offers, then it is made anew; its identity is another one unless you create it with that of Secret %s/%s before", export.Name, namespace, name)
+		return fmt.Sprintf("APIExport %s is being deleted: delete all Templates that it offers, then it is created again; its identity is another one unless you create it with that of Secret %s/%s before", export.Name, namespace, name)
 	}
-	return fmt.Sprintf("APIExport %s is being deleted; to keep the instances, see that Secret %s/%s exists, which has its identity, and remove the finalizer %s of the APIExport: it is made anew within five minutes; "+
-		"to remove them, delete all Templates that it offers: then it is made anew, too", export.Name, namespace, name, InUseFinalizer(group))
+	return fmt.Sprintf("APIExport %s is being deleted; to keep the instances, see that Secret %s/%s exists, which has its identity, and remove the finalizer %s of the APIExport: it is created again within five minutes; "+
+		"to remove them, delete all Templates that it offers: then it is created again, too", export.Name, namespace, name, InUseFinalizer(group))
 }
 
 // list sets an entry of an export, unless the export already has it. If the cache lacks a concurrent change, the event of that change

@@ -24,8 +24,8 @@ import (
 const (
 	// workers is the number of Templates that are reconciled concurrently, so that a slow backend does not block others.
 	workers = 8
-	// passTimeout bounds one reconciliation of a Template.
-	passTimeout = 2 * time.Minute
+	// reconcileTimeout bounds one reconciliation of a Template.
+	reconcileTimeout = 2 * time.Minute
 	// indexName is the index of Templates by the names that must be unique.
 	indexName = "name"
 )
@@ -48,7 +48,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("template").
-		WithOptions(controller.Options{MaxConcurrentReconciles: workers, ReconciliationTimeout: passTimeout, RecoverPanic: ptr.To(true)}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers, ReconciliationTimeout: reconcileTimeout, RecoverPanic: ptr.To(true)}).
 		For(&infrastructurev1alpha1.Template{}, builder.WithPredicates(predicate.Or(
 			predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{}))).
 		// When a Template is gone, another one may take its names.

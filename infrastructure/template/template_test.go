@@ -214,7 +214,7 @@ func TestDefinitionOfSeveralVersions(t *testing.T) {
 		want    []version
 	}{
 		{"a new version is served beside the stored one", []string{"v1alpha1"}, nil, []version{{"v1alpha1", true, true, true}, {"v1", true, false, false}}},
-		{"a retired version stays of a definition that was made anew", nil, []string{"v1alpha1"}, []version{{"v1alpha1", true, true, true}, {"v1", true, false, false}}},
+		{"a retired version stays of a definition that was created again", nil, []string{"v1alpha1"}, []version{{"v1alpha1", true, true, true}, {"v1", true, false, false}}},
 		{"a retired version with objects stays", []string{"v1alpha1"}, []string{"v1alpha1"}, []version{{"v1alpha1", true, true, true}, {"v1", true, false, false}}},
 		{"a retired version without objects goes", []string{"v1"}, []string{"v1alpha1"}, []version{{"v1", true, true, false}}},
 	} {
@@ -272,7 +272,7 @@ func TestDefinitionKeepsFieldsOfOtherVersions(t *testing.T) {
 		t.Errorf("spec and nested of both versions keep unknown fields: %v, want %v", got, want)
 	}
 	if again := mustDefine(t, next, both); !equality.Semantic.DeepEqual(again.Spec, both.Spec) {
-		t.Error("the next pass changes the definition")
+		t.Error("the next reconciliation changes the definition")
 	}
 	next.Spec.RetiredVersions = []string{"v1alpha1"}
 	both.Annotations = map[string]string{AnnotationStored(infrastructurev1alpha1.GroupName): "v1"}

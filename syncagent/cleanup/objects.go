@@ -87,8 +87,8 @@ func (c *command) findStates(ctx context.Context) ([]leftover, error) {
 				return fmt.Sprintf("state %s on the service cluster: its source is not synced", objectName(object))
 			},
 			remove: func(ctx context.Context, _ *living) error {
-				if former := state.FormerName(object); former != "" {
-					if err := secrets.Delete(ctx, former, metav1.DeleteOptions{}); client.IgnoreNotFound(err) != nil {
+				if previous := state.PreviousName(object); previous != "" {
+					if err := secrets.Delete(ctx, previous, metav1.DeleteOptions{}); client.IgnoreNotFound(err) != nil {
 						return err
 					}
 				}

@@ -348,7 +348,7 @@ func (e *env) theCopy() *unstructured.Unstructured {
 
 func (e *env) copyKey() types.NamespacedName { return client.ObjectKeyFromObject(e.theCopy()) }
 
-// sync makes one pass over a primary object.
+// sync makes one reconciliation over a primary object.
 func (e *env) sync(key types.NamespacedName) (Result, error) {
 	return New(e.config).Sync(klog.NewContext(context.Background(), logr.Discard()), Request{Cluster: testCluster, NamespacedName: key, Workspace: e.agentWorkspace})
 }
@@ -376,7 +376,7 @@ func (e *env) settle(keys ...types.NamespacedName) {
 	e.t.Fatalf("not settled: %v\n%s", last, e.dump())
 }
 
-// expectIdle fails if another pass writes anything.
+// expectIdle fails if another reconciliation writes anything.
 func (e *env) expectIdle(keys ...types.NamespacedName) {
 	e.t.Helper()
 	if len(keys) == 0 {
@@ -387,12 +387,12 @@ func (e *env) expectIdle(keys ...types.NamespacedName) {
 	for range 2 {
 		for _, key := range keys {
 			if _, err := e.sync(key); err != nil {
-				e.t.Fatalf("idle pass: %v", err)
+				e.t.Fatalf("idle reconciliation: %v", err)
 			}
 		}
 	}
 	if len(e.writes.log) > 0 || len(e.events.log) > events {
-		e.t.Fatalf("an idle pass wrote %v, events %v", e.writes.log, e.events.log[events:])
+		e.t.Fatalf("an idle reconciliation wrote %v, events %v", e.writes.log, e.events.log[events:])
 	}
 }
 

@@ -107,7 +107,7 @@ func (c ListedCopies) Find(ctx context.Context, source Source) ([]unstructured.U
 }
 
 // theCopy returns the copy that belongs to the resource of the publication, or nil. It returns an error if several copies do.
-func (p *pass) theCopy(found []unstructured.Unstructured) (*unstructured.Unstructured, error) {
+func (p *reconciliation) theCopy(found []unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	var own *unstructured.Unstructured
 	for i := range found {
 		if !BelongsTo(&found[i], p.config.WorkspaceResource) {
@@ -122,7 +122,7 @@ func (p *pass) theCopy(found []unstructured.Unstructured) (*unstructured.Unstruc
 }
 
 // identification returns the labels and annotations that identify the source of a copy.
-func (p *pass) identification() metadata {
+func (p *reconciliation) identification() metadata {
 	labels := p.request.Source().Labels()
 	labels[publication.LabelAgentName] = p.config.AgentName
 	labels[publication.LabelRemoteResource] = resourceHash(p.config.WorkspaceResource)

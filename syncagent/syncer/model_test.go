@@ -92,7 +92,7 @@ type model struct {
 	rand         *rand.Rand
 	workspaces   []*modelWorkspace
 	publications []*modelPublication
-	passes       []*modelPass
+	passes       []*modelReconciliation
 	// made are the UIDs of objects that agents have created or adopted, adopted only those of the latter.
 	made, adopted map[types.UID]bool
 	// stripped are the UIDs of copies whose labels an administrator has removed.
@@ -160,7 +160,7 @@ func (m *model) violation(format string, args ...any) {
 
 func pick[T any](m *model, of []T) T { return of[m.rand.IntN(len(of))] }
 
-// step executes one random action, most often one request of a pass.
+// step executes one random action, most often one request of a reconciliation.
 func (m *model) step() {
 	switch n := m.rand.IntN(40); {
 	case n < 5:
@@ -174,7 +174,7 @@ func (m *model) step() {
 	case n < 14 && len(m.passes) < maxPasses || len(m.passes) == 0:
 		pub := pick(m, m.publications)
 		if key := (modelKey{pick(m, pub.workspaces), pick(m, primaryKeys)}); !m.running(pub, key) || m.rand.IntN(8) == 0 {
-			m.start(pub, key) // in rare cases while a deposed leader runs a pass
+			m.start(pub, key) // in rare cases while a deposed leader runs a reconciliation
 		}
 	default:
 		m.advance(pick(m, m.passes))
@@ -182,7 +182,7 @@ func (m *model) step() {
 }
 
 func (m *model) running(pub *modelPublication, key modelKey) bool {
-	return slices.ContainsFunc(m.passes, func(p *modelPass) bool { return p.publication == pub && p.key == key })
+	return slices.ContainsFunc(m.passes, func(p *modelReconciliation) bool { return p.publication == pub && p.key == key })
 }
 
 // refresh updates the caches of a publication.
@@ -208,8 +208,8 @@ func (m *model) listAll(c client.Client, resource workspaces.Resource) []unstruc
 	return list.Items
 }
 
-// modelPass is a pass that stops before each of its requests.
-type modelPass struct {
+// modelReconciliation is a reconciliation that stops before each of its requests.
+type modelReconciliation struct {
 	*model
 	publication *modelPublication
 	key         modelKey
@@ -222,12 +222,12 @@ type modelPass struct {
 	err         error
 }
 
-func (p *modelPass) String() string {
+func (p *modelReconciliation) String() string {
 	return fmt.Sprintf("%s %s/%s", p.publication.name, p.key.workspace.name, p.key.Name)
 }
 
-func (m *model) start(pub *modelPublication, key modelKey) *modelPass {
-	p := &modelPass{model: m, publication: pub, key: key}
+func (m *model) start(pub *modelPublication, key modelKey) *modelReconciliation {
+	p := &modelReconciliation{model: m, publication: pub, key: key}
 	p.resume, p.stop = iter.Pull(func(yield func(string) bool) {
 		p.yield = yield
 		config := pub.config
@@ -242,8 +242,8 @@ func (m *model) start(pub *modelPublication, key modelKey) *modelPass {
 	return p
 }
 
-// advance lets a pass make its pending request, and reports whether it has another.
-func (m *model) advance(p *modelPass) bool {
+// advance lets a reconciliation make its pending request, and reports whether it has another.
+func (m *model) advance(p *modelReconciliation) bool {
 	pending, more := p.resume()
 	if p.pending = pending; !more {
 		if p.err != nil && !p.dead {
@@ -254,14 +254,14 @@ func (m *model) advance(p *modelPass) bool {
 	return more
 }
 
-// end kills a pass, if it has not ended.
-func (m *model) end(p *modelPass) {
+// end kills a reconciliation, if it has not ended.
+func (m *model) end(p *modelReconciliation) {
 	p.stop()
-	m.passes = slices.DeleteFunc(m.passes, func(other *modelPass) bool { return other == p })
+	m.passes = slices.DeleteFunc(m.passes, func(other *modelReconciliation) bool { return other == p })
 }
 
-// request sends a request when the model continues the pass.
-func (p *modelPass) request(what string, do func() error) error {
+// request sends a request when the model continues the reconciliation.
+func (p *modelReconciliation) request(what string, do func() error) error {
 	if p.dead || !p.yield(what) {
 		p.dead = true
 		return errDisturbed
@@ -280,7 +280,7 @@ func (p *modelPass) request(what string, do func() error) error {
 	return do()
 }
 
-type cachedCopies struct{ *modelPass }
+type cachedCopies struct{ *modelReconciliation }
 
 func (c cachedCopies) Find(_ context.Context, source Source) ([]unstructured.Unstructured, error) {
 	var found []unstructured.Unstructured
@@ -292,8 +292,8 @@ func (c cachedCopies) Find(_ context.Context, source Source) ([]unstructured.Uns
 	return found, nil
 }
 
-// client returns the client of a cluster for a pass. It reads primary objects from the cache.
-func (p *modelPass) client(name string, inner client.WithWatch) client.Client {
+// client returns the client of a cluster for a reconciliation. It reads primary objects from the cache.
+func (p *modelReconciliation) client(name string, inner client.WithWatch) client.Client {
 	what := func(verb string, o client.Object) string {
 		return fmt.Sprintf("%s %s %s %s/%s", verb, name, gvkOf(o).Kind, o.GetNamespace(), o.GetName())
 	}

@@ -31,7 +31,7 @@ var guardedTypes = []string{string(corev1.SecretTypeServiceAccountToken), string
 
 // guardOrigin refuses origins in reserved namespaces of the service cluster, in which consumers have no objects, unless the owner has
 // chosen them.
-func (p *pass) guardOrigin(resource *RelatedResource, pair related.Pair) error {
+func (p *reconciliation) guardOrigin(resource *RelatedResource, pair related.Pair) error {
 	if resource.Spec.Origin != syncagentv1alpha1.RelatedResourceOriginService || !p.isReserved(pair.Origin.Namespace) ||
 		related.OwnerChoosesNamespace(resource.Spec, p.spec().Naming, p.request.Cluster.String(), pair.Origin.Namespace) {
 		return nil
@@ -40,7 +40,7 @@ func (p *pass) guardOrigin(resource *RelatedResource, pair related.Pair) error {
 }
 
 // guardPrimary refuses the same namespaces for copies of primary objects.
-func (p *pass) guardPrimary(key types.NamespacedName) error {
+func (p *reconciliation) guardPrimary(key types.NamespacedName) error {
 	if !p.isReserved(key.Namespace) || related.OwnerChoosesPrimary(p.spec().Naming, p.request.Cluster.String(), key) {
 		return nil
 	}
@@ -50,13 +50,13 @@ func (p *pass) guardPrimary(key types.NamespacedName) error {
 const reservedReason = "the namespace belongs to the cluster or to the agent"
 
 // isReserved reports whether a namespace belongs to the service cluster or to the agent.
-func (p *pass) isReserved(namespace string) bool {
+func (p *reconciliation) isReserved(namespace string) bool {
 	return namespace != "" && namespace == p.config.Namespace || strings.HasPrefix(namespace, "kube-")
 }
 
 // guard refuses related objects because of the location of their copies, their owners, or the types of Secrets. copied is the existing
 // copy, or nil.
-func (p *pass) guard(r relation, copied *unstructured.Unstructured, content map[string]any) error {
+func (p *reconciliation) guard(r relation, copied *unstructured.Unstructured, content map[string]any) error {
 	if err := p.confine(r); err != nil {
 		return err
 	}
@@ -90,7 +90,7 @@ func (p *pass) guard(r relation, copied *unstructured.Unstructured, content map[
 
 // foreignReason returns why an object on the service cluster belongs to another owner, or an empty string if its metadata names none. It
 // refuses a copy of a related object only as an origin: mayWrite decides by its owners whether a copy may be overwritten.
-func (p *pass) foreignReason(object *unstructured.Unstructured, origin syncagentv1alpha1.RelatedResourceOrigin) string {
+func (p *reconciliation) foreignReason(object *unstructured.Unstructured, origin syncagentv1alpha1.RelatedResourceOrigin) string {
 	if object == nil {
 		return ""
 	}
@@ -109,7 +109,7 @@ func (p *pass) foreignReason(object *unstructured.Unstructured, origin syncagent
 }
 
 // isCopyForOthers reports whether an object is the copy of a related object of other primary objects only.
-func (p *pass) isCopyForOthers(object metav1.Object) bool {
+func (p *reconciliation) isCopyForOthers(object metav1.Object) bool {
 	owners := ownersOf(object, p.ownerKey(), "")
 	return owners.foreign && !owners.own
 }
@@ -117,7 +117,7 @@ func (p *pass) isCopyForOthers(object metav1.Object) bool {
 // confine refuses to write a related object of a workspace to a namespace of the service cluster other than the one of the primary
 // object's copy, unless the owner has chosen or allowed that namespace, because the agent has more permissions than any consumer. For
 // cluster-scoped objects it checks the name. It checks the result of the locator, independent of how the locator computed it.
-func (p *pass) confine(r relation) error {
+func (p *reconciliation) confine(r relation) error {
 	if r.Side != syncagentv1alpha1.RelatedResourceOriginKcp {
 		return nil
 	}
@@ -135,8 +135,8 @@ func (p *pass) confine(r relation) error {
 }
 
 // confineAdoption refuses to adopt an object without identification as a copy if the consumer has chosen its location: the agent would
-// write later changes of the consumer to it, and delete it with the source. It accepts an object that an earlier pass has recorded.
-func (p *pass) confineAdoption(existing *unstructured.Unstructured) error {
+// write later changes of the consumer to it, and delete it with the source. It accepts an object that an earlier reconciliation has recorded.
+func (p *reconciliation) confineAdoption(existing *unstructured.Unstructured) error {
 	key, cluster := client.ObjectKeyFromObject(existing), p.request.Cluster.String()
 	recorded, found := p.state.Copy()
 	known := found && recorded == key && (p.state.CopyUID() == existing.GetUID() || p.state.CopyUID() == "")
@@ -152,7 +152,7 @@ func (p *pass) confineAdoption(existing *unstructured.Unstructured) error {
 
 // allowsKey reports whether the annotations of the PublishedResource allow a namespace, or the name of a cluster-scoped object. Owners
 // must list the namespaces of the cluster and of the agent by their names, without patterns.
-func (p *pass) allowsKey(key types.NamespacedName) bool {
+func (p *reconciliation) allowsKey(key types.NamespacedName) bool {
 	allowed, cluster := p.config.Publication.Allowed, p.request.Cluster.String()
 	switch {
 	case key.Namespace == "":

@@ -32,7 +32,7 @@ type side struct {
 	namespaceLabels map[string]string
 }
 
-func (p *pass) workspace() side {
+func (p *reconciliation) workspace() side {
 	return side{client: p.request.Workspace, name: syncagentv1alpha1.RelatedResourceOriginKcp, own: p.config.WorkspaceResource.GroupKind()}
 }
 

@@ -1,5 +1,5 @@
-// Package syncer syncs one primary object: a pass reads it, its copy on the service cluster and its related objects, computes the
-// differences with pure functions, and writes them. Every pass starts from the current objects, so an earlier pass may have ended between
+// Package syncer syncs one primary object: a reconciliation reads it, its copy on the service cluster and its related objects, computes the
+// differences with pure functions, and writes them. Every reconciliation starts from the current objects, so an earlier reconciliation may have ended between
 // any two writes. Finalizers are written before copies, and copies before the state that describes them.
 //
 // The package has no goroutines, and caches nothing about an object in memory.
@@ -28,9 +28,9 @@ import (
 )
 
 const (
-	// pollDelay is the delay of the next pass where no event triggers it.
+	// pollDelay is the delay of the next reconciliation where no event triggers it.
 	pollDelay = 5 * time.Second
-	// conflictDelay is the delay of the next pass after a conflict: a cache may not have the conflicting change yet.
+	// conflictDelay is the delay of the next reconciliation after a conflict: a cache may not have the conflicting change yet.
 	conflictDelay = 500 * time.Millisecond
 )
 
@@ -79,7 +79,7 @@ type Request struct {
 // Source returns the identity of the primary object.
 func (r Request) Source() Source { return Source{r.Cluster, r.NamespacedName} }
 
-// Result is when the object needs another pass if no event triggers it.
+// Result is when the object needs another reconciliation if no event triggers it.
 type Result struct {
 	RequeueAfter time.Duration
 }
@@ -95,10 +95,10 @@ func New(config Config) *Syncer {
 	return &Syncer{config: config, state: state.Store{Client: config.Service, Namespace: config.Namespace, AgentName: config.AgentName}}
 }
 
-// Sync makes one pass over a primary object. It reports an error to the consumer with a generic event; the text of the error is for the
+// Sync makes one reconciliation over a primary object. It reports an error to the consumer with a generic event; the text of the error is for the
 // owner of the service only.
 func (s *Syncer) Sync(ctx context.Context, request Request) (Result, error) {
-	p := &pass{Syncer: s, request: request}
+	p := &reconciliation{Syncer: s, request: request}
 	source, err := p.workspace().get(ctx, s.config.WorkspaceResource, request.NamespacedName)
 	if err != nil || source == nil {
 		return Result{}, err
@@ -117,8 +117,8 @@ func (s *Syncer) Sync(ctx context.Context, request Request) (Result, error) {
 	return Result{}, err
 }
 
-// pass is one pass over a primary object.
-type pass struct {
+// reconciliation is one reconciliation over a primary object.
+type reconciliation struct {
 	*Syncer
 	request Request
 	// source is the primary object in the workspace.
@@ -130,7 +130,7 @@ type pass struct {
 	home string
 }
 
-func (p *pass) run(ctx context.Context) (Result, error) {
+func (p *reconciliation) run(ctx context.Context) (Result, error) {
 	if p.source.GetDeletionTimestamp() != nil {
 		return p.delete(ctx)
 	}
@@ -148,7 +148,7 @@ func (p *pass) run(ctx context.Context) (Result, error) {
 		return p.suspend(ctx, err)
 	}
 	if found != nil && found.GetDeletionTimestamp() != nil {
-		return p.suspendUntilGone(ctx, found) // a later pass creates it again
+		return p.suspendUntilGone(ctx, found) // a later reconciliation creates it again
 	}
 	if err := p.takeOver(ctx, found); err != nil {
 		return p.suspend(ctx, err)
@@ -160,7 +160,7 @@ func (p *pass) run(ctx context.Context) (Result, error) {
 }
 
 // update updates the copy, the status and the related objects.
-func (p *pass) update(ctx context.Context, found *unstructured.Unstructured) (Result, error) {
+func (p *reconciliation) update(ctx context.Context, found *unstructured.Unstructured) (Result, error) {
 	desired, err := p.desiredCopy(found)
 	if err != nil {
 		return p.suspend(ctx, err)
@@ -187,16 +187,16 @@ func (p *pass) update(ctx context.Context, found *unstructured.Unstructured) (Re
 	return result, errors.Join(statusErr, err)
 }
 
-// suspendUntilGone ends the pass over a live primary object whose copy is being deleted.
-func (p *pass) suspendUntilGone(ctx context.Context, copied *unstructured.Unstructured) (Result, error) {
+// suspendUntilGone ends the reconciliation over a live primary object whose copy is being deleted.
+func (p *reconciliation) suspendUntilGone(ctx context.Context, copied *unstructured.Unstructured) (Result, error) {
 	result, err := p.suspend(ctx, nil)
 	result.RequeueAfter = max(result.RequeueAfter, p.awaitDeletion(copied).RequeueAfter)
 	return result, err
 }
 
 // awaitDeletion returns when to check a copy that is being deleted again. For copies with the agent's label, the watch of copies triggers
-// the next pass.
-func (p *pass) awaitDeletion(copied *unstructured.Unstructured) Result {
+// the next reconciliation.
+func (p *reconciliation) awaitDeletion(copied *unstructured.Unstructured) Result {
 	if copied.GetLabels()[publication.LabelAgentName] == p.config.AgentName {
 		return Result{}
 	}
@@ -306,10 +306,10 @@ var texts = map[string]string{
 }
 
 // record records an event of the type Normal.
-func (p *pass) record(ctx context.Context, reason string) {
+func (p *reconciliation) record(ctx context.Context, reason string) {
 	p.config.Events.Event(ctx, p.request.Workspace, p.source, corev1.EventTypeNormal, reason, texts[reason])
 }
 
-func (p *pass) warn(ctx context.Context, reason, message string) {
+func (p *reconciliation) warn(ctx context.Context, reason, message string) {
 	p.config.Events.Event(ctx, p.request.Workspace, p.source, corev1.EventTypeWarning, reason, message)
 }

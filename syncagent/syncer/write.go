@@ -18,8 +18,8 @@ import (
 
 // write writes the differences between a desired and an existing copy, and returns the resulting copy. If the state does not contain the
 // last content, it compares the desired content with the copy and overwrites all of it. It records a patch before it sends the patch: if
-// the result of the request is unknown, the next pass sends the fields again, with their values in the source at that time.
-func (p *pass) write(ctx context.Context, to side, key string, copied *unstructured.Unstructured, resource workspaces.Resource, d desired) (result *unstructured.Unstructured, written bool, err error) {
+// the result of the request is unknown, the next reconciliation sends the fields again, with their values in the source at that time.
+func (p *reconciliation) write(ctx context.Context, to side, key string, copied *unstructured.Unstructured, resource workspaces.Resource, d desired) (result *unstructured.Unstructured, written bool, err error) {
 	unfinished, isUnfinished := p.state.Unfinished(key)
 	if unchanged, err := p.state.IsLast(key, d.content); err != nil {
 		return nil, false, err
@@ -102,7 +102,7 @@ const statusKeySuffix = ".status"
 
 // writeStatus replaces the status of the version of an object that was read, if it differs. If the server defaults or prunes fields of
 // the status, writeStatus records the result under a key of the state, so that later passes do not write the same status again.
-func (p *pass) writeStatus(ctx context.Context, to side, object *unstructured.Unstructured, status any, key string) (written bool, err error) {
+func (p *reconciliation) writeStatus(ctx context.Context, to side, object *unstructured.Unstructured, status any, key string) (written bool, err error) {
 	if equal(object.Object["status"], status) {
 		return false, nil
 	}
@@ -132,7 +132,7 @@ func statusPair(wanted, got any) map[string]any {
 
 // delete deletes the copy of a source that is being deleted, with its related objects and its state, and then removes the finalizer. It
 // ignores filters, because a source with a finalizer has been synced.
-func (p *pass) delete(ctx context.Context) (Result, error) {
+func (p *reconciliation) delete(ctx context.Context) (Result, error) {
 	held := slices.Contains(p.source.GetFinalizers(), publication.Finalizer)
 	if err := p.loadState(ctx); err != nil {
 		return Result{}, err
@@ -161,9 +161,9 @@ func (p *pass) delete(ctx context.Context) (Result, error) {
 	return Result{}, p.removeFinalizer(ctx)
 }
 
-// findUnrecordedCopy lists copies if the state does not record the location of the copy: an earlier pass may have created a copy that no
+// findUnrecordedCopy lists copies if the state does not record the location of the copy: an earlier reconciliation may have created a copy that no
 // cache has yet.
-func (p *pass) findUnrecordedCopy(ctx context.Context) (*unstructured.Unstructured, error) {
+func (p *reconciliation) findUnrecordedCopy(ctx context.Context) (*unstructured.Unstructured, error) {
 	if _, recorded := p.state.Copy(); recorded {
 		return nil, nil
 	}
@@ -178,7 +178,7 @@ func (p *pass) findUnrecordedCopy(ctx context.Context) (*unstructured.Unstructur
 	return own, nil
 }
 
-func (p *pass) deleteCopy(ctx context.Context, copied *unstructured.Unstructured) (Result, error) {
+func (p *reconciliation) deleteCopy(ctx context.Context, copied *unstructured.Unstructured) (Result, error) {
 	if copied.GetDeletionTimestamp() != nil {
 		return p.awaitDeletion(copied), nil
 	}
@@ -189,7 +189,7 @@ func (p *pass) deleteCopy(ctx context.Context, copied *unstructured.Unstructured
 	return p.awaitDeletion(copied), nil
 }
 
-func (p *pass) removeFinalizer(ctx context.Context) error {
+func (p *reconciliation) removeFinalizer(ctx context.Context) error {
 	finalizers := slices.DeleteFunc(slices.Clone(p.source.GetFinalizers()), func(f string) bool { return f == publication.Finalizer })
 	err := p.workspace().setFinalizers(ctx, p.source, finalizers)
 	if err == nil {
@@ -206,7 +206,7 @@ func (s *Syncer) DeleteOrphan(ctx context.Context, copied *unstructured.Unstruct
 	if !identified {
 		return true, s.service().delete(ctx, copied)
 	}
-	p := &pass{Syncer: s, request: Request{Cluster: source.Cluster, NamespacedName: source.NamespacedName}}
+	p := &reconciliation{Syncer: s, request: Request{Cluster: source.Cluster, NamespacedName: source.NamespacedName}}
 	if err := p.loadState(ctx); err != nil {
 		return false, err
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/atoll-dev/atoll/infrastructure/backend"
 	"github.com/atoll-dev/atoll/infrastructure/backends/kro"
 	"github.com/atoll-dev/atoll/infrastructure/backends/manifest"
-	"github.com/atoll-dev/atoll/infrastructure/backendtest/stub"
 	"github.com/atoll-dev/atoll/infrastructure/backendtest"
+	"github.com/atoll-dev/atoll/infrastructure/backendtest/stub"
 	"github.com/atoll-dev/atoll/infrastructure/runtimecluster"
 	"github.com/atoll-dev/atoll/logicalcluster"
 )

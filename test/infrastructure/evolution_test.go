@@ -142,7 +142,7 @@ func (e *evolution) testDefinitionDeleted(t *testing.T) {
 	if err := e.c.Delete(t.Context(), deleted); err != nil {
 		t.Fatal(err)
 	}
-	shardtesting.Eventually(t, "the definition to be made anew with all versions", func(ctx context.Context) error {
+	shardtesting.Eventually(t, "the definition to be created again with all versions", func(ctx context.Context) error {
 		definition := &apiextensionsv1.CustomResourceDefinition{}
 		if err := e.c.Get(ctx, name, definition); err != nil {
 			return err
@@ -162,7 +162,7 @@ func (e *evolution) testRetirement(t *testing.T) {
 	e.waitReady(t, manifest.Name)
 	// A cleaner without grace period is called until it has done the expected work.
 	cleaner := &removal.Cleaner{Client: e.c, Group: e.group, Export: e.group, Instances: e.view(), Events: events.NewFakeRecorder(100), Log: logr.Discard()}
-	shardtesting.Eventually(t, "the former version and former schemas to go", func(ctx context.Context) error {
+	shardtesting.Eventually(t, "the previous version and previous schemas to go", func(ctx context.Context) error {
 		if err := errors.Join(cleaner.Retire(ctx), cleaner.Clean(ctx)); err != nil {
 			return err
 		}
@@ -178,7 +178,7 @@ func (e *evolution) testRetirement(t *testing.T) {
 		}
 	}
 	for _, of := range e.tenants {
-		shardtesting.Eventually(t, "the former version not to be served", func(ctx context.Context) error {
+		shardtesting.Eventually(t, "the previous version not to be served", func(ctx context.Context) error {
 			if _, err := of.instances.Get(ctx, "grown", metav1.GetOptions{}); err == nil {
 				return errors.New("it is served")
 			}

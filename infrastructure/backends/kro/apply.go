@@ -44,7 +44,7 @@ func (b *Backend) Apply(ctx context.Context, inst instance.Instance) (instance.S
 	return state, err
 }
 
-// pass is one reconciliation of an instance.
+// reconciliation is one reconciliation of an instance.
 type pass struct {
 	*compiled
 	cluster     *runtimecluster.Cluster

@@ -78,7 +78,7 @@ func (e *env) testPrune(t *testing.T) {
 	}
 	mine.Template = change(t, without, chain)
 	e.setUp(t, mine.Template)
-	if state := e.apply(t, mine); state.Phase != infrastructurev1alpha1.PhaseProvisioning || state.Message != "A former part is being removed." {
+	if state := e.apply(t, mine); state.Phase != infrastructurev1alpha1.PhaseProvisioning || state.Message != "A previous part is being removed." {
 		t.Errorf("while an object of that name is being deleted: %+v", state)
 	}
 	e.setFinalizers(t, "pruned", "mine-second", `[]`)

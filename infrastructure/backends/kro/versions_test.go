@@ -65,7 +65,7 @@ func (e *env) testVersions(t *testing.T) {
 		return nil
 	})
 	if gone, err := e.backend.Delete(t.Context(), mine); gone || err == nil {
-		t.Errorf("a process that knows the former version only says that the object is gone: %v, %v", gone, err)
+		t.Errorf("a process that knows the previous version only says that the object is gone: %v, %v", gone, err)
 	}
 	e.remove(t, mine)
 	if e.get(t, "versions", "example.org/v1", "Bucket", "mine") != nil {

@@ -127,7 +127,7 @@ func (e *env) testLifecycle(t *testing.T) {
 	before := o.resourceVersions(t)
 	o.apply(t)
 	if after := o.resourceVersions(t); !slices.Equal(before, after) {
-		t.Errorf("a pass without changes has written: before %v, after %v", before, after)
+		t.Errorf("a reconciliation without changes has written: before %v, after %v", before, after)
 	}
 	o.Object.Object["spec"].(map[string]any)["size"] = int64(4)
 	if state := o.apply(t); state.Phase != infrastructurev1alpha1.PhaseProvisioning || state.Outputs["size"] != int64(3) {

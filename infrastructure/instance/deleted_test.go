@@ -54,8 +54,8 @@ func TestVanishedInstancesAreAskedFor(t *testing.T) {
 			t.Parallel()
 			handler, object := &deleting{}, &unstructured.Unstructured{}
 			object.SetName("it")
-			p := &pass{runner: &runner{Options: Options{Handler: handler}}, kind: &kind{client: vanishing{err: tc.err}}, ctx: t.Context(), instance: Instance{Object: object}}
-			if _, err := p.vanished(); (err != nil) != tc.retried || handler.count != tc.deleted {
+			p := &reconciliation{runner: &runner{Options: Options{Handler: handler}}, kind: &kind{client: vanishing{err: tc.err}}, ctx: t.Context(), instance: Instance{Object: object}}
+			if _, err := p.reconcileDeleted(); (err != nil) != tc.retried || handler.count != tc.deleted {
 				t.Errorf("deleted %d times, error %v", handler.count, err)
 			}
 		})

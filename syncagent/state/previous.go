@@ -23,13 +23,13 @@ import (
 
 // annotationFormer contains the name of the Secret of api-syncagent from which a state was created. That Secret exists as long as the
 // primary object, so that users can return to api-syncagent.
-const annotationFormer = publication.Prefix + "former-state"
+const annotationPrevious = publication.Prefix + "former-state"
 
-// FormerName returns the name of the Secret of api-syncagent from which a state was created, or an empty string.
-func FormerName(state metav1.Object) string { return state.GetAnnotations()[annotationFormer] }
+// PreviousName returns the name of the Secret of api-syncagent from which a state was created, or an empty string.
+func PreviousName(state metav1.Object) string { return state.GetAnnotations()[annotationPrevious] }
 
-// Former contains the objects that api-syncagent synced last.
-type Former struct {
+// Previous contains the objects that api-syncagent synced last.
+type Previous struct {
 	// Primary is the primary object.
 	Primary *unstructured.Unstructured
 	objects []unstructured.Unstructured
@@ -37,7 +37,7 @@ type Former struct {
 }
 
 // Find returns an object of a kind in any version, or nil.
-func (f *Former) Find(kind schema.GroupKind, key types.NamespacedName) *unstructured.Unstructured {
+func (f *Previous) Find(kind schema.GroupKind, key types.NamespacedName) *unstructured.Unstructured {
 	if f == nil {
 		return nil
 	}
@@ -60,7 +60,7 @@ func (s *State) Claimed() bool {
 
 // LoadFormer reads the record of api-syncagent about a primary object, which has one of the kinds in that record. source are the labels
 // of the object's copy. It returns nil if no record exists: a Secret that does not contain the primary object belongs to another one.
-func (s Store) LoadFormer(ctx context.Context, source map[string]string, key types.NamespacedName, kinds ...schema.GroupKind) (*Former, error) {
+func (s Store) LoadPrevious(ctx context.Context, source map[string]string, key types.NamespacedName, kinds ...schema.GroupKind) (*Previous, error) {
 	selector := apilabels.SelectorFromSet(source)
 	for _, text := range []string{publication.LabelObjectState + "=true", "!" + publication.LabelStateAgent} {
 		requirements, err := apilabels.ParseToRequirements(text)
@@ -75,9 +75,9 @@ func (s Store) LoadFormer(ctx context.Context, source map[string]string, key typ
 	}
 	for _, kind := range kinds {
 		for i := range list.Items {
-			former := &Former{objects: objectsOf(&list.Items[i]), name: list.Items[i].Name}
-			if former.Primary = former.Find(kind, key); former.Primary != nil {
-				return former, nil
+			previous := &Previous{objects: objectsOf(&list.Items[i]), name: list.Items[i].Name}
+			if previous.Primary = previous.Find(kind, key); previous.Primary != nil {
+				return previous, nil
 			}
 		}
 	}
@@ -100,9 +100,9 @@ func wholeObject(encoded []byte) (object unstructured.Unstructured, ok bool) {
 }
 
 // SetFormer records the Secret from which the state was created. Delete deletes it with the state.
-func (s *State) SetFormer(former *Former) {
-	if former.name != s.name.Name {
-		s.former = former.name
+func (s *State) SetPrevious(previous *Previous) {
+	if previous.name != s.name.Name {
+		s.previous = previous.name
 		return
 	}
 	for key, encoded := range s.contents {
