@@ -292,7 +292,7 @@ func (e *failuresEnv) costs() (requests, goroutines int) {
 	e.backend.view.mu.Unlock()
 	stacks := make([]byte, 64<<20)
 	for stack := range strings.SplitSeq(string(stacks[:goruntime.Stack(stacks, true)]), "\n\n") {
-		if strings.Contains(stack, "atoll/infrastructure/instances.") {
+		if strings.Contains(stack, "atoll/infrastructure/instance.") || strings.Contains(stack, "atoll/internal/workspaces.") {
 			goroutines++
 		}
 	}

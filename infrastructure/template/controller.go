@@ -70,7 +70,7 @@ type Reconciler struct {
 	Instances Instances
 	Events    events.EventRecorder
 
-	exports *export.Writer // set by SetupWithManager
+	exports export.Writer
 }
 
 // Finalizer returns the finalizer of Templates of a group.

@@ -129,7 +129,7 @@ func (r *Reconciler) listInOffer(ctx context.Context, s *scope, o offer) (listed
 		s.recheck = true
 		return true, err
 	}
-	return false, r.exports.Change(ctx, o.export, export.Unlisted(names.Resource, names.Group))
+	return false, r.exports.Change(ctx, r.Client, r.Live, o.export, export.Unlisted(names.Resource, names.Group))
 }
 
 // DeletedMessage explains what the user can do about an export that has been deleted, and whose finalizer blocks the deletion while Templates
@@ -153,7 +153,7 @@ func (r *Reconciler) list(ctx context.Context, current *apisv1alpha2.APIExport, 
 	if !export.SetEntry(&entries, entry) {
 		return nil
 	}
-	return r.exports.Change(ctx, current.Name, export.Set(entry))
+	return r.exports.Change(ctx, r.Client, r.Live, current.Name, export.Set(entry))
 }
 
 // isUsed reports whether a kind whose schema refuses new instances has instances through an export, or may still get some.

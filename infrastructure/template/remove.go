@@ -229,7 +229,7 @@ func (r *Reconciler) removeExport(ctx context.Context, s *scope) error {
 		return removing(err)
 	}
 	for _, export := range exports {
-		if err := r.exports.Change(ctx, export, change); client.IgnoreNotFound(err) != nil {
+		if err := r.exports.Change(ctx, r.Client, r.Live, export, change); client.IgnoreNotFound(err) != nil {
 			return removing(err)
 		}
 	}

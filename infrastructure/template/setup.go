@@ -32,7 +32,6 @@ const (
 
 // SetupWithManager registers the controller.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
-	r.exports = &export.Writer{Client: r.Client, Live: r.Live}
 	index := func(object client.Object) []string {
 		return namesOf(&object.(*infrastructurev1alpha1.Template).Spec.InstanceCRD) // kinds begin with a capital
 	}

@@ -20,10 +20,6 @@ const writeTimeout = 30 * time.Second
 // Writer serializes writes of exports. It collects the changes that arrive during a write into the next one: every binding and every
 // shard processes each write of an export, and Templates that are published concurrently would conflict.
 type Writer struct {
-	// Client writes exports; Live reads them without a cache.
-	Client client.Client
-	Live   client.Reader
-
 	writing sync.Mutex
 
 	mu      sync.Mutex
@@ -61,11 +57,12 @@ func (w *Writer) take(export string) []Change {
 	return changes
 }
 
-// Change applies a change to an export, in one write with concurrent changes of others. It writes only if the export changes.
-func (w *Writer) Change(ctx context.Context, export string, change Change) error {
+// Change applies a change to an export, in one write with concurrent changes of others. It writes only if the export changes. live reads without
+// a cache.
+func (w *Writer) Change(ctx context.Context, c client.Client, live client.Reader, export string, change Change) error {
 	b, index, isFirst := w.join(export, change)
 	if isFirst {
-		w.write(ctx, export, b)
+		w.write(ctx, c, live, export, b)
 		return b.errs[index]
 	}
 	select {
@@ -78,7 +75,7 @@ func (w *Writer) Change(ctx context.Context, export string, change Change) error
 
 // write writes a batch after the previous write has ended. If that fails, it writes each change alone, so that one change that the server
 // refuses does not block the others.
-func (w *Writer) write(ctx context.Context, export string, b *batch) {
+func (w *Writer) write(ctx context.Context, c client.Client, live client.Reader, export string, b *batch) {
 	w.writing.Lock()
 	defer w.writing.Unlock()
 	changes := w.take(export)
@@ -87,23 +84,23 @@ func (w *Writer) write(ctx context.Context, export string, b *batch) {
 	// Others wait for this write, too, so it must not end with the context of the first caller.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
 	defer cancel()
-	err := w.apply(ctx, export, changes)
+	err := apply(ctx, c, live, export, changes)
 	for i := range changes {
 		b.errs[i] = err
 		if err != nil && len(changes) > 1 && !apierrors.IsNotFound(err) {
-			b.errs[i] = w.apply(ctx, export, changes[i:i+1])
+			b.errs[i] = apply(ctx, c, live, export, changes[i:i+1])
 		}
 	}
 }
 
 // apply applies changes to an export, again after a conflict.
-func (w *Writer) apply(ctx context.Context, name string, changes []Change) error {
-	return retry.RetryOnConflict(retry.DefaultBackoff, func() error { return w.update(ctx, name, changes) })
+func apply(ctx context.Context, c client.Client, live client.Reader, name string, changes []Change) error {
+	return retry.RetryOnConflict(retry.DefaultBackoff, func() error { return update(ctx, c, live, name, changes) })
 }
 
-func (w *Writer) update(ctx context.Context, name string, changes []Change) error {
+func update(ctx context.Context, c client.Client, live client.Reader, name string, changes []Change) error {
 	export := &apisv1alpha2.APIExport{}
-	if err := w.Live.Get(ctx, types.NamespacedName{Name: name}, export); err != nil {
+	if err := live.Get(ctx, types.NamespacedName{Name: name}, export); err != nil {
 		return fmt.Errorf("reading APIExport %s: %w", name, err)
 	}
 	changed := false
@@ -113,7 +110,7 @@ func (w *Writer) update(ctx context.Context, name string, changes []Change) erro
 	if !changed {
 		return nil
 	}
-	if err := w.Client.Update(ctx, export); err != nil {
+	if err := c.Update(ctx, export); err != nil {
 		return fmt.Errorf("updating APIExport %s: %w", name, err)
 	}
 	return nil

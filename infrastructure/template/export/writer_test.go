@@ -39,7 +39,7 @@ func TestChangesOfAnExportAreWrittenTogether(t *testing.T) {
 			}
 			return c.Update(ctx, object, options...)
 		}}).Build()
-	w := &Writer{Client: c, Live: c}
+	w := &Writer{}
 	// wait waits until one change is being written, and the given number of others are pending.
 	wait := func(begun, waiting int) {
 		t.Helper()
@@ -58,7 +58,7 @@ func TestChangesOfAnExportAreWrittenTogether(t *testing.T) {
 	results := map[string]error{}
 	list := func(resource string) {
 		running.Go(func() {
-			err := w.Change(t.Context(), "one", Set(apisv1alpha2.ResourceSchema{Name: resource, Group: "g"}))
+			err := w.Change(t.Context(), c, c, "one", Set(apisv1alpha2.ResourceSchema{Name: resource, Group: "g"}))
 			mu.Lock()
 			defer mu.Unlock()
 			results[resource] = err
