@@ -108,11 +108,11 @@ func TestCatalogueThatIsNotReady(t *testing.T) {
 	if err := e.c.Delete(t.Context(), deleted); err != nil {
 		t.Fatal(err)
 	}
-	if message := e.waitCatalogue(t, infrastructurev1alpha1.ReasonAPIExportError).Message; !strings.Contains(message, template.HoldFinalizer(group)) {
+	if message := e.waitCatalogue(t, infrastructurev1alpha1.ReasonAPIExportError).Message; !strings.Contains(message, template.InUseFinalizer(group)) {
 		t.Errorf("the message does not say what to do: %s", message)
 	}
 	e.resizeVault(t, gold, "large")
-	e.letGo(t, premium)
+	e.removeFinalizers(t, premium)
 	e.waitCatalogue(t, infrastructurev1alpha1.ReasonReady)
 	e.ready(t, "vault")
 	e.resizeVault(t, gold, "small")
@@ -137,10 +137,10 @@ func TestCatalogueThatIsNotReady(t *testing.T) {
 	}
 }
 
-// letGo removes the finalizer from an export that is being deleted, and waits until it is gone or replaced by a new one.
-func (e *instancesEnv) letGo(t *testing.T, export string) {
+// removeFinalizers removes the finalizer from an export that is being deleted, and waits until it is gone or replaced by a new one.
+func (e *instancesEnv) removeFinalizers(t *testing.T, export string) {
 	t.Helper()
-	finalizer := template.HoldFinalizer(group)
+	finalizer := template.InUseFinalizer(group)
 	shardtesting.Eventually(t, "the export to be gone", func(ctx context.Context) error {
 		current := &apisv1alpha2.APIExport{}
 		err := e.c.Get(ctx, client.ObjectKey{Name: export}, current)

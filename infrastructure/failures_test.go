@@ -23,9 +23,9 @@ import (
 
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
 	"github.com/atoll-dev/atoll/infrastructure/backend"
-	"github.com/atoll-dev/atoll/infrastructure/backends/stub"
-	"github.com/atoll-dev/atoll/infrastructure/instances"
-	"github.com/atoll-dev/atoll/infrastructure/template"
+	"github.com/atoll-dev/atoll/infrastructure/backendtest/stub"
+	"github.com/atoll-dev/atoll/infrastructure/instance"
+	"github.com/atoll-dev/atoll/infrastructure/template/removal"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
@@ -52,30 +52,30 @@ func (f *fragile) set(change func(*fragile)) {
 func (f *fragile) Run(ctx context.Context, export *rest.Config) error {
 	export = rest.CopyConfig(export)
 	export.Wrap(func(next http.RoundTripper) http.RoundTripper { return &brokenTransport{next, &f.view} })
-	return instances.Run(ctx, instances.Options{Backend: f.Name(), Group: group, Export: "infrastructure.providers.kedge.faros.sh", Workspace: export,
-		Handler: f, Changed: make(chan instances.Identity), SweepInterval: 100 * time.Millisecond, Log: klog.Background()})
+	return instance.Run(ctx, instance.Options{Backend: f.Name(), Group: group, Export: "infrastructure.providers.kedge.faros.sh", Workspace: export,
+		Handler: f, Changed: make(chan instance.Identity), SweepInterval: 100 * time.Millisecond, Log: klog.Background()})
 }
 
-func (f *fragile) Apply(_ context.Context, instance instances.Instance) (instances.State, error) {
+func (f *fragile) Apply(_ context.Context, inst instance.Instance) (instance.State, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.failures > 0 {
 		f.failures--
-		return instances.State{}, errors.New("a conflict")
+		return instance.State{}, errors.New("a conflict")
 	}
-	return instances.State{Phase: infrastructurev1alpha1.PhaseReady, Outputs: map[string]any{"endpoint": instance.RuntimeName()}}, f.down
+	return instance.State{Phase: infrastructurev1alpha1.PhaseReady, Outputs: map[string]any{"endpoint": inst.RuntimeName()}}, f.down
 }
 
-func (f *fragile) Delete(_ context.Context, instance instances.Instance) (bool, error) {
+func (f *fragile) Delete(_ context.Context, inst instance.Instance) (bool, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.down == nil {
-		f.deleted = append(f.deleted, instance.Object.GetName())
+		f.deleted = append(f.deleted, inst.Object.GetName())
 	}
 	return true, f.down
 }
 
-func (f *fragile) Instances(context.Context) ([]instances.Identity, error) { return nil, nil }
+func (f *fragile) Instances(context.Context) ([]instance.Identity, error) { return nil, nil }
 
 func (f *fragile) Tenants(context.Context) ([]logicalcluster.Name, error) {
 	f.mu.Lock()
@@ -146,7 +146,7 @@ type failuresEnv struct {
 }
 
 func (e *failuresEnv) start(t *testing.T) {
-	e.run(t, &instances.View{Workspace: e.workspace(t), Client: e.c, Export: export}, e.backend)
+	e.run(t, &instance.View{Workspace: e.workspace(t), Client: e.c, Export: export}, e.backend)
 }
 
 func TestFailures(t *testing.T) {
@@ -292,7 +292,7 @@ func (e *failuresEnv) costs() (requests, goroutines int) {
 	e.backend.view.mu.Unlock()
 	stacks := make([]byte, 64<<20)
 	for stack := range strings.SplitSeq(string(stacks[:goruntime.Stack(stacks, true)]), "\n\n") {
-		if strings.Contains(stack, "atoll/infrastructure/instances.") {
+		if strings.Contains(stack, "atoll/infrastructure/instance.") || strings.Contains(stack, "atoll/internal/workspaces.") {
 			goroutines++
 		}
 	}
@@ -427,7 +427,7 @@ func (e *failuresEnv) testTemplateNotFound(t *testing.T) {
 	if err := e.c.Delete(t.Context(), lost); err != nil {
 		t.Fatal(err)
 	}
-	cleaner := &template.Cleaner{Client: e.c, Group: group, Export: export, Instances: &instances.View{Workspace: e.workspace(t), Client: e.c, Export: export}, Grace: time.Hour, Log: klog.Background()}
+	cleaner := &removal.Cleaner{Client: e.c, Group: group, Export: export, Instances: &instance.View{Workspace: e.workspace(t), Client: e.c, Export: export}, Grace: time.Hour, Log: klog.Background()}
 	for range 2 {
 		if err := cleaner.Clean(t.Context()); err != nil {
 			t.Fatal(err)

@@ -20,6 +20,7 @@ import (
 	"github.com/atoll-dev/atoll/infrastructure"
 	"github.com/atoll-dev/atoll/infrastructure/catalogue"
 	"github.com/atoll-dev/atoll/infrastructure/template"
+	"github.com/atoll-dev/atoll/infrastructure/template/removal"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
@@ -54,7 +55,7 @@ func TestHolderWithoutWatches(t *testing.T) {
 		}
 		return c.List(ctx, list, o...)
 	}})
-	holder := &template.Holder{Client: ended, Live: e.c, Group: group, Export: export, Lease: client.ObjectKeyFromObject(lease)}
+	holder := &removal.Protection{Client: ended, Live: e.c, Group: group, Export: export, Lease: client.ObjectKeyFromObject(lease)}
 	reconcile := func() time.Duration {
 		t.Helper()
 		result, err := holder.Reconcile(t.Context(), ctrl.Request{})
@@ -66,7 +67,7 @@ func TestHolderWithoutWatches(t *testing.T) {
 
 	reconcile()
 	for name, object := range held {
-		if err := e.c.Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil || !controllerutil.ContainsFinalizer(object, template.HoldFinalizer(group)) {
+		if err := e.c.Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil || !controllerutil.ContainsFinalizer(object, template.InUseFinalizer(group)) {
 			t.Fatalf("%s is not held: %v, %v", name, object.GetFinalizers(), err)
 		}
 		if err := e.c.Delete(t.Context(), object); err != nil {

@@ -21,8 +21,8 @@ import (
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 	"github.com/atoll-dev/atoll/infrastructure/backends/manifest"
-	"github.com/atoll-dev/atoll/infrastructure/backends/stub"
-	"github.com/atoll-dev/atoll/infrastructure/instances"
+	"github.com/atoll-dev/atoll/infrastructure/backendtest/stub"
+	"github.com/atoll-dev/atoll/infrastructure/instance"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
@@ -43,7 +43,7 @@ type instancesEnv struct {
 	second  string // another tenant
 	lost    string // a tenant that is deleted
 	runtime client.Client
-	view    *instances.View
+	view    *instance.View
 }
 
 func newInstancesEnv(t *testing.T) *instancesEnv {
@@ -59,7 +59,7 @@ func newInstancesEnv(t *testing.T) *instancesEnv {
 		t.Fatal(err)
 	}
 	e.backend = stub.New("kro")
-	e.view = &instances.View{Workspace: e.workspace(t), Client: e.c, Export: export}
+	e.view = &instance.View{Workspace: e.workspace(t), Client: e.c, Export: export}
 	e.run(t, e.view,
 		manifest.New(manifest.Config{Group: group, Export: export, Runtime: e.runtime, Metadata: objects, SweepInterval: time.Second, Log: klog.Background()}), e.backend)
 	e.create(t, newTemplate("redis", "Redis", func(t *infrastructurev1alpha1.Template) {
@@ -145,7 +145,7 @@ func TestInstances(t *testing.T) {
 		{"values that make no objects, and outputs that are too large", e.testValues},
 		{"events on the tenant's object", e.testEvents},
 		{"expressions that cannot be evaluated are told", e.testMistakes},
-		{"an export that is deleted by hand is made anew", e.testExportDeleted},
+		{"an export that is deleted by hand is created again", e.testExportDeleted},
 		{"a version that is retired", e.testRetirement},
 		{"metrics of Templates", e.testMetrics},
 		{"a connection is gone with its instance", e.testDeletion},
@@ -170,7 +170,7 @@ func (e *instancesEnv) testProvision(t *testing.T) {
 		return err
 	})
 	if got := e.waitPhase(t, e.tenant, "labelled", infrastructurev1alpha1.PhaseReady); got.GetLabels()["team"] != "one" || got.GetAnnotations()["example.org/note"] != "kept" {
-		t.Errorf("a pass has changed the metadata: labels %v, annotations %v", got.GetLabels(), got.GetAnnotations())
+		t.Errorf("a reconciliation has changed the metadata: labels %v, annotations %v", got.GetLabels(), got.GetAnnotations())
 	}
 	if err := e.inTenant(t, "redis").Delete(t.Context(), "labelled", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
@@ -189,14 +189,14 @@ func (e *instancesEnv) resize(t *testing.T, tenant, size string) {
 }
 
 // replace edits backendConfig, which the server stores as compact JSON with sorted keys.
-func (e *instancesEnv) replace(t *testing.T, former, later string) {
+func (e *instancesEnv) replace(t *testing.T, previous, later string) {
 	t.Helper()
 	e.change(t, "redis", func(template *infrastructurev1alpha1.Template) {
 		text := string(template.Spec.BackendConfig.Raw)
-		if !strings.Contains(text, former) {
-			t.Fatalf("backendConfig does not have %s: %s", former, text)
+		if !strings.Contains(text, previous) {
+			t.Fatalf("backendConfig does not have %s: %s", previous, text)
 		}
-		template.Spec.BackendConfig.Raw = []byte(strings.Replace(text, former, later, 1))
+		template.Spec.BackendConfig.Raw = []byte(strings.Replace(text, previous, later, 1))
 	})
 	e.ready(t, "redis")
 }

@@ -24,8 +24,8 @@ import (
 
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
-	"github.com/atoll-dev/atoll/infrastructure/backends/stub"
-	"github.com/atoll-dev/atoll/infrastructure/instances"
+	"github.com/atoll-dev/atoll/infrastructure/backendtest/stub"
+	"github.com/atoll-dev/atoll/infrastructure/instance"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
@@ -124,7 +124,7 @@ func TestProviderUnreachableAtFirst(t *testing.T) {
 	e := newWorkspaces(t)
 	b := &unreachableAtFirst{Backend: stub.NewServing(stub.Config{Name: "kro", Group: group, Export: export, Runtime: stub.NewRuntime(), SweepInterval: time.Minute, Log: klog.Background()})}
 	b.left.Store(2)
-	e.run(t, &instances.View{Workspace: e.workspace(t), Client: e.c, Export: export}, b)
+	e.run(t, &instance.View{Workspace: e.workspace(t), Client: e.c, Export: export}, b)
 	e.create(t, newTemplate("redis", "Redis", func(t *infrastructurev1alpha1.Template) {
 		t.Spec.Backend, t.Spec.BackendConfig = "kro", &runtime.RawExtension{Raw: []byte(`{"outputs":["size"]}`)}
 	}))

@@ -67,14 +67,14 @@ func (e *instancesEnv) testExportDeleted(t *testing.T) {
 		t.Fatal(err)
 	}
 	held := e.waitFor(t, "redis", infrastructurev1alpha1.ConditionSchemaInAPIExport, metav1.ConditionFalse, infrastructurev1alpha1.ReasonAPIExportError)
-	finalizer := template.HoldFinalizer(group)
+	finalizer := template.InUseFinalizer(group)
 	message := meta.FindStatusCondition(held.Status.Conditions, infrastructurev1alpha1.ConditionSchemaInAPIExport).Message
 	for _, next := range []string{"kcp-system/" + export, finalizer, "delete all Templates"} {
 		if !strings.Contains(message, next) {
 			t.Errorf("the message does not have %q: %s", next, message)
 		}
 	}
-	e.letGo(t, export)
+	e.removeFinalizers(t, export)
 	// The provider does this at intervals.
 	options := catalogue.Options{Group: group, Export: export, Binders: "system:authenticated", Selector: standardSelector(t)}
 	if err := catalogue.Ensure(t.Context(), e.c, options); err != nil {

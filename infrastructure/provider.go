@@ -31,6 +31,7 @@ import (
 	"github.com/atoll-dev/atoll/infrastructure/catalogue"
 	"github.com/atoll-dev/atoll/infrastructure/seed"
 	"github.com/atoll-dev/atoll/infrastructure/template"
+	"github.com/atoll-dev/atoll/infrastructure/template/removal"
 	"github.com/atoll-dev/atoll/infrastructure/web"
 )
 
@@ -85,7 +86,7 @@ func Run(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return fmt.Errorf("connecting to the workspace of the provider: %w", err)
 	}
-	holder := &template.Holder{Client: direct, Live: direct, Group: cfg.Catalogue.Group, Export: cfg.Catalogue.Export}
+	holder := &removal.Protection{Client: direct, Live: direct, Group: cfg.Catalogue.Group, Export: cfg.Catalogue.Export}
 	if cfg.LeaderElectionNamespace != "" {
 		holder.Lease = client.ObjectKey{Namespace: cfg.LeaderElectionNamespace, Name: leaseName}
 	}
@@ -133,17 +134,17 @@ func Run(ctx context.Context, cfg Config) error {
 	if err := catalogues.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("adding the controller of catalogues: %w", err)
 	}
-	cleaner := &template.Cleaner{
+	cleaner := &removal.Cleaner{
 		Client: direct, Group: cfg.Catalogue.Group, Export: cfg.Catalogue.Export, Instances: cfg.Instances, Events: templates.Events,
 		Grace: cmp.Or(cfg.SchemaGrace, schemaGrace), Log: cfg.Log,
 	}
 	tasks := []manager.Runnable{
-		keep(direct, cfg),
+		repair(direct, cfg),
 		regularly("remove what templates no longer need", cfg.Log, cleanInterval, cleaner.Clean),
 		regularly("retire versions of templates", cfg.Log, cleanInterval, cleaner.Retire),
 	}
 	if cfg.Shipped != nil {
-		tasks = append(tasks, ship(direct, cfg))
+		tasks = append(tasks, createShipped(direct, cfg))
 	}
 	if cfg.Web != nil {
 		if err := mgr.Add(cfg.Web); err != nil {
@@ -173,8 +174,8 @@ func run(b backend.Backend, cfg Config) manager.Runnable {
 	})
 }
 
-// keep returns a leader-only runnable that repairs the provider's workspace.
-func keep(c client.Client, cfg Config) manager.Runnable {
+// repair returns a leader-only runnable that repairs the provider's workspace.
+func repair(c client.Client, cfg Config) manager.Runnable {
 	return regularly("repair the catalogue", cfg.Log, ensureInterval, func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, ensureInterval) // Ensure waits for servers
 		defer cancel()
@@ -182,8 +183,8 @@ func keep(c client.Client, cfg Config) manager.Runnable {
 	})
 }
 
-// ship returns a leader-only runnable that reconciles the shipped Templates.
-func ship(c client.Client, cfg Config) manager.Runnable {
+// createShipped returns a leader-only runnable that reconciles the shipped Templates.
+func createShipped(c client.Client, cfg Config) manager.Runnable {
 	seeder := &seed.Seeder{Client: c, Group: cfg.Catalogue.Group, Templates: cfg.Shipped, Instances: cfg.Instances, Log: cfg.Log}
 	return regularly("ship templates", cfg.Log, ensureInterval, seeder.Ensure)
 }
@@ -193,7 +194,7 @@ func regularly(what string, log logr.Logger, interval time.Duration, do func(con
 	return manager.RunnableFunc(func(ctx context.Context) error {
 		wait.JitterUntilWithContext(ctx, func(ctx context.Context) {
 			if err := do(ctx); err != nil && ctx.Err() == nil {
-				log.Error(err, "Could not "+what+", will retry")
+				log.Error(err, "Failed to "+what+", will retry")
 			}
 		}, interval, 0.1, true)
 		return nil

@@ -30,7 +30,7 @@ import (
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
 	"github.com/atoll-dev/atoll/infrastructure"
 	"github.com/atoll-dev/atoll/infrastructure/backend"
-	"github.com/atoll-dev/atoll/infrastructure/backends/stub"
+	"github.com/atoll-dev/atoll/infrastructure/backendtest/stub"
 	"github.com/atoll-dev/atoll/infrastructure/catalogue"
 	"github.com/atoll-dev/atoll/infrastructure/template"
 	"github.com/atoll-dev/atoll/shardserver/options"
@@ -83,7 +83,7 @@ func (c *counter) Abandon(context.Context, *infrastructurev1alpha1.Template) (in
 	return 0, nil
 }
 
-func (c *counter) TellTemplateNotFound(context.Context, *infrastructurev1alpha1.Template) error {
+func (c *counter) ReportTemplateNotFound(context.Context, *infrastructurev1alpha1.Template) error {
 	return nil
 }
 
@@ -323,7 +323,7 @@ func (e *env) testChangedSchema(t *testing.T) {
 	e.ready(t, "redis")
 	additive := e.exported(t)["redis"]
 	if additive == before {
-		t.Error("the export lists the former schema")
+		t.Error("the export lists the previous schema")
 	}
 	e.change(t, "redis", func(t *infrastructurev1alpha1.Template) {
 		t.Spec.Schema.Raw = []byte(strings.Replace(string(t.Spec.Schema.Raw), `"small","large","huge"`, `"small"`, 1))
@@ -346,7 +346,7 @@ func (e *env) testChangedSchema(t *testing.T) {
 	e.change(t, "redis", func(t *infrastructurev1alpha1.Template) {
 		t.Annotations = map[string]string{"example.org/touched": "true"}
 	})
-	shardtesting.Eventually(t, "another pass", func(context.Context) error {
+	shardtesting.Eventually(t, "another reconciliation", func(context.Context) error {
 		if len(e.backend.SetUp()) == calls {
 			return errors.New("the backend was not called again")
 		}
@@ -354,7 +354,7 @@ func (e *env) testChangedSchema(t *testing.T) {
 	})
 	for _, write := range e.shard.Writes(t, revision) {
 		if strings.Contains(write.Key, group) && !strings.HasPrefix(write.Key, "/cache/") && !strings.Contains(write.Key, "/templates/") && !strings.Contains(write.Key, "/events") {
-			t.Errorf("a pass without changes writes %s", write.Key)
+			t.Errorf("a reconciliation without changes writes %s", write.Key)
 		}
 	}
 }
@@ -369,7 +369,7 @@ func (e *env) waitHeld(t *testing.T) {
 		}
 		listed := slices.Collect(maps.Values(e.exported(t)))
 		for i := range schemas.Items {
-			name, held := schemas.Items[i].Name, controllerutil.ContainsFinalizer(&schemas.Items[i], template.HoldFinalizer(group))
+			name, held := schemas.Items[i].Name, controllerutil.ContainsFinalizer(&schemas.Items[i], template.InUseFinalizer(group))
 			if held != slices.Contains(listed, name) {
 				return fmt.Errorf("%s: %v", name, held)
 			}

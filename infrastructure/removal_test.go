@@ -90,7 +90,7 @@ func (e *env) testNameOfLostTemplate(t *testing.T) {
 	}
 	other := newTemplate("lost", "Other")
 	e.create(t, other)
-	if _, message := e.unready(t, "lost", infrastructurev1alpha1.ReasonInvalidSpec); !strings.Contains(message, "lost."+group+" is of a former Template") {
+	if _, message := e.unready(t, "lost", infrastructurev1alpha1.ReasonInvalidSpec); !strings.Contains(message, "lost."+group+" is of a previous Template") {
 		t.Errorf("the message is %q", message)
 	}
 	if err := e.c.Delete(t.Context(), other); err != nil {

@@ -20,7 +20,7 @@ import (
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
 	"github.com/atoll-dev/atoll/infrastructure/backends/manifest"
-	"github.com/atoll-dev/atoll/infrastructure/template"
+	"github.com/atoll-dev/atoll/infrastructure/template/removal"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
@@ -50,7 +50,7 @@ func (e *instancesEnv) testRetirement(t *testing.T) {
 	})
 	e.change(t, "versioned", func(t *infrastructurev1alpha1.Template) { t.Spec.RetiredVersions = []string{"v1alpha1"} })
 	e.ready(t, "versioned")
-	cleaner := &template.Cleaner{Client: e.c, Group: group, Export: export, Instances: e.view, Events: events.NewFakeRecorder(100), Log: logr.Discard()}
+	cleaner := &removal.Cleaner{Client: e.c, Group: group, Export: export, Instances: e.view, Events: events.NewFakeRecorder(100), Log: logr.Discard()}
 	shardtesting.Eventually(t, "the version to be gone", func(ctx context.Context) error {
 		if err := cleaner.Retire(ctx); err != nil {
 			return err

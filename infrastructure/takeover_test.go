@@ -15,7 +15,7 @@ import (
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
 	"github.com/atoll-dev/atoll/infrastructure/backend"
 	"github.com/atoll-dev/atoll/infrastructure/backends/manifest"
-	"github.com/atoll-dev/atoll/infrastructure/instances"
+	"github.com/atoll-dev/atoll/infrastructure/instance"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
@@ -40,7 +40,7 @@ func (e *env) testTakeOver(t *testing.T) {
 		t.Error("the annotation would allow another take-over")
 	}
 	if got := e.backend.TornDown(); !slices.Contains(got, "redis") {
-		t.Errorf("the former backend has torn down %v", got)
+		t.Errorf("the previous backend has torn down %v", got)
 	}
 	// Simulate an earlier provider with another backend.
 	lost := &infrastructurev1alpha1.Template{ObjectMeta: metav1.ObjectMeta{Name: "redis"}}
@@ -56,7 +56,7 @@ func (e *env) testTakeOver(t *testing.T) {
 	e.instances.count.Store(2)
 	setBackend("lost")
 	if _, message := e.unready(t, "redis", infrastructurev1alpha1.ReasonBackendNotFound); !strings.Contains(message, `"lost"`) {
-		t.Errorf("without the former backend, the message is %q", message)
+		t.Errorf("without the previous backend, the message is %q", message)
 	}
 	e.instances.count.Store(0)
 	setBackend("manifest")
@@ -82,11 +82,11 @@ func (e *instancesEnv) testTakeOver(t *testing.T) {
 	e.takeOver(t, "kro")
 	for tenant, name := range map[string]string{e.tenant: "redis-moved", e.second: "redis-mine"} {
 		if data, err := e.data(t.Context(), tenant, name); !apierrors.IsNotFound(err) {
-			t.Errorf("the former backend has left %s: %v, %v", name, data, err)
+			t.Errorf("the previous backend has left %s: %v, %v", name, data, err)
 		}
 	}
 	object := e.waitPhase(t, e.tenant, "moved", infrastructurev1alpha1.PhaseProvisioning)
-	if object.GetUID() != before.GetUID() || slices.Contains(object.GetFinalizers(), instances.Finalizer(group)) {
+	if object.GetUID() != before.GetUID() || slices.Contains(object.GetFinalizers(), instance.Finalizer(group)) {
 		t.Errorf("the instance is %v", object.Object["metadata"])
 	}
 	e.takeOver(t, manifest.Name)

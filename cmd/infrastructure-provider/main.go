@@ -22,7 +22,7 @@ import (
 	"github.com/atoll-dev/atoll/infrastructure/backends/manifest"
 	"github.com/atoll-dev/atoll/infrastructure/backends/opentofu"
 	"github.com/atoll-dev/atoll/infrastructure/catalogue"
-	"github.com/atoll-dev/atoll/infrastructure/instances"
+	"github.com/atoll-dev/atoll/infrastructure/instance"
 	"github.com/atoll-dev/atoll/infrastructure/mcp"
 	"github.com/atoll-dev/atoll/infrastructure/options"
 	"github.com/atoll-dev/atoll/infrastructure/portal"
@@ -111,7 +111,7 @@ func run(ctx context.Context, o *options.Completed, logger logr.Logger) error {
 	}
 	return infrastructure.Run(ctx, infrastructure.Config{
 		Workspace: o.Workspace, Catalogue: catalogue.Options{Group: o.Group, Export: o.Export, Binders: o.Binders, Selector: o.Selector}, Backends: backends,
-		Instances: &instances.View{Workspace: o.Workspace, Client: workspace, Export: o.Export}, Shipped: o.Shipped,
+		Instances: &instance.View{Workspace: o.Workspace, Client: workspace, Export: o.Export}, Shipped: o.Shipped,
 		LeaderElectionNamespace: o.LeaderElectionNamespace, MetricsAddress: o.MetricsAddress, HealthAddress: o.HealthAddress, Web: server, Log: logger,
 	})
 }

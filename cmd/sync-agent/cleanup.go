@@ -3,7 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/atoll-dev/atoll/syncagent"
+	"github.com/atoll-dev/atoll/syncagent/cleanup"
 	"github.com/atoll-dev/atoll/syncagent/options"
 )
 
@@ -24,7 +24,7 @@ hold up is left to another run. All endpoints have to answer, and the endpoint s
 			if err != nil {
 				return err
 			}
-			return syncagent.Cleanup(cmd.Context(), config, remove, cmd.OutOrStdout())
+			return cleanup.Run(cmd.Context(), config, remove, cmd.OutOrStdout())
 		},
 	}
 	clusters.AddFlags(cmd.Flags())

@@ -14,7 +14,7 @@ import (
 
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
 	"github.com/atoll-dev/atoll/infrastructure/backend"
-	"github.com/atoll-dev/atoll/infrastructure/instances"
+	"github.com/atoll-dev/atoll/infrastructure/instance"
 )
 
 // config configures the backend.
@@ -79,13 +79,13 @@ func (f *files) SetupTemplate(_ context.Context, t *infrastructurev1alpha1.Templ
 
 // TeardownTemplate has the files removed of instances that vanished while no provider ran. SetupTemplate makes nothing.
 func (f *files) TeardownTemplate(ctx context.Context, t *infrastructurev1alpha1.Template) error {
-	return instances.Teardown(ctx, f, t)
+	return instance.Teardown(ctx, f, t)
 }
 
 // Run leaves to the platform what all backends need: watches, finalizers, status, retries, and the sweep. It calls Apply, Delete, Instances,
 // Tenants and Purge.
 func (f *files) Run(ctx context.Context, export *rest.Config) error {
-	return instances.Run(ctx, instances.Options{
+	return instance.Run(ctx, instance.Options{
 		Backend: f.Name(), Group: f.group, Export: f.export, Workspace: export, Handler: f,
 		SweepInterval: f.sweep, Log: f.log,
 	})

@@ -11,21 +11,21 @@ import (
 	"time"
 
 	"github.com/atoll-dev/atoll/infrastructure/backend"
-	"github.com/atoll-dev/atoll/infrastructure/conformance"
+	"github.com/atoll-dev/atoll/infrastructure/backendtest"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	environment "github.com/atoll-dev/atoll/test/infrastructure"
 )
 
 func TestConformance(t *testing.T) {
 	directory := made(t.TempDir())
-	conformance.Run(t, conformance.Suite{
+	backendtest.Run(t, backendtest.Suite{
 		Environment: environment.StartShard(t),
-		New: func(_ testing.TB, cfg conformance.Config) backend.Backend {
+		New: func(_ testing.TB, cfg backendtest.Config) backend.Backend {
 			return newBackend(config{
 				group: cfg.Group, export: cfg.Export, directory: string(directory), recheck: 200 * time.Millisecond, sweep: cfg.SweepInterval, log: cfg.Log,
 			})
 		},
-		BackendConfig: `{"domain":"example.org","outputs":["size"],"comment":"` + conformance.Confidential + `"}`,
+		BackendConfig: `{"domain":"example.org","outputs":["size"],"comment":"` + backendtest.Confidential + `"}`,
 		InvalidConfig: `{"domian":"example.org"}`,
 		Made:          directory,
 		// The last one is the name of the test's program: a module may be called as its backend.

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
-	"github.com/atoll-dev/atoll/infrastructure/instances"
+	"github.com/atoll-dev/atoll/infrastructure/instance"
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
@@ -29,8 +29,8 @@ type content struct {
 }
 
 // file is where an instance is: the logical cluster is the tenant, and names are unique within tenant and Template.
-func (f *files) file(instance instances.Instance) string {
-	return filepath.Join(f.tenant(instance.Cluster), instance.Template.Name, instance.Object.GetName()+extension)
+func (f *files) file(inst instance.Instance) string {
+	return filepath.Join(f.tenant(inst.Cluster), inst.Template.Name, inst.Object.GetName()+extension)
 }
 
 const extension = ".json"
@@ -40,36 +40,36 @@ func (f *files) tenant(cluster logicalcluster.Name) string {
 }
 
 // Apply writes the file, unless it is right already. An error is repeated; tenants do not see it.
-func (f *files) Apply(_ context.Context, instance instances.Instance) (instances.State, error) {
-	parsed, err := parse(instance.Template)
+func (f *files) Apply(_ context.Context, inst instance.Instance) (instance.State, error) {
+	parsed, err := parse(inst.Template)
 	if err != nil {
-		return instances.State{}, err
+		return instance.State{}, err
 	}
-	spec, _, err := unstructured.NestedMap(instance.Object.Object, "spec")
+	spec, _, err := unstructured.NestedMap(inst.Object.Object, "spec")
 	if err != nil {
-		return instances.State{}, err
+		return instance.State{}, err
 	}
-	current, err := os.ReadFile(f.file(instance))
+	current, err := os.ReadFile(f.file(inst))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return instances.State{}, fmt.Errorf("reading the file of an instance: %w", err)
+		return instance.State{}, fmt.Errorf("reading the file of an instance: %w", err)
 	}
 	var former content
 	_ = json.Unmarshal(current, &former) // a file that is no longer JSON is written anew
 	key := cmp.Or(former.Key, rand.Text())
 	wanted, err := json.Marshal(content{spec, parsed.Comment, key})
 	if err != nil {
-		return instances.State{}, err
+		return instance.State{}, err
 	}
-	if err := write(f.file(instance), current, wanted); err != nil {
-		return instances.State{}, fmt.Errorf("writing the file of an instance: %w", err)
+	if err := write(f.file(inst), current, wanted); err != nil {
+		return instance.State{}, fmt.Errorf("writing the file of an instance: %w", err)
 	}
-	outputs := map[string]any{"endpoint": instance.Object.GetName() + "." + parsed.Domain}
+	outputs := map[string]any{"endpoint": inst.Object.GetName() + "." + parsed.Domain}
 	for _, name := range parsed.Outputs {
 		if value, ok := spec[name]; ok {
 			outputs[name] = value
 		}
 	}
-	return instances.State{
+	return instance.State{
 		Phase: infrastructurev1alpha1.PhaseReady, Outputs: outputs, Connection: map[string]string{"key": key},
 		RecheckAfter: f.recheck, // there are no events about files, so they are read again
 	}, nil
@@ -91,8 +91,8 @@ func write(file string, current, wanted []byte) error {
 }
 
 // Delete removes the file. There may be none: it is repeated until it succeeds.
-func (f *files) Delete(_ context.Context, instance instances.Instance) (bool, error) {
-	for _, name := range []string{f.file(instance) + ".new", f.file(instance)} {
+func (f *files) Delete(_ context.Context, inst instance.Instance) (bool, error) {
+	for _, name := range []string{f.file(inst) + ".new", f.file(inst)} {
 		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return false, err
 		}
@@ -101,12 +101,12 @@ func (f *files) Delete(_ context.Context, instance instances.Instance) (bool, er
 }
 
 // Instances are the files: those of instances that are gone are found when the platform compares them with the objects that exist.
-func (f *files) Instances(ctx context.Context) ([]instances.Identity, error) {
+func (f *files) Instances(ctx context.Context) ([]instance.Identity, error) {
 	tenants, err := f.Tenants(ctx)
 	if err != nil {
 		return nil, err
 	}
-	var found []instances.Identity
+	var found []instance.Identity
 	for _, tenant := range tenants {
 		names, err := filepath.Glob(filepath.Join(f.tenant(tenant), "*", "*"+extension))
 		if err != nil {
@@ -114,7 +114,7 @@ func (f *files) Instances(ctx context.Context) ([]instances.Identity, error) {
 		}
 		for _, name := range names {
 			directory, file := filepath.Split(name)
-			found = append(found, instances.Identity{Cluster: tenant, Template: filepath.Base(directory), Name: strings.TrimSuffix(file, extension)})
+			found = append(found, instance.Identity{Cluster: tenant, Template: filepath.Base(directory), Name: strings.TrimSuffix(file, extension)})
 		}
 	}
 	return found, nil

@@ -18,7 +18,7 @@ import (
 	"github.com/atoll-dev/atoll/infrastructure"
 	"github.com/atoll-dev/atoll/infrastructure/backend"
 	"github.com/atoll-dev/atoll/infrastructure/catalogue"
-	"github.com/atoll-dev/atoll/infrastructure/instances"
+	"github.com/atoll-dev/atoll/infrastructure/instance"
 )
 
 const (
@@ -56,7 +56,7 @@ func run(ctx context.Context, kubeconfig, directory string) error {
 	return infrastructure.Run(ctx, infrastructure.Config{
 		Workspace: workspace, Backends: backends,
 		Catalogue:      catalogue.Options{Group: group, Export: export, Binders: "system:authenticated"},
-		Instances:      &instances.View{Workspace: workspace, Client: c, Export: export},
+		Instances:      &instance.View{Workspace: workspace, Client: c, Export: export},
 		MetricsAddress: "0", HealthAddress: "0", Log: klog.Background(),
 	})
 }

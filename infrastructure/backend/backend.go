@@ -23,7 +23,7 @@ type Backend interface {
 	// not change the Template.
 	SetupTemplate(ctx context.Context, template *infrastructurev1alpha1.Template) (Status, error)
 	// TeardownTemplate removes what SetupTemplate created, and what remains of instances that disappeared without being finalized;
-	// instances.Teardown does the latter. The provider calls it when no instance is provided, because the Template is deleted or another
+	// instance.Teardown does the latter. The provider calls it when no instance is provided, because the Template is deleted or another
 	// backend takes over. It calls it for Templates that were never set up, too. It must be idempotent. After an error the provider calls
 	// it again, soon if the error is an InstancesLeftError.
 	TeardownTemplate(ctx context.Context, template *infrastructurev1alpha1.Template) error

@@ -24,7 +24,7 @@ func TestPermissionToBindIsRevoked(t *testing.T) {
 		got := &rbacv1.ClusterRoleBinding{}
 		return got, c.Get(t.Context(), client.ObjectKeyFromObject(foreign), got)
 	}
-	for name, c := range map[string]client.Client{"new": newClient(t), "of a former version": newClient(t, foreign.DeepCopy())} {
+	for name, c := range map[string]client.Client{"new": newClient(t), "of a previous version": newClient(t, foreign.DeepCopy())} {
 		if got, err := ensure(c, with); err != nil || len(got.Subjects) != 1 || got.Subjects[0].Name != "system:authenticated" {
 			t.Errorf("%s, with the flag: %v, %v", name, got.Subjects, err)
 		}

@@ -18,7 +18,7 @@ import (
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	cachev1alpha1 "github.com/atoll-dev/atoll/api/cache/v1alpha1"
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
-	"github.com/atoll-dev/atoll/infrastructure/instances"
+	"github.com/atoll-dev/atoll/infrastructure/instance"
 	"github.com/atoll-dev/atoll/infrastructure/template"
 	"github.com/atoll-dev/atoll/internal/apiresourceschema"
 )
@@ -95,8 +95,8 @@ func claims(group string) []apisv1alpha2.PermissionClaim {
 		}
 	}
 	return []apisv1alpha2.PermissionClaim{
-		claim("secrets", instances.LabelConnection(group), "get", "list", "watch", "create", "update", "delete"),
-		claim("events", instances.LabelEvent(group), "get", "create", "patch"),
+		claim("secrets", instance.LabelConnection(group), "get", "list", "watch", "create", "update", "delete"),
+		claim("events", instance.LabelEvent(group), "get", "create", "patch"),
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	cachev1alpha1 "github.com/atoll-dev/atoll/api/cache/v1alpha1"
 	"github.com/atoll-dev/atoll/infrastructure/template"
+	"github.com/atoll-dev/atoll/infrastructure/template/export"
 )
 
 // ensureOffer brings up an export, the permission to bind it, and the Templates that it shows. The controller of Templates adds their
@@ -113,15 +114,15 @@ func ensureBinders(ctx context.Context, c client.Client, o offer) error {
 
 // revokeBinders deletes the binding that ensureBinders has created.
 func revokeBinders(ctx context.Context, c client.Client, export string) error {
-	_, former := binders(export, nil)
-	err := c.Get(ctx, client.ObjectKeyFromObject(former), former)
-	if apierrors.IsNotFound(err) || err == nil && !isManaged(former) {
+	_, previous := binders(export, nil)
+	err := c.Get(ctx, client.ObjectKeyFromObject(previous), previous)
+	if apierrors.IsNotFound(err) || err == nil && !isManaged(previous) {
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("reading who may bind %s: %w", export, err)
 	}
-	if err := c.Delete(ctx, former, client.Preconditions{ResourceVersion: &former.ResourceVersion}); client.IgnoreNotFound(err) != nil {
+	if err := c.Delete(ctx, previous, client.Preconditions{ResourceVersion: &previous.ResourceVersion}); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("deleting the permission of groups to bind %s: %w", export, err)
 	}
 	return nil
@@ -138,15 +139,15 @@ func ensureEntry(ctx context.Context, c client.Client, group string, o offer, id
 	}
 	wanted := entry(group, schema.Name, o.slice, identity)
 	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		export := &apisv1alpha2.APIExport{}
-		if err := c.Get(ctx, client.ObjectKey{Name: o.export}, export); err != nil {
+		current := &apisv1alpha2.APIExport{}
+		if err := c.Get(ctx, client.ObjectKey{Name: o.export}, current); err != nil {
 			return fmt.Errorf("reading APIExport %s: %w", o.export, err)
 		}
-		listed, claimed := template.SetEntry(&export.Spec.Resources, wanted), setClaims(&export.Spec.PermissionClaims, claims(group))
+		listed, claimed := export.SetEntry(&current.Spec.Resources, wanted), setClaims(&current.Spec.PermissionClaims, claims(group))
 		if !listed && !claimed {
 			return nil
 		}
-		if err := c.Update(ctx, export); err != nil {
+		if err := c.Update(ctx, current); err != nil {
 			return fmt.Errorf("listing templates in APIExport %s: %w", o.export, err)
 		}
 		return nil

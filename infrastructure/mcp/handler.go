@@ -111,7 +111,7 @@ func explainArguments(next sdk.MethodHandler) sdk.MethodHandler {
 		if !ok || strings.Contains(text.Text, nextStep) {
 			return result, err
 		}
-		f := &failure{"Could not call " + call.Params.Name, text.Text, "Correct the arguments: the list of tools has their schema. Then call the tool again."}
+		f := &failure{"Failed to call " + call.Params.Name, text.Text, "Correct the arguments: the list of tools has their schema. Then call the tool again."}
 		return &sdk.CallToolResult{IsError: true, Content: []sdk.Content{&sdk.TextContent{Text: f.Error()}}}, nil
 	}
 }

@@ -49,7 +49,7 @@ func TestRefusedArgumentsAreExplained(t *testing.T) {
 				t.Fatalf("got %+v, %v", result, err)
 			}
 			text := result.Content[0].(*sdk.TextContent).Text
-			if !strings.HasPrefix(text, "Could not ") || !strings.Contains(text, tc.want) || strings.Count(text, nextStep) != 1 {
+			if !strings.HasPrefix(text, "Failed to ") || !strings.Contains(text, tc.want) || strings.Count(text, nextStep) != 1 {
 				t.Errorf("the error is %s", text)
 			}
 		})

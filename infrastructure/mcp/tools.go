@@ -55,7 +55,7 @@ func add[In arguments, Out any](s *server, protocol *sdk.Server, t tool[In, Out]
 		func(ctx context.Context, request *sdk.CallToolRequest, in In) (*sdk.CallToolResult, Out, error) {
 			out, sentence, workspace, err := t.call(ctx, s, request, in)
 			if err != nil {
-				return nil, out, s.explain("Could not "+t.attempt(in), workspace, err)
+				return nil, out, s.explain("Failed to "+t.attempt(in), workspace, err)
 			}
 			text, err := json.Marshal(out)
 			if err != nil {

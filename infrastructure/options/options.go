@@ -60,7 +60,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.Group, "api-group", o.Group, "API group of Templates and instances; it cannot be changed later")
 	flags.StringVar(&o.Export, "apiexport", o.Export, "name of the APIExport, which is created")
 	flags.StringVar(&o.TemplateSelector, "template-selector", o.TemplateSelector, "label selector of the templates that the export offers, such as tier!=premium; by default all. Catalogues offer others through exports of their own")
-	flags.StringVar(&o.Binders, "binders", o.Binders, "group of users who may bind the export, such as system:authenticated; by default, only who is granted it otherwise, and what a former value has granted is revoked")
+	flags.StringVar(&o.Binders, "binders", o.Binders, "group of users who may bind the export, such as system:authenticated; by default, only who is granted it otherwise, and what a previous value has granted is revoked")
 	flags.StringSliceVar(&o.SeedTemplates, "seed-templates", o.SeedTemplates, "shipped templates that shall exist: * for all, a name for one, -name for all but one; those that are not selected are deleted once they have no instances, unless they were edited. Empty, or "+SkipSeedTemplates+"=true in the environment: none is created or deleted")
 	flags.StringVar(&o.LeaderElectionNamespace, "leader-election-namespace", o.LeaderElectionNamespace, "namespace in the workspace of the provider for the lease that replicas share; by default, there is one replica")
 	flags.StringVar(&o.MetricsAddress, "metrics-address", o.MetricsAddress, "host and port of /metrics; 0 switches it off")

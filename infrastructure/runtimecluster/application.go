@@ -61,7 +61,7 @@ func (a *Application) Apply(ctx context.Context, objects []*unstructured.Unstruc
 	}
 	a.applied = wanted
 	if !a.isRecorded() {
-		if err := a.cluster.writeInventory(ctx, a.set, a.inventory, append(slices.Clone(a.applied), a.former()...)); err != nil {
+		if err := a.cluster.writeInventory(ctx, a.set, a.inventory, append(slices.Clone(a.applied), a.previous()...)); err != nil {
 			return nil, err
 		}
 	}
@@ -78,7 +78,7 @@ func (a *Application) Apply(ctx context.Context, objects []*unstructured.Unstruc
 // Prune deletes the previous objects of the set that were not applied, in reverse order. The inventory retains those that still exist.
 func (a *Application) Prune(ctx context.Context) error {
 	var left []member
-	for _, m := range slices.Backward(a.former()) {
+	for _, m := range slices.Backward(a.previous()) {
 		gone, err := a.cluster.delete(ctx, a.set, m)
 		if err != nil {
 			return err
@@ -105,8 +105,8 @@ func (a *Application) isRecorded() bool {
 	return a.inventory.configMap != nil
 }
 
-// former returns the objects in the inventory that were not applied.
-func (a *Application) former() []member {
+// previous returns the objects in the inventory that were not applied.
+func (a *Application) previous() []member {
 	return slices.DeleteFunc(slices.Clone(a.inventory.members), func(m member) bool { return slices.ContainsFunc(a.applied, m.isSame) })
 }
 

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
-	"github.com/atoll-dev/atoll/infrastructure/instances"
+	"github.com/atoll-dev/atoll/infrastructure/instance"
 	"github.com/atoll-dev/atoll/internal/background"
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
@@ -52,7 +52,7 @@ func NewBackend(name string, cfg Config) *Backend {
 func (b *Backend) Name() string { return b.Cluster.Backend }
 
 // Serve provides instances until the context ends.
-func (b *Backend) Serve(ctx context.Context, export *rest.Config, handler instances.Handler) error {
+func (b *Backend) Serve(ctx context.Context, export *rest.Config, handler instance.Handler) error {
 	if len(b.config.Defaults.Quota) > 0 {
 		handler = &quotaHandler{handler, b.Cluster}
 	}
@@ -69,53 +69,53 @@ func (b *Backend) Serve(ctx context.Context, export *rest.Config, handler instan
 	running.Go(func() { b.Watches.Run(ctx) })
 	defer running.Wait()
 	defer cancel()
-	return instances.Run(ctx, instances.Options{
+	return instance.Run(ctx, instance.Options{
 		Backend: b.Name(), Group: b.config.Group, Export: b.config.Export, Workspace: export, Handler: handler, Changed: b.Watches.Changed(),
 		SweepInterval: cmp.Or(b.config.SweepInterval, sweepInterval), Log: b.config.Log,
 	})
 }
 
-// Instances implements instances.Handler.
-func (b *Backend) Instances(ctx context.Context) ([]instances.Identity, error) {
+// Instances implements instance.Handler.
+func (b *Backend) Instances(ctx context.Context) ([]instance.Identity, error) {
 	sets, err := b.Cluster.allSets(ctx)
 	if err != nil {
 		return nil, err
 	}
-	found := make([]instances.Identity, len(sets))
+	found := make([]instance.Identity, len(sets))
 	for i, set := range sets {
-		found[i] = instances.Identity{Cluster: set.Tenant, Template: set.Template, Name: set.Instance}
+		found[i] = instance.Identity{Cluster: set.Tenant, Template: set.Template, Name: set.Instance}
 	}
 	return found, nil
 }
 
-// Tenants implements instances.Handler.
+// Tenants implements instance.Handler.
 func (b *Backend) Tenants(ctx context.Context) ([]logicalcluster.Name, error) {
 	return b.Cluster.Tenants(ctx)
 }
 
-// Purge implements instances.Handler.
+// Purge implements instance.Handler.
 func (b *Backend) Purge(ctx context.Context, tenant logicalcluster.Name) error {
 	return b.Cluster.Purge(ctx, tenant)
 }
 
-// Delete implements instances.Handler. It reads only the inventory, so it does not depend on the current Template.
-func (b *Backend) Delete(ctx context.Context, instance instances.Instance) (bool, error) {
-	return b.Cluster.Delete(ctx, SetOf(instance))
+// Delete implements instance.Handler. It reads only the inventory, so it does not depend on the current Template.
+func (b *Backend) Delete(ctx context.Context, inst instance.Instance) (bool, error) {
+	return b.Cluster.Delete(ctx, SetOf(inst))
 }
 
 // SetOf returns the set of an instance.
-func SetOf(instance instances.Instance) Set {
-	return Set{Tenant: instance.Cluster, Template: instance.Template.Name, Version: instance.Template.Spec.Version, Instance: instance.Object.GetName()}
+func SetOf(inst instance.Instance) Set {
+	return Set{Tenant: inst.Cluster, Template: inst.Template.Name, Version: inst.Template.Spec.Version, Instance: inst.Object.GetName()}
 }
 
 // Incomplete returns the state of an instance whose objects are ready but lack the fields that its outputs use. The first argument names the
 // fields of the Template that wait for them; if the outputs stay unknown, it is reported as an error in the Template.
-func Incomplete(mistake string, recheckAfter time.Duration) instances.State {
-	return instances.State{Phase: infrastructurev1alpha1.PhaseProvisioning, Message: "All parts are ready; the outputs are not known yet.", Mistake: mistake, RecheckAfter: recheckAfter}
+func Incomplete(mistake string, recheckAfter time.Duration) instance.State {
+	return instance.State{Phase: infrastructurev1alpha1.PhaseProvisioning, Message: "All parts are ready; the outputs are not known yet.", Mistake: mistake, RecheckAfter: recheckAfter}
 }
 
 // Progress returns the state of an instance whose objects are not all ready. All backends use it, so that tenants do not notice which
 // backend provides an instance.
-func Progress(ready, total int, recheckAfter time.Duration) instances.State {
-	return instances.State{Phase: infrastructurev1alpha1.PhaseProvisioning, Message: fmt.Sprintf("%d of %d parts are ready.", ready, total), RecheckAfter: recheckAfter}
+func Progress(ready, total int, recheckAfter time.Duration) instance.State {
+	return instance.State{Phase: infrastructurev1alpha1.PhaseProvisioning, Message: fmt.Sprintf("%d of %d parts are ready.", ready, total), RecheckAfter: recheckAfter}
 }

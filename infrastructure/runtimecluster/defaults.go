@@ -129,7 +129,7 @@ func (c *Cluster) ensureDefaults(ctx context.Context, namespace *corev1.Namespac
 	}
 	for _, object := range unwanted {
 		if err := c.Client.Delete(ctx, object); client.IgnoreNotFound(err) != nil && !meta.IsNoMatchError(err) {
-			return fmt.Errorf("deleting former defaults of a namespace: %w", err)
+			return fmt.Errorf("deleting previous defaults of a namespace: %w", err)
 		}
 	}
 	value := func(text string) any {

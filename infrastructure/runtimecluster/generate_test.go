@@ -75,7 +75,7 @@ func TestGenerate(t *testing.T) {
 
 	again := mustApply(set, newSecret("one", "password,token"))
 	if string(dataOf(t, again)["password"]) != string(data["password"]) || again.GetResourceVersion() != first.GetResourceVersion() {
-		t.Errorf("another pass changes something: %v, before %v", again, first)
+		t.Errorf("another reconciliation changes something: %v, before %v", again, first)
 	}
 	stored := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: "one"}}
 	if err := c.Patch(t.Context(), stored, client.RawPatch(types.MergePatchType, []byte(`{"data":{"password":null,"user":"eA=="}}`))); err != nil {

@@ -36,7 +36,7 @@ func identify(ctx context.Context, workspace *rest.Config, export string, log lo
 	err = wait.PollUntilContextCancel(ctx, identifyInterval, true, func(ctx context.Context) (bool, error) {
 		err := c.Get(ctx, client.ObjectKey{Name: export}, found)
 		if err != nil && ctx.Err() == nil {
-			log.Error(err, "Could not read the export of the provider, will retry")
+			log.Error(err, "Failed to read the export of the provider, will retry")
 		}
 		return err == nil, nil
 	})

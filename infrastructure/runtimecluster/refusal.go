@@ -9,7 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
-	"github.com/atoll-dev/atoll/infrastructure/instances"
+	"github.com/atoll-dev/atoll/infrastructure/instance"
 )
 
 // refusalInterval is how often an instance is reconciled again whose objects the runtime cluster refuses.
@@ -24,12 +24,12 @@ var (
 
 // Refusal returns the state of an instance whose objects cannot be applied because of their content, and whether err is such an error. The
 // details belong in the log, because they name objects that tenants do not know. Other errors are failures of the cluster.
-func Refusal(err error) (instances.State, bool) {
+func Refusal(err error) (instance.State, bool) {
 	switch {
 	case err == nil:
-		return instances.State{}, false
+		return instance.State{}, false
 	case errors.Is(err, errTerminating):
-		return instances.State{Phase: infrastructurev1alpha1.PhaseProvisioning, Message: "A former part is being removed.", RecheckAfter: 2 * time.Second}, true
+		return instance.State{Phase: infrastructurev1alpha1.PhaseProvisioning, Message: "A previous part is being removed.", RecheckAfter: 2 * time.Second}, true
 	case errors.Is(err, errForeign):
 		return failed("A part of this instance would have the name of something else; delete that, or give this instance another name."), true
 	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), exceeded):
@@ -37,7 +37,7 @@ func Refusal(err error) (instances.State, bool) {
 	case isInvalid(err):
 		return InvalidValues(), true
 	}
-	return instances.State{}, false
+	return instance.State{}, false
 }
 
 // unreasoned are parts of error messages about objects for which API servers return no reason: an object that does not match its schema,
@@ -54,18 +54,18 @@ func isInvalid(err error) bool {
 }
 
 // InvalidValues returns the state of an instance whose values result in no objects, or in objects that the runtime cluster refuses.
-func InvalidValues() instances.State {
+func InvalidValues() instance.State {
 	return failed("The values of this instance cannot be applied; what was applied before stays as it is.")
 }
 
 // InvalidTemplate returns the state of an instance whose Template has an error that no change of objects can repair. The argument names the
 // field.
-func InvalidTemplate(mistake string) instances.State {
+func InvalidTemplate(mistake string) instance.State {
 	state := failed("The platform has made this instance, and cannot tell what belongs to it, because of a mistake in its kind; ask the platform team, whose log names the mistake.")
 	state.Reason, state.Mistake = "TemplateInvalid", mistake
 	return state
 }
 
-func failed(message string) instances.State {
-	return instances.State{Phase: infrastructurev1alpha1.PhaseFailed, Message: message, RecheckAfter: refusalInterval}
+func failed(message string) instance.State {
+	return instance.State{Phase: infrastructurev1alpha1.PhaseFailed, Message: message, RecheckAfter: refusalInterval}
 }

@@ -10,9 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/metadata"
 
-	"github.com/atoll-dev/atoll/infrastructure/instances"
+	"github.com/atoll-dev/atoll/infrastructure/instance"
 	"github.com/atoll-dev/atoll/internal/background"
-	"github.com/atoll-dev/atoll/internal/informer"
+	"github.com/atoll-dev/atoll/internal/workspaces"
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
@@ -21,7 +21,7 @@ import (
 type Watches struct {
 	cluster  *Cluster
 	metadata metadata.Interface
-	changed  chan instances.Identity
+	changed  chan instance.Identity
 
 	mu    sync.Mutex
 	kinds map[schema.GroupVersionResource]bool // whether the watch has started; bounded by the kinds that Templates use
@@ -30,11 +30,11 @@ type Watches struct {
 
 // NewWatches returns Watches. It starts no watch before Run.
 func NewWatches(cluster *Cluster, metadata metadata.Interface) *Watches {
-	return &Watches{cluster: cluster, metadata: metadata, changed: make(chan instances.Identity), kinds: map[schema.GroupVersionResource]bool{}}
+	return &Watches{cluster: cluster, metadata: metadata, changed: make(chan instance.Identity), kinds: map[schema.GroupVersionResource]bool{}}
 }
 
 // Changed returns the channel of instances whose objects have changed.
-func (w *Watches) Changed() <-chan instances.Identity { return w.changed }
+func (w *Watches) Changed() <-chan instance.Identity { return w.changed }
 
 // Add starts a watch of a kind, which lasts until the end of Run.
 func (w *Watches) Add(gvk schema.GroupVersionKind) error {
@@ -74,7 +74,7 @@ func (w *Watches) Run(ctx context.Context) {
 func (w *Watches) watch(ctx context.Context, resource schema.GroupVersionResource) {
 	selector := labels.SelectorFromSet(labels.Set{managedBy: Owner, w.cluster.label(labelBackend): w.cluster.Backend})
 	// Periodic reconciliation of instances covers changes that the watch misses.
-	informer.NewEvents(w.metadata.Resource(resource), selector.String(), func(object *metav1.PartialObjectMetadata) { w.report(ctx, object) }, func() {}).Run(ctx)
+	workspaces.NewWatch(w.metadata.Resource(resource), selector.String(), func(object *metav1.PartialObjectMetadata) { w.report(ctx, object) }, func() {}).Run(ctx)
 }
 
 func (w *Watches) report(ctx context.Context, object *metav1.PartialObjectMetadata) {
@@ -82,7 +82,7 @@ func (w *Watches) report(ctx context.Context, object *metav1.PartialObjectMetada
 	if err != nil || Namespace(cluster) != object.Namespace {
 		return
 	}
-	changed := instances.Identity{Cluster: cluster, Template: object.Annotations[w.cluster.label(labelTemplate)], Name: object.Annotations[w.cluster.label(labelInstance)]}
+	changed := instance.Identity{Cluster: cluster, Template: object.Annotations[w.cluster.label(labelTemplate)], Name: object.Annotations[w.cluster.label(labelInstance)]}
 	select {
 	case w.changed <- changed:
 	case <-ctx.Done():

@@ -57,7 +57,7 @@ func TestInstancesAreBounded(t *testing.T) {
 				}
 			}
 			if r.ID == "deployment" && r.Template.Spec.RevisionHistoryLimit != 1 {
-				t.Errorf("%s: %d former ReplicaSets stay", templates[i].Name, r.Template.Spec.RevisionHistoryLimit)
+				t.Errorf("%s: %d previous ReplicaSets stay", templates[i].Name, r.Template.Spec.RevisionHistoryLimit)
 			}
 		}
 		if containers == 0 {

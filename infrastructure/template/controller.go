@@ -1,3 +1,7 @@
+// Package template turns Templates into CRDs, and into schemas in the export of the provider.
+//
+// Decisions that do not need a server are pure functions: Validate, Definition, Schema and those of versions. The controller calls them, calls the
+// backend, and writes objects.
 package template
 
 import (
@@ -24,6 +28,7 @@ import (
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
 	"github.com/atoll-dev/atoll/infrastructure/backend"
+	"github.com/atoll-dev/atoll/infrastructure/template/export"
 )
 
 // retryInterval is how often the controller retries if no event reports a change, for example if a backend is not ready.
@@ -43,8 +48,8 @@ type Instances interface {
 	Count(ctx context.Context, template *infrastructurev1alpha1.Template) (int, error)
 	// Remove sets the phase of all instances to TemplateRemoved, deletes them, and returns how many still exist.
 	Remove(ctx context.Context, template *infrastructurev1alpha1.Template) (int, error)
-	// TellTemplateNotFound reports in the status of all instances that their Template does not exist. It changes nothing else.
-	TellTemplateNotFound(ctx context.Context, template *infrastructurev1alpha1.Template) error
+	// ReportTemplateNotFound reports in the status of all instances that their Template does not exist. It changes nothing else.
+	ReportTemplateNotFound(ctx context.Context, template *infrastructurev1alpha1.Template) error
 	// Abandon deletes all instances as Remove does, releases those whose backend has not removed their objects, and returns for how many
 	// this is not complete.
 	Abandon(ctx context.Context, template *infrastructurev1alpha1.Template) (int, error)
@@ -65,7 +70,7 @@ type Reconciler struct {
 	Instances Instances
 	Events    events.EventRecorder
 
-	exports exportWriter
+	exports export.Writer
 }
 
 // Finalizer returns the finalizer of Templates of a group.
@@ -73,6 +78,9 @@ func Finalizer(group string) string { return "templates." + group + "/reconcile"
 
 // CatalogueFinalizer returns the finalizer of Catalogues of a group.
 func CatalogueFinalizer(group string) string { return "catalogues." + group + "/reconcile" }
+
+// InUseFinalizer returns the finalizer of objects that the provider of a group needs to remove Templates.
+func InUseFinalizer(group string) string { return "templates." + group + "/in-use" }
 
 // LabelReady returns the label key of Templates that tenants may see. Its value is "true".
 func LabelReady(group string) string { return group + "/ready" }
@@ -93,7 +101,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	s, err := r.observe(ctx, req.Name)
 	if apierrors.IsNotFound(err) {
-		forget(req.Name)
+		deleteMetrics(req.Name)
 		return ctrl.Result{}, nil
 	}
 	if err != nil {
@@ -151,7 +159,7 @@ func (r *Reconciler) observe(ctx context.Context, name string) (*scope, error) {
 	case !apierrors.IsNotFound(err):
 		return nil, fmt.Errorf("reading the definition: %w", err)
 	}
-	if err := r.observeFormer(ctx, s); err != nil {
+	if err := r.observePrevious(ctx, s); err != nil {
 		return nil, err
 	}
 	if err := r.observeServed(ctx, s); err != nil {
@@ -161,8 +169,8 @@ func (r *Reconciler) observe(ctx context.Context, name string) (*scope, error) {
 	return s, err
 }
 
-// observeFormer finds CRDs of an orphaned Template of the same name, whose finalizer another client has removed. They may have instances.
-func (r *Reconciler) observeFormer(ctx context.Context, s *scope) error {
+// observePrevious finds CRDs of an orphaned Template of the same name, whose finalizer another client has removed. They may have instances.
+func (r *Reconciler) observePrevious(ctx context.Context, s *scope) error {
 	if len(validation.IsValidLabelValue(s.template.Name)) > 0 {
 		return nil // the name cannot be a label value, so no CRD has it
 	}
@@ -172,10 +180,10 @@ func (r *Reconciler) observeFormer(ctx context.Context, s *scope) error {
 	}
 	for i := range definitions.Items {
 		if name := definitions.Items[i].Name; name != DefinitionName(s.template) {
-			s.former = append(s.former, name)
+			s.previous = append(s.previous, name)
 		}
 	}
-	slices.Sort(s.former)
+	slices.Sort(s.previous)
 	return nil
 }
 
@@ -209,7 +217,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, before *infrastr
 		}
 		r.recordChange(before, s.template)
 	}
-	key, ready := LabelReady(r.Group), isReady(s.template)
+	key, ready := LabelReady(r.Group), IsReady(s.template)
 	if (s.template.Labels[key] == "true") == ready {
 		return nil
 	}

@@ -1,6 +1,7 @@
 package template
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -9,10 +10,14 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
 	"github.com/atoll-dev/atoll/infrastructure/shortname"
+	"github.com/atoll-dev/atoll/infrastructure/template/versions"
+	"github.com/atoll-dev/atoll/internal/apiresourceschema"
 )
 
 // Labels of CRDs. A CRD without LabelTemplate belongs to somebody else, and the provider never changes it. The prefix of labels is the
@@ -98,7 +103,7 @@ func Definition(t *infrastructurev1alpha1.Template, current *apiextensionsv1.Cus
 	}
 	crd.Spec.Versions = mergeVersions(t, version, current)
 	if !t.DeletionTimestamp.IsZero() {
-		return closed(crd), nil
+		return Closed(crd), nil
 	}
 	return crd, nil
 }
@@ -110,27 +115,27 @@ func mergeVersions(t *infrastructurev1alpha1.Template, version apiextensionsv1.C
 		return []apiextensionsv1.CustomResourceDefinitionVersion{version}
 	}
 	var versions []apiextensionsv1.CustomResourceDefinitionVersion
-	for _, former := range current.Spec.Versions {
+	for _, previous := range current.Spec.Versions {
 		// A CRD that was deleted and created again lacks the annotation, so its versions stay.
 		unused := current.Annotations[AnnotationStored(t.Spec.InstanceCRD.Group)] == version.Name
 		switch {
-		case former.Name == version.Name:
-			version.Storage = former.Storage
+		case previous.Name == version.Name:
+			version.Storage = previous.Storage
 			continue
-		case unused && slices.Contains(t.Spec.RetiredVersions, former.Name):
+		case unused && slices.Contains(t.Spec.RetiredVersions, previous.Name):
 			continue
 		}
-		if former.Storage {
+		if previous.Storage {
 			version.Storage = false
 		}
 		// A retired version is served until the retirement begins. A version that has stopped being retired is served again.
-		former.Served = former.Served || !slices.Contains(t.Spec.RetiredVersions, former.Name)
-		former.Deprecated = true
-		former.DeprecationWarning = ptr.To(fmt.Sprintf("%s/%s %s is deprecated; use %s", t.Spec.InstanceCRD.Group, former.Name, t.Spec.InstanceCRD.Kind, version.Name))
-		former.Schema = former.Schema.DeepCopy()
-		keepFields(version.Schema.OpenAPIV3Schema, former.Schema.OpenAPIV3Schema)
-		keepFields(former.Schema.OpenAPIV3Schema, version.Schema.OpenAPIV3Schema)
-		versions = append(versions, former)
+		previous.Served = previous.Served || !slices.Contains(t.Spec.RetiredVersions, previous.Name)
+		previous.Deprecated = true
+		previous.DeprecationWarning = ptr.To(fmt.Sprintf("%s/%s %s is deprecated; use %s", t.Spec.InstanceCRD.Group, previous.Name, t.Spec.InstanceCRD.Kind, version.Name))
+		previous.Schema = previous.Schema.DeepCopy()
+		keepFields(version.Schema.OpenAPIV3Schema, previous.Schema.OpenAPIV3Schema)
+		keepFields(previous.Schema.OpenAPIV3Schema, version.Schema.OpenAPIV3Schema)
+		versions = append(versions, previous)
 	}
 	return append(versions, version)
 }
@@ -151,12 +156,23 @@ func keepFields(schema, other *apiextensionsv1.JSONSchemaProps) {
 			schema.XPreserveUnknownFields = ptr.To(true)
 		}
 	}
-	keepFields(itemsOf(schema), itemsOf(other))
-	keepFields(additionalOf(schema), additionalOf(other))
+	keepFields(versions.ItemsOf(schema), versions.ItemsOf(other))
+	keepFields(versions.AdditionalOf(schema), versions.AdditionalOf(other))
 }
 
-// closed returns a CRD that refuses new instances in all versions.
-func closed(definition *apiextensionsv1.CustomResourceDefinition) *apiextensionsv1.CustomResourceDefinition {
+// RetireVersions sets the storage version of a CRD, and stops serving retired versions. It reports whether that changed anything.
+func RetireVersions(definition *apiextensionsv1.CustomResourceDefinition, version string, retired []string) (changed bool) {
+	for i := range definition.Spec.Versions {
+		v := &definition.Spec.Versions[i]
+		storage, served := v.Name == version, v.Served && !slices.Contains(retired, v.Name)
+		changed = changed || v.Storage != storage || v.Served != served
+		v.Storage, v.Served = storage, served
+	}
+	return changed
+}
+
+// Closed returns a CRD that refuses new instances in all versions.
+func Closed(definition *apiextensionsv1.CustomResourceDefinition) *apiextensionsv1.CustomResourceDefinition {
 	refusing := definition.DeepCopy()
 	for _, version := range refusing.Spec.Versions {
 		version.Schema.OpenAPIV3Schema.XValidations = apiextensionsv1.ValidationRules{{Rule: "oldSelf.hasValue()", Message: closedMessage, OptionalOldSelf: ptr.To(true)}}
@@ -235,4 +251,42 @@ func parseSchema(raw []byte) (*apiextensionsv1.JSONSchemaProps, error) {
 		return nil, fmt.Errorf("reading the schema: %w", err)
 	}
 	return schema, nil
+}
+
+// schemaPrefix precedes the beginning of the hash in names of schemas.
+const schemaPrefix = "tmpl"
+
+// CatalogueSchemaPrefix is the name prefix of the schemas of Templates themselves, whose plural is Resource.
+const (
+	CatalogueSchemaPrefix = "catalogue"
+	Resource              = "templates"
+)
+
+// IsPruned reports whether a schema belongs to the provider, which deletes it when it is unused.
+func IsPruned(schema *apisv1alpha1.APIResourceSchema, group string) bool {
+	_, ofTemplate := schema.Labels[LabelTemplate(group)]
+	return ofTemplate || schema.Spec.Group == group && schema.Spec.Names.Plural == Resource && strings.HasPrefix(schema.Name, CatalogueSchemaPrefix)
+}
+
+// Schema returns the APIResourceSchema of a CRD. Its name is derived from its content.
+func Schema(definition *apiextensionsv1.CustomResourceDefinition) (*apisv1alpha1.APIResourceSchema, error) {
+	return apiresourceschema.ByContent(definition, schemaPrefix)
+}
+
+// AnnotationUnusedSince returns the annotation of a previous schema, with the time since which no binding uses it.
+func AnnotationUnusedSince(group string) string { return group + "/unused-since" }
+
+// ListedSchemas returns the schemas that any export lists, including exports of the platform operator.
+func ListedSchemas(ctx context.Context, c client.Reader) (map[string]bool, error) {
+	var exports apisv1alpha2.APIExportList
+	if err := c.List(ctx, &exports); err != nil {
+		return nil, fmt.Errorf("listing exports: %w", err)
+	}
+	names := map[string]bool{}
+	for i := range exports.Items {
+		for _, entry := range exports.Items[i].Spec.Resources {
+			names[entry.Schema] = true
+		}
+	}
+	return names, nil
 }

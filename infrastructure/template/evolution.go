@@ -14,6 +14,7 @@ import (
 
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
+	"github.com/atoll-dev/atoll/infrastructure/template/versions"
 )
 
 // revalidateInterval is how often the controller checks whether instances still block a change.
@@ -63,14 +64,14 @@ func (r *Reconciler) validateChange(ctx context.Context, s *scope) error {
 }
 
 // changesSince compares a schema of spec with the exported schema of its version. It compares a new version with all others.
-func changesSince(served *apisv1alpha1.APIResourceSchema, version string, after *apiextensionsv1.JSONSchemaProps) (changes []Change, isNew bool, err error) {
+func changesSince(served *apisv1alpha1.APIResourceSchema, version string, after *apiextensionsv1.JSONSchemaProps) (changes []versions.Change, isNew bool, err error) {
 	isNew = true
 	for i := range served.Spec.Versions {
 		schema := &apiextensionsv1.JSONSchemaProps{}
 		if err := json.Unmarshal(served.Spec.Versions[i].Schema.Raw, schema); err != nil {
 			return nil, false, fmt.Errorf("reading the schema of the export: %w", err)
 		}
-		found := Compare(specOf(schema), after)
+		found := versions.Compare(specOf(schema), after)
 		if served.Spec.Versions[i].Name == version {
 			return found, false, nil
 		}
@@ -105,14 +106,14 @@ func (r *report) String() string {
 
 // validateInstances validates all instances of a Template against a schema of spec.
 func (r *Reconciler) validateInstances(ctx context.Context, t *infrastructurev1alpha1.Template, schema *apiextensionsv1.JSONSchemaProps) (*report, error) {
-	validator, err := newValidator(schema)
+	validator, err := versions.NewValidator(schema)
 	if err != nil {
 		return nil, err
 	}
 	found := &report{reasons: map[string]int{}}
 	err = r.Instances.Each(ctx, t, func(object *unstructured.Unstructured) error {
 		found.checked++
-		problems := validator.validate(ctx, object)
+		problems := validator.Validate(ctx, object)
 		if len(problems) > 0 {
 			found.invalid++
 		}

@@ -101,14 +101,14 @@ func observeSetUp(t *infrastructurev1alpha1.Template, started time.Time, ready b
 	setUps.WithLabelValues(t.Name, t.Spec.Backend, result).Observe(time.Since(started).Seconds())
 }
 
-func forget(name string) { setUps.DeletePartialMatch(prometheus.Labels{metricTemplate: name}) }
+func deleteMetrics(name string) { setUps.DeletePartialMatch(prometheus.Labels{metricTemplate: name}) }
 
 // recordChange records an event if a Template becomes ready, or if the reason why it is not ready changes.
 func (r *Reconciler) recordChange(before, after *infrastructurev1alpha1.Template) {
-	former := meta.FindStatusCondition(before.Status.Conditions, infrastructurev1alpha1.ConditionReady)
+	previous := meta.FindStatusCondition(before.Status.Conditions, infrastructurev1alpha1.ConditionReady)
 	ready := meta.FindStatusCondition(after.Status.Conditions, infrastructurev1alpha1.ConditionReady)
 	switch {
-	case former != nil && former.Status == ready.Status && former.Reason == ready.Reason:
+	case previous != nil && previous.Status == ready.Status && previous.Reason == ready.Reason:
 	case ready.Status == metav1.ConditionTrue:
 		r.Events.Eventf(after, nil, corev1.EventTypeNormal, ready.Reason, "Publish", "instances can be created")
 	case ready.Reason != infrastructurev1alpha1.ReasonAwaitingEstablish && ready.Reason != infrastructurev1alpha1.ReasonReconciling:

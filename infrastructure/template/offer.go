@@ -17,6 +17,7 @@ import (
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
+	"github.com/atoll-dev/atoll/infrastructure/template/export"
 )
 
 // offer describes an export and the Templates that it lists.
@@ -89,38 +90,38 @@ func (r *Reconciler) listIn(ctx context.Context, s *scope) error {
 // listInOffer implements listIn for one export. It reports whether the export lists the kind.
 func (r *Reconciler) listInOffer(ctx context.Context, s *scope, o offer) (listed bool, err error) {
 	names, registered := s.template.Spec.InstanceCRD, slices.Contains(s.template.Status.Registered.Exports, o.export)
-	export := &apisv1alpha2.APIExport{}
-	err = r.Client.Get(ctx, client.ObjectKey{Name: o.export}, export)
+	current := &apisv1alpha2.APIExport{}
+	err = r.Client.Get(ctx, client.ObjectKey{Name: o.export}, current)
 	if apierrors.IsNotFound(err) && (o.isEnding || o.selector == nil && !registered) {
 		return false, nil
 	}
 	if err != nil {
 		return false, fmt.Errorf("reading APIExport %s: %w", o.export, err)
 	}
-	if o.isEnding || !export.DeletionTimestamp.IsZero() {
+	if o.isEnding || !current.DeletionTimestamp.IsZero() {
 		if ending, err := r.isWorkspaceDeleted(ctx); err != nil || ending { // nothing changes until the Template is deleted, too
 			return registered, err
 		}
 	}
-	isListed := slices.ContainsFunc(export.Spec.Resources, isEntryOf(names.Resource, names.Group))
+	isListed := slices.ContainsFunc(current.Spec.Resources, export.IsEntryOf(names.Resource, names.Group))
 	isOffered := registered || isListed
 	if o.selector != nil {
 		isOffered = o.selector.Matches(labels.Set(s.template.Labels))
 	}
 	if isOffered && s.template.DeletionTimestamp.IsZero() {
-		if !export.DeletionTimestamp.IsZero() {
-			return true, errors.New(DeletedMessage(export, r.Group))
+		if !current.DeletionTimestamp.IsZero() {
+			return true, errors.New(DeletedMessage(current, r.Group))
 		}
-		return true, r.list(ctx, export, entryOf(s.template, s.schema))
+		return true, r.list(ctx, current, export.EntryOf(s.template, s.schema))
 	}
 	if !isListed {
 		return false, nil
 	}
-	refusing, err := r.createSchema(ctx, s, closed(s.wanted))
+	refusing, err := r.createSchema(ctx, s, Closed(s.wanted))
 	if err != nil {
 		return true, err
 	}
-	if err := r.list(ctx, export, entryOf(s.template, refusing)); err != nil || !s.template.DeletionTimestamp.IsZero() {
+	if err := r.list(ctx, current, export.EntryOf(s.template, refusing)); err != nil || !s.template.DeletionTimestamp.IsZero() {
 		return true, err
 	}
 	used, err := r.isUsed(ctx, s.template, o.export, refusing)
@@ -128,7 +129,7 @@ func (r *Reconciler) listInOffer(ctx context.Context, s *scope, o offer) (listed
 		s.recheck = true
 		return true, err
 	}
-	return false, r.changeExport(ctx, o.export, unlisted(names.Resource, names.Group))
+	return false, r.exports.Change(ctx, r.Client, r.Live, o.export, export.Unlisted(names.Resource, names.Group))
 }
 
 // DeletedMessage explains what the user can do about an export that has been deleted, and whose finalizer blocks the deletion while Templates
@@ -139,20 +140,20 @@ func DeletedMessage(export *apisv1alpha2.APIExport, group string) string {
 		namespace, name = identity.SecretRef.Namespace, identity.SecretRef.Name
 	}
 	if namespace != apisv1alpha2.IdentitySecretNamespace || name != export.Name {
-		return fmt.Sprintf("APIExport %s is being deleted: delete all Templates that it offers, then it is made anew; its identity is another one unless you create it with that of Secret %s/%s before", export.Name, namespace, name)
+		return fmt.Sprintf("APIExport %s is being deleted: delete all Templates that it offers, then it is created again; its identity is another one unless you create it with that of Secret %s/%s before", export.Name, namespace, name)
 	}
-	return fmt.Sprintf("APIExport %s is being deleted; to keep the instances, see that Secret %s/%s exists, which has its identity, and remove the finalizer %s of the APIExport: it is made anew within five minutes; "+
-		"to remove them, delete all Templates that it offers: then it is made anew, too", export.Name, namespace, name, HoldFinalizer(group))
+	return fmt.Sprintf("APIExport %s is being deleted; to keep the instances, see that Secret %s/%s exists, which has its identity, and remove the finalizer %s of the APIExport: it is created again within five minutes; "+
+		"to remove them, delete all Templates that it offers: then it is created again, too", export.Name, namespace, name, InUseFinalizer(group))
 }
 
 // list sets an entry of an export, unless the export already has it. If the cache lacks a concurrent change, the event of that change
 // requeues the Template.
-func (r *Reconciler) list(ctx context.Context, export *apisv1alpha2.APIExport, entry apisv1alpha2.ResourceSchema) error {
-	entries := slices.Clone(export.Spec.Resources)
-	if !SetEntry(&entries, entry) {
+func (r *Reconciler) list(ctx context.Context, current *apisv1alpha2.APIExport, entry apisv1alpha2.ResourceSchema) error {
+	entries := slices.Clone(current.Spec.Resources)
+	if !export.SetEntry(&entries, entry) {
 		return nil
 	}
-	return r.changeExport(ctx, export.Name, setEntry(entry))
+	return r.exports.Change(ctx, r.Client, r.Live, current.Name, export.Set(entry))
 }
 
 // isUsed reports whether a kind whose schema refuses new instances has instances through an export, or may still get some.

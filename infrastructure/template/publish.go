@@ -44,9 +44,9 @@ func (r *Reconciler) validate(ctx context.Context, s *scope) error {
 	if errs := Validate(s.template, r.Group, owner, s.others); len(errs) > 0 {
 		return invalid(errs.ToAggregate().Error(), 0)
 	}
-	if s.definition == nil && len(s.former) > 0 {
-		return invalid(fmt.Sprintf("metadata.name: CustomResourceDefinition %s is of a former Template of this name that was not removed by the provider, and may have instances; "+
-			"give this Template another name, or the kind of the former one to have its instances provided or removed", s.former[0]), retryInterval)
+	if s.definition == nil && len(s.previous) > 0 {
+		return invalid(fmt.Sprintf("metadata.name: CustomResourceDefinition %s is of a previous Template of this name that was not removed by the provider, and may have instances; "+
+			"give this Template another name, or the kind of the previous one to have its instances provided or removed", s.previous[0]), retryInterval)
 	}
 	if s.definition != nil && owner != s.template.Name {
 		return &problem{condition: infrastructurev1alpha1.ConditionCRDEstablished, reason: infrastructurev1alpha1.ReasonCRDError,
@@ -193,10 +193,10 @@ func reuseSchema(ctx context.Context, c client.Client, group, name string) error
 		return err
 	}
 	if !existing.DeletionTimestamp.IsZero() {
-		if listed, err := listedSchemas(ctx, c); err != nil || listed[name] {
+		if listed, err := ListedSchemas(ctx, c); err != nil || listed[name] {
 			return err
 		}
-		return fmt.Errorf("APIResourceSchema %s is being deleted: it is made anew once it is gone", name)
+		return fmt.Errorf("APIResourceSchema %s is being deleted: it is created again once it is gone", name)
 	}
 	if _, noted := existing.Annotations[key]; !noted {
 		return nil

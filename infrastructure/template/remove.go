@@ -19,6 +19,7 @@ import (
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
 	"github.com/atoll-dev/atoll/infrastructure/backend"
+	"github.com/atoll-dev/atoll/infrastructure/template/export"
 )
 
 // isOwn reports whether the kind belongs to this Template. A Template that was never published must not remove anything: the names in its
@@ -51,7 +52,7 @@ func (r *Reconciler) closeKind(ctx context.Context, s *scope) error {
 	if err != nil {
 		return removing(fmt.Errorf("closing the kind: %w", err))
 	}
-	s.wanted = closed(exported)
+	s.wanted = Closed(exported)
 	return r.export(ctx, s)
 }
 
@@ -69,16 +70,16 @@ func (r *Reconciler) findExports(ctx context.Context, s *scope) error {
 	}
 	registered.Exports = nil
 	for _, name := range exports {
-		export := &apisv1alpha2.APIExport{}
-		err := r.Live.Get(ctx, client.ObjectKey{Name: name}, export)
+		current := &apisv1alpha2.APIExport{}
+		err := r.Live.Get(ctx, client.ObjectKey{Name: name}, current)
 		switch {
 		case apierrors.IsNotFound(err):
 			continue
 		case err != nil:
 			return fmt.Errorf("reading APIExport %s: %w", name, err)
-		case !slices.ContainsFunc(export.Spec.Resources, isEntryOf(names.Resource, names.Group)):
+		case !slices.ContainsFunc(current.Spec.Resources, export.IsEntryOf(names.Resource, names.Group)):
 			continue
-		case export.DeletionTimestamp.IsZero() && !ending:
+		case current.DeletionTimestamp.IsZero() && !ending:
 			s.bindable = append(s.bindable, name)
 		}
 		registered.Exports = append(registered.Exports, name)
@@ -172,7 +173,7 @@ func (r *Reconciler) removeInstances(ctx context.Context, s *scope) error {
 
 // tearDown calls all backends that may have set up the Template.
 func (r *Reconciler) tearDown(ctx context.Context, s *scope) error {
-	if len(s.former) > 0 {
+	if len(s.previous) > 0 {
 		return nil // objects that backends associate with this name may belong to existing instances
 	}
 	names := []string{s.template.Status.Backend.Name, s.template.Spec.Backend}
@@ -208,7 +209,7 @@ func (r *Reconciler) tearDownBackend(ctx context.Context, s *scope, name string)
 // removeExport removes the kind from all exports, and deletes its schemas. If neither CRD nor status identify the kind as this Template's, it
 // removes the entries of schemas with the label of the Template: an interrupted reconciliation with a stale cache may have created them again.
 func (r *Reconciler) removeExport(ctx context.Context, s *scope) error {
-	if len(validation.IsValidLabelValue(s.template.Name)) > 0 || len(s.former) > 0 && !r.isOwn(s) {
+	if len(validation.IsValidLabelValue(s.template.Name)) > 0 || len(s.previous) > 0 && !r.isOwn(s) {
 		return nil // validation has refused the Template for its name
 	}
 	var schemas apisv1alpha1.APIResourceSchemaList
@@ -216,19 +217,19 @@ func (r *Reconciler) removeExport(ctx context.Context, s *scope) error {
 		return removing(fmt.Errorf("listing schemas: %w", err))
 	}
 	names := s.template.Spec.InstanceCRD
-	change := unlisted(names.Resource, names.Group)
+	change := export.Unlisted(names.Resource, names.Group)
 	if !r.isOwn(s) {
 		if len(schemas.Items) == 0 {
 			return nil
 		}
-		change = unlistedSchemas(schemas.Items)
+		change = export.UnlistedSchemas(schemas.Items)
 	}
 	exports, err := r.allExports(ctx, s.template.Status.Registered.Exports)
 	if err != nil {
 		return removing(err)
 	}
 	for _, export := range exports {
-		if err := r.changeExport(ctx, export, change); client.IgnoreNotFound(err) != nil {
+		if err := r.exports.Change(ctx, r.Client, r.Live, export, change); client.IgnoreNotFound(err) != nil {
 			return removing(err)
 		}
 	}

@@ -25,7 +25,7 @@ type scope struct {
 	template   *infrastructurev1alpha1.Template
 	others     []infrastructurev1alpha1.Template
 	definition *apiextensionsv1.CustomResourceDefinition // nil if there is none
-	former     []string                                  // names of other CRDs that belong to a Template of this name
+	previous   []string                                  // names of other CRDs that belong to a Template of this name
 	served     *apisv1alpha1.APIResourceSchema           // the exported schema; nil if there is none
 	base       *apiextensionsv1.CustomResourceDefinition // definition with all exported versions; nil if there is neither
 
@@ -116,7 +116,7 @@ func set(status *infrastructurev1alpha1.TemplateStatus, condition metav1.Conditi
 	meta.SetStatusCondition(&status.Conditions, condition)
 }
 
-func isReady(t *infrastructurev1alpha1.Template) bool {
+func IsReady(t *infrastructurev1alpha1.Template) bool {
 	return meta.IsStatusConditionTrue(t.Status.Conditions, infrastructurev1alpha1.ConditionReady)
 }
 

@@ -18,13 +18,14 @@ import (
 
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
+	"github.com/atoll-dev/atoll/infrastructure/template/export"
 )
 
 const (
 	// workers is the number of Templates that are reconciled concurrently, so that a slow backend does not block others.
 	workers = 8
-	// passTimeout bounds one reconciliation of a Template.
-	passTimeout = 2 * time.Minute
+	// reconcileTimeout bounds one reconciliation of a Template.
+	reconcileTimeout = 2 * time.Minute
 	// indexName is the index of Templates by the names that must be unique.
 	indexName = "name"
 )
@@ -46,7 +47,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("template").
-		WithOptions(controller.Options{MaxConcurrentReconciles: workers, ReconciliationTimeout: passTimeout, RecoverPanic: ptr.To(true)}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers, ReconciliationTimeout: reconcileTimeout, RecoverPanic: ptr.To(true)}).
 		For(&infrastructurev1alpha1.Template{}, builder.WithPredicates(predicate.Or(
 			predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{}))).
 		// When a Template is gone, another one may take its names.
@@ -94,7 +95,7 @@ func (r *Reconciler) ofEntries() handler.EventHandler {
 				enqueue(q, r.all(ctx, after))
 				return
 			}
-			for _, resource := range changedEntries(before.Spec.Resources, after.Spec.Resources, r.Group) {
+			for _, resource := range export.ChangedEntries(before.Spec.Resources, after.Spec.Resources, r.Group) {
 				enqueue(q, r.requests(ctx, client.MatchingFields{indexName: resource}))
 			}
 		},

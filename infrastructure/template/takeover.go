@@ -80,19 +80,19 @@ func (r *Reconciler) refuseTakeOver(s *scope, provided int) error {
 	if provided == 0 {
 		return nil
 	}
-	former, name := s.template.Status.Backend.Name, s.template.Spec.Backend
+	previous, name := s.template.Status.Backend.Name, s.template.Spec.Backend
 	refused := &problem{condition: infrastructurev1alpha1.ConditionBackendReady}
-	_, registered := r.Backends.Get(former)
+	_, registered := r.Backends.Get(previous)
 	_, allowed := s.template.Annotations[backend.AnnotationMigrate(r.Group)]
 	switch {
 	case !registered:
 		refused.reason = infrastructurev1alpha1.ReasonBackendNotFound
 		refused.message = fmt.Sprintf("%d instances are provided by backend %q, which this provider does not have: what it made cannot be removed before backend %q takes over; run a provider that has both, or delete the instances with one that has it",
-			provided, former, name)
+			provided, previous, name)
 	case !allowed:
 		refused.reason = infrastructurev1alpha1.ReasonInvalidSpec
-		refused.message = fmt.Sprintf("%d instances are provided by backend %q; delete them before backend %q takes over, or annotate the Template with %s to have them made anew, which loses what is in them",
-			provided, former, name, backend.AnnotationMigrate(r.Group))
+		refused.message = fmt.Sprintf("%d instances are provided by backend %q; delete them before backend %q takes over, or annotate the Template with %s to have them created again, which loses what is in them",
+			provided, previous, name, backend.AnnotationMigrate(r.Group))
 	default:
 		return nil
 	}

@@ -20,6 +20,7 @@ import (
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
+	"github.com/atoll-dev/atoll/infrastructure/template/versions"
 )
 
 const redisSchema = `{"type":"object","required":["name"],"properties":{"name":{"type":"string"},"size":{"type":"string","enum":["small","medium","large"],"default":"small"},"version":{"type":"string","enum":["6","7"],"default":"7"}}}`
@@ -157,7 +158,7 @@ func TestSchemaThatIsBeingDeletedIsWaitedFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := metav1.Now()
-	deleted.DeletionTimestamp, deleted.Finalizers = &now, []string{HoldFinalizer(infrastructurev1alpha1.GroupName)}
+	deleted.DeletionTimestamp, deleted.Finalizers = &now, []string{InUseFinalizer(infrastructurev1alpha1.GroupName)}
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{apisv1alpha1.AddToScheme, apisv1alpha2.AddToScheme} {
 		if err := add(scheme); err != nil {
@@ -194,7 +195,7 @@ func TestDefinitionKeepsPluralAndSchema(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if changes := append(Compare(want, &spec), Compare(&spec, want)...); len(changes) > 0 {
+	if changes := append(versions.Compare(want, &spec), versions.Compare(&spec, want)...); len(changes) > 0 {
 		t.Errorf("the schema changes: %v", changes)
 	}
 }
@@ -213,7 +214,7 @@ func TestDefinitionOfSeveralVersions(t *testing.T) {
 		want    []version
 	}{
 		{"a new version is served beside the stored one", []string{"v1alpha1"}, nil, []version{{"v1alpha1", true, true, true}, {"v1", true, false, false}}},
-		{"a retired version stays of a definition that was made anew", nil, []string{"v1alpha1"}, []version{{"v1alpha1", true, true, true}, {"v1", true, false, false}}},
+		{"a retired version stays of a definition that was created again", nil, []string{"v1alpha1"}, []version{{"v1alpha1", true, true, true}, {"v1", true, false, false}}},
 		{"a retired version with objects stays", []string{"v1alpha1"}, []string{"v1alpha1"}, []version{{"v1alpha1", true, true, true}, {"v1", true, false, false}}},
 		{"a retired version without objects goes", []string{"v1"}, []string{"v1alpha1"}, []version{{"v1", true, true, false}}},
 	} {
@@ -240,12 +241,12 @@ func TestRetiredVersionsAreNotServed(t *testing.T) {
 		t.Spec.InstanceCRD.Version, t.Spec.RetiredVersions = "v1", []string{"v1alpha1"}
 	})
 	definition := mustDefine(t, next, mustDefine(t, redis(), nil))
-	if !retireVersions(definition, "v1", next.Spec.RetiredVersions) || retireVersions(definition, "v1", next.Spec.RetiredVersions) {
+	if !RetireVersions(definition, "v1", next.Spec.RetiredVersions) || RetireVersions(definition, "v1", next.Spec.RetiredVersions) {
 		t.Error("the first call does not change the definition, or the second one does")
 	}
 	again := mustDefine(t, next, definition)
 	if got := servedVersions(again); !slices.Equal(got, []string{"v1"}) || !equality.Semantic.DeepEqual(again.Spec, definition.Spec) {
-		t.Errorf("the next pass serves %v", got)
+		t.Errorf("the next reconciliation serves %v", got)
 	}
 	next.Spec.RetiredVersions = nil
 	if got := servedVersions(mustDefine(t, next, definition)); !slices.Equal(got, []string{"v1alpha1", "v1"}) {
@@ -271,7 +272,7 @@ func TestDefinitionKeepsFieldsOfOtherVersions(t *testing.T) {
 		t.Errorf("spec and nested of both versions keep unknown fields: %v, want %v", got, want)
 	}
 	if again := mustDefine(t, next, both); !equality.Semantic.DeepEqual(again.Spec, both.Spec) {
-		t.Error("the next pass changes the definition")
+		t.Error("the next reconciliation changes the definition")
 	}
 	next.Spec.RetiredVersions = []string{"v1alpha1"}
 	both.Annotations = map[string]string{AnnotationStored(infrastructurev1alpha1.GroupName): "v1"}

@@ -12,7 +12,7 @@ import (
 
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
-	"github.com/atoll-dev/atoll/internal/endpoints"
+	"github.com/atoll-dev/atoll/internal/workspaces"
 	"github.com/atoll-dev/atoll/syncagent/projection"
 )
 
@@ -285,7 +285,7 @@ func TestObjectsAreSyncedInAServedVersion(t *testing.T) {
 	}
 }
 
-func describe(resource endpoints.Resource) string {
+func describe(resource workspaces.Resource) string {
 	text := resource.GroupVersion().String() + " " + resource.Resource + " " + resource.Kind
 	if resource.Namespaced {
 		text += " namespaced"

@@ -12,7 +12,7 @@ import (
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
 	"github.com/atoll-dev/atoll/internal/apiresourceschema"
-	"github.com/atoll-dev/atoll/internal/endpoints"
+	"github.com/atoll-dev/atoll/internal/workspaces"
 	"github.com/atoll-dev/atoll/syncagent/publication"
 )
 
@@ -53,7 +53,7 @@ func contentHash(projected *apiextensionsv1.CustomResourceDefinition) (string, e
 
 // Resources returns the resource on the service cluster and in workspaces, in the version in which objects are synced: the storage
 // version of workspaces if it is served, or else the highest served version, on both sides.
-func Resources(definition, projected *apiextensionsv1.CustomResourceDefinition, spec *syncagentv1alpha1.PublishedResourceSpec) (service, workspace endpoints.Resource) {
+func Resources(definition, projected *apiextensionsv1.CustomResourceDefinition, spec *syncagentv1alpha1.PublishedResourceSpec) (service, workspace workspaces.Resource) {
 	version := syncedVersion(projected.Spec.Versions)
 	workspace = resourceOf(projected, version)
 	for _, original := range definition.Spec.Versions {
@@ -61,7 +61,7 @@ func Resources(definition, projected *apiextensionsv1.CustomResourceDefinition, 
 			return resourceOf(definition, original.Name), workspace
 		}
 	}
-	return endpoints.Resource{}, workspace
+	return workspaces.Resource{}, workspace
 }
 
 // syncedVersion returns the version in which objects are synced.
@@ -77,8 +77,8 @@ func syncedVersion(versions []apiextensionsv1.CustomResourceDefinitionVersion) s
 	return ""
 }
 
-func resourceOf(definition *apiextensionsv1.CustomResourceDefinition, version string) endpoints.Resource {
-	resource := endpoints.Resource{Resource: definition.Spec.Names.Plural, Namespaced: definition.Spec.Scope == apiextensionsv1.NamespaceScoped}
+func resourceOf(definition *apiextensionsv1.CustomResourceDefinition, version string) workspaces.Resource {
+	resource := workspaces.Resource{Resource: definition.Spec.Names.Plural, Namespaced: definition.Spec.Scope == apiextensionsv1.NamespaceScoped}
 	resource.Group, resource.Version, resource.Kind = definition.Spec.Group, version, definition.Spec.Names.Kind
 	for _, candidate := range definition.Spec.Versions {
 		if candidate.Name == version {

@@ -182,7 +182,7 @@ func (r *schemaReconciler) enqueue(concerns func(object client.Object, sourceGro
 	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, object client.Object) []reconcile.Request {
 		keys, err := r.options.Publications.Find(ctx, func(sourceGroup, schemaName string) bool { return concerns(object, sourceGroup, schemaName) })
 		if err != nil {
-			log.FromContext(ctx).Error(err, "Looking for the PublishedResources of a change", "name", object.GetName())
+			log.FromContext(ctx).Error(err, "Failed to find the PublishedResources of a change", "name", object.GetName())
 		}
 		requests := make([]reconcile.Request, 0, len(keys))
 		for _, key := range keys {

@@ -19,8 +19,8 @@ type Related struct {
 	Copy       Object                                         `json:"copy"`
 	// CopyUID is the UID of the copy, if it is known. An object that a user creates in its place has another UID.
 	CopyUID types.UID `json:"copyUID,omitempty"`
-	// Former means that api-syncagent has synced the object, so that an origin in the workspace has its finalizer.
-	Former bool `json:"former,omitempty"`
+	// Previous means that api-syncagent has synced the object, so that an origin in the workspace has its finalizer.
+	Previous bool `json:"former,omitempty"`
 }
 
 // Object is an object on one side.

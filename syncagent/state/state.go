@@ -78,8 +78,8 @@ type State struct {
 	related  []Related
 	// relatedKnown means that the list of related objects is complete.
 	relatedKnown bool
-	// former is the name of a Secret of api-syncagent, or empty.
-	former string
+	// previous is the name of a Secret of api-syncagent, or empty.
+	previous string
 }
 
 // SecretName returns the name of the Secret of a primary object.
@@ -118,7 +118,7 @@ func (s Store) Load(ctx context.Context, primary Primary, labels map[string]stri
 func (s *State) decode(secret *corev1.Secret) {
 	s.read = secret
 	s.copy = secret.Annotations[annotationCopy]
-	s.former = FormerName(secret)
+	s.previous = PreviousName(secret)
 	for key, value := range secret.Data {
 		if key != relatedKey {
 			s.contents[key] = value
@@ -215,8 +215,8 @@ func (s *State) encode(secret *corev1.Secret) error {
 	} else {
 		delete(secret.Annotations, annotationCopy)
 	}
-	if s.former != "" {
-		metav1.SetMetaDataAnnotation(&secret.ObjectMeta, annotationFormer, s.former)
+	if s.previous != "" {
+		metav1.SetMetaDataAnnotation(&secret.ObjectMeta, annotationPrevious, s.previous)
 	}
 	var list []byte
 	if s.relatedKnown {
@@ -238,10 +238,10 @@ func (s *State) encode(secret *corev1.Secret) error {
 
 // Delete deletes the state, after the Secret of api-syncagent from which it was created.
 func (s Store) Delete(ctx context.Context, state *State) error {
-	if state.former != "" {
-		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: state.former}}
+	if state.previous != "" {
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: state.previous}}
 		if err := s.Client.Delete(ctx, secret); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("deleting the state of api-syncagent in Secret %s/%s: %w", s.Namespace, state.former, err)
+			return fmt.Errorf("deleting the state of api-syncagent in Secret %s/%s: %w", s.Namespace, state.previous, err)
 		}
 	}
 	if state.read == nil {
@@ -265,5 +265,5 @@ func keys(contents map[string][]byte) []string {
 	})
 }
 
-// ForgetCopy removes the key of the copy.
-func (s *State) ForgetCopy() { s.copy = "" }
+// RemoveCopy removes the key of the copy.
+func (s *State) RemoveCopy() { s.copy = "" }

@@ -111,7 +111,7 @@ func TestStateIsWrittenOnlyWhenItChanges(t *testing.T) {
 		t.Errorf("got labels %v", state.read.Labels)
 	}
 	state.Forget("key")
-	state.ForgetCopy()
+	state.RemoveCopy()
 	state.SetRelated(nil)
 	save(t, store, state)
 	state = load(t, store)

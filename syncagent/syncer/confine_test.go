@@ -228,7 +228,7 @@ func TestCopyWhereTheAgentMustNotWriteAnyMoreStays(t *testing.T) {
 		changeWidget(setField("spec.target", testCluster.String()))(e)
 		e.settle()
 		if e.get(e.service, secrets, key) != nil {
-			t.Error("the former copy is left")
+			t.Error("the previous copy is left")
 		}
 		expectField(t, e.get(e.service, secrets, credsOnService), "b25l", "data", "password")
 	})

@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
-	"github.com/atoll-dev/atoll/internal/endpoints"
+	"github.com/atoll-dev/atoll/internal/workspaces"
 	"github.com/atoll-dev/atoll/syncagent/publication"
 	"github.com/atoll-dev/atoll/syncagent/state"
 )
@@ -240,9 +240,9 @@ func TestCleanupPolicyPrefersTheNewerField(t *testing.T) {
 func TestWithRelatedFinalizers(t *testing.T) {
 	own, other, contract := "a.syncagent.kcp.io/cleanup-1", "b.syncagent.kcp.io/cleanup-2", publication.Finalizer
 	for name, test := range map[string]struct {
-		finalizers           []string
-		maybePrimary, former bool
-		want                 []string
+		finalizers             []string
+		maybePrimary, previous bool
+		want                   []string
 	}{
 		"both are added":                                       {[]string{"x/y"}, false, false, []string{"x/y", own, contract}},
 		"those of others stay":                                 {[]string{contract, other}, false, false, []string{contract, other, own}},
@@ -252,7 +252,7 @@ func TestWithRelatedFinalizers(t *testing.T) {
 		"unless api-syncagent has put it there for this one":   {[]string{contract, "x/y"}, true, true, []string{"x/y", own}},
 		"and no agent has added it again for a primary object": {[]string{own, contract}, true, true, []string{own, contract}},
 	} {
-		if got := withRelatedFinalizers(test.finalizers, own, test.maybePrimary, test.former); !slices.Equal(got, test.want) {
+		if got := withRelatedFinalizers(test.finalizers, own, test.maybePrimary, test.previous); !slices.Equal(got, test.want) {
 			t.Errorf("%s: got %v, want %v", name, got, test.want)
 		}
 	}
@@ -327,7 +327,7 @@ func TestConvert(t *testing.T) {
 
 func TestMustReplace(t *testing.T) {
 	for name, test := range map[string]struct {
-		kind            endpoints.Resource
+		kind            workspaces.Resource
 		copied, content string
 		want            bool
 	}{

@@ -26,8 +26,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
-	"github.com/atoll-dev/atoll/internal/endpoints"
-	"github.com/atoll-dev/atoll/internal/workspaceevents"
+	"github.com/atoll-dev/atoll/internal/workspaces"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/syncagent/publication"
 )
@@ -41,11 +40,11 @@ var (
 	testCluster, _ = logicalcluster.ParseName("2cluster")
 	testKey        = types.NamespacedName{Namespace: "team", Name: "db"}
 
-	widgetInWorkspace = endpoints.Resource{GroupVersionKind: schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Widget"}, Resource: "widgets", Namespaced: true, HasStatus: true}
-	widgetOnService   = endpoints.Resource{GroupVersionKind: schema.GroupVersionKind{Group: "internal.example.org", Version: "v1beta1", Kind: "Gadget"}, Resource: "gadgets", Namespaced: true, HasStatus: true}
-	secrets           = endpoints.Resource{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Secret"), Resource: "secrets", Namespaced: true}
-	configMaps        = endpoints.Resource{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("ConfigMap"), Resource: "configmaps", Namespaced: true}
-	things            = endpoints.Resource{GroupVersionKind: schema.GroupVersionKind{Group: "things.example.org", Version: "v1", Kind: "Thing"}, Resource: "things", Namespaced: true, HasStatus: true}
+	widgetInWorkspace = workspaces.Resource{GroupVersionKind: schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Widget"}, Resource: "widgets", Namespaced: true, HasStatus: true}
+	widgetOnService   = workspaces.Resource{GroupVersionKind: schema.GroupVersionKind{Group: "internal.example.org", Version: "v1beta1", Kind: "Gadget"}, Resource: "gadgets", Namespaced: true, HasStatus: true}
+	secrets           = workspaces.Resource{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Secret"), Resource: "secrets", Namespaced: true}
+	configMaps        = workspaces.Resource{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("ConfigMap"), Resource: "configmaps", Namespaced: true}
+	things            = workspaces.Resource{GroupVersionKind: schema.GroupVersionKind{Group: "things.example.org", Version: "v1", Kind: "Thing"}, Resource: "things", Namespaced: true, HasStatus: true}
 )
 
 // disturbance is a fault at one write of a run.
@@ -116,7 +115,7 @@ type env struct {
 
 type recordedEvents struct{ log []string }
 
-func (r *recordedEvents) Event(_ context.Context, _ workspaceevents.Client, _ *unstructured.Unstructured, eventType, reason, message string) {
+func (r *recordedEvents) Event(_ context.Context, _ workspaces.EventClient, _ *unstructured.Unstructured, eventType, reason, message string) {
 	r.log = append(r.log, fmt.Sprintf("%s %s %s", eventType, reason, message))
 }
 
@@ -145,7 +144,7 @@ func newEnv(t testing.TB) *env {
 }
 
 // newCluster returns a client of an empty cluster. It adds the checks of a server that the fake client does not have.
-func (e *env) newCluster(withStatus ...endpoints.Resource) client.WithWatch {
+func (e *env) newCluster(withStatus ...workspaces.Resource) client.WithWatch {
 	scheme := runtime.NewScheme()
 	if err := corev1.AddToScheme(scheme); err != nil {
 		e.t.Fatal(err)
@@ -243,7 +242,7 @@ func (e *env) count(name string, inner client.WithWatch) client.Client {
 }
 
 // object returns an object with fields in YAML.
-func object(resource endpoints.Resource, key types.NamespacedName, fields string) *unstructured.Unstructured {
+func object(resource workspaces.Resource, key types.NamespacedName, fields string) *unstructured.Unstructured {
 	o := &unstructured.Unstructured{Object: map[string]any{}}
 	encoded, err := yaml.YAMLToJSON([]byte(fields))
 	if err != nil {
@@ -275,7 +274,7 @@ func (e *env) createIn(c client.Client, o *unstructured.Unstructured) {
 }
 
 // get returns an object, or nil.
-func (e *env) get(c client.Client, resource endpoints.Resource, key types.NamespacedName) *unstructured.Unstructured {
+func (e *env) get(c client.Client, resource workspaces.Resource, key types.NamespacedName) *unstructured.Unstructured {
 	e.t.Helper()
 	o := object(resource, key, "")
 	switch err := c.Get(context.Background(), key, o); {
@@ -288,7 +287,7 @@ func (e *env) get(c client.Client, resource endpoints.Resource, key types.Namesp
 }
 
 // change changes an object as a user of the agent would.
-func (e *env) change(c client.Client, resource endpoints.Resource, key types.NamespacedName, change func(o *unstructured.Unstructured)) {
+func (e *env) change(c client.Client, resource workspaces.Resource, key types.NamespacedName, change func(o *unstructured.Unstructured)) {
 	e.t.Helper()
 	o := e.get(c, resource, key)
 	if o == nil {
@@ -310,7 +309,7 @@ func (e *env) change(c client.Client, resource endpoints.Resource, key types.Nam
 	}
 }
 
-func (e *env) deleteIn(c client.Client, resource endpoints.Resource, key types.NamespacedName) {
+func (e *env) deleteIn(c client.Client, resource workspaces.Resource, key types.NamespacedName) {
 	e.t.Helper()
 	if err := c.Delete(context.Background(), object(resource, key, "")); client.IgnoreNotFound(err) != nil {
 		e.t.Fatal(err)
@@ -349,7 +348,7 @@ func (e *env) theCopy() *unstructured.Unstructured {
 
 func (e *env) copyKey() types.NamespacedName { return client.ObjectKeyFromObject(e.theCopy()) }
 
-// sync makes one pass over a primary object.
+// sync makes one reconciliation over a primary object.
 func (e *env) sync(key types.NamespacedName) (Result, error) {
 	return New(e.config).Sync(klog.NewContext(context.Background(), logr.Discard()), Request{Cluster: testCluster, NamespacedName: key, Workspace: e.agentWorkspace})
 }
@@ -377,7 +376,7 @@ func (e *env) settle(keys ...types.NamespacedName) {
 	e.t.Fatalf("not settled: %v\n%s", last, e.dump())
 }
 
-// expectIdle fails if another pass writes anything.
+// expectIdle fails if another reconciliation writes anything.
 func (e *env) expectIdle(keys ...types.NamespacedName) {
 	e.t.Helper()
 	if len(keys) == 0 {
@@ -388,12 +387,12 @@ func (e *env) expectIdle(keys ...types.NamespacedName) {
 	for range 2 {
 		for _, key := range keys {
 			if _, err := e.sync(key); err != nil {
-				e.t.Fatalf("idle pass: %v", err)
+				e.t.Fatalf("idle reconciliation: %v", err)
 			}
 		}
 	}
 	if len(e.writes.log) > 0 || len(e.events.log) > events {
-		e.t.Fatalf("an idle pass wrote %v, events %v", e.writes.log, e.events.log[events:])
+		e.t.Fatalf("an idle reconciliation wrote %v, events %v", e.writes.log, e.events.log[events:])
 	}
 }
 
@@ -403,7 +402,7 @@ func (e *env) dump() string {
 	e.t.Helper()
 	var lines []string
 	for name, c := range map[string]client.Client{"workspace": e.workspace, "service": e.service} {
-		for _, resource := range []endpoints.Resource{widgetInWorkspace, widgetOnService, secrets, configMaps, things, namespaces} {
+		for _, resource := range []workspaces.Resource{widgetInWorkspace, widgetOnService, secrets, configMaps, things, namespaces} {
 			list := &unstructured.UnstructuredList{}
 			list.SetGroupVersionKind(resource.GroupVersion().WithKind(resource.Kind + "List"))
 			if err := c.List(context.Background(), list); err != nil {
@@ -532,7 +531,7 @@ func (s scenario) testDisturbed(t *testing.T, want, name string, step, n int, se
 }
 
 // relatedByReference returns a related resource whose name is in a field of the primary object.
-func relatedByReference(identifier string, origin syncagentv1alpha1.RelatedResourceOrigin, path string, from, to endpoints.Resource) RelatedResource {
+func relatedByReference(identifier string, origin syncagentv1alpha1.RelatedResourceOrigin, path string, from, to workspaces.Resource) RelatedResource {
 	return RelatedResource{Origin: from, Copy: to, Spec: syncagentv1alpha1.RelatedResourceSpec{
 		Identifier: identifier, Origin: origin, Kind: "Secret",
 		Object: syncagentv1alpha1.RelatedResourceObject{RelatedResourceObjectSpec: syncagentv1alpha1.RelatedResourceObjectSpec{

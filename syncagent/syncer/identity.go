@@ -2,15 +2,20 @@ package syncer
 
 import (
 	"context"
+	"maps"
+	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/atoll-dev/atoll/internal/endpoints"
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
 	"github.com/atoll-dev/atoll/internal/expression"
+	"github.com/atoll-dev/atoll/internal/workspaces"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/syncagent/publication"
 )
@@ -53,16 +58,16 @@ func SourceOf(copied metav1.Object) (Source, bool) {
 
 // BelongsTo reports whether a copy that names a source may be the copy of an object of this resource in workspaces. A copy without the
 // label and the annotation of its resource may belong to any resource, until an agent labels it.
-func BelongsTo(copied metav1.Object, workspace endpoints.Resource) bool {
+func BelongsTo(copied metav1.Object, workspace workspaces.Resource) bool {
 	label, annotation := copied.GetLabels()[publication.LabelRemoteResource], copied.GetAnnotations()[publication.AnnotationRemoteResource]
 	return (label == "" || label == resourceHash(workspace)) && (annotation == "" || annotation == resourceName(workspace))
 }
 
-func resourceHash(workspace endpoints.Resource) string {
+func resourceHash(workspace workspaces.Resource) string {
 	return expression.ShortHash(resourceName(workspace))
 }
 
-func resourceName(workspace endpoints.Resource) string {
+func resourceName(workspace workspaces.Resource) string {
 	return workspace.GroupVersionResource().GroupResource().String()
 }
 
@@ -102,7 +107,7 @@ func (c ListedCopies) Find(ctx context.Context, source Source) ([]unstructured.U
 }
 
 // theCopy returns the copy that belongs to the resource of the publication, or nil. It returns an error if several copies do.
-func (p *pass) theCopy(found []unstructured.Unstructured) (*unstructured.Unstructured, error) {
+func (p *reconciliation) theCopy(found []unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	var own *unstructured.Unstructured
 	for i := range found {
 		if !BelongsTo(&found[i], p.config.WorkspaceResource) {
@@ -117,7 +122,7 @@ func (p *pass) theCopy(found []unstructured.Unstructured) (*unstructured.Unstruc
 }
 
 // identification returns the labels and annotations that identify the source of a copy.
-func (p *pass) identification() metadata {
+func (p *reconciliation) identification() metadata {
 	labels := p.request.Source().Labels()
 	labels[publication.LabelAgentName] = p.config.AgentName
 	labels[publication.LabelRemoteResource] = resourceHash(p.config.WorkspaceResource)
@@ -168,5 +173,53 @@ func claimOf(existing metav1.Object, wanted metadata) claim {
 			return claimOther
 		}
 	}
+	return result
+}
+
+// metadata are labels and annotations.
+type metadata struct {
+	labels, annotations map[string]string
+}
+
+// isSyncableLabel reports whether a label is part of an object's content. Labels of the agent never are, no matter which user has set
+// them: on a copy they would name a source.
+func isSyncableLabel(key string) bool {
+	return !isOfAgent(key) && !strings.HasPrefix(key, apisv1alpha2.ClaimedLabelKeyPrefix)
+}
+
+func isSyncableAnnotation(key string) bool {
+	return !isOfAgent(key) && key != logicalcluster.AnnotationKey && key != corev1.LastAppliedConfigAnnotation
+}
+
+// isOfAgent reports whether a key belongs to the agent's domain or a subdomain of it.
+func isOfAgent(key string) bool {
+	domain, _, qualified := strings.Cut(key, "/")
+	return qualified && (domain == syncagentv1alpha1.GroupName || strings.HasSuffix(domain, "."+syncagentv1alpha1.GroupName))
+}
+
+// missing returns the labels and annotations of m that the given ones do not contain.
+func (m metadata) missing(labels, annotations map[string]string) metadata {
+	return metadata{notIn(m.labels, labels), notIn(m.annotations, annotations)}
+}
+
+func (m metadata) empty() bool { return len(m.labels) == 0 && len(m.annotations) == 0 }
+
+func notIn(wanted, existing map[string]string) map[string]string {
+	missing := maps.Clone(wanted)
+	maps.DeleteFunc(missing, func(key, value string) bool {
+		have, found := existing[key]
+		return found && have == value
+	})
+	return missing
+}
+
+// merged returns the union of both, or nil if it is empty; values of the second map take precedence.
+func merged(values, others map[string]string) map[string]string {
+	if len(values)+len(others) == 0 {
+		return nil
+	}
+	result := map[string]string{}
+	maps.Copy(result, values)
+	maps.Copy(result, others)
 	return result
 }

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/atoll-dev/atoll/internal/endpoints"
+	"github.com/atoll-dev/atoll/internal/workspaces"
 	"github.com/atoll-dev/atoll/syncagent/publication"
 )
 
@@ -149,7 +149,7 @@ func (m *model) administrate(pub *modelPublication) {
 
 // endSlowDeletions removes the finalizers of administrators.
 func (m *model) endSlowDeletions() {
-	for _, resource := range []endpoints.Resource{widgetOnService, things, gizmos} {
+	for _, resource := range []workspaces.Resource{widgetOnService, things, gizmos} {
 		for _, o := range m.listAll(m.service, resource) {
 			if len(o.GetFinalizers()) > 0 {
 				o.SetFinalizers(nil)

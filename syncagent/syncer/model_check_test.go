@@ -9,14 +9,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/atoll-dev/atoll/internal/endpoints"
+	"github.com/atoll-dev/atoll/internal/workspaces"
 	"github.com/atoll-dev/atoll/syncagent/publication"
 	"github.com/atoll-dev/atoll/syncagent/state"
 )
 
 // write executes a write of an agent, and checks that the agent is allowed to send it.
-func (p *modelPass) write(where string, c client.WithWatch, what string, o client.Object, do func() error) error {
-	resource := endpoints.Resource{GroupVersionKind: gvkOf(o)}
+func (p *modelReconciliation) write(where string, c client.WithWatch, what string, o client.Object, do func() error) error {
+	resource := workspaces.Resource{GroupVersionKind: gvkOf(o)}
 	key := client.ObjectKeyFromObject(o)
 	before := p.get(c, resource, key)
 	err := do()
@@ -45,7 +45,7 @@ func (p *modelPass) write(where string, c client.WithWatch, what string, o clien
 }
 
 // checkDelete checks that an agent created the deleted object, and that no other agent created it for another object.
-func (p *modelPass) checkDelete(what string, deleted *unstructured.Unstructured) {
+func (p *modelReconciliation) checkDelete(what string, deleted *unstructured.Unstructured) {
 	if !p.made[deleted.GetUID()] {
 		p.violation("%s: %s: no agent has made it", p, what)
 	}
@@ -66,7 +66,7 @@ func (p *modelPass) checkDelete(what string, deleted *unstructured.Unstructured)
 			p.violation("%s: %s: its source lives", p, what)
 		}
 	default:
-		own := p.syncerPass().ownerKey()
+		own := p.syncerReconciliation().ownerKey()
 		for key := range annotations {
 			if strings.HasPrefix(key, ownerKeyPrefix) && key != own {
 				p.violation("%s: %s: it is also a copy for %s", p, what, key)
@@ -75,22 +75,22 @@ func (p *modelPass) checkDelete(what string, deleted *unstructured.Unstructured)
 	}
 }
 
-// uid returns the UID of the primary object of the pass.
-func (p *modelPass) uid() types.UID {
+// uid returns the UID of the primary object of the reconciliation.
+func (p *modelReconciliation) uid() types.UID {
 	if cached := p.publication.primaries[p.key]; cached != nil {
 		return cached.GetUID()
 	}
 	return ""
 }
 
-func (p *modelPass) primary() state.Primary {
+func (p *modelReconciliation) primary() state.Primary {
 	return state.Primary{
 		Cluster: p.key.workspace.cluster, GroupVersionKind: p.publication.config.WorkspaceResource.GroupVersionKind, NamespacedName: p.key.NamespacedName,
 	}
 }
 
-func (p *modelPass) syncerPass() *pass {
-	return &pass{Syncer: New(p.publication.config), request: Request{Cluster: p.key.workspace.cluster, NamespacedName: p.key.NamespacedName}}
+func (p *modelReconciliation) syncerReconciliation() *reconciliation {
+	return &reconciliation{Syncer: New(p.publication.config), request: Request{Cluster: p.key.workspace.cluster, NamespacedName: p.key.NamespacedName}}
 }
 
 // expectations are the objects and finalizers that the existing primary objects need.
@@ -101,8 +101,8 @@ type expectations struct {
 	finalizers map[string]bool // "workspace secret finalizer"
 }
 
-func (e expectations) allowFinalizer(p *modelPass, secret string) {
-	e.finalizers[p.key.workspace.name+" "+secret+" "+p.syncerPass().relatedFinalizer()] = true
+func (e expectations) allowFinalizer(p *modelReconciliation, secret string) {
+	e.finalizers[p.key.workspace.name+" "+secret+" "+p.syncerReconciliation().relatedFinalizer()] = true
 }
 
 // check checks the settled state.
@@ -113,7 +113,7 @@ func (m *model) check() {
 		for _, w := range pub.workspaces {
 			for _, key := range primaryKeys {
 				if primary := m.get(w.client, pub.config.WorkspaceResource, key); primary != nil {
-					m.checkPrimary(&modelPass{model: m, publication: pub, key: modelKey{w, key}}, primary, expected)
+					m.checkPrimary(&modelReconciliation{model: m, publication: pub, key: modelKey{w, key}}, primary, expected)
 				}
 			}
 		}
@@ -129,19 +129,19 @@ func sourceID(agent, kind, resource string, source Source) string {
 }
 
 // checkPrimary checks a primary object and the objects that belong to it.
-func (m *model) checkPrimary(p *modelPass, primary *unstructured.Unstructured, expected expectations) {
+func (m *model) checkPrimary(p *modelReconciliation, primary *unstructured.Unstructured, expected expectations) {
 	config := p.publication.config
 	source := Source{p.key.workspace.cluster, p.key.NamespacedName}
 	expected.sources[sourceID(config.AgentName, config.ServiceResource.Kind, resourceName(config.WorkspaceResource), source)] = true
 	expected.states[config.Namespace+"/"+state.SecretName(p.primary())] = true
-	expected.owners[p.syncerPass().ownerKey()] = true
+	expected.owners[p.syncerReconciliation().ownerKey()] = true
 	creds, _, _ := unstructured.NestedString(primary.Object, "spec", "secretName")
 	expected.allowFinalizer(p, creds)
 	if primary.GetDeletionTimestamp() != nil {
 		m.violation("%s: is being deleted, with finalizers %v", p, primary.GetFinalizers())
 		return
 	}
-	name, err := p.syncerPass2(primary).nameCopy()
+	name, err := p.syncerReconciliation2(primary).nameCopy()
 	if err != nil {
 		m.violation("%s: %v", p, err)
 		return
@@ -170,7 +170,7 @@ func (m *model) checkPrimary(p *modelPass, primary *unstructured.Unstructured, e
 }
 
 // checkRelated checks the copies of related objects, unless another owner has the name.
-func (m *model) checkRelated(p *modelPass, primary, copied *unstructured.Unstructured) {
+func (m *model) checkRelated(p *modelReconciliation, primary, copied *unstructured.Unstructured) {
 	for _, relation := range []struct {
 		field            string
 		from, to         client.Client
@@ -192,7 +192,7 @@ func (m *model) checkRelated(p *modelPass, primary, copied *unstructured.Unstruc
 		switch {
 		case target == nil:
 			m.violation("%s: %s %s has no copy", p, relation.field, name)
-		case target.GetAnnotations()[p.syncerPass().ownerKey()] == "":
+		case target.GetAnnotations()[p.syncerReconciliation().ownerKey()] == "":
 			if m.made[target.GetUID()] && !m.stripped[target.GetUID()] && !hasOwner(target) {
 				m.violation("%s: %s %s: the copy has no owner", p, relation.field, name)
 			}
@@ -211,16 +211,16 @@ func hasOwner(o *unstructured.Unstructured) bool {
 	return false
 }
 
-// syncerPass2 returns a pass over a primary object that has already been read.
-func (p *modelPass) syncerPass2(primary *unstructured.Unstructured) *pass {
-	result := p.syncerPass()
+// syncerPass2 returns a reconciliation over a primary object that has already been read.
+func (p *modelReconciliation) syncerReconciliation2(primary *unstructured.Unstructured) *reconciliation {
+	result := p.syncerReconciliation()
 	result.source = primary
 	return result
 }
 
 // checkService checks that the service cluster has no objects of deleted primary objects.
 func (m *model) checkService(expected expectations) {
-	for _, resource := range []endpoints.Resource{widgetOnService, things, gizmos} {
+	for _, resource := range []workspaces.Resource{widgetOnService, things, gizmos} {
 		for _, o := range m.listAll(m.service, resource) {
 			source, ok := SourceOf(&o)
 			switch {

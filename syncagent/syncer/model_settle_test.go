@@ -41,7 +41,7 @@ func (m *model) settle() {
 	}
 }
 
-// round makes a pass over each primary object that has changed, whose copy has changed, or whose last pass requested another. It reports
+// round makes a reconciliation over each primary object that has changed, whose copy has changed, or whose last reconciliation requested another. It reports
 // whether any such object exists, except those whose copies belong to other owners.
 func (m *model) round(seen map[string]string) (again bool) {
 	for _, i := range m.rand.Perm(len(m.publications)) {

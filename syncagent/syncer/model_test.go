@@ -20,8 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
-	"github.com/atoll-dev/atoll/internal/endpoints"
-	"github.com/atoll-dev/atoll/internal/workspaceevents"
+	"github.com/atoll-dev/atoll/internal/workspaces"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/syncagent/publication"
 )
@@ -56,7 +55,7 @@ func runModel(t *testing.T, seed uint64, steps int) {
 	}
 }
 
-var gizmos = endpoints.Resource{
+var gizmos = workspaces.Resource{
 	GroupVersionKind: schema.GroupVersionKind{Group: "gizmos.example.org", Version: "v1", Kind: "Gizmo"}, Resource: "gizmos", Namespaced: true, HasStatus: true,
 }
 
@@ -93,7 +92,7 @@ type model struct {
 	rand         *rand.Rand
 	workspaces   []*modelWorkspace
 	publications []*modelPublication
-	passes       []*modelPass
+	passes       []*modelReconciliation
 	// made are the UIDs of objects that agents have created or adopted, adopted only those of the latter.
 	made, adopted map[types.UID]bool
 	// stripped are the UIDs of copies whose labels an administrator has removed.
@@ -126,7 +125,7 @@ func newModel(t *testing.T, seed uint64) *model {
 		relatedByReference("out", syncagentv1alpha1.RelatedResourceOriginService, "spec.outName", secrets, secrets),
 	}
 	related[1].Spec.CleanupPolicy = policies[m.rand.IntN(len(policies))]
-	publish := func(agent string, from, to endpoints.Resource, naming *syncagentv1alpha1.ResourceNaming, workspaces ...*modelWorkspace) {
+	publish := func(agent string, from, to workspaces.Resource, naming *syncagentv1alpha1.ResourceNaming, workspaces ...*modelWorkspace) {
 		m.publications = append(m.publications, &modelPublication{
 			name: agent + " " + from.Resource, workspaces: workspaces, primaries: map[modelKey]*unstructured.Unstructured{},
 			config: Config{
@@ -147,7 +146,7 @@ func newModel(t *testing.T, seed uint64) *model {
 
 type noEvents struct{}
 
-func (noEvents) Event(context.Context, workspaceevents.Client, *unstructured.Unstructured, string, string, string) {
+func (noEvents) Event(context.Context, workspaces.EventClient, *unstructured.Unstructured, string, string, string) {
 }
 
 func (m *model) log(format string, args ...any) {
@@ -161,7 +160,7 @@ func (m *model) violation(format string, args ...any) {
 
 func pick[T any](m *model, of []T) T { return of[m.rand.IntN(len(of))] }
 
-// step executes one random action, most often one request of a pass.
+// step executes one random action, most often one request of a reconciliation.
 func (m *model) step() {
 	switch n := m.rand.IntN(40); {
 	case n < 5:
@@ -175,7 +174,7 @@ func (m *model) step() {
 	case n < 14 && len(m.passes) < maxPasses || len(m.passes) == 0:
 		pub := pick(m, m.publications)
 		if key := (modelKey{pick(m, pub.workspaces), pick(m, primaryKeys)}); !m.running(pub, key) || m.rand.IntN(8) == 0 {
-			m.start(pub, key) // in rare cases while a deposed leader runs a pass
+			m.start(pub, key) // in rare cases while a deposed leader runs a reconciliation
 		}
 	default:
 		m.advance(pick(m, m.passes))
@@ -183,7 +182,7 @@ func (m *model) step() {
 }
 
 func (m *model) running(pub *modelPublication, key modelKey) bool {
-	return slices.ContainsFunc(m.passes, func(p *modelPass) bool { return p.publication == pub && p.key == key })
+	return slices.ContainsFunc(m.passes, func(p *modelReconciliation) bool { return p.publication == pub && p.key == key })
 }
 
 // refresh updates the caches of a publication.
@@ -199,7 +198,7 @@ func (m *model) refresh(pub *modelPublication) {
 	})
 }
 
-func (m *model) listAll(c client.Client, resource endpoints.Resource) []unstructured.Unstructured {
+func (m *model) listAll(c client.Client, resource workspaces.Resource) []unstructured.Unstructured {
 	m.t.Helper()
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(resource.GroupVersion().WithKind(resource.Kind + "List"))
@@ -209,8 +208,8 @@ func (m *model) listAll(c client.Client, resource endpoints.Resource) []unstruct
 	return list.Items
 }
 
-// modelPass is a pass that stops before each of its requests.
-type modelPass struct {
+// modelReconciliation is a reconciliation that stops before each of its requests.
+type modelReconciliation struct {
 	*model
 	publication *modelPublication
 	key         modelKey
@@ -223,12 +222,12 @@ type modelPass struct {
 	err         error
 }
 
-func (p *modelPass) String() string {
+func (p *modelReconciliation) String() string {
 	return fmt.Sprintf("%s %s/%s", p.publication.name, p.key.workspace.name, p.key.Name)
 }
 
-func (m *model) start(pub *modelPublication, key modelKey) *modelPass {
-	p := &modelPass{model: m, publication: pub, key: key}
+func (m *model) start(pub *modelPublication, key modelKey) *modelReconciliation {
+	p := &modelReconciliation{model: m, publication: pub, key: key}
 	p.resume, p.stop = iter.Pull(func(yield func(string) bool) {
 		p.yield = yield
 		config := pub.config
@@ -243,8 +242,8 @@ func (m *model) start(pub *modelPublication, key modelKey) *modelPass {
 	return p
 }
 
-// advance lets a pass make its pending request, and reports whether it has another.
-func (m *model) advance(p *modelPass) bool {
+// advance lets a reconciliation make its pending request, and reports whether it has another.
+func (m *model) advance(p *modelReconciliation) bool {
 	pending, more := p.resume()
 	if p.pending = pending; !more {
 		if p.err != nil && !p.dead {
@@ -255,14 +254,14 @@ func (m *model) advance(p *modelPass) bool {
 	return more
 }
 
-// end kills a pass, if it has not ended.
-func (m *model) end(p *modelPass) {
+// end kills a reconciliation, if it has not ended.
+func (m *model) end(p *modelReconciliation) {
 	p.stop()
-	m.passes = slices.DeleteFunc(m.passes, func(other *modelPass) bool { return other == p })
+	m.passes = slices.DeleteFunc(m.passes, func(other *modelReconciliation) bool { return other == p })
 }
 
-// request sends a request when the model continues the pass.
-func (p *modelPass) request(what string, do func() error) error {
+// request sends a request when the model continues the reconciliation.
+func (p *modelReconciliation) request(what string, do func() error) error {
 	if p.dead || !p.yield(what) {
 		p.dead = true
 		return errDisturbed
@@ -281,7 +280,7 @@ func (p *modelPass) request(what string, do func() error) error {
 	return do()
 }
 
-type cachedCopies struct{ *modelPass }
+type cachedCopies struct{ *modelReconciliation }
 
 func (c cachedCopies) Find(_ context.Context, source Source) ([]unstructured.Unstructured, error) {
 	var found []unstructured.Unstructured
@@ -293,8 +292,8 @@ func (c cachedCopies) Find(_ context.Context, source Source) ([]unstructured.Uns
 	return found, nil
 }
 
-// client returns the client of a cluster for a pass. It reads primary objects from the cache.
-func (p *modelPass) client(name string, inner client.WithWatch) client.Client {
+// client returns the client of a cluster for a reconciliation. It reads primary objects from the cache.
+func (p *modelReconciliation) client(name string, inner client.WithWatch) client.Client {
 	what := func(verb string, o client.Object) string {
 		return fmt.Sprintf("%s %s %s %s/%s", verb, name, gvkOf(o).Kind, o.GetNamespace(), o.GetName())
 	}

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
-	"github.com/atoll-dev/atoll/internal/endpoints"
+	"github.com/atoll-dev/atoll/internal/workspaces"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/syncagent/mutation"
 	"github.com/atoll-dev/atoll/syncagent/naming"
@@ -24,14 +24,14 @@ import (
 )
 
 // logicalClusters is the resource of the singleton object that describes a logical cluster.
-var logicalClusters = endpoints.Resource{
+var logicalClusters = workspaces.Resource{
 	GroupVersionKind: schema.GroupVersionKind{Group: "core.kcp.io", Version: "v1alpha1", Kind: "LogicalCluster"}, Resource: "logicalclusters",
 }
 
 const logicalClusterName = "cluster"
 
 // matchesFilter reports whether the publication selects the source.
-func (p *pass) matchesFilter(ctx context.Context) (bool, error) {
+func (p *reconciliation) matchesFilter(ctx context.Context) (bool, error) {
 	filter := p.spec().Filter
 	if filter == nil {
 		return true, nil
@@ -61,7 +61,7 @@ func selects(selector *metav1.LabelSelector, values map[string]string) (bool, er
 }
 
 // readPath reads the path of the workspace if the publication enables workspace paths.
-func (p *pass) readPath(ctx context.Context) error {
+func (p *reconciliation) readPath(ctx context.Context) error {
 	if !p.spec().EnableWorkspacePaths {
 		return nil
 	}
@@ -78,22 +78,24 @@ func (p *pass) readPath(ctx context.Context) error {
 	return nil
 }
 
-func (p *pass) loadState(ctx context.Context) (err error) {
+func (p *reconciliation) loadState(ctx context.Context) (err error) {
 	p.state, err = p.Syncer.state.Load(ctx, state.Primary{
 		Cluster: p.request.Cluster, GroupVersionKind: p.config.WorkspaceResource.GroupVersionKind, NamespacedName: p.request.NamespacedName,
 	}, p.request.Source().Labels())
 	return err
 }
 
-func (p *pass) saveState(ctx context.Context) error { return p.Syncer.state.Save(ctx, p.state) }
+func (p *reconciliation) saveState(ctx context.Context) error {
+	return p.Syncer.state.Save(ctx, p.state)
+}
 
 // primaryKey is the key of the content of the primary object in its state.
-func (p *pass) primaryKey() string {
+func (p *reconciliation) primaryKey() string {
 	return state.Key(p.request.Cluster.String(), p.request.Namespace, p.request.Name)
 }
 
 // findCopy returns the copy of the source, or nil.
-func (p *pass) findCopy(ctx context.Context) (*unstructured.Unstructured, error) {
+func (p *reconciliation) findCopy(ctx context.Context) (*unstructured.Unstructured, error) {
 	found, err := p.config.Copies.Find(ctx, p.request.Source())
 	if err != nil {
 		return nil, fmt.Errorf("finding the copy: %w", err)
@@ -124,7 +126,7 @@ func (p *pass) findCopy(ctx context.Context) (*unstructured.Unstructured, error)
 
 // fresh returns the current version of a copy where a cached one is not sufficient: related objects are located by its fields, or it is
 // deleted.
-func (p *pass) fresh(ctx context.Context, copied *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+func (p *reconciliation) fresh(ctx context.Context, copied *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	if len(p.config.Related) == 0 && p.source.GetDeletionTimestamp() == nil {
 		return copied, nil
 	}
@@ -135,7 +137,7 @@ func (p *pass) fresh(ctx context.Context, copied *unstructured.Unstructured) (*u
 	return current, nil
 }
 
-func (p *pass) ensureFinalizer(ctx context.Context) error {
+func (p *reconciliation) ensureFinalizer(ctx context.Context) error {
 	finalizers := p.source.GetFinalizers()
 	if slices.Contains(finalizers, publication.Finalizer) {
 		return nil
@@ -158,7 +160,7 @@ type desired struct {
 }
 
 // desiredCopy computes the desired state of the source's copy. found is the existing copy, or nil.
-func (p *pass) desiredCopy(found *unstructured.Unstructured) (desired, error) {
+func (p *reconciliation) desiredCopy(found *unstructured.Unstructured) (desired, error) {
 	result := desired{mutated: p.source.DeepCopy(), identification: p.identification()}
 	if found != nil {
 		result.key = client.ObjectKeyFromObject(found)
@@ -176,7 +178,7 @@ func (p *pass) desiredCopy(found *unstructured.Unstructured) (desired, error) {
 	return result, nil
 }
 
-func (p *pass) mutation() syncagentv1alpha1.ResourceMutationSpec {
+func (p *reconciliation) mutation() syncagentv1alpha1.ResourceMutationSpec {
 	if m := p.spec().Mutation; m != nil {
 		return *m
 	}
@@ -184,7 +186,7 @@ func (p *pass) mutation() syncagentv1alpha1.ResourceMutationSpec {
 }
 
 // nameCopy returns the namespace and name of a new copy.
-func (p *pass) nameCopy() (types.NamespacedName, error) {
+func (p *reconciliation) nameCopy() (types.NamespacedName, error) {
 	key, err := naming.Key(p.spec().Naming, naming.Input{
 		Object: p.source, ClusterName: p.request.Cluster.String(), ClusterPath: p.path, ClusterScoped: !p.config.ServiceResource.Namespaced,
 	})
@@ -195,7 +197,7 @@ func (p *pass) nameCopy() (types.NamespacedName, error) {
 }
 
 // newObject returns an object that does not exist yet.
-func newObject(resource endpoints.Resource, key types.NamespacedName, content map[string]any, identification metadata) *unstructured.Unstructured {
+func newObject(resource workspaces.Resource, key types.NamespacedName, content map[string]any, identification metadata) *unstructured.Unstructured {
 	object := &unstructured.Unstructured{Object: map[string]any{}}
 	object.SetGroupVersionKind(resource.GroupVersionKind)
 	object.SetNamespace(key.Namespace)
@@ -205,7 +207,7 @@ func newObject(resource endpoints.Resource, key types.NamespacedName, content ma
 
 // create creates the copy, or adopts an existing object with its name. wait means that the existing object, or the namespace, is being
 // deleted.
-func (p *pass) create(ctx context.Context, d desired) (created *unstructured.Unstructured, wait bool, err error) {
+func (p *reconciliation) create(ctx context.Context, d desired) (created *unstructured.Unstructured, wait bool, err error) {
 	key, err := p.recordedKey(ctx, d.key)
 	if err != nil {
 		return nil, false, err
@@ -213,7 +215,7 @@ func (p *pass) create(ctx context.Context, d desired) (created *unstructured.Uns
 	if wait, err := p.service().ensureNamespace(ctx, key.Namespace); err != nil || wait {
 		return nil, wait, err
 	}
-	if err := p.forgetContent(ctx, p.primaryKey()); err != nil {
+	if err := p.removeContent(ctx, p.primaryKey()); err != nil {
 		return nil, false, err
 	}
 	object := newObject(p.config.ServiceResource, key, d.content, d.identification)
@@ -233,9 +235,9 @@ func (p *pass) create(ctx context.Context, d desired) (created *unstructured.Uns
 	return object, false, nil
 }
 
-// recordedKey returns the recorded key of an earlier pass if its object exists and is not the copy of another source, and the given key
-// otherwise. It removes a record with another key before the copy is created: a pass without a record finds the copy with a list request.
-func (p *pass) recordedKey(ctx context.Context, key types.NamespacedName) (types.NamespacedName, error) {
+// recordedKey returns the recorded key of an earlier reconciliation if its object exists and is not the copy of another source, and the given key
+// otherwise. It removes a record with another key before the copy is created: a reconciliation without a record finds the copy with a list request.
+func (p *reconciliation) recordedKey(ctx context.Context, key types.NamespacedName) (types.NamespacedName, error) {
 	recorded, found := p.state.Copy()
 	if !found || recorded == key {
 		return key, nil
@@ -247,14 +249,14 @@ func (p *pass) recordedKey(ctx context.Context, key types.NamespacedName) (types
 	if existing != nil && claimOf(existing, p.identification()) != claimOther {
 		return recorded, nil
 	}
-	p.state.ForgetCopy()
+	p.state.RemoveCopy()
 	return key, p.saveState(ctx)
 }
 
 // adopt makes an existing object the copy, unless it is the copy of another source. It does not change the content of the object: it
 // records the current content of the source as already written, so that later passes write only later changes. It writes the record
-// before the labels, because the next pass finds the copy by its labels.
-func (p *pass) adopt(ctx context.Context, key types.NamespacedName, d desired) (adopted *unstructured.Unstructured, wait bool, err error) {
+// before the labels, because the next reconciliation finds the copy by its labels.
+func (p *reconciliation) adopt(ctx context.Context, key types.NamespacedName, d desired) (adopted *unstructured.Unstructured, wait bool, err error) {
 	service := p.service()
 	existing, err := service.get(ctx, p.config.ServiceResource, key)
 	switch {
@@ -289,9 +291,9 @@ func (p *pass) adopt(ctx context.Context, key types.NamespacedName, d desired) (
 	return existing, false, nil
 }
 
-// forgetContent removes the recorded content of a previous copy before another copy is created: if the pass ends before it records the
+// removeContent removes the recorded content of a previous copy before another copy is created: if the reconciliation ends before it records the
 // content of the new copy, the state must not contain that of the previous one.
-func (p *pass) forgetContent(ctx context.Context, key string) error {
+func (p *reconciliation) removeContent(ctx context.Context, key string) error {
 	if !p.state.Has(key) {
 		return nil
 	}
@@ -300,7 +302,7 @@ func (p *pass) forgetContent(ctx context.Context, key string) error {
 }
 
 // recordContent records the content that the agent has written to the copy.
-func (p *pass) recordContent(ctx context.Context, copied *unstructured.Unstructured, content map[string]any) error {
+func (p *reconciliation) recordContent(ctx context.Context, copied *unstructured.Unstructured, content map[string]any) error {
 	p.state.SetCopy(client.ObjectKeyFromObject(copied))
 	p.state.SetCopyUID(copied.GetUID())
 	if err := p.state.SetLast(p.primaryKey(), content); err != nil {
@@ -310,7 +312,7 @@ func (p *pass) recordContent(ctx context.Context, copied *unstructured.Unstructu
 }
 
 // syncContent writes the differences between the source and its copy.
-func (p *pass) syncContent(ctx context.Context, copied *unstructured.Unstructured, d desired) (*unstructured.Unstructured, error) {
+func (p *reconciliation) syncContent(ctx context.Context, copied *unstructured.Unstructured, d desired) (*unstructured.Unstructured, error) {
 	result, written, err := p.write(ctx, p.service(), p.primaryKey(), copied, p.config.ServiceResource, d)
 	if err != nil {
 		return nil, err
@@ -322,7 +324,7 @@ func (p *pass) syncContent(ctx context.Context, copied *unstructured.Unstructure
 }
 
 // syncStatus copies the status of the copy to the source.
-func (p *pass) syncStatus(ctx context.Context, copied, mutated *unstructured.Unstructured) error {
+func (p *reconciliation) syncStatus(ctx context.Context, copied, mutated *unstructured.Unstructured) error {
 	if !p.config.WorkspaceResource.HasStatus || !p.config.ServiceResource.HasStatus {
 		return nil
 	}

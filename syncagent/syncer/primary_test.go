@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
-	"github.com/atoll-dev/atoll/internal/endpoints"
+	"github.com/atoll-dev/atoll/internal/workspaces"
 	"github.com/atoll-dev/atoll/syncagent/publication"
 )
 
@@ -167,10 +167,10 @@ func TestTwoCopiesAreAnError(t *testing.T) {
 }
 
 // sprockets are published from the same kind of copies as widgets.
-var sprockets = endpoints.Resource{GroupVersionKind: schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Sprocket"}, Resource: "sprockets", Namespaced: true, HasStatus: true}
+var sprockets = workspaces.Resource{GroupVersionKind: schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Sprocket"}, Resource: "sprockets", Namespaced: true, HasStatus: true}
 
 // publishedAs returns an env of the same agent, workspace and service cluster for another resource of the same kind of copies.
-func (e *env) publishedAs(resource endpoints.Resource) *env {
+func (e *env) publishedAs(resource workspaces.Resource) *env {
 	other := *e
 	other.config.WorkspaceResource = resource
 	other.config.Publication = &publication.Publication{Spec: syncagentv1alpha1.PublishedResourceSpec{

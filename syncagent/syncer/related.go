@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
-	"github.com/atoll-dev/atoll/internal/endpoints"
+	"github.com/atoll-dev/atoll/internal/workspaces"
 	"github.com/atoll-dev/atoll/syncagent/related"
 	"github.com/atoll-dev/atoll/syncagent/state"
 )
@@ -42,9 +42,9 @@ func (r relation) presence() presence {
 	return originLive
 }
 
-// relatedPass is the part of a pass that syncs related objects.
-type relatedPass struct {
-	*pass
+// relatedReconciliation is the part of a reconciliation that syncs related objects.
+type relatedReconciliation struct {
+	*reconciliation
 	errs []error
 	// unlocated are the identifiers whose objects could not be located, incomplete those with an object that could not be synced.
 	unlocated, incomplete map[string]bool
@@ -52,24 +52,24 @@ type relatedPass struct {
 	wait                  bool
 }
 
-func newRelatedPass(p *pass) *relatedPass {
-	return &relatedPass{pass: p, unlocated: map[string]bool{}, incomplete: map[string]bool{}}
+func newRelatedReconciliation(p *reconciliation) *relatedReconciliation {
+	return &relatedReconciliation{reconciliation: p, unlocated: map[string]bool{}, incomplete: map[string]bool{}}
 }
 
-func (r *relatedPass) failed(identifier string, err error) {
+func (r *relatedReconciliation) failed(identifier string, err error) {
 	r.incomplete[identifier] = true
 	r.errs = append(r.errs, fmt.Errorf("related object %q: %w", identifier, err))
 }
 
 // syncRelated syncs the related objects of a primary object that is not being deleted. One that fails does not prevent the sync of the
 // others.
-func (p *pass) syncRelated(ctx context.Context, copied *unstructured.Unstructured) (Result, error) {
+func (p *reconciliation) syncRelated(ctx context.Context, copied *unstructured.Unstructured) (Result, error) {
 	recorded, _ := p.state.Related()
 	if len(p.config.Related) == 0 && len(recorded) == 0 {
 		return Result{}, nil
 	}
 	p.home = copied.GetNamespace()
-	r := newRelatedPass(p)
+	r := newRelatedReconciliation(p)
 	relations := r.observe(ctx, r.locate(ctx, copied), recorded)
 	if err := r.recordRelations(ctx, relations); err != nil {
 		return Result{}, err
@@ -89,7 +89,7 @@ func (p *pass) syncRelated(ctx context.Context, copied *unstructured.Unstructure
 }
 
 // locate returns the related objects that the primary object references.
-func (r *relatedPass) locate(ctx context.Context, copied *unstructured.Unstructured) []relation {
+func (r *relatedReconciliation) locate(ctx context.Context, copied *unstructured.Unstructured) []relation {
 	var located []relation
 	taken := map[state.Object]bool{}
 	for i := range r.config.Related {
@@ -122,7 +122,7 @@ func (r *relatedPass) locate(ctx context.Context, copied *unstructured.Unstructu
 	return located
 }
 
-func (p *pass) locatePairs(ctx context.Context, resource *RelatedResource, copied *unstructured.Unstructured) ([]related.Pair, error) {
+func (p *reconciliation) locatePairs(ctx context.Context, resource *RelatedResource, copied *unstructured.Unstructured) ([]related.Pair, error) {
 	if resource.Unresolved != nil {
 		return nil, resource.Unresolved
 	}
@@ -140,7 +140,7 @@ func (p *pass) locatePairs(ctx context.Context, resource *RelatedResource, copie
 }
 
 // sides returns the side of the origin and the side of the copy.
-func (p *pass) sides(origin syncagentv1alpha1.RelatedResourceOrigin) (from, to side) {
+func (p *reconciliation) sides(origin syncagentv1alpha1.RelatedResourceOrigin) (from, to side) {
 	if origin == syncagentv1alpha1.RelatedResourceOriginKcp {
 		return p.workspace(), p.service()
 	}
@@ -154,7 +154,7 @@ func newRelated(resource *RelatedResource, pair related.Pair) state.Related {
 	}
 }
 
-func newObjectReference(resource endpoints.Resource, key types.NamespacedName) state.Object {
+func newObjectReference(resource workspaces.Resource, key types.NamespacedName) state.Object {
 	if !resource.Namespaced {
 		key.Namespace = ""
 	}
@@ -168,8 +168,8 @@ func describeCopy(entry state.Related) string {
 	return fmt.Sprintf("%s %s", entry.Copy.Kind, keyOf(entry.Copy))
 }
 
-func resourceOf(object state.Object) endpoints.Resource {
-	return endpoints.Resource{
+func resourceOf(object state.Object) workspaces.Resource {
+	return workspaces.Resource{
 		GroupVersionKind: schema.GroupVersionKind{Group: object.Group, Version: object.Version, Kind: object.Kind},
 		Resource:         object.Resource, Namespaced: object.Namespace != "",
 	}
@@ -180,7 +180,7 @@ func keyOf(object state.Object) types.NamespacedName {
 }
 
 // observe reads the origins of the located and of the recorded related objects.
-func (r *relatedPass) observe(ctx context.Context, located []relation, recorded []state.Related) []relation {
+func (r *relatedReconciliation) observe(ctx context.Context, located []relation, recorded []state.Related) []relation {
 	relations, known := []relation{}, map[string]bool{}
 	add := func(relation relation) {
 		from, _ := r.sides(relation.Side)
@@ -203,8 +203,8 @@ func (r *relatedPass) observe(ctx context.Context, located []relation, recorded 
 	return relations
 }
 
-// recordRelations records related objects before the pass writes a finalizer or a copy of them.
-func (r *relatedPass) recordRelations(ctx context.Context, relations []relation) error {
+// recordRelations records related objects before the reconciliation writes a finalizer or a copy of them.
+func (r *relatedReconciliation) recordRelations(ctx context.Context, relations []relation) error {
 	recorded, _ := r.state.Related()
 	entries := slices.Clone(recorded)
 	for i := range relations {
@@ -212,7 +212,7 @@ func (r *relatedPass) recordRelations(ctx context.Context, relations []relation)
 		at := slices.IndexFunc(entries, func(e state.Related) bool { return e.Key() == relation.Key() })
 		switch {
 		case at >= 0 && relation.referenced:
-			relation.CopyUID, relation.Former = entries[at].CopyUID, entries[at].Former
+			relation.CopyUID, relation.Previous = entries[at].CopyUID, entries[at].Previous
 			entries[at] = relation.Related // the policy may have changed
 		case at < 0 && (relation.presence() == originLive && !relation.refused || r.holds(*relation)):
 			entries = append(entries, relation.Related)
@@ -223,7 +223,7 @@ func (r *relatedPass) recordRelations(ctx context.Context, relations []relation)
 }
 
 // apply syncs, cleans up or keeps each related object. It does not remove the record of one that may still have a copy or a finalizer.
-func (r *relatedPass) apply(ctx context.Context, relations []relation) {
+func (r *relatedReconciliation) apply(ctx context.Context, relations []relation) {
 	recorded, _ := r.state.Related()
 	for _, relation := range relations {
 		isRecorded := slices.ContainsFunc(recorded, func(e state.Related) bool { return e.Key() == relation.Key() })
@@ -240,14 +240,14 @@ func (r *relatedPass) apply(ctx context.Context, relations []relation) {
 			}
 			r.wait = r.wait || err == nil && !cleaned
 		case actionKeep:
-			r.forgetNeedless(ctx, relation)
+			r.removeNeedless(ctx, relation)
 		}
 	}
 }
 
-// forgetNeedless removes the record of an object that the primary object does not reference any more and that needs no action: its copy
+// removeNeedless removes the record of an object that the primary object does not reference any more and that needs no action: its copy
 // is kept in any case, or does not exist. Otherwise the record would grow with each object that has ever been referenced.
-func (r *relatedPass) forgetNeedless(ctx context.Context, relation relation) {
+func (r *relatedReconciliation) removeNeedless(ctx context.Context, relation relation) {
 	if relation.referenced || r.unlocated[relation.Identifier] {
 		return
 	}
@@ -267,12 +267,12 @@ func (r *relatedPass) forgetNeedless(ctx context.Context, relation relation) {
 }
 
 // holds reports whether an unrecorded origin has a finalizer of the agent, because the record is missing.
-func (p *pass) holds(r relation) bool {
+func (p *reconciliation) holds(r relation) bool {
 	return r.Side == syncagentv1alpha1.RelatedResourceOriginKcp && r.origin != nil &&
 		len(p.releasedFinalizers(r.origin.GetFinalizers(), r.Related)) < len(r.origin.GetFinalizers())
 }
 
-func (r *relatedPass) sync(ctx context.Context, relation relation) {
+func (r *relatedReconciliation) sync(ctx context.Context, relation relation) {
 	if relation.resource == nil || relation.refused {
 		return
 	}

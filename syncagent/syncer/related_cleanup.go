@@ -21,7 +21,7 @@ import (
 
 // cleanUp deletes the copy of a related object, and then removes the finalizer of its origin. done is false while the copy is being
 // deleted.
-func (p *pass) cleanUp(ctx context.Context, entry state.Related) (done bool, err error) {
+func (p *reconciliation) cleanUp(ctx context.Context, entry state.Related) (done bool, err error) {
 	from, to := p.sides(entry.Side)
 	if !p.recordsOther(entry, func(other state.Related) bool { return other.Copy == entry.Copy }) {
 		if gone, err := p.removeRelatedCopy(ctx, to, entry); err != nil || !gone {
@@ -41,7 +41,7 @@ func (p *pass) cleanUp(ctx context.Context, entry state.Related) (done bool, err
 
 // recordsOther reports whether another related object of the primary object has the same origin, or the same copy. They share the
 // finalizer, or the annotation.
-func (p *pass) recordsOther(entry state.Related, same func(other state.Related) bool) bool {
+func (p *reconciliation) recordsOther(entry state.Related, same func(other state.Related) bool) bool {
 	recorded, _ := p.state.Related()
 	return slices.ContainsFunc(recorded, func(other state.Related) bool {
 		return other.Side == entry.Side && other.Key() != entry.Key() && same(other)
@@ -50,7 +50,7 @@ func (p *pass) recordsOther(entry state.Related, same func(other state.Related) 
 
 // removeRelatedCopy deletes a copy that no other primary object uses. gone means that the copy does not exist, or does not belong to this
 // primary object.
-func (p *pass) removeRelatedCopy(ctx context.Context, to side, entry state.Related) (gone bool, err error) {
+func (p *reconciliation) removeRelatedCopy(ctx context.Context, to side, entry state.Related) (gone bool, err error) {
 	copied, err := to.get(ctx, resourceOf(entry.Copy), keyOf(entry.Copy))
 	switch {
 	case err != nil && to.name == syncagentv1alpha1.RelatedResourceOriginService && isNotServed(err):
@@ -91,7 +91,7 @@ func isNotServed(err error) bool {
 }
 
 // releaseOrigin removes the finalizer from an origin in the workspace.
-func (p *pass) releaseOrigin(ctx context.Context, from side, entry state.Related) error {
+func (p *reconciliation) releaseOrigin(ctx context.Context, from side, entry state.Related) error {
 	origin, err := from.get(ctx, resourceOf(entry.Origin), keyOf(entry.Origin))
 	if err != nil || origin == nil {
 		return err
@@ -104,19 +104,19 @@ func (p *pass) releaseOrigin(ctx context.Context, from side, entry state.Related
 }
 
 // releasedFinalizers returns the remaining finalizers of an origin after the primary object has released it.
-func (p *pass) releasedFinalizers(finalizers []string, entry state.Related) []string {
+func (p *reconciliation) releasedFinalizers(finalizers []string, entry state.Related) []string {
 	isOwn := func(finalizer string) bool { return finalizer == p.relatedFinalizer() }
-	return WithoutRelatedFinalizers(finalizers, isOwn, p.maybePrimary(entry.Origin) && !entry.Former)
+	return WithoutRelatedFinalizers(finalizers, isOwn, p.maybePrimary(entry.Origin) && !entry.Previous)
 }
 
 // maybePrimary reports whether an origin may be the primary object of some agent, so that it has the contract's finalizer: exported
 // resources have a group. Resources of other exports have one as well.
-func (p *pass) maybePrimary(origin state.Object) bool {
+func (p *reconciliation) maybePrimary(origin state.Object) bool {
 	return origin.Group != "" || p.config.WorkspaceResource.Group == ""
 }
 
 // cleanUpRelated cleans up the related objects of a primary object that is being deleted. copied is its copy, or nil.
-func (p *pass) cleanUpRelated(ctx context.Context, copied *unstructured.Unstructured) (result Result, done bool, err error) {
+func (p *reconciliation) cleanUpRelated(ctx context.Context, copied *unstructured.Unstructured) (result Result, done bool, err error) {
 	entries, known := p.state.Related()
 	if !known && len(p.config.Related) > 0 {
 		if entries, err = p.locateUnrecorded(ctx, copied); err != nil {
@@ -126,7 +126,7 @@ func (p *pass) cleanUpRelated(ctx context.Context, copied *unstructured.Unstruct
 	if len(entries) == 0 {
 		return Result{}, true, nil
 	}
-	r := newRelatedPass(p)
+	r := newRelatedReconciliation(p)
 	var remaining []state.Related
 	for _, entry := range entries {
 		if !cleansUpWithPrimary(entry) {
@@ -156,9 +156,9 @@ func (p *pass) cleanUpRelated(ctx context.Context, copied *unstructured.Unstruct
 	return Result{RequeueAfter: pollDelay}, len(remaining) == 0 && len(r.errs) == 0, errors.Join(r.errs...)
 }
 
-// suspend ends the pass over a primary object that is not being deleted and not synced, because of an error or a filter. It releases
+// suspend ends the reconciliation over a primary object that is not being deleted and not synced, because of an error or a filter. It releases
 // related objects that the user deletes in the meantime: their deletion must not wait until the primary object is synced again.
-func (p *pass) suspend(ctx context.Context, cause error) (Result, error) {
+func (p *reconciliation) suspend(ctx context.Context, cause error) (Result, error) {
 	if !slices.Contains(p.source.GetFinalizers(), publication.Finalizer) || isConflict(cause) {
 		return Result{}, cause
 	}
@@ -167,7 +167,7 @@ func (p *pass) suspend(ctx context.Context, cause error) (Result, error) {
 			return Result{}, errors.Join(cause, err)
 		}
 	}
-	r := newRelatedPass(p)
+	r := newRelatedReconciliation(p)
 	r.errs = append(r.errs, cause)
 	recorded, _ := p.state.Related()
 	for _, entry := range recorded {
@@ -184,7 +184,7 @@ func (p *pass) suspend(ctx context.Context, cause error) (Result, error) {
 }
 
 // releaseDeleted cleans up a related object of the workspace that is being deleted.
-func (r *relatedPass) releaseDeleted(ctx context.Context, entry state.Related) {
+func (r *relatedReconciliation) releaseDeleted(ctx context.Context, entry state.Related) {
 	if entry.Side != syncagentv1alpha1.RelatedResourceOriginKcp {
 		return
 	}
@@ -203,7 +203,7 @@ func (r *relatedPass) releaseDeleted(ctx context.Context, entry state.Related) {
 }
 
 // locateUnrecorded returns the related objects of a primary object without state, as far as it still references them.
-func (p *pass) locateUnrecorded(ctx context.Context, copied *unstructured.Unstructured) ([]state.Related, error) {
+func (p *reconciliation) locateUnrecorded(ctx context.Context, copied *unstructured.Unstructured) ([]state.Related, error) {
 	if err := p.readPath(ctx); err != nil {
 		klog.FromContext(ctx).V(2).Info("The path of the workspace is not known for the clean-up", "err", err)
 	}
@@ -234,7 +234,7 @@ func (p *pass) locateUnrecorded(ctx context.Context, copied *unstructured.Unstru
 
 // annotateRelated lists the related objects that originate on the service cluster in annotations of the primary object. It does not
 // change annotations of incomplete identifiers.
-func (p *pass) annotateRelated(ctx context.Context, synced []relation, incomplete map[string]bool) error {
+func (p *reconciliation) annotateRelated(ctx context.Context, synced []relation, incomplete map[string]bool) error {
 	wanted, err := relatedAnnotations(synced)
 	if err != nil {
 		return err

@@ -9,9 +9,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
-	"github.com/atoll-dev/atoll/internal/endpoints"
+	"github.com/atoll-dev/atoll/internal/workspaces"
 	"github.com/atoll-dev/atoll/syncagent/publication"
 	"github.com/atoll-dev/atoll/syncagent/related"
 )
@@ -30,7 +31,7 @@ var guardedTypes = []string{string(corev1.SecretTypeServiceAccountToken), string
 
 // guardOrigin refuses origins in reserved namespaces of the service cluster, in which consumers have no objects, unless the owner has
 // chosen them.
-func (p *pass) guardOrigin(resource *RelatedResource, pair related.Pair) error {
+func (p *reconciliation) guardOrigin(resource *RelatedResource, pair related.Pair) error {
 	if resource.Spec.Origin != syncagentv1alpha1.RelatedResourceOriginService || !p.isReserved(pair.Origin.Namespace) ||
 		related.OwnerChoosesNamespace(resource.Spec, p.spec().Naming, p.request.Cluster.String(), pair.Origin.Namespace) {
 		return nil
@@ -39,7 +40,7 @@ func (p *pass) guardOrigin(resource *RelatedResource, pair related.Pair) error {
 }
 
 // guardPrimary refuses the same namespaces for copies of primary objects.
-func (p *pass) guardPrimary(key types.NamespacedName) error {
+func (p *reconciliation) guardPrimary(key types.NamespacedName) error {
 	if !p.isReserved(key.Namespace) || related.OwnerChoosesPrimary(p.spec().Naming, p.request.Cluster.String(), key) {
 		return nil
 	}
@@ -49,13 +50,13 @@ func (p *pass) guardPrimary(key types.NamespacedName) error {
 const reservedReason = "the namespace belongs to the cluster or to the agent"
 
 // isReserved reports whether a namespace belongs to the service cluster or to the agent.
-func (p *pass) isReserved(namespace string) bool {
+func (p *reconciliation) isReserved(namespace string) bool {
 	return namespace != "" && namespace == p.config.Namespace || strings.HasPrefix(namespace, "kube-")
 }
 
 // guard refuses related objects because of the location of their copies, their owners, or the types of Secrets. copied is the existing
 // copy, or nil.
-func (p *pass) guard(r relation, copied *unstructured.Unstructured, content map[string]any) error {
+func (p *reconciliation) guard(r relation, copied *unstructured.Unstructured, content map[string]any) error {
 	if err := p.confine(r); err != nil {
 		return err
 	}
@@ -71,7 +72,7 @@ func (p *pass) guard(r relation, copied *unstructured.Unstructured, content map[
 			secretTypes = append(secretTypes, object.Object["type"])
 		}
 	}
-	if isSecret := func(resource endpoints.Resource) bool { return resource.GroupKind() == secretKind }; isSecret(r.resource.Origin) || isSecret(r.resource.Copy) {
+	if isSecret := func(resource workspaces.Resource) bool { return resource.GroupKind() == secretKind }; isSecret(r.resource.Origin) || isSecret(r.resource.Copy) {
 		for _, t := range secretTypes {
 			if name, _ := t.(string); slices.Contains(guardedTypes, name) {
 				reason = "Secrets of type " + name + " stay where they are"
@@ -89,7 +90,7 @@ func (p *pass) guard(r relation, copied *unstructured.Unstructured, content map[
 
 // foreignReason returns why an object on the service cluster belongs to another owner, or an empty string if its metadata names none. It
 // refuses a copy of a related object only as an origin: mayWrite decides by its owners whether a copy may be overwritten.
-func (p *pass) foreignReason(object *unstructured.Unstructured, origin syncagentv1alpha1.RelatedResourceOrigin) string {
+func (p *reconciliation) foreignReason(object *unstructured.Unstructured, origin syncagentv1alpha1.RelatedResourceOrigin) string {
 	if object == nil {
 		return ""
 	}
@@ -108,7 +109,60 @@ func (p *pass) foreignReason(object *unstructured.Unstructured, origin syncagent
 }
 
 // isCopyForOthers reports whether an object is the copy of a related object of other primary objects only.
-func (p *pass) isCopyForOthers(object metav1.Object) bool {
+func (p *reconciliation) isCopyForOthers(object metav1.Object) bool {
 	owners := ownersOf(object, p.ownerKey(), "")
 	return owners.foreign && !owners.own
+}
+
+// confine refuses to write a related object of a workspace to a namespace of the service cluster other than the one of the primary
+// object's copy, unless the owner has chosen or allowed that namespace, because the agent has more permissions than any consumer. For
+// cluster-scoped objects it checks the name. It checks the result of the locator, independent of how the locator computed it.
+func (p *reconciliation) confine(r relation) error {
+	if r.Side != syncagentv1alpha1.RelatedResourceOriginKcp {
+		return nil
+	}
+	key, cluster, to := keyOf(r.Copy), p.request.Cluster.String(), p.service()
+	if !r.resource.Copy.Namespaced {
+		if related.OwnerChoosesCopyName(r.resource.Spec, cluster, key.Name) || p.allowsKey(key) {
+			return nil
+		}
+		return &GuardedError{to.describe(r.resource.Copy, key), notAllowed(publication.AnnotationAllowedClusterScopedNames, key.Name)}
+	}
+	if key.Namespace == p.home || related.OwnerChoosesNamespace(r.resource.Spec, p.spec().Naming, cluster, key.Namespace) || p.allowsKey(key) {
+		return nil
+	}
+	return &GuardedError{to.describe(r.resource.Copy, key), notAllowed(publication.AnnotationAllowedNamespaces, key.Namespace)}
+}
+
+// confineAdoption refuses to adopt an object without identification as a copy if the consumer has chosen its location: the agent would
+// write later changes of the consumer to it, and delete it with the source. It accepts an object that an earlier reconciliation has recorded.
+func (p *reconciliation) confineAdoption(existing *unstructured.Unstructured) error {
+	key, cluster := client.ObjectKeyFromObject(existing), p.request.Cluster.String()
+	recorded, found := p.state.Copy()
+	known := found && recorded == key && (p.state.CopyUID() == existing.GetUID() || p.state.CopyUID() == "")
+	if known || key.Namespace == cluster || related.OwnerChoosesPrimary(p.spec().Naming, cluster, key) || p.allowsKey(key) {
+		return nil
+	}
+	annotation, name := publication.AnnotationAllowedNamespaces, key.Namespace
+	if key.Namespace == "" {
+		annotation, name = publication.AnnotationAllowedClusterScopedNames, key.Name
+	}
+	return &GuardedError{p.service().describeObject(existing), "it exists and is no copy yet; " + notAllowed(annotation, name)}
+}
+
+// allowsKey reports whether the annotations of the PublishedResource allow a namespace, or the name of a cluster-scoped object. Owners
+// must list the namespaces of the cluster and of the agent by their names, without patterns.
+func (p *reconciliation) allowsKey(key types.NamespacedName) bool {
+	allowed, cluster := p.config.Publication.Allowed, p.request.Cluster.String()
+	switch {
+	case key.Namespace == "":
+		return allowed.ClusterScopedNames.Match(cluster, key.Name)
+	case p.isReserved(key.Namespace):
+		return allowed.Namespaces.Contains(key.Namespace)
+	}
+	return allowed.Namespaces.Match(cluster, key.Namespace)
+}
+
+func notAllowed(annotation, name string) string {
+	return "the object of the consumer leads there; if it should, add " + name + " to the annotation " + annotation + " of the PublishedResource"
 }

@@ -7,8 +7,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
-	"github.com/atoll-dev/atoll/internal/endpoints"
 	"github.com/atoll-dev/atoll/internal/expression"
+	"github.com/atoll-dev/atoll/internal/workspaces"
 	"github.com/atoll-dev/atoll/syncagent/publication"
 	"github.com/atoll-dev/atoll/syncagent/state"
 )
@@ -23,11 +23,11 @@ const ownerKeyPrefix = "related." + publication.Prefix
 const relatedFinalizerInfix = ".syncagent.kcp.io/cleanup-"
 
 // ownerHash identifies the agent and the primary object. It reveals neither of them.
-func (p *pass) ownerHash() string {
+func (p *reconciliation) ownerHash() string {
 	return ownerHash(p.config.AgentName, p.config.WorkspaceResource, p.request.Source())
 }
 
-func ownerHash(agentName string, resource endpoints.Resource, source Source) string {
+func ownerHash(agentName string, resource workspaces.Resource, source Source) string {
 	return expression.ShortHash(strings.Join([]string{
 		agentName, source.Cluster.String(), resource.Group, resource.Kind, source.Namespace, source.Name,
 	}, "/"))
@@ -39,22 +39,22 @@ func IsRelatedFinalizer(agentName, finalizer string) bool {
 }
 
 // RelatedFinalizer returns the finalizer that an agent sets for a primary object of a resource.
-func RelatedFinalizer(agentName string, resource endpoints.Resource, source Source) string {
+func RelatedFinalizer(agentName string, resource workspaces.Resource, source Source) string {
 	return agentName + relatedFinalizerInfix + ownerHash(agentName, resource, source)
 }
 
-func (p *pass) ownerKey() string { return ownerKeyPrefix + p.ownerHash() }
+func (p *reconciliation) ownerKey() string { return ownerKeyPrefix + p.ownerHash() }
 
 // relatedFinalizer is the finalizer of the agent and the primary object on origins in workspaces. Agents and primary objects that share
 // an origin remove only their own finalizer.
-func (p *pass) relatedFinalizer() string {
+func (p *reconciliation) relatedFinalizer() string {
 	return RelatedFinalizer(p.config.AgentName, p.config.WorkspaceResource, p.request.Source())
 }
 
 // originHash identifies an origin. The hash of an origin in a workspace includes its UID, because logical clusters of two installations
 // may have the same name. Such an origin cannot be created again before all finalizers are removed, and the copies with their annotations
 // are deleted before that. An origin on the service cluster can be created again at any time, so its hash does not include the UID.
-func (p *pass) originHash(r relation) string {
+func (p *reconciliation) originHash(r relation) string {
 	cluster, uid := "", ""
 	if r.Side == syncagentv1alpha1.RelatedResourceOriginKcp {
 		cluster, uid = p.request.Cluster.String(), string(r.origin.GetUID())
@@ -80,10 +80,10 @@ func isContractFinalizer(finalizer string) bool { return finalizer == publicatio
 // withRelatedFinalizers returns the finalizers of an origin that has a copy: the agent's own, which no other agent removes, and the
 // contract's, unless the object may itself be primary. If api-syncagent has set the contract's finalizer on such an object, the agent's
 // own replaces it; an agent for which the object is primary adds the contract's again.
-func withRelatedFinalizers(finalizers []string, own string, maybePrimary, former bool) []string {
+func withRelatedFinalizers(finalizers []string, own string, maybePrimary, previous bool) []string {
 	wanted := slices.Clone(finalizers)
 	if !slices.Contains(finalizers, own) {
-		if maybePrimary && former {
+		if maybePrimary && previous {
 			wanted = slices.DeleteFunc(wanted, isContractFinalizer)
 		}
 		wanted = append(wanted, own)
@@ -96,7 +96,7 @@ func withRelatedFinalizers(finalizers []string, own string, maybePrimary, former
 
 // copyOwners are the owners that the metadata of an existing object names: the primary objects that use it as a copy.
 type copyOwners struct {
-	// own means that the primary object of this pass is an owner, shared that others with the same origin are.
+	// own means that the primary object of this reconciliation is an owner, shared that others with the same origin are.
 	own, shared bool
 	// foreign means that it is a copy of another origin.
 	foreign bool
@@ -145,7 +145,7 @@ func cleanupPolicy(spec syncagentv1alpha1.RelatedResourceSpec) syncagentv1alpha1
 	return syncagentv1alpha1.CleanupOrphan
 }
 
-// presence is whether an origin exists, as observed by a pass.
+// presence is whether an origin exists, as observed by a reconciliation.
 type presence int
 
 const (
@@ -154,7 +154,7 @@ const (
 	originMissing
 )
 
-// relatedAction is the action of a pass on a related object.
+// relatedAction is the action of a reconciliation on a related object.
 type relatedAction int
 
 const (

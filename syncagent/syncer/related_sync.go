@@ -12,18 +12,18 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
-	"github.com/atoll-dev/atoll/internal/endpoints"
+	"github.com/atoll-dev/atoll/internal/workspaces"
 	"github.com/atoll-dev/atoll/syncagent/mutation"
 )
 
 // syncOne updates the copy of a related object. wait means that an object of the same name, or the namespace, is being deleted.
-func (p *pass) syncOne(ctx context.Context, r relation) (wait bool, err error) {
+func (p *reconciliation) syncOne(ctx context.Context, r relation) (wait bool, err error) {
 	from, to := p.sides(r.Side)
 	if err := p.guard(r, nil, nil); err != nil { // before the first write
 		return false, err
 	}
 	if r.Side == syncagentv1alpha1.RelatedResourceOriginKcp {
-		if err := p.holdOrigin(ctx, from, r); err != nil {
+		if err := p.addOriginFinalizer(ctx, from, r); err != nil {
 			return false, err
 		}
 	}
@@ -57,10 +57,10 @@ func (p *pass) syncOne(ctx context.Context, r relation) (wait bool, err error) {
 	return false, p.forwardStatus(ctx, to, r, copied, written)
 }
 
-// holdOrigin adds finalizers to an origin in the workspace.
-func (p *pass) holdOrigin(ctx context.Context, from side, r relation) error {
+// addOriginFinalizer adds finalizers to an origin in the workspace.
+func (p *reconciliation) addOriginFinalizer(ctx context.Context, from side, r relation) error {
 	finalizers := r.origin.GetFinalizers()
-	wanted := withRelatedFinalizers(finalizers, p.relatedFinalizer(), p.maybePrimary(r.Origin), r.Former)
+	wanted := withRelatedFinalizers(finalizers, p.relatedFinalizer(), p.maybePrimary(r.Origin), r.Previous)
 	if slices.Equal(finalizers, wanted) {
 		return nil
 	}
@@ -68,7 +68,7 @@ func (p *pass) holdOrigin(ctx context.Context, from side, r relation) error {
 }
 
 // desiredRelated computes the desired state of a related object's copy.
-func (p *pass) desiredRelated(r relation, copied *unstructured.Unstructured) (desired, error) {
+func (p *reconciliation) desiredRelated(r relation, copied *unstructured.Unstructured) (desired, error) {
 	d := desired{
 		key: keyOf(r.Copy), mutated: r.origin.DeepCopy(),
 		identification: metadata{annotations: map[string]string{p.ownerKey(): p.originHash(r)}},
@@ -86,13 +86,13 @@ func (p *pass) desiredRelated(r relation, copied *unstructured.Unstructured) (de
 	return d, err
 }
 
-func (p *pass) createRelated(ctx context.Context, to side, r relation, d desired) (created *unstructured.Unstructured, wait bool, err error) {
+func (p *reconciliation) createRelated(ctx context.Context, to side, r relation, d desired) (created *unstructured.Unstructured, wait bool, err error) {
 	if r.Side != syncagentv1alpha1.RelatedResourceOriginService || d.key.Namespace != p.request.Namespace { // the namespace of the primary object exists
 		if wait, err := to.ensureNamespace(ctx, d.key.Namespace); err != nil || wait {
 			return nil, wait, err
 		}
 	}
-	if err := p.forgetContent(ctx, r.Key()); err != nil {
+	if err := p.removeContent(ctx, r.Key()); err != nil {
 		return nil, false, err
 	}
 	object := newObject(r.resource.Copy, d.key, d.content, d.identification)
@@ -111,7 +111,7 @@ func (p *pass) createRelated(ctx context.Context, to side, r relation, d desired
 
 // explainExisting returns the error for an object that the agent could not create because it exists. If the agent cannot read it either,
 // the object is hidden from the agent: the consumer has accepted the claim for other objects only.
-func (s side) explainExisting(ctx context.Context, resource endpoints.Resource, key types.NamespacedName) error {
+func (s side) explainExisting(ctx context.Context, resource workspaces.Resource, key types.NamespacedName) error {
 	switch existing, err := s.get(ctx, resource, key); {
 	case err != nil:
 		return err
@@ -121,7 +121,7 @@ func (s side) explainExisting(ctx context.Context, resource endpoints.Resource, 
 	return conflict(resource, key, "the object has just been created")
 }
 
-func (p *pass) writeRelated(ctx context.Context, to side, r relation, copied *unstructured.Unstructured, d desired) (*unstructured.Unstructured, bool, error) {
+func (p *reconciliation) writeRelated(ctx context.Context, to side, r relation, copied *unstructured.Unstructured, d desired) (*unstructured.Unstructured, bool, error) {
 	owners := ownersOf(copied, p.ownerKey(), p.originHash(r))
 	if !owners.mayWrite(p.state.HasCopy(r.Key(), copied.GetUID())) {
 		return nil, false, &OwnedError{to.describeObject(copied), "is no copy of the related object"}
@@ -146,7 +146,7 @@ func (p *pass) writeRelated(ctx context.Context, to side, r relation, copied *un
 
 // replaceOwnerLabel replaces the label of this primary object by an annotation. It keeps the labels of other owners, because their agents
 // may not support annotations.
-func (p *pass) replaceOwnerLabel(ctx context.Context, to side, copied *unstructured.Unstructured) error {
+func (p *reconciliation) replaceOwnerLabel(ctx context.Context, to side, copied *unstructured.Unstructured) error {
 	value, found := copied.GetLabels()[p.ownerKey()]
 	if !found {
 		return nil
@@ -188,9 +188,9 @@ func withStringData(content map[string]any) map[string]any {
 	return content
 }
 
-// forwardStatus copies the status of an origin to its copy if the publication enables it. written means that this pass has written the
-// copy: only then does the consumer get an event that the copy has no status subresource, not in every pass.
-func (p *pass) forwardStatus(ctx context.Context, to side, r relation, copied *unstructured.Unstructured, written bool) error {
+// forwardStatus copies the status of an origin to its copy if the publication enables it. written means that this reconciliation has written the
+// copy: only then does the consumer get an event that the copy has no status subresource, not in every reconciliation.
+func (p *reconciliation) forwardStatus(ctx context.Context, to side, r relation, copied *unstructured.Unstructured, written bool) error {
 	if !r.resource.Spec.SyncStatus {
 		return nil
 	}

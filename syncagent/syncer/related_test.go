@@ -161,7 +161,7 @@ func TestRecordOfRelatedObjectsDoesNotGrow(t *testing.T) {
 			createWidget(e)
 			e.settle()
 			recorded := func() int {
-				p := &pass{Syncer: New(e.config), request: Request{Cluster: testCluster, NamespacedName: testKey}}
+				p := &reconciliation{Syncer: New(e.config), request: Request{Cluster: testCluster, NamespacedName: testKey}}
 				if err := p.loadState(t.Context()); err != nil {
 					t.Fatal(err)
 				}
@@ -322,7 +322,7 @@ func TestFinalizerOfOlderAgentsIsRemoved(t *testing.T) {
 			}
 		})
 	}
-	t.Run("before the first pass", func(t *testing.T) {
+	t.Run("before the first reconciliation", func(t *testing.T) {
 		e := withSecret(t, secretRelation(fromWorkspace, ""))
 		e.change(e.workspace, secrets, credsInWorkspace, func(o *unstructured.Unstructured) { o.SetFinalizers([]string{publication.Finalizer}) })
 		e.deleteIn(e.workspace, secrets, credsInWorkspace)

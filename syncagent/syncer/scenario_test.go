@@ -210,7 +210,7 @@ func TestAdoptionScenario(t *testing.T) {
 			expectField(t, e.theCopy(), nil, "metadata", "labels", "app") // it is content, which somebody has changed
 		},
 	}.test(t)
-	scenario{ // the source changes before the next pass
+	scenario{ // the source changes before the next reconciliation
 		steps: []func(e *env){createWidget, func(e *env) { stripped(e); changeWidget(setField("spec.size", int64(9)))(e) }},
 		check: func(t *testing.T, e *env) { expectField(t, e.theCopy(), 9, "spec", "size") },
 	}.test(t)

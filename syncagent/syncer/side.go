@@ -15,12 +15,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
-	"github.com/atoll-dev/atoll/internal/endpoints"
+	"github.com/atoll-dev/atoll/internal/workspaces"
 	"github.com/atoll-dev/atoll/syncagent/publication"
 )
 
 // namespaces is the resource of Namespaces, on both sides.
-var namespaces = endpoints.Resource{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Namespace"), Resource: "namespaces"}
+var namespaces = workspaces.Resource{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Namespace"), Resource: "namespaces"}
 
 // side is one of the two sides between which objects are synced: the workspace or the service cluster.
 type side struct {
@@ -32,7 +32,7 @@ type side struct {
 	namespaceLabels map[string]string
 }
 
-func (p *pass) workspace() side {
+func (p *reconciliation) workspace() side {
 	return side{client: p.request.Workspace, name: syncagentv1alpha1.RelatedResourceOriginKcp, own: p.config.WorkspaceResource.GroupKind()}
 }
 
@@ -52,7 +52,7 @@ func (s side) readError(err error, kind schema.GroupVersionKind, resource string
 }
 
 // get returns an object, or nil if it does not exist.
-func (s side) get(ctx context.Context, resource endpoints.Resource, key types.NamespacedName) (*unstructured.Unstructured, error) {
+func (s side) get(ctx context.Context, resource workspaces.Resource, key types.NamespacedName) (*unstructured.Unstructured, error) {
 	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(resource.GroupVersionKind)
 	err := s.client.Get(ctx, key, object)
@@ -66,7 +66,7 @@ func (s side) get(ctx context.Context, resource endpoints.Resource, key types.Na
 }
 
 // list returns the objects that match a selector, in all namespaces if namespace is empty.
-func (s side) list(ctx context.Context, resource endpoints.Resource, namespace string, selector labels.Selector) ([]unstructured.Unstructured, error) {
+func (s side) list(ctx context.Context, resource workspaces.Resource, namespace string, selector labels.Selector) ([]unstructured.Unstructured, error) {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(resource.GroupVersion().WithKind(resource.Kind + "List"))
 	if err := s.client.List(ctx, list, client.InNamespace(namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
@@ -138,7 +138,7 @@ func (s side) ensureNamespace(ctx context.Context, name string) (wait bool, err 
 	return false, nil
 }
 
-func (s side) describe(resource endpoints.Resource, key types.NamespacedName) string {
+func (s side) describe(resource workspaces.Resource, key types.NamespacedName) string {
 	return fmt.Sprintf("%s %s (%s)", resource.Resource, key, s.name)
 }
 

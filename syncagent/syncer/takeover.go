@@ -21,48 +21,48 @@ import (
 // last, and which objects are copies of related objects, because these copies have no labels of their own that identify them. found is
 // the copy of the primary object, or nil. takeOver must run before the agent writes the copy: related objects are located by the content
 // that api-syncagent wrote, not by later changes of the consumer.
-func (p *pass) takeOver(ctx context.Context, found *unstructured.Unstructured) error {
+func (p *reconciliation) takeOver(ctx context.Context, found *unstructured.Unstructured) error {
 	if p.state.Claimed() || !slices.Contains(p.source.GetFinalizers(), publication.Finalizer) {
 		return nil // no agent has synced it before
 	}
-	former, err := p.Syncer.state.LoadFormer(ctx, p.request.Source().Labels(), p.request.NamespacedName,
+	previous, err := p.Syncer.state.LoadPrevious(ctx, p.request.Source().Labels(), p.request.NamespacedName,
 		p.config.WorkspaceResource.GroupKind(), p.config.ServiceResource.GroupKind())
-	if err != nil || former == nil && !isFormerCopy(found) {
+	if err != nil || previous == nil && !isPreviousCopy(found) {
 		return err
 	}
-	if former != nil {
-		p.state.SetFormer(former)
+	if previous != nil {
+		p.state.SetPrevious(previous)
 	}
 	if found != nil {
-		if err := p.takeOverObjects(ctx, found, former); err != nil {
+		if err := p.takeOverObjects(ctx, found, previous); err != nil {
 			return err
 		}
 	}
-	klog.FromContext(ctx).Info("An object of api-syncagent has been taken over", "state", former != nil)
+	klog.FromContext(ctx).Info("An object of api-syncagent has been taken over", "state", previous != nil)
 	return p.saveState(ctx)
 }
 
-// isFormerCopy reports whether api-syncagent has created a copy: such a copy does not name its resource.
-func isFormerCopy(copied *unstructured.Unstructured) bool {
+// isPreviousCopy reports whether api-syncagent has created a copy: such a copy does not name its resource.
+func isPreviousCopy(copied *unstructured.Unstructured) bool {
 	return copied != nil && copied.GetLabels()[publication.LabelRemoteResource] == "" && copied.GetAnnotations()[publication.AnnotationRemoteResource] == ""
 }
 
 // takeOverObjects records the copy of the primary object and the copies of related objects. It accepts nil if the state of api-syncagent
 // does not exist.
-func (p *pass) takeOverObjects(ctx context.Context, found *unstructured.Unstructured, former *state.Former) error {
+func (p *reconciliation) takeOverObjects(ctx context.Context, found *unstructured.Unstructured, previous *state.Previous) error {
 	p.home = found.GetNamespace()
 	p.state.SetCopy(client.ObjectKeyFromObject(found))
 	p.state.SetCopyUID(found.GetUID())
-	if former != nil {
-		if err := p.state.SetLast(p.primaryKey(), contentOf(former.Primary)); err != nil {
+	if previous != nil {
+		if err := p.state.SetLast(p.primaryKey(), contentOf(previous.Primary)); err != nil {
 			return err
 		}
 	}
-	return p.takeOverRelated(ctx, found, former)
+	return p.takeOverRelated(ctx, found, previous)
 }
 
 // takeOverRelated records the copies of related objects that api-syncagent has created.
-func (p *pass) takeOverRelated(ctx context.Context, found *unstructured.Unstructured, former *state.Former) error {
+func (p *reconciliation) takeOverRelated(ctx context.Context, found *unstructured.Unstructured, previous *state.Previous) error {
 	switch err := p.readPath(ctx); {
 	case isTransient(err):
 		return err
@@ -72,7 +72,7 @@ func (p *pass) takeOverRelated(ctx context.Context, found *unstructured.Unstruct
 	var entries []state.Related
 	for i := range p.config.Related {
 		resource := &p.config.Related[i]
-		pairs, err := p.locateFormer(ctx, resource, found, former)
+		pairs, err := p.locatePrevious(ctx, resource, found, previous)
 		switch {
 		case isTransient(err):
 			return err
@@ -82,7 +82,7 @@ func (p *pass) takeOverRelated(ctx context.Context, found *unstructured.Unstruct
 		}
 		for _, pair := range pairs {
 			entry := newRelated(resource, pair)
-			known, err := p.takeOverCopy(ctx, resource, &entry, former)
+			known, err := p.takeOverCopy(ctx, resource, &entry, previous)
 			if err != nil {
 				return err
 			}
@@ -97,13 +97,13 @@ func (p *pass) takeOverRelated(ctx context.Context, found *unstructured.Unstruct
 
 // locateFormer returns the locations of related objects at the last sync of api-syncagent. If names of copies on the service cluster
 // depend on the object in the workspace, it uses the version of that object that api-syncagent has synced.
-func (p *pass) locateFormer(ctx context.Context, resource *RelatedResource, found *unstructured.Unstructured, former *state.Former) ([]related.Pair, error) {
-	if former == nil || resource.Spec.Origin != syncagentv1alpha1.RelatedResourceOriginKcp || !selectsBy(resource.Spec.Object) {
+func (p *reconciliation) locatePrevious(ctx context.Context, resource *RelatedResource, found *unstructured.Unstructured, previous *state.Previous) ([]related.Pair, error) {
+	if previous == nil || resource.Spec.Origin != syncagentv1alpha1.RelatedResourceOriginKcp || !selectsBy(resource.Spec.Object) {
 		return p.locatePairs(ctx, resource, found)
 	}
 	current := p.source
 	defer func() { p.source = current }()
-	p.source = overwrite(current, contentOf(former.Primary), metadata{})
+	p.source = overwrite(current, contentOf(previous.Primary), metadata{})
 	return p.locatePairs(ctx, resource, found)
 }
 
@@ -112,12 +112,12 @@ func selectsBy(object syncagentv1alpha1.RelatedResourceObject) bool {
 }
 
 // takeOverCopy completes an entry, and reports whether the records of api-syncagent show that it has created the copy.
-func (p *pass) takeOverCopy(ctx context.Context, resource *RelatedResource, entry *state.Related, former *state.Former) (bool, error) {
-	origin := former.Find(resource.Origin.GroupVersionKind.GroupKind(), keyOf(entry.Origin))
+func (p *reconciliation) takeOverCopy(ctx context.Context, resource *RelatedResource, entry *state.Related, previous *state.Previous) (bool, error) {
+	origin := previous.Find(resource.Origin.GroupVersionKind.GroupKind(), keyOf(entry.Origin))
 	if origin == nil && !p.isAnnotated(*entry) {
 		return false, nil
 	}
-	entry.Former = true
+	entry.Previous = true
 	if p.confine(relation{Related: *entry, resource: resource}) != nil {
 		return true, nil // an object there may belong to another owner; only the finalizer is removed
 	}
@@ -142,7 +142,7 @@ func (p *pass) takeOverCopy(ctx context.Context, resource *RelatedResource, entr
 }
 
 // isAnnotated reports whether annotations of the primary object name a copy in the workspace.
-func (p *pass) isAnnotated(entry state.Related) bool {
+func (p *reconciliation) isAnnotated(entry state.Related) bool {
 	if entry.Side != syncagentv1alpha1.RelatedResourceOriginService {
 		return false
 	}

@@ -20,8 +20,8 @@ import (
 	"github.com/atoll-dev/atoll/syncagent/state"
 )
 
-// formerState is the name of the state that api-syncagent has written.
-var formerState = types.NamespacedName{Namespace: testNamespace, Name: "obj-state-2cluster-0123456789abcdef0123"}
+// previousState is the name of the state that api-syncagent has written.
+var previousState = types.NamespacedName{Namespace: testNamespace, Name: "obj-state-2cluster-0123456789abcdef0123"}
 
 var (
 	mineInWorkspace = types.NamespacedName{Namespace: testKey.Namespace, Name: "mine"}
@@ -31,17 +31,17 @@ var (
 func formerly(t *testing.T, related ...RelatedResource) *env {
 	t.Helper()
 	e := newEnv(t)
-	leaveFormer(placed(t), related...)(e)
+	leavePrevious(placed(t), related...)(e)
 	return e
 }
 
 // leaveFormer creates the objects of api-syncagent for a widget with one related object of each origin: primary objects with the
 // contract's metadata, copies of related objects without any, and a state of complete objects, with other keys.
-func leaveFormer(copyKey types.NamespacedName, related ...RelatedResource) func(e *env) {
-	return func(e *env) { e.leaveFormer(copyKey, related...) }
+func leavePrevious(copyKey types.NamespacedName, related ...RelatedResource) func(e *env) {
+	return func(e *env) { e.leavePrevious(copyKey, related...) }
 }
 
-func (e *env) leaveFormer(copyKey types.NamespacedName, related ...RelatedResource) {
+func (e *env) leavePrevious(copyKey types.NamespacedName, related ...RelatedResource) {
 	if len(related) == 0 {
 		related = []RelatedResource{
 			relatedByReference("creds", fromService, "spec.secretName", secrets, secrets),
@@ -85,7 +85,7 @@ func (e *env) leaveFormer(copyKey types.NamespacedName, related ...RelatedResour
 		}
 		values[expression.SHA1Hex(key)] = base64.StdEncoding.EncodeToString(encoded)
 	}
-	recorded := object(secrets, formerState, "")
+	recorded := object(secrets, previousState, "")
 	recorded.Object["data"] = values
 	recorded.SetLabels(merged(source.Labels(), map[string]string{publication.LabelObjectState: "true"}))
 	e.createIn(e.service, recorded)
@@ -109,15 +109,15 @@ func TestApiSyncagentIsReplaced(t *testing.T) {
 	expectField(t, e.get(e.workspace, secrets, credsInWorkspace), "eA==", "data", "added")
 	expectField(t, e.get(e.workspace, secrets, credsInWorkspace), map[string]any{"app": "db"}, "metadata", "labels")
 	expectField(t, e.get(e.service, secrets, mineOnService), "dHdv", "data", "password")
-	if e.get(e.service, secrets, formerState) == nil {
+	if e.get(e.service, secrets, previousState) == nil {
 		t.Error("api-syncagent cannot go on: its state is gone")
 	}
 }
 
 func TestWhatApiSyncagentHasMadeIsCleanedUp(t *testing.T) {
 	for name, before := range map[string]func(e *env){
-		"after passes":          func(e *env) { e.settle() },
-		"without a pass before": func(*env) {},
+		"after passes":                    func(e *env) { e.settle() },
+		"without a reconciliation before": func(*env) {},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := formerly(t)
@@ -128,7 +128,7 @@ func TestWhatApiSyncagentHasMadeIsCleanedUp(t *testing.T) {
 			for where, found := range map[string]*unstructured.Unstructured{
 				"the copy in the workspace":      e.get(e.workspace, secrets, credsInWorkspace),
 				"the copy on the service":        e.get(e.service, secrets, mineOnService),
-				"the state of api-syncagent":     e.get(e.service, secrets, formerState),
+				"the state of api-syncagent":     e.get(e.service, secrets, previousState),
 				"a finalizer in the workspace":   finalized(e.get(e.workspace, secrets, mineInWorkspace)),
 				"the primary object":             e.get(e.workspace, widgetInWorkspace, testKey),
 				"a finalizer on the other's own": finalized(e.get(e.service, secrets, credsOnService)),
@@ -187,7 +187,7 @@ func finalized(o *unstructured.Unstructured) *unstructured.Unstructured {
 }
 
 func TestTakeOverScenario(t *testing.T) {
-	prepare := leaveFormer(placed(t))
+	prepare := leavePrevious(placed(t))
 	scenario{
 		steps: []func(e *env){prepare, func(e *env) {
 			e.change(e.service, secrets, credsOnService, setField("data.password", "dHdv"))
@@ -211,7 +211,7 @@ func TestTakeOverScenario(t *testing.T) {
 func TestTakeOverNeedsEvidence(t *testing.T) {
 	forget := func(kept ...string) func(e *env) {
 		return func(e *env) {
-			e.change(e.service, secrets, formerState, func(o *unstructured.Unstructured) {
+			e.change(e.service, secrets, previousState, func(o *unstructured.Unstructured) {
 				data := o.Object["data"].(map[string]any)
 				maps.DeleteFunc(data, func(key string, _ any) bool {
 					return !slices.ContainsFunc(kept, func(k string) bool { return expression.SHA1Hex(k) == key })
@@ -227,9 +227,9 @@ func TestTakeOverNeedsEvidence(t *testing.T) {
 		creds, mine bool // whether they are taken over
 	}{
 		"all there is":  {func(*env) {}, true, true},
-		"without state": {func(e *env) { e.deleteIn(e.service, secrets, formerState) }, true, false},
+		"without state": {func(e *env) { e.deleteIn(e.service, secrets, previousState) }, true, false},
 		"without state, of a copy that this agent has made": {func(e *env) {
-			e.deleteIn(e.service, secrets, formerState)
+			e.deleteIn(e.service, secrets, previousState)
 			e.change(e.service, widgetOnService, client.ObjectKeyFromObject(e.theCopy()), func(o *unstructured.Unstructured) {
 				o.SetLabels(merged(o.GetLabels(), map[string]string{publication.LabelRemoteResource: resourceHash(widgetInWorkspace)}))
 			})
@@ -245,7 +245,7 @@ func TestTakeOverNeedsEvidence(t *testing.T) {
 			})
 		}, false, false},
 		"with the state of another agent": {func(e *env) {
-			e.change(e.service, secrets, formerState, func(o *unstructured.Unstructured) {
+			e.change(e.service, secrets, previousState, func(o *unstructured.Unstructured) {
 				o.SetLabels(merged(o.GetLabels(), map[string]string{publication.LabelStateAgent: "other"}))
 			})
 		}, true, false},
@@ -282,7 +282,7 @@ func TestFinalizerOfApiSyncagentOnKindsThatMayBePrimary(t *testing.T) {
 	o := object(things, mineInWorkspace, "spec: {x: 1}\nmetadata: {finalizers: [syncagent.kcp.io/cleanup]}")
 	e.createIn(e.workspace, o)
 	e.createIn(e.service, object(things, mineOnService, "spec: {x: 1}"))
-	e.change(e.service, secrets, formerState, func(state *unstructured.Unstructured) {
+	e.change(e.service, secrets, previousState, func(state *unstructured.Unstructured) {
 		encoded, err := json.Marshal(object(things, mineInWorkspace, "spec: {x: 1}").Object)
 		if err != nil {
 			t.Fatal(err)
@@ -300,15 +300,15 @@ func TestFinalizerOfApiSyncagentOnKindsThatMayBePrimary(t *testing.T) {
 	}
 }
 
-func TestFormerStateUnderTheOwnName(t *testing.T) {
+func TestPreviousStateUnderTheOwnName(t *testing.T) {
 	e := formerly(t)
-	former := e.get(e.service, secrets, formerState)
-	e.deleteIn(e.service, secrets, formerState)
+	previous := e.get(e.service, secrets, previousState)
+	e.deleteIn(e.service, secrets, previousState)
 	own := state.SecretName(state.Primary{Cluster: testCluster, GroupVersionKind: widgetInWorkspace.GroupVersionKind, NamespacedName: testKey})
-	former.SetName(own)
-	former.SetResourceVersion("")
-	e.createIn(e.service, former)
-	before := slices.Collect(maps.Keys(former.Object["data"].(map[string]any)))
+	previous.SetName(own)
+	previous.SetResourceVersion("")
+	e.createIn(e.service, previous)
+	before := slices.Collect(maps.Keys(previous.Object["data"].(map[string]any)))
 	e.settle()
 	data := e.get(e.service, secrets, types.NamespacedName{Namespace: testNamespace, Name: own}).Object["data"].(map[string]any)
 	for _, key := range before {
@@ -325,7 +325,7 @@ func TestFormerStateUnderTheOwnName(t *testing.T) {
 	}
 }
 
-func TestNewObjectsLookForNoFormerState(t *testing.T) {
+func TestNewObjectsLookForNoPreviousState(t *testing.T) {
 	e := newEnv(t)
 	e.config.Service = noSecretLists{e.config.Service}
 	createWidget(e)

@@ -4,19 +4,22 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/atoll-dev/atoll/internal/endpoints"
+	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
+	"github.com/atoll-dev/atoll/internal/workspaces"
+	"github.com/atoll-dev/atoll/syncagent/publication"
 )
 
 // write writes the differences between a desired and an existing copy, and returns the resulting copy. If the state does not contain the
 // last content, it compares the desired content with the copy and overwrites all of it. It records a patch before it sends the patch: if
-// the result of the request is unknown, the next pass sends the fields again, with their values in the source at that time.
-func (p *pass) write(ctx context.Context, to side, key string, copied *unstructured.Unstructured, resource endpoints.Resource, d desired) (result *unstructured.Unstructured, written bool, err error) {
+// the result of the request is unknown, the next reconciliation sends the fields again, with their values in the source at that time.
+func (p *reconciliation) write(ctx context.Context, to side, key string, copied *unstructured.Unstructured, resource workspaces.Resource, d desired) (result *unstructured.Unstructured, written bool, err error) {
 	unfinished, isUnfinished := p.state.Unfinished(key)
 	if unchanged, err := p.state.IsLast(key, d.content); err != nil {
 		return nil, false, err
@@ -57,7 +60,7 @@ func (s side) writePatch(ctx context.Context, copied *unstructured.Unstructured,
 }
 
 // writeAll replaces the content of a copy.
-func (s side) writeAll(ctx context.Context, copied *unstructured.Unstructured, resource endpoints.Resource, d desired) (*unstructured.Unstructured, bool, error) {
+func (s side) writeAll(ctx context.Context, copied *unstructured.Unstructured, resource workspaces.Resource, d desired) (*unstructured.Unstructured, bool, error) {
 	key := client.ObjectKeyFromObject(copied)
 	current, err := s.get(ctx, resource, key)
 	if err != nil {
@@ -99,7 +102,7 @@ const statusKeySuffix = ".status"
 
 // writeStatus replaces the status of the version of an object that was read, if it differs. If the server defaults or prunes fields of
 // the status, writeStatus records the result under a key of the state, so that later passes do not write the same status again.
-func (p *pass) writeStatus(ctx context.Context, to side, object *unstructured.Unstructured, status any, key string) (written bool, err error) {
+func (p *reconciliation) writeStatus(ctx context.Context, to side, object *unstructured.Unstructured, status any, key string) (written bool, err error) {
 	if equal(object.Object["status"], status) {
 		return false, nil
 	}
@@ -125,4 +128,105 @@ func (p *pass) writeStatus(ctx context.Context, to side, object *unstructured.Un
 
 func statusPair(wanted, got any) map[string]any {
 	return map[string]any{"wanted": normalize(wanted), "got": normalize(got)}
+}
+
+// delete deletes the copy of a source that is being deleted, with its related objects and its state, and then removes the finalizer. It
+// ignores filters, because a source with a finalizer has been synced.
+func (p *reconciliation) delete(ctx context.Context) (Result, error) {
+	held := slices.Contains(p.source.GetFinalizers(), publication.Finalizer)
+	if err := p.loadState(ctx); err != nil {
+		return Result{}, err
+	}
+	copied, err := p.findCopy(ctx)
+	if err == nil && copied == nil && held {
+		copied, err = p.findUnrecordedCopy(ctx)
+	}
+	if err != nil || copied == nil && !held && !p.state.Exists() {
+		return Result{}, err
+	}
+	if err := p.takeOver(ctx, copied); err != nil {
+		return Result{}, err
+	}
+	if copied == nil || copied.GetDeletionTimestamp() == nil {
+		if result, done, err := p.cleanUpRelated(ctx, copied); err != nil || !done {
+			return result, err
+		}
+	}
+	if copied != nil {
+		return p.deleteCopy(ctx, copied)
+	}
+	if err := p.Syncer.state.Delete(ctx, p.state); err != nil || !held {
+		return Result{}, err
+	}
+	return Result{}, p.removeFinalizer(ctx)
+}
+
+// findUnrecordedCopy lists copies if the state does not record the location of the copy: an earlier reconciliation may have created a copy that no
+// cache has yet.
+func (p *reconciliation) findUnrecordedCopy(ctx context.Context) (*unstructured.Unstructured, error) {
+	if _, recorded := p.state.Copy(); recorded {
+		return nil, nil
+	}
+	found, err := ListedCopies{p.config.Service, p.config.ServiceResource.GroupVersionKind, p.config.AgentName}.Find(ctx, p.request.Source())
+	if err != nil {
+		return nil, err
+	}
+	own, err := p.theCopy(found)
+	if err != nil || own == nil || claimOf(own, p.identification()) == claimOther {
+		return nil, err
+	}
+	return own, nil
+}
+
+func (p *reconciliation) deleteCopy(ctx context.Context, copied *unstructured.Unstructured) (Result, error) {
+	if copied.GetDeletionTimestamp() != nil {
+		return p.awaitDeletion(copied), nil
+	}
+	if err := p.service().delete(ctx, copied); err != nil {
+		return Result{}, err
+	}
+	p.record(ctx, ReasonCleanup)
+	return p.awaitDeletion(copied), nil
+}
+
+func (p *reconciliation) removeFinalizer(ctx context.Context) error {
+	finalizers := slices.DeleteFunc(slices.Clone(p.source.GetFinalizers()), func(f string) bool { return f == publication.Finalizer })
+	err := p.workspace().setFinalizers(ctx, p.source, finalizers)
+	if err == nil {
+		p.record(ctx, ReasonDeleted)
+	}
+	return err
+}
+
+// DeleteOrphan deletes a copy whose primary object does not exist any more, with all other objects that the agent has created for it on
+// the service cluster. It does not access the workspace. done is false while an object is being deleted. Callers must have verified that
+// the primary object does not exist.
+func (s *Syncer) DeleteOrphan(ctx context.Context, copied *unstructured.Unstructured) (done bool, err error) {
+	source, identified := SourceOf(copied)
+	if !identified {
+		return true, s.service().delete(ctx, copied)
+	}
+	p := &reconciliation{Syncer: s, request: Request{Cluster: source.Cluster, NamespacedName: source.NamespacedName}}
+	if err := p.loadState(ctx); err != nil {
+		return false, err
+	}
+	entries, _ := p.state.Related()
+	done = true
+	for _, entry := range entries {
+		if entry.Side != syncagentv1alpha1.RelatedResourceOriginKcp {
+			continue
+		}
+		gone, err := p.removeRelatedCopy(ctx, p.service(), entry)
+		if err != nil {
+			return false, err
+		}
+		done = done && gone
+	}
+	if !done {
+		return false, nil // the next attempt finds the remaining objects by the copy
+	}
+	if err := p.service().delete(ctx, copied); err != nil {
+		return false, err
+	}
+	return true, p.Syncer.state.Delete(ctx, p.state)
 }

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/atoll-dev/atoll/internal/endpoints"
+	"github.com/atoll-dev/atoll/internal/workspaces"
 )
 
 // Client is the client interface that the syncer needs.
@@ -20,7 +20,7 @@ type Client interface {
 
 // NewClient returns a client for callers that use the name of a published resource in workspaces. It wraps a client for a URL that serves
 // the resource under another name. States, events and other data that contain the name are therefore independent of the URL.
-func NewClient(c Client, workspace, served endpoints.Resource) Client {
+func NewClient(c Client, workspace, served workspaces.Resource) Client {
 	if workspace.GroupVersionKind == served.GroupVersionKind {
 		return c
 	}

@@ -20,16 +20,16 @@ import (
 
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
-	"github.com/atoll-dev/atoll/internal/endpoints"
 	"github.com/atoll-dev/atoll/internal/expression"
 	"github.com/atoll-dev/atoll/internal/syncerview"
+	"github.com/atoll-dev/atoll/internal/workspaces"
 	"github.com/atoll-dev/atoll/syncagent/related"
 )
 
 // Published is a publication whose objects are synced, with its resource on both sides.
 type Published struct {
 	Spec               *syncagentv1alpha1.PublishedResourceSpec
-	Service, Workspace endpoints.Resource
+	Service, Workspace workspaces.Resource
 }
 
 // Describe returns the description of the view for publications. If several have one resource on the service cluster, it contains the
@@ -113,15 +113,15 @@ func URL(endpoint string) (string, bool) { return syncerview.URL(endpoint) }
 
 // Find returns a published resource as a view serves it: with the name of the resource on the service cluster, and with the scope in
 // workspaces. It returns ErrUnavailable, ErrNotServed, or the error of a server that does not respond.
-func Find(view discovery.ServerResourcesInterface, service endpoints.Resource) (endpoints.Resource, error) {
+func Find(view discovery.ServerResourcesInterface, service workspaces.Resource) (workspaces.Resource, error) {
 	list, err := view.ServerResourcesForGroupVersion(service.GroupVersion().String())
 	switch {
 	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
-		return endpoints.Resource{}, ErrUnavailable
+		return workspaces.Resource{}, ErrUnavailable
 	case apierrors.IsNotFound(err):
-		return endpoints.Resource{}, ErrNotServed
+		return workspaces.Resource{}, ErrNotServed
 	case err != nil:
-		return endpoints.Resource{}, fmt.Errorf("discovering %s in the syncer's view: %w", service.GroupVersion(), err)
+		return workspaces.Resource{}, fmt.Errorf("discovering %s in the syncer's view: %w", service.GroupVersion(), err)
 	}
 	find := func(name string) *metav1.APIResource {
 		if at := slices.IndexFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == name }); at >= 0 {
@@ -132,7 +132,7 @@ func Find(view discovery.ServerResourcesInterface, service endpoints.Resource) (
 	found := find(service.Resource)
 	// A claimed resource with this name is a different one. Published resources support patch, but not create.
 	if found == nil || found.Kind != service.Kind || slices.Contains(found.Verbs, "create") || !slices.Contains(found.Verbs, "patch") {
-		return endpoints.Resource{}, ErrNotServed
+		return workspaces.Resource{}, ErrNotServed
 	}
 	service.Namespaced, service.HasStatus = found.Namespaced, find(service.Resource+"/status") != nil
 	return service, nil

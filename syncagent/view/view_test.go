@@ -17,12 +17,12 @@ import (
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
-	"github.com/atoll-dev/atoll/internal/endpoints"
+	"github.com/atoll-dev/atoll/internal/workspaces"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-func newResourceOf(group, version, kind, resource string) endpoints.Resource {
-	return endpoints.Resource{GroupVersionKind: schema.GroupVersionKind{Group: group, Version: version, Kind: kind}, Resource: resource, Namespaced: true, HasStatus: true}
+func newResourceOf(group, version, kind, resource string) workspaces.Resource {
+	return workspaces.Resource{GroupVersionKind: schema.GroupVersionKind{Group: group, Version: version, Kind: kind}, Resource: resource, Namespaced: true, HasStatus: true}
 }
 
 func newCertificates() Published {

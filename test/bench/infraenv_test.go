@@ -22,7 +22,7 @@ import (
 	"github.com/atoll-dev/atoll/infrastructure/backend"
 	"github.com/atoll-dev/atoll/infrastructure/backends/manifest"
 	"github.com/atoll-dev/atoll/infrastructure/catalogue"
-	"github.com/atoll-dev/atoll/infrastructure/instances"
+	"github.com/atoll-dev/atoll/infrastructure/instance"
 	"github.com/atoll-dev/atoll/infrastructure/options"
 	"github.com/atoll-dev/atoll/infrastructure/runtimecluster"
 	"github.com/atoll-dev/atoll/logicalcluster"
@@ -117,7 +117,7 @@ func (e *infraEnv) startProvider(b *testing.B, workspace, runtime *rest.Config) 
 	go func() {
 		e.ended <- infrastructure.Run(ctx, infrastructure.Config{
 			Workspace: workspace, Catalogue: catalogue.Options{Group: infraGroup, Export: options.DefaultExport, Binders: "system:authenticated"}, Backends: backends,
-			Instances: &instances.View{Workspace: workspace, Client: c, Export: options.DefaultExport}, MetricsAddress: "0", HealthAddress: "0", Log: logr.Discard(),
+			Instances: &instance.View{Workspace: workspace, Client: c, Export: options.DefaultExport}, MetricsAddress: "0", HealthAddress: "0", Log: logr.Discard(),
 		})
 	}()
 	eventually(b, "templates are served", func(context.Context) error { return e.at(b, "root:provider").send(http.MethodGet, infraTemplates, "") })
@@ -135,16 +135,16 @@ func (instant) SetupTemplate(context.Context, *infrastructurev1alpha1.Template) 
 func (instant) TeardownTemplate(context.Context, *infrastructurev1alpha1.Template) error { return nil }
 
 func (i instant) Run(ctx context.Context, export *rest.Config) error {
-	return instances.Run(ctx, instances.Options{Backend: i.Name(), Group: infraGroup, Export: options.DefaultExport, Workspace: export, Handler: i,
-		Changed: make(chan instances.Identity), SweepInterval: time.Hour, Log: logr.Discard()})
+	return instance.Run(ctx, instance.Options{Backend: i.Name(), Group: infraGroup, Export: options.DefaultExport, Workspace: export, Handler: i,
+		Changed: make(chan instance.Identity), SweepInterval: time.Hour, Log: logr.Discard()})
 }
 
-func (instant) Apply(_ context.Context, instance instances.Instance) (instances.State, error) {
-	return instances.State{Phase: infrastructurev1alpha1.PhaseReady, Outputs: map[string]any{"endpoint": instance.Object.GetName() + ".example.org:6379"}}, nil
+func (instant) Apply(_ context.Context, inst instance.Instance) (instance.State, error) {
+	return instance.State{Phase: infrastructurev1alpha1.PhaseReady, Outputs: map[string]any{"endpoint": inst.Object.GetName() + ".example.org:6379"}}, nil
 }
 
-func (instant) Delete(context.Context, instances.Instance) (bool, error) { return true, nil }
-func (instant) Instances(context.Context) ([]instances.Identity, error)  { return nil, nil }
+func (instant) Delete(context.Context, instance.Instance) (bool, error) { return true, nil }
+func (instant) Instances(context.Context) ([]instance.Identity, error)  { return nil, nil }
 func (instant) Tenants(context.Context) ([]logicalcluster.Name, error)   { return nil, nil }
 func (instant) Purge(context.Context, logicalcluster.Name) error         { return nil }
 

@@ -15,8 +15,8 @@ import (
 	"github.com/atoll-dev/atoll/infrastructure/backend"
 	"github.com/atoll-dev/atoll/infrastructure/backends/kro"
 	"github.com/atoll-dev/atoll/infrastructure/backends/manifest"
-	"github.com/atoll-dev/atoll/infrastructure/backends/stub"
-	"github.com/atoll-dev/atoll/infrastructure/conformance"
+	"github.com/atoll-dev/atoll/infrastructure/backendtest"
+	"github.com/atoll-dev/atoll/infrastructure/backendtest/stub"
 	"github.com/atoll-dev/atoll/infrastructure/runtimecluster"
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
@@ -25,12 +25,12 @@ func TestStub(t *testing.T) {
 	t.Parallel()
 	shared.Start(t)
 	runtime := stub.NewRuntime()
-	conformance.Run(t, conformance.Suite{
+	backendtest.Run(t, backendtest.Suite{
 		Environment: shared.installation,
-		New: func(_ testing.TB, cfg conformance.Config) backend.Backend {
+		New: func(_ testing.TB, cfg backendtest.Config) backend.Backend {
 			return stub.NewServing(stub.Config{Name: "stub", Group: cfg.Group, Export: cfg.Export, Runtime: runtime, SweepInterval: cfg.SweepInterval, Log: cfg.Log})
 		},
-		BackendConfig: `{"outputs":["size"],"marker":"` + conformance.Confidential + `"}`,
+		BackendConfig: `{"outputs":["size"],"marker":"` + backendtest.Confidential + `"}`,
 		InvalidConfig: `{"outputs":"size"}`,
 		Made:          stubbed{runtime},
 		Instances:     30,
@@ -56,7 +56,7 @@ func (s stubbed) Damage(ctx context.Context, tenant logicalcluster.Name, instanc
 // manifests are a Template's: a config map per instance, and another one for large ones.
 const manifests = `{
   "manifests": [
-    {"id": "main", "template": {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "sample-${self.metadata.name}"}, "data": {"size": "${self.spec.size}", "marker": "` + conformance.Confidential + `"}},
+    {"id": "main", "template": {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "sample-${self.metadata.name}"}, "data": {"size": "${self.spec.size}", "marker": "` + backendtest.Confidential + `"}},
      "readyWhen": ["other.main.data.size == self.spec.size"]},
     {"id": "extra", "template": {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "sample-${self.metadata.name}-extra"}, "data": {"a": "b"}}}
   ],
@@ -66,9 +66,9 @@ const manifests = `{
 func TestManifest(t *testing.T) {
 	t.Parallel()
 	shared.Start(t)
-	conformance.Run(t, conformance.Suite{
+	backendtest.Run(t, backendtest.Suite{
 		Environment:   shared.installation,
-		New:           func(t testing.TB, cfg conformance.Config) backend.Backend { return manifest.New(inRuntime(t, cfg)) },
+		New:           func(t testing.TB, cfg backendtest.Config) backend.Backend { return manifest.New(inRuntime(t, cfg)) },
 		BackendConfig: manifests,
 		InvalidConfig: `{"manifests":[{"id":"Main"}]}`,
 		Made:          newConfigMaps(t),
@@ -79,7 +79,7 @@ func TestManifest(t *testing.T) {
 // graph is the equivalent for kro.
 const graph = `{
   "resources": [
-    {"id": "main", "template": {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "sample-${schema.metadata.name}"}, "data": {"size": "${schema.spec.size}", "marker": "` + conformance.Confidential + `"}},
+    {"id": "main", "template": {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "sample-${schema.metadata.name}"}, "data": {"size": "${schema.spec.size}", "marker": "` + backendtest.Confidential + `"}},
      "readyWhen": ["${main.data.size != ''}"]},
     {"id": "extra", "template": {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "${main.metadata.name}-extra"}, "data": {"a": "b"}}}
   ],
@@ -89,9 +89,9 @@ const graph = `{
 func TestKro(t *testing.T) {
 	t.Parallel()
 	shared.Start(t)
-	conformance.Run(t, conformance.Suite{
+	backendtest.Run(t, backendtest.Suite{
 		Environment: shared.installation,
-		New: func(t testing.TB, cfg conformance.Config) backend.Backend {
+		New: func(t testing.TB, cfg backendtest.Config) backend.Backend {
 			config := inRuntime(t, cfg)
 			schemas, err := discovery.NewDiscoveryClientForConfig(shared.runtime.Config)
 			if err != nil {
@@ -111,7 +111,7 @@ func TestKro(t *testing.T) {
 }
 
 // inRuntime returns the configuration of a backend whose instances are objects in the runtime cluster.
-func inRuntime(t testing.TB, cfg conformance.Config) runtimecluster.Config {
+func inRuntime(t testing.TB, cfg backendtest.Config) runtimecluster.Config {
 	t.Helper()
 	config := rest.CopyConfig(shared.runtime.Config)
 	config.Wrap(cfg.Wrap)

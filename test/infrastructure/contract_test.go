@@ -17,7 +17,7 @@ import (
 
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
 	"github.com/atoll-dev/atoll/infrastructure/backend"
-	"github.com/atoll-dev/atoll/infrastructure/backends/stub"
+	"github.com/atoll-dev/atoll/infrastructure/backendtest/stub"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 	"github.com/atoll-dev/atoll/test/installation"
 )
@@ -129,14 +129,14 @@ func (c *contract) testChangedSchema(t *testing.T) {
 	})
 	c.waitReady(t, "stub")
 	if after := c.exported(t)["samples"]; after == before {
-		t.Error("the export lists the former schema")
+		t.Error("the export lists the previous schema")
 	}
 	c.waitAllowed(t, "huge")
 	published, calls := c.versions(t), len(c.backend.SetUp())
 	c.change(t, func(t *infrastructurev1alpha1.Template) {
 		metav1.SetMetaDataAnnotation(&t.ObjectMeta, "example.org/touched", "")
 	})
-	shardtesting.Eventually(t, "another pass", func(context.Context) error {
+	shardtesting.Eventually(t, "another reconciliation", func(context.Context) error {
 		if len(c.backend.SetUp()) == calls {
 			return errors.New("the backend was not called again")
 		}

@@ -30,9 +30,9 @@ import (
 	"github.com/atoll-dev/atoll/infrastructure/backend"
 	"github.com/atoll-dev/atoll/infrastructure/backends/kro"
 	"github.com/atoll-dev/atoll/infrastructure/backends/manifest"
+	"github.com/atoll-dev/atoll/infrastructure/backendtest"
 	"github.com/atoll-dev/atoll/infrastructure/catalogue"
-	"github.com/atoll-dev/atoll/infrastructure/conformance"
-	"github.com/atoll-dev/atoll/infrastructure/instances"
+	"github.com/atoll-dev/atoll/infrastructure/instance"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
@@ -61,8 +61,8 @@ func newEnv(t *testing.T) *env {
 }
 
 // view returns the Template controller's view of instances.
-func (e *env) view() *instances.View {
-	return &instances.View{Workspace: e.workspace, Client: e.c, Export: e.group}
+func (e *env) view() *instance.View {
+	return &instance.View{Workspace: e.workspace, Client: e.c, Export: e.group}
 }
 
 func newClient(t *testing.T, config *rest.Config, group string) client.Client {
@@ -101,7 +101,7 @@ func (e *env) start(ctx context.Context, t *testing.T, workspace *rest.Config, b
 		}
 	}
 	how := make(chan error, 1)
-	view := &instances.View{Workspace: workspace, Client: newClient(t, workspace, e.group), Export: e.group}
+	view := &instance.View{Workspace: workspace, Client: newClient(t, workspace, e.group), Export: e.group}
 	go func() {
 		how <- provider.Run(ctx, provider.Config{
 			Workspace: workspace, Catalogue: catalogue.Options{Group: e.group, Export: e.group, Binders: "system:authenticated", Selector: e.selector},
@@ -127,8 +127,8 @@ func (e *env) backends(t *testing.T) []backend.Backend {
 }
 
 // config returns the configuration of a backend.
-func (e *env) config() conformance.Config {
-	return conformance.Config{Group: e.group, Export: e.group, SweepInterval: sweepInterval}
+func (e *env) config() backendtest.Config {
+	return backendtest.Config{Group: e.group, Export: e.group, SweepInterval: sweepInterval}
 }
 
 // newTemplate returns a Template of the kind Sample.
@@ -143,7 +143,7 @@ func (e *env) newTemplateOf(kind, backend, config string) *infrastructurev1alpha
 		Spec: infrastructurev1alpha1.TemplateSpec{
 			DisplayName: kind, Version: "1.0.0", Backend: backend,
 			InstanceCRD:   infrastructurev1alpha1.InstanceCRD{Group: e.group, Version: "v1alpha1", Kind: kind, Resource: name + "s"},
-			Schema:        runtime.RawExtension{Raw: []byte(conformance.Schema)},
+			Schema:        runtime.RawExtension{Raw: []byte(backendtest.Schema)},
 			BackendConfig: &runtime.RawExtension{Raw: []byte(config)},
 		},
 	}
@@ -174,7 +174,7 @@ func (e *env) waitReady(t *testing.T, backend string) {
 
 // consumer is a workspace that has bound the export.
 type consumer struct {
-	conformance.Workspace
+	backendtest.Workspace
 	group     string
 	cluster   logicalcluster.Name
 	objects   dynamic.Interface

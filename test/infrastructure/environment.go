@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
-	"github.com/atoll-dev/atoll/infrastructure/conformance"
+	"github.com/atoll-dev/atoll/infrastructure/backendtest"
 	"github.com/atoll-dev/atoll/shardserver/options"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 	"github.com/atoll-dev/atoll/test/installation"
@@ -26,33 +26,33 @@ import (
 // FeatureGates are the feature gates of the servers.
 const FeatureGates = "CacheAPIs=true"
 
-// workspaces counts the workspaces below root, for their names.
-var workspaces atomic.Int32
+// created counts the workspaces below root, for their names.
+var created atomic.Int32
 
 // Shard is an environment of one shard in the process of the test. It starts in seconds.
 type Shard struct{ *shardtesting.Shard }
 
-var _ conformance.Environment = Shard{}
+var _ backendtest.Environment = Shard{}
 
 // StartShard starts a shard that ends with the test.
 func StartShard(t testing.TB) Shard {
 	return Shard{shardtesting.Start(t, func(o *options.Options) { o.FeatureGates = []string{FeatureGates} })}
 }
 
-// NewProvider implements conformance.Environment.
-func (s Shard) NewProvider(t testing.TB) conformance.Workspace { return s.newWorkspace(t) }
+// NewProvider implements backendtest.Environment.
+func (s Shard) NewProvider(t testing.TB) backendtest.Workspace { return s.newWorkspace(t) }
 
-// NewTenant implements conformance.Environment.
-func (s Shard) NewTenant(t testing.TB) conformance.Workspace { return s.newWorkspace(t) }
+// NewTenant implements backendtest.Environment.
+func (s Shard) NewTenant(t testing.TB) backendtest.Workspace { return s.newWorkspace(t) }
 
-func (s Shard) newWorkspace(t testing.TB) conformance.Workspace {
-	name := fmt.Sprintf("w%d", workspaces.Add(1))
+func (s Shard) newWorkspace(t testing.TB) backendtest.Workspace {
+	name := fmt.Sprintf("w%d", created.Add(1))
 	s.NewWorkspace(t, "root", name)
-	return conformance.Workspace{Name: name, Config: shardtesting.At(s.Admin(t), "root:"+name)}
+	return backendtest.Workspace{Name: name, Config: shardtesting.At(s.Admin(t), "root:"+name)}
 }
 
-// Delete implements conformance.Environment.
-func (s Shard) Delete(t testing.TB, tenant conformance.Workspace) {
+// Delete implements backendtest.Environment.
+func (s Shard) Delete(t testing.TB, tenant backendtest.Workspace) {
 	deleteWorkspace(t, shardtesting.At(s.Admin(t), "root"), tenant.Name)
 }
 
@@ -60,15 +60,15 @@ func (s Shard) Delete(t testing.TB, tenant conformance.Workspace) {
 // turn. Each user is administrator of one workspace only.
 type Installation struct{ *installation.Installation }
 
-var _ conformance.Environment = Installation{}
+var _ backendtest.Environment = Installation{}
 
-// NewProvider implements conformance.Environment.
-func (i Installation) NewProvider(t testing.TB) conformance.Workspace {
+// NewProvider implements backendtest.Environment.
+func (i Installation) NewProvider(t testing.TB) backendtest.Workspace {
 	return i.newWorkspace(t, installation.Root)
 }
 
-// NewTenant implements conformance.Environment.
-func (i Installation) NewTenant(t testing.TB) conformance.Workspace {
+// NewTenant implements backendtest.Environment.
+func (i Installation) NewTenant(t testing.TB) backendtest.Workspace {
 	shards := []string{installation.Alpha, installation.Beta}
 	return i.newWorkspace(t, shards[int(tenants.Add(1))%len(shards)])
 }
@@ -77,17 +77,17 @@ func (i Installation) NewTenant(t testing.TB) conformance.Workspace {
 var tenants atomic.Int32
 
 // NewTenantOn creates a workspace for a tenant on a shard.
-func (i Installation) NewTenantOn(t testing.TB, shard string) conformance.Workspace {
+func (i Installation) NewTenantOn(t testing.TB, shard string) backendtest.Workspace {
 	return i.newWorkspace(t, shard)
 }
 
-func (i Installation) newWorkspace(t testing.TB, shard string) conformance.Workspace {
-	name := fmt.Sprintf("w%d", workspaces.Add(1))
-	return conformance.Workspace{Name: name, Config: i.NewWorkspace(t, name, name+"-admin", shardtesting.OnShard(shard))}
+func (i Installation) newWorkspace(t testing.TB, shard string) backendtest.Workspace {
+	name := fmt.Sprintf("w%d", created.Add(1))
+	return backendtest.Workspace{Name: name, Config: i.NewWorkspace(t, name, name+"-admin", shardtesting.OnShard(shard))}
 }
 
-// Delete implements conformance.Environment.
-func (i Installation) Delete(t testing.TB, tenant conformance.Workspace) {
+// Delete implements backendtest.Environment.
+func (i Installation) Delete(t testing.TB, tenant backendtest.Workspace) {
 	deleteWorkspace(t, i.Admin(t, "root"), tenant.Name)
 }
 

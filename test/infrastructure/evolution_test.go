@@ -19,8 +19,8 @@ import (
 
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
 	"github.com/atoll-dev/atoll/infrastructure/backends/manifest"
-	"github.com/atoll-dev/atoll/infrastructure/conformance"
-	"github.com/atoll-dev/atoll/infrastructure/template"
+	"github.com/atoll-dev/atoll/infrastructure/backendtest"
+	"github.com/atoll-dev/atoll/infrastructure/template/removal"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 	"github.com/atoll-dev/atoll/test/installation"
 )
@@ -36,7 +36,7 @@ type evolution struct {
 // TestEvolution changes the schema of a kind in all possible ways.
 func TestEvolution(t *testing.T) {
 	t.Parallel()
-	e := &evolution{env: newEnv(t), version: "v1alpha1", schema: conformance.Schema}
+	e := &evolution{env: newEnv(t), version: "v1alpha1", schema: backendtest.Schema}
 	e.run(t, e.workspace, e.backends(t)...)
 	e.publish(t, e.newTemplate(manifest.Name, manifests))
 	e.tenants = []*consumer{e.newConsumer(t, installation.Alpha), e.newConsumer(t, installation.Beta)}
@@ -142,7 +142,7 @@ func (e *evolution) testDefinitionDeleted(t *testing.T) {
 	if err := e.c.Delete(t.Context(), deleted); err != nil {
 		t.Fatal(err)
 	}
-	shardtesting.Eventually(t, "the definition to be made anew with all versions", func(ctx context.Context) error {
+	shardtesting.Eventually(t, "the definition to be created again with all versions", func(ctx context.Context) error {
 		definition := &apiextensionsv1.CustomResourceDefinition{}
 		if err := e.c.Get(ctx, name, definition); err != nil {
 			return err
@@ -161,8 +161,8 @@ func (e *evolution) testRetirement(t *testing.T) {
 	e.change(t, func(t *infrastructurev1alpha1.Template) { t.Spec.RetiredVersions = []string{"v1alpha1"} })
 	e.waitReady(t, manifest.Name)
 	// A cleaner without grace period is called until it has done the expected work.
-	cleaner := &template.Cleaner{Client: e.c, Group: e.group, Export: e.group, Instances: e.view(), Events: events.NewFakeRecorder(100), Log: logr.Discard()}
-	shardtesting.Eventually(t, "the former version and former schemas to go", func(ctx context.Context) error {
+	cleaner := &removal.Cleaner{Client: e.c, Group: e.group, Export: e.group, Instances: e.view(), Events: events.NewFakeRecorder(100), Log: logr.Discard()}
+	shardtesting.Eventually(t, "the previous version and previous schemas to go", func(ctx context.Context) error {
 		if err := errors.Join(cleaner.Retire(ctx), cleaner.Clean(ctx)); err != nil {
 			return err
 		}
@@ -178,7 +178,7 @@ func (e *evolution) testRetirement(t *testing.T) {
 		}
 	}
 	for _, of := range e.tenants {
-		shardtesting.Eventually(t, "the former version not to be served", func(ctx context.Context) error {
+		shardtesting.Eventually(t, "the previous version not to be served", func(ctx context.Context) error {
 			if _, err := of.instances.Get(ctx, "grown", metav1.GetOptions{}); err == nil {
 				return errors.New("it is served")
 			}
@@ -204,7 +204,7 @@ func (e *evolution) resourceVersions(t *testing.T) (versions []string) {
 
 func (e *evolution) testDefault(t *testing.T) {
 	e.change(t, func(t *infrastructurev1alpha1.Template) {
-		t.Spec.BackendConfig.Raw = []byte(strings.Replace(string(t.Spec.BackendConfig.Raw), conformance.Confidential, "${self.spec.tier}", 1))
+		t.Spec.BackendConfig.Raw = []byte(strings.Replace(string(t.Spec.BackendConfig.Raw), backendtest.Confidential, "${self.spec.tier}", 1))
 	})
 	for _, of := range e.tenants {
 		shardtesting.Eventually(t, "an instance without the value to fail", func(ctx context.Context) error {

@@ -17,7 +17,7 @@ import (
 	"github.com/atoll-dev/atoll/infrastructure/backend"
 	"github.com/atoll-dev/atoll/infrastructure/backends/opentofu"
 	"github.com/atoll-dev/atoll/infrastructure/backends/opentofu/runner"
-	"github.com/atoll-dev/atoll/infrastructure/conformance"
+	"github.com/atoll-dev/atoll/infrastructure/backendtest"
 	"github.com/atoll-dev/atoll/infrastructure/runtimecluster"
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
@@ -27,7 +27,7 @@ const tofuModule = `
 variable "name" { type = string }
 variable "size" { type = string }
 resource "terraform_data" "main" { input = var.size }
-resource "terraform_data" "extra" { input = "` + conformance.Confidential + `" }
+resource "terraform_data" "extra" { input = "` + backendtest.Confidential + `" }
 output "endpoint" { value = "${var.name}.example.org" }
 output "size" { value = terraform_data.main.output }
 output "marker" { value = terraform_data.extra.output }
@@ -49,9 +49,9 @@ func TestOpenTofu(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	conformance.Run(t, conformance.Suite{
+	backendtest.Run(t, backendtest.Suite{
 		Environment: shared.installation,
-		New: func(t testing.TB, cfg conformance.Config) backend.Backend {
+		New: func(t testing.TB, cfg backendtest.Config) backend.Backend {
 			return opentofu.New(opentofu.Config{Config: inRuntime(t, cfg), Image: "registry.example.org/runner:1", Retry: 100 * time.Millisecond, LeaseDuration: 5 * time.Second})
 		},
 		BackendConfig: string(config),

@@ -20,7 +20,7 @@ import (
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
 	"github.com/atoll-dev/atoll/infrastructure/template"
-	"github.com/atoll-dev/atoll/internal/endpoints"
+	"github.com/atoll-dev/atoll/internal/workspaces"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
@@ -77,10 +77,10 @@ func (e *env) waitHeld(t *testing.T) {
 	t.Helper()
 	shardtesting.Eventually(t, "the export and its schemas to be held", func(context.Context) error {
 		export := e.getExport(t)
-		held := slices.Contains(export.Finalizers, template.HoldFinalizer(e.group))
+		held := slices.Contains(export.Finalizers, template.InUseFinalizer(e.group))
 		for _, schema := range e.schemas(t) {
 			listed := slices.ContainsFunc(export.Spec.Resources, func(r apisv1alpha2.ResourceSchema) bool { return r.Schema == schema.Name })
-			held = held && listed == slices.Contains(schema.Finalizers, template.HoldFinalizer(e.group))
+			held = held && listed == slices.Contains(schema.Finalizers, template.InUseFinalizer(e.group))
 		}
 		if !held {
 			return errors.New("not yet")
@@ -156,7 +156,7 @@ func (e *env) viewURLs(t *testing.T) (urls []string) {
 // inView returns a client of the instances in the view at a URL. The tenant is in the context of calls.
 func (e *env) inView(t *testing.T, url string) dynamic.ResourceInterface {
 	t.Helper()
-	at, err := endpoints.New(e.workspace, url)
+	at, err := workspaces.NewEndpoint(e.workspace, url)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,10 +27,10 @@ import (
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
 	"github.com/atoll-dev/atoll/infrastructure"
 	"github.com/atoll-dev/atoll/infrastructure/backend"
-	"github.com/atoll-dev/atoll/infrastructure/backends/stub"
+	"github.com/atoll-dev/atoll/infrastructure/backendtest"
+	"github.com/atoll-dev/atoll/infrastructure/backendtest/stub"
 	"github.com/atoll-dev/atoll/infrastructure/catalogue"
-	"github.com/atoll-dev/atoll/infrastructure/conformance"
-	"github.com/atoll-dev/atoll/infrastructure/instances"
+	"github.com/atoll-dev/atoll/infrastructure/instance"
 	"github.com/atoll-dev/atoll/infrastructure/mcp"
 	"github.com/atoll-dev/atoll/infrastructure/web"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
@@ -52,7 +52,7 @@ type site struct {
 type tenant struct{ path, cluster, token string }
 
 // newSite runs a provider with a Template, and its web server.
-func newSite(t *testing.T, provider conformance.Workspace) *site {
+func newSite(t *testing.T, provider backendtest.Workspace) *site {
 	t.Helper()
 	config := provider.Config
 	c, err := client.New(config, client.Options{Scheme: infrastructure.NewScheme(webGroup)})
@@ -78,7 +78,7 @@ func newSite(t *testing.T, provider conformance.Workspace) *site {
 	go func() {
 		ended <- infrastructure.Run(ctx, infrastructure.Config{
 			Workspace: config, Catalogue: catalogue.Options{Group: webGroup, Export: webExport, Binders: "system:authenticated"}, Backends: backends,
-			Instances: &instances.View{Workspace: config, Client: c, Export: webExport}, MetricsAddress: "0", HealthAddress: "0", Web: server, Log: logr.Discard(),
+			Instances: &instance.View{Workspace: config, Client: c, Export: webExport}, MetricsAddress: "0", HealthAddress: "0", Web: server, Log: logr.Discard(),
 		})
 	}()
 	t.Cleanup(func() {
@@ -109,7 +109,7 @@ func newSite(t *testing.T, provider conformance.Workspace) *site {
 }
 
 // newTenant creates a tenant on a shard, which has bound the export, with a service account that may use it.
-func newTenant(t *testing.T, provider conformance.Workspace, shard string) tenant {
+func newTenant(t *testing.T, provider backendtest.Workspace, shard string) tenant {
 	t.Helper()
 	workspace := shared.installation.NewTenantOn(t, shard)
 	clients, err := kubernetes.NewForConfig(workspace.Config)

@@ -31,7 +31,7 @@ import (
 	"github.com/atoll-dev/atoll/infrastructure/backend"
 	"github.com/atoll-dev/atoll/infrastructure/backends/manifest"
 	"github.com/atoll-dev/atoll/infrastructure/catalogue"
-	"github.com/atoll-dev/atoll/infrastructure/instances"
+	"github.com/atoll-dev/atoll/infrastructure/instance"
 	"github.com/atoll-dev/atoll/infrastructure/portal"
 	"github.com/atoll-dev/atoll/infrastructure/runtimecluster"
 	"github.com/atoll-dev/atoll/infrastructure/web"
@@ -125,7 +125,7 @@ func (e *env) startProvider(t *testing.T, cluster, runtimeCluster string) {
 	go func() {
 		ended <- infrastructure.Run(ctx, infrastructure.Config{
 			Workspace: workspace, Catalogue: catalogue.Options{Group: group, Export: export, Binders: "system:authenticated"}, Backends: backends,
-			Instances: &instances.View{Workspace: workspace, Client: e.admin, Export: export}, MetricsAddress: "0", HealthAddress: "0", Log: klog.Background(),
+			Instances: &instance.View{Workspace: workspace, Client: e.admin, Export: export}, MetricsAddress: "0", HealthAddress: "0", Log: klog.Background(),
 		})
 	}()
 	t.Cleanup(func() {

@@ -15,7 +15,7 @@ import (
 
 	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
-	"github.com/atoll-dev/atoll/syncagent"
+	"github.com/atoll-dev/atoll/syncagent/cleanup"
 	"github.com/atoll-dev/atoll/syncagent/options"
 	"github.com/atoll-dev/atoll/syncagent/publication"
 	"github.com/atoll-dev/atoll/test/installation"
@@ -38,7 +38,7 @@ func (e *env) tryCleanup(t *testing.T, remove bool) ([]string, error) {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	err = syncagent.Cleanup(t.Context(), config, remove, &out)
+	err = cleanup.Run(t.Context(), config, remove, &out)
 	return strings.FieldsFunc(out.String(), func(r rune) bool { return r == '\n' }), err
 }
 

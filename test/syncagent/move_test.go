@@ -20,14 +20,14 @@ import (
 	"github.com/atoll-dev/atoll/test/installation"
 )
 
-// formerSync contains the objects of api-syncagent: a Widget with a Secret of each origin, and their copies.
+// previousSync contains the objects of api-syncagent: a Widget with a Secret of each origin, and their copies.
 type formerSync struct {
 	object, copied, creds, copyOfCreds, mine, copyOfMine, state *unstructured.Unstructured
 }
 
 // leaveFormer creates the objects of api-syncagent, as its documentation describes them: its labels on copies of primary objects and on
 // states, complete objects in states, no metadata on copies of related objects, one finalizer for all.
-func (e *env) leaveFormer(t *testing.T, c *consumer, kind schema.GroupVersionKind, name string) formerSync {
+func (e *env) leavePrevious(t *testing.T, c *consumer, kind schema.GroupVersionKind, name string) formerSync {
 	t.Helper()
 	hash := func(text string) string {
 		sum := sha1.Sum([]byte(text))
@@ -98,7 +98,7 @@ func TestMoveFromApiSyncagent(t *testing.T) {
 	e.Publish(t, "widgets", spec)
 	exporter := e.Agent(t, func(o *options.Options) { o.DisabledControllers = []string{options.SyncController} })
 	c := e.Consumer(t, installation.Alpha)
-	moved, deleted := e.leaveFormer(t, c, kind, "moved"), e.leaveFormer(t, c, kind, "deleted")
+	moved, deleted := e.leavePrevious(t, c, kind, "moved"), e.leavePrevious(t, c, kind, "deleted")
 	exporter.Stop(t)
 	if err := c.Delete(t.Context(), deleted.object.DeepCopy()); err != nil { // while no agent runs
 		t.Fatal(err)

@@ -15,7 +15,7 @@ import (
 	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
 	topologyv1alpha1 "github.com/atoll-dev/atoll/api/topology/v1alpha1"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
-	"github.com/atoll-dev/atoll/syncagent"
+	"github.com/atoll-dev/atoll/syncagent/cleanup"
 	"github.com/atoll-dev/atoll/syncagent/options"
 	"github.com/atoll-dev/atoll/test/installation"
 )
@@ -125,7 +125,7 @@ func TestInvalidSliceIsNoEvidence(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	if err := syncagent.Cleanup(t.Context(), config, true, &out); err == nil || !strings.Contains(err.Error(), "PartitionValid") {
+	if err := cleanup.Run(t.Context(), config, true, &out); err == nil || !strings.Contains(err.Error(), "PartitionValid") {
 		t.Errorf("cleanup returns %v and prints %q", err, out.String())
 	}
 	if current := e.Copy(t, kind, c, object); current.GetUID() != copied.GetUID() || current.GetDeletionTimestamp() != nil {

@@ -203,14 +203,14 @@ func TestControllersOfPublishingCanBeDisabled(t *testing.T) {
 	if err := e.Service.Get(t.Context(), client.ObjectKeyFromObject(p), p); err != nil {
 		t.Fatal(err)
 	}
-	provider, former := newClient(t, e.Provider), p.Status.ResourceSchemaName
+	provider, previous := newClient(t, e.Provider), p.Status.ResourceSchemaName
 	e.Agent(t, func(o *options.Options) { o.DisabledControllers = []string{options.APIResourceSchemaController} })
 	change(t, e.Service, p, func(p *syncagentv1alpha1.PublishedResource) {
 		p.Spec.Projection = &syncagentv1alpha1.ResourceProjection{Kind: "Ding"}
 	})
 	e.expectCondition(t, p, syncagentv1alpha1.ConditionExported, metav1.ConditionTrue)
 	schemas := &apisv1alpha1.APIResourceSchemaList{}
-	if err := provider.List(t.Context(), schemas); err != nil || len(schemas.Items) != 1 || schemas.Items[0].Name != former {
+	if err := provider.List(t.Context(), schemas); err != nil || len(schemas.Items) != 1 || schemas.Items[0].Name != previous {
 		t.Errorf("there are %d schemas (%v), though their controller is disabled", len(schemas.Items), err)
 	}
 }

@@ -84,7 +84,7 @@ func TestA4ForeignSchemasSurvive(t *testing.T) {
 	e := newEnv(t)
 	provider := newClient(t, e.Provider)
 	foreign := shardtesting.NewSchema("theirs", schema.GroupResource{Group: e.Group, Resource: "others"}, "Other")
-	outdated := shardtesting.NewSchema("former", schema.GroupResource{Group: e.Group, Resource: "widgets"}, "Widget")
+	outdated := shardtesting.NewSchema("previous", schema.GroupResource{Group: e.Group, Resource: "widgets"}, "Widget")
 	create(t, provider, foreign)
 	create(t, provider, outdated)
 	change(t, provider, e.apiExport(t), func(export *apisv1alpha1.APIExport) {
@@ -122,7 +122,7 @@ func TestA5SchemasOfDeletedResourcesStay(t *testing.T) {
 	}
 	for _, name := range []string{widgets.Name, gadgets.Name} {
 		if err := newClient(t, e.Provider).Get(t.Context(), client.ObjectKey{Name: name}, &apisv1alpha1.APIResourceSchema{}); err != nil {
-			t.Errorf("former schema: %v", err)
+			t.Errorf("previous schema: %v", err)
 		}
 	}
 }
@@ -145,7 +145,7 @@ func TestA6ProjectionsReplaceTheSchema(t *testing.T) {
 	}
 	change(t, e.Service, p, func(p *syncagentv1alpha1.PublishedResource) { p.Spec.Projection = nil })
 	if again := e.published(t, p, "widgets."+e.Group); again.UID != first.UID {
-		t.Errorf("the former content has schema %s, not %s again", again.Name, first.Name)
+		t.Errorf("the previous content has schema %s, not %s again", again.Name, first.Name)
 	}
 }
 
@@ -179,13 +179,13 @@ func TestA7SchemasOfDefinitions(t *testing.T) {
 		}
 		return nil
 	})
-	former := found.UID
+	previous := found.UID
 	if err := provider.Delete(t.Context(), found); err != nil {
 		t.Fatal(err)
 	}
 	shardtesting.Eventually(t, "the schema is created again", func(ctx context.Context) error {
 		err := provider.Get(ctx, client.ObjectKeyFromObject(found), found)
-		if err == nil && found.UID == former {
+		if err == nil && found.UID == previous {
 			return fmt.Errorf("it is not deleted")
 		}
 		return err

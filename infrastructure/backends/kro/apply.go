@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/atoll-dev/atoll/infrastructure/instances"
+	"github.com/atoll-dev/atoll/infrastructure/instance"
 	"github.com/atoll-dev/atoll/infrastructure/runtimecluster"
 )
 
@@ -21,30 +21,30 @@ type valuesError struct{ error }
 
 func (e *valuesError) Unwrap() error { return e.error }
 
-// Apply implements instances.Handler.
-func (b *Backend) Apply(ctx context.Context, instance instances.Instance) (instances.State, error) {
-	compiled, err := b.graphs.get(instance.Template)
+// Apply implements instance.Handler.
+func (b *Backend) Apply(ctx context.Context, inst instance.Instance) (instance.State, error) {
+	compiled, err := b.graphs.get(inst.Template)
 	if _, isMistake := errors.AsType[*mistakeError](err); isMistake {
-		return instances.State{}, fmt.Errorf("%w: %w", instances.ErrUnusableTemplate, err)
+		return instance.State{}, fmt.Errorf("%w: %w", instance.ErrUnusableTemplate, err)
 	}
 	if err != nil {
-		return instances.State{}, err
+		return instance.State{}, err
 	}
-	set := runtimecluster.SetOf(instance)
+	set := runtimecluster.SetOf(inst)
 	set.Version = compiled.version
-	state, err := b.apply(ctx, instance, set, compiled)
+	state, err := b.apply(ctx, inst, set, compiled)
 	refusal, refused := runtimecluster.Refusal(err)
 	if _, ok := errors.AsType[*valuesError](err); ok {
 		refusal, refused = runtimecluster.InvalidValues(), true
 	}
 	if refused {
-		log.FromContext(ctx).Info("An instance cannot be applied", "template", instance.Template.Name, "reason", err.Error())
+		log.FromContext(ctx).Info("An instance cannot be applied", "template", inst.Template.Name, "reason", err.Error())
 		return refusal, nil
 	}
 	return state, err
 }
 
-// pass is one reconciliation of an instance.
+// reconciliation is one reconciliation of an instance.
 type pass struct {
 	*compiled
 	cluster     *runtimecluster.Cluster
@@ -57,28 +57,28 @@ type pass struct {
 	objects int
 }
 
-func (b *Backend) apply(ctx context.Context, instance instances.Instance, set runtimecluster.Set, c *compiled) (_ instances.State, err error) {
+func (b *Backend) apply(ctx context.Context, inst instance.Instance, set runtimecluster.Set, c *compiled) (_ instance.State, err error) {
 	defer recoverError(&err)
 	application, err := b.Cluster.Begin(ctx, set)
 	if err != nil {
-		return instances.State{}, err
+		return instance.State{}, err
 	}
-	projected := project(instance, application.NamespaceUID())
+	projected := project(inst, application.NamespaceUID())
 	// The limits of kro's own command are larger.
 	limits := graph.Config{MaxCollectionSize: maxCollection, MaxCollectionDimensionSize: maxDimensions}
 	evaluated, err := kroruntime.FromGraph(c.graph, limits, kroruntime.WithInstance(projected))
 	if err != nil {
-		return instances.State{}, fmt.Errorf("preparing the evaluation: %w", err)
+		return instance.State{}, fmt.Errorf("preparing the evaluation: %w", err)
 	}
 	p := &pass{compiled: c, cluster: b.Cluster, application: application, runtime: evaluated, set: set, ignored: map[string]bool{}}
 	complete, err := p.converge(ctx)
 	if err != nil {
-		return instances.State{}, err
+		return instance.State{}, err
 	}
 	if complete {
 		// Prune only after all resources are resolved, because pending ones may be wanted.
 		if err := application.Prune(ctx); err != nil {
-			return instances.State{}, err
+			return instance.State{}, err
 		}
 	}
 	return p.state(ctx, complete), nil

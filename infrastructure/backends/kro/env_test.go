@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
-	"github.com/atoll-dev/atoll/infrastructure/instances"
+	"github.com/atoll-dev/atoll/infrastructure/instance"
 	"github.com/atoll-dev/atoll/infrastructure/runtimecluster"
 	"github.com/atoll-dev/atoll/internal/background"
 	"github.com/atoll-dev/atoll/logicalcluster"
@@ -127,7 +127,7 @@ func (e *env) setUp(t *testing.T, template *infrastructurev1alpha1.Template) {
 }
 
 // instance returns an instance with a spec in YAML.
-func instance(t *testing.T, template *infrastructurev1alpha1.Template, tenant, name, spec string) instances.Instance {
+func newInstance(t *testing.T, template *infrastructurev1alpha1.Template, tenant, name, spec string) instance.Instance {
 	t.Helper()
 	var values map[string]any
 	if err := json.Unmarshal(toJSON(t, spec), &values); err != nil {
@@ -146,11 +146,11 @@ func instance(t *testing.T, template *infrastructurev1alpha1.Template, tenant, n
 	if err != nil {
 		t.Fatal(err)
 	}
-	return instances.Instance{Cluster: cluster, Template: template, Object: object}
+	return instance.Instance{Cluster: cluster, Template: template, Object: object}
 }
 
 // apply applies an instance once.
-func (e *env) apply(t *testing.T, i instances.Instance) instances.State {
+func (e *env) apply(t *testing.T, i instance.Instance) instance.State {
 	t.Helper()
 	state, err := e.backend.Apply(t.Context(), i)
 	if err != nil {
@@ -160,7 +160,7 @@ func (e *env) apply(t *testing.T, i instances.Instance) instances.State {
 }
 
 // remove deletes an instance.
-func (e *env) remove(t *testing.T, i instances.Instance) {
+func (e *env) remove(t *testing.T, i instance.Instance) {
 	t.Helper()
 	shardtesting.Eventually(t, i.Object.GetName()+" to be gone", func(ctx context.Context) error {
 		gone, err := e.backend.Delete(ctx, i)

@@ -18,7 +18,7 @@ import (
 
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
 	"github.com/atoll-dev/atoll/infrastructure/backend"
-	"github.com/atoll-dev/atoll/infrastructure/instances"
+	"github.com/atoll-dev/atoll/infrastructure/instance"
 	"github.com/atoll-dev/atoll/infrastructure/runtimecluster"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
@@ -43,7 +43,7 @@ func (e *env) setFinalizers(t *testing.T, tenant, name, finalizers string) {
 func (e *env) testDeletionOrder(t *testing.T) {
 	template := newTemplate(t, "ordered", chain)
 	e.setUp(t, template)
-	mine := instance(t, template, "ordered", "mine", "size: small")
+	mine := newInstance(t, template, "ordered", "mine", "size: small")
 	e.ready(t, mine)
 	e.expectNames(t, "ordered", "mine", "mine-second")
 	e.setFinalizers(t, "ordered", "mine-second", `["example.org/wait"]`)
@@ -64,7 +64,7 @@ func (e *env) testDeletionOrder(t *testing.T) {
 func (e *env) testPrune(t *testing.T) {
 	template := newTemplate(t, "pruned", chain)
 	e.setUp(t, template)
-	mine := instance(t, template, "pruned", "mine", "size: small")
+	mine := newInstance(t, template, "pruned", "mine", "size: small")
 	e.ready(t, mine)
 	e.setFinalizers(t, "pruned", "mine-second", `["example.org/wait"]`)
 	without := change(t, template, "resources: [{id: first, template: "+configMap+"}]")
@@ -78,7 +78,7 @@ func (e *env) testPrune(t *testing.T) {
 	}
 	mine.Template = change(t, without, chain)
 	e.setUp(t, mine.Template)
-	if state := e.apply(t, mine); state.Phase != infrastructurev1alpha1.PhaseProvisioning || state.Message != "A former part is being removed." {
+	if state := e.apply(t, mine); state.Phase != infrastructurev1alpha1.PhaseProvisioning || state.Message != "A previous part is being removed." {
 		t.Errorf("while an object of that name is being deleted: %+v", state)
 	}
 	e.setFinalizers(t, "pruned", "mine-second", `[]`)
@@ -137,7 +137,7 @@ func (e *env) interrupt(t *testing.T, writes int) (interrupted *Backend, failed 
 func (e *env) testInterruptions(t *testing.T) {
 	template := newTemplate(t, "interrupted", chain)
 	e.setUp(t, template)
-	mine := instance(t, template, "interrupted", "mine", "size: small")
+	mine := newInstance(t, template, "interrupted", "mine", "size: small")
 	run := func(name string, call func(*Backend) error, check func()) {
 		for writes := 0; ; writes++ {
 			b, failed := e.interrupt(t, writes)
@@ -184,17 +184,17 @@ func (e *env) testInterruptions(t *testing.T) {
 func (e *env) testBrokenTemplate(t *testing.T) {
 	template := newTemplate(t, "edited", chain)
 	e.setUp(t, template)
-	mine := instance(t, template, "edited", "mine", "size: small")
+	mine := newInstance(t, template, "edited", "mine", "size: small")
 	e.ready(t, mine)
 	broken := change(t, template, strings.Replace(chain, "schema.spec.size", "schema.spec.colour", 1))
 	if status, err := e.backend.SetupTemplate(t.Context(), broken); err != nil || status.Ready {
 		t.Fatalf("setting the broken Template up: %+v, %v", status, err)
 	}
-	if state, err := e.backend.Apply(t.Context(), instance(t, broken, "edited", "mine", "size: large")); !errors.Is(err, instances.ErrUnusableTemplate) {
+	if state, err := e.backend.Apply(t.Context(), newInstance(t, broken, "edited", "mine", "size: large")); !errors.Is(err, instance.ErrUnusableTemplate) {
 		t.Errorf("with the broken Template: %+v, %v", state, err)
 	}
 	// Until an edit is accepted, the platform provides instances from the Template that was accepted before.
-	large := instance(t, template, "edited", "mine", "size: large")
+	large := newInstance(t, template, "edited", "mine", "size: large")
 	e.ready(t, large)
 	edited := change(t, template, strings.Replace(chain, "schema.spec.size", "schema.spec.size + 'r'", 1))
 	e.setUp(t, edited)
@@ -203,7 +203,7 @@ func (e *env) testBrokenTemplate(t *testing.T) {
 		t.Errorf("data %v", data)
 	}
 	restarted := e.newBackend(t)
-	if state, err := restarted.Apply(t.Context(), instance(t, broken, "edited", "mine", "size: large")); !errors.Is(err, instances.ErrUnusableTemplate) {
+	if state, err := restarted.Apply(t.Context(), newInstance(t, broken, "edited", "mine", "size: large")); !errors.Is(err, instance.ErrUnusableTemplate) {
 		t.Errorf("after a restart: %+v, %v", state, err)
 	}
 	e.expectNames(t, "edited", "mine", "mine-second")
@@ -234,11 +234,11 @@ resources:
   template: {apiVersion: v1, kind: ConfigMap, metadata: {name: "${user}"}}
 `)
 	e.setUp(t, template)
-	of := func(name, spec string) instances.Instance { return instance(t, template, "refused", name, spec) }
+	of := func(name, spec string) instance.Instance { return newInstance(t, template, "refused", name, spec) }
 	e.ready(t, of("mine", "size: small"))
 	for name, test := range map[string]struct {
-		instance instances.Instance
-		message  string
+		inst    instance.Instance
+		message string
 	}{
 		"a value that the cluster refuses": {of("mine", "{size: small, replicas: 100000}"), "The values of this instance cannot be applied"},
 		"a value that is missing":          {of("mine", "{size: large}"), "The values of this instance cannot be applied"},
@@ -249,7 +249,7 @@ resources:
 		"no name":                          {of("mine", "{size: small, users: ['', a]}"), "The values of this instance cannot be applied"},
 		"an object twice":                  {of("mine", "{size: small, users: [a, a]}"), "The values of this instance cannot be applied"},
 	} {
-		state := e.apply(t, test.instance)
+		state := e.apply(t, test.inst)
 		if state.Phase != infrastructurev1alpha1.PhaseFailed || !strings.Contains(state.Message, test.message) {
 			t.Errorf("%s: %+v", name, state)
 		}
@@ -294,7 +294,7 @@ func (e *env) testRefusals(t *testing.T) {
 func (e *env) testQuota(t *testing.T) {
 	template := newTemplate(t, "limited", chain)
 	e.setUp(t, template)
-	first, second := instance(t, template, "limited", "first", "size: small"), instance(t, template, "limited", "second", "size: small")
+	first, second := newInstance(t, template, "limited", "first", "size: small"), newInstance(t, template, "limited", "second", "size: small")
 	e.ready(t, first)
 	// No controller of quotas runs here, so the test sets the status.
 	full := corev1.ResourceList{"count/configmaps": apiresource.MustParse("3")}

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
-	"github.com/atoll-dev/atoll/infrastructure/instances"
+	"github.com/atoll-dev/atoll/infrastructure/instance"
 )
 
 // names returns the names of the ConfigMaps of instances of a tenant.
@@ -42,7 +42,7 @@ func (e *env) expectNames(t *testing.T, tenant string, want ...string) {
 }
 
 // ready applies an instance, which must be ready.
-func (e *env) ready(t *testing.T, i instances.Instance) instances.State {
+func (e *env) ready(t *testing.T, i instance.Instance) instance.State {
 	t.Helper()
 	state := e.apply(t, i)
 	if state.Phase != infrastructurev1alpha1.PhaseReady {
@@ -60,7 +60,7 @@ resources:
 statusMapping: {main: "${main.metadata.name}", schedule: "${schedule.metadata.name}"}
 `)
 	e.setUp(t, template)
-	without, with := instance(t, template, "included", "mine", "size: small"), instance(t, template, "included", "mine", "{size: small, backup: true}")
+	without, with := newInstance(t, template, "included", "mine", "size: small"), newInstance(t, template, "included", "mine", "{size: small, backup: true}")
 	if state := e.ready(t, without); state.Outputs["main"] != "mine" || len(state.Outputs) != 1 {
 		t.Errorf("outputs without a backup: %v", state.Outputs)
 	}
@@ -86,8 +86,8 @@ resources:
 statusMapping: {count: "${size(users)}"}
 `)
 	e.setUp(t, template)
-	of := func(users ...string) instances.Instance {
-		return instance(t, template, "collection", "mine", "{size: small, users: ["+strings.Join(users, ", ")+"]}")
+	of := func(users ...string) instance.Instance {
+		return newInstance(t, template, "collection", "mine", "{size: small, users: ["+strings.Join(users, ", ")+"]}")
 	}
 	if state := e.ready(t, of("ann", "bob")); state.Outputs["count"] != int64(4) {
 		t.Errorf("outputs: %v", state.Outputs)
@@ -127,11 +127,11 @@ func (e *env) testObjects(t *testing.T) {
 	}
 	template := newTemplate(t, "large", "resources: ["+strings.Join(resources, ", ")+"]")
 	e.setUp(t, template)
-	if state := e.apply(t, instance(t, template, "large", "mine", "{size: small, users: ["+strings.Join(users, ", ")+"]}")); state.Phase != infrastructurev1alpha1.PhaseFailed {
+	if state := e.apply(t, newInstance(t, template, "large", "mine", "{size: small, users: ["+strings.Join(users, ", ")+"]}")); state.Phase != infrastructurev1alpha1.PhaseFailed {
 		t.Errorf("got %+v", state)
 	}
 	e.expectNames(t, "large")
-	mine := instance(t, template, "large", "mine", "{size: small, users: [ann]}")
+	mine := newInstance(t, template, "large", "mine", "{size: small, users: [ann]}")
 	e.ready(t, mine)
 	e.remove(t, mine)
 }
@@ -144,7 +144,7 @@ resources:
 - {id: main, template: {apiVersion: v1, kind: ConfigMap, metadata: {name: "${schema.metadata.name}"}, data: {text: "${certificate.data.text}", zones: "${string(size(zones))}"}}}
 `)
 	e.setUp(t, template)
-	mine := instance(t, template, "external", "mine", "size: small")
+	mine := newInstance(t, template, "external", "mine", "size: small")
 	create := func(namespace, name string) *corev1.ConfigMap {
 		object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{"zone": "small"}}, Data: map[string]string{"text": "of " + namespace}}
 		if err := e.c.Create(t.Context(), object); err != nil {
@@ -171,7 +171,7 @@ resources:
 func (e *env) testDrift(t *testing.T) {
 	template := newTemplate(t, "drifting", "resources: [{id: main, template: {apiVersion: v1, kind: ConfigMap, metadata: {name: \"${schema.metadata.name}\"}, data: {size: \"${schema.spec.size}\"}}}]")
 	e.setUp(t, template)
-	mine := instance(t, template, "drifting", "mine", "size: small")
+	mine := newInstance(t, template, "drifting", "mine", "size: small")
 	e.ready(t, mine)
 	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "drifting", Name: "mine"}}
 	for name, disturb := range map[string]func() error{
@@ -184,7 +184,7 @@ func (e *env) testDrift(t *testing.T) {
 		if err := disturb(); err != nil {
 			t.Fatal(err)
 		}
-		e.waitChanged(t, name, instances.Identity{Cluster: mine.Cluster, Template: "drifting", Name: "mine"})
+		e.waitChanged(t, name, instance.Identity{Cluster: mine.Cluster, Template: "drifting", Name: "mine"})
 		e.ready(t, mine)
 		if found := e.get(t, "drifting", "v1", "ConfigMap", "mine"); found == nil || found.Object["data"].(map[string]any)["size"] != "small" {
 			t.Errorf("after %s: %v", name, found)
@@ -204,7 +204,7 @@ func (e *env) drain() {
 	}
 }
 
-func (e *env) waitChanged(t *testing.T, name string, want instances.Identity) {
+func (e *env) waitChanged(t *testing.T, name string, want instance.Identity) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
@@ -225,7 +225,7 @@ func (e *env) testTenants(t *testing.T) {
 	e.setUp(t, template)
 	var passwords []string
 	for _, tenant := range []string{"one", "two"} {
-		i := instance(t, template, tenant, "same", "size: small")
+		i := newInstance(t, template, tenant, "same", "size: small")
 		i.Object.SetUID("the-same")
 		e.apply(t, i)
 		e.setReady(t, tenant, "same", 1)
@@ -235,12 +235,12 @@ func (e *env) testTenants(t *testing.T) {
 		t.Error("they have the same password")
 	}
 	tenants, err := e.backend.Tenants(t.Context())
-	if err != nil || !slices.Contains(tenants, instance(t, template, "one", "same", "{}").Cluster) {
+	if err != nil || !slices.Contains(tenants, newInstance(t, template, "one", "same", "{}").Cluster) {
 		t.Errorf("tenants: %v, %v", tenants, err)
 	}
-	e.remove(t, instance(t, template, "one", "same", "size: small"))
+	e.remove(t, newInstance(t, template, "one", "same", "size: small"))
 	if e.get(t, "one", "v1", "Secret", "same-auth") != nil || e.get(t, "two", "v1", "Secret", "same-auth") == nil {
 		t.Error("the deletion of one does not concern one")
 	}
-	e.remove(t, instance(t, template, "two", "same", "size: small"))
+	e.remove(t, newInstance(t, template, "two", "same", "size: small"))
 }

@@ -60,7 +60,7 @@ func TestGraphs(t *testing.T) {
 	next := moved.DeepCopy()
 	next.Generation, next.Spec.InstanceCRD.Version = 6, "v1"
 	step("a new version of the kind", g.setUp, next, 1, "6", false)
-	step("the former version keeps its graph", g.get, moved, 0, "4", false)
+	step("the previous version keeps its graph", g.get, moved, 0, "4", false)
 	g.remove(next)
 	if g.templates.Len() != 0 {
 		t.Errorf("%d Templates are left", g.templates.Len())

@@ -13,7 +13,7 @@ import (
 
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
 	"github.com/atoll-dev/atoll/infrastructure/backend"
-	"github.com/atoll-dev/atoll/infrastructure/instances"
+	"github.com/atoll-dev/atoll/infrastructure/instance"
 	"github.com/atoll-dev/atoll/infrastructure/runtimecluster"
 )
 
@@ -73,7 +73,7 @@ func (b *Backend) SetupTemplate(_ context.Context, t *infrastructurev1alpha1.Tem
 // TeardownTemplate implements backend.Backend.
 func (b *Backend) TeardownTemplate(ctx context.Context, t *infrastructurev1alpha1.Template) error {
 	b.graphs.remove(t)
-	return instances.Teardown(ctx, b, t)
+	return instance.Teardown(ctx, b, t)
 }
 
 // Run implements backend.Backend.

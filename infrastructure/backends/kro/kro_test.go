@@ -91,7 +91,7 @@ func TestBackend(t *testing.T) {
 func (e *env) testLifecycle(t *testing.T) {
 	template := newTemplate(t, "redis", redis)
 	e.setUp(t, template)
-	small := instance(t, template, "first", "mine", "size: small")
+	small := newInstance(t, template, "first", "mine", "size: small")
 	if state := e.apply(t, small); state.Phase != infrastructurev1alpha1.PhaseProvisioning || state.Message != "1 of 3 parts are ready." || len(state.Outputs) > 0 {
 		t.Fatalf("before its StatefulSet is ready: %+v", state)
 	}
@@ -117,7 +117,7 @@ func (e *env) testLifecycle(t *testing.T) {
 	if after := e.get(t, "first", "apps/v1", "StatefulSet", "mine"); after.GetResourceVersion() != server.GetResourceVersion() {
 		t.Error("an instance that has not changed is written")
 	}
-	large := instance(t, template, "first", "mine", "size: large")
+	large := newInstance(t, template, "first", "mine", "size: large")
 	if state := e.apply(t, large); state.Phase != infrastructurev1alpha1.PhaseProvisioning || state.Message != "1 of 3 parts are ready." {
 		t.Errorf("while it grows: %+v", state)
 	}

@@ -18,8 +18,8 @@ func limitedGraph(text string) *graph.Graph {
 		ReadyWhen:   krocel.NewUncompiledSlice(text),
 		ForEach:     []graph.ForEachDimension{{Name: "user", Expression: krocel.NewUncompiled(text)}},
 	}
-	instance := &graph.Node{Variables: []*variable.ResourceField{{FieldDescriptor: variable.FieldDescriptor{Path: "status.a", Expression: krocel.NewUncompiled(text)}}}}
-	return &graph.Graph{Instance: instance, Nodes: map[string]*graph.Node{"one": node}, TopologicalOrder: []string{"one"}}
+	inst := &graph.Node{Variables: []*variable.ResourceField{{FieldDescriptor: variable.FieldDescriptor{Path: "status.a", Expression: krocel.NewUncompiled(text)}}}}
+	return &graph.Graph{Instance: inst, Nodes: map[string]*graph.Node{"one": node}, TopologicalOrder: []string{"one"}}
 }
 
 func TestExpressionsAreLimited(t *testing.T) {

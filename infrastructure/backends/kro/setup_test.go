@@ -65,7 +65,7 @@ statusMapping: {nodes: "${cluster.spec.nodes}"}
 		}
 		return err
 	})
-	mine := instance(t, template, "appearing", "mine", "size: large")
+	mine := newInstance(t, template, "appearing", "mine", "size: large")
 	if state := e.apply(t, mine); state.Phase != infrastructurev1alpha1.PhaseProvisioning {
 		t.Errorf("before it runs: %+v", state)
 	}

@@ -49,7 +49,7 @@ func (e *env) testShipped(t *testing.T) {
 func (e *env) testShippedInstance(t *testing.T, template *infrastructurev1alpha1.Template, name, spec, kind, status, endpoint, connection string) {
 	t.Helper()
 	tenant := "of-" + template.Name
-	ordered := instance(t, template, tenant, name, spec)
+	ordered := newInstance(t, template, tenant, name, spec)
 	if state := e.apply(t, ordered); state.Phase != infrastructurev1alpha1.PhaseProvisioning {
 		t.Fatalf("%s, before anything runs: %+v", name, state)
 	}

@@ -82,7 +82,7 @@ func TestMistakesInOutputs(t *testing.T) {
 
 func TestProjection(t *testing.T) {
 	template := newTemplate(t, "redis", redis)
-	i := instance(t, template, "tenant", "mine", "size: small")
+	i := newInstance(t, template, "tenant", "mine", "size: small")
 	const namespace = types.UID("0a8b9d6e-6f2f-4d53-a3a1-3b5e4a3f9a11")
 	got := project(i, namespace)
 	uid := string(got.GetUID())

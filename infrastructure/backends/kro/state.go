@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
-	"github.com/atoll-dev/atoll/infrastructure/instances"
+	"github.com/atoll-dev/atoll/infrastructure/instance"
 	"github.com/atoll-dev/atoll/infrastructure/runtimecluster"
 )
 
@@ -26,8 +26,8 @@ const marks = "kro.run/"
 // project returns the variable schema of expressions: a copy of the instance in the namespace of its tenant, which contains only the spec of
 // what the tenant has set. Its UID also depends on the UID of the namespace: expressions derive passwords from it, and everybody who may
 // read the instance knows the UID that the tenant sees.
-func project(instance instances.Instance, namespace types.UID) *unstructured.Unstructured {
-	object := instance.Object
+func project(inst instance.Instance, namespace types.UID) *unstructured.Unstructured {
+	object := inst.Object
 	spec, _, _ := unstructured.NestedMap(object.Object, "spec")
 	if spec == nil {
 		spec = map[string]any{}
@@ -39,7 +39,7 @@ func project(instance instances.Instance, namespace types.UID) *unstructured.Uns
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": object.GetAPIVersion(), "kind": object.GetKind(),
 		"metadata": map[string]any{
-			"name": instance.RuntimeName(), "namespace": runtimecluster.Namespace(instance.Cluster),
+			"name": inst.RuntimeName(), "namespace": runtimecluster.Namespace(inst.Cluster),
 			"uid": uuid.NewSHA1(space, []byte(object.GetUID())).String(),
 		},
 		"spec": spec,
@@ -63,7 +63,7 @@ func withoutMarks(object *unstructured.Unstructured) *unstructured.Unstructured 
 }
 
 // state returns the state of the instance.
-func (p *pass) state(ctx context.Context, complete bool) instances.State {
+func (p *pass) state(ctx context.Context, complete bool) instance.State {
 	ready, total, unclear := 0, 0, ""
 	for _, node := range p.runtime.Nodes() {
 		if p.ignored[node.Spec.Meta.ID] {
@@ -96,7 +96,7 @@ func (p *pass) state(ctx context.Context, complete bool) instances.State {
 	if len(pending) > 0 {
 		return runtimecluster.Incomplete(strings.Join(pending, ", ")+" needs a field or an element that is not there", interval)
 	}
-	return instances.State{Phase: infrastructurev1alpha1.PhaseReady, Outputs: outputs, Connection: connection, RecheckAfter: readyInterval}
+	return instance.State{Phase: infrastructurev1alpha1.PhaseReady, Outputs: outputs, Connection: connection, RecheckAfter: readyInterval}
 }
 
 // outputs returns the outputs and the connection, or the fields of the Template whose values are not known yet.

@@ -41,7 +41,7 @@ func (e *env) testVersions(t *testing.T) {
 		}
 		return err
 	})
-	mine := instance(t, template, "versions", "mine", "size: small")
+	mine := newInstance(t, template, "versions", "mine", "size: small")
 	shardtesting.Eventually(t, "the instance to be ready", func(ctx context.Context) error {
 		state, err := e.backend.Apply(ctx, mine)
 		if err == nil && state.Phase != infrastructurev1alpha1.PhaseReady {
@@ -65,13 +65,13 @@ func (e *env) testVersions(t *testing.T) {
 		return nil
 	})
 	if gone, err := e.backend.Delete(t.Context(), mine); gone || err == nil {
-		t.Errorf("a process that knows the former version only says that the object is gone: %v, %v", gone, err)
+		t.Errorf("a process that knows the previous version only says that the object is gone: %v, %v", gone, err)
 	}
 	e.remove(t, mine)
 	if e.get(t, "versions", "example.org/v1", "Bucket", "mine") != nil {
 		t.Error("the object is left")
 	}
-	if state := e.apply(t, instance(t, change(t, template, v1), "versions", "mine", "size: small")); state.Phase != infrastructurev1alpha1.PhaseReady {
+	if state := e.apply(t, newInstance(t, change(t, template, v1), "versions", "mine", "size: small")); state.Phase != infrastructurev1alpha1.PhaseReady {
 		t.Fatalf("in the other version: %+v", state)
 	}
 	if err := c.Delete(t.Context(), definition); err != nil {

@@ -12,7 +12,7 @@ import (
 
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
 	"github.com/atoll-dev/atoll/infrastructure/backend"
-	"github.com/atoll-dev/atoll/infrastructure/instances"
+	"github.com/atoll-dev/atoll/infrastructure/instance"
 	"github.com/atoll-dev/atoll/infrastructure/runtimecluster"
 	"github.com/atoll-dev/atoll/internal/expression"
 )
@@ -58,7 +58,7 @@ func (b *Backend) SetupTemplate(_ context.Context, t *infrastructurev1alpha1.Tem
 
 // TeardownTemplate implements backend.Backend.
 func (b *Backend) TeardownTemplate(ctx context.Context, t *infrastructurev1alpha1.Template) error {
-	return instances.Teardown(ctx, b, t)
+	return instance.Teardown(ctx, b, t)
 }
 
 // Run implements backend.Backend.
@@ -66,25 +66,25 @@ func (b *Backend) Run(ctx context.Context, export *rest.Config) error {
 	return b.Serve(ctx, export, b)
 }
 
-// Apply implements instances.Handler.
-func (b *Backend) Apply(ctx context.Context, instance instances.Instance) (instances.State, error) {
-	parsed, err := parseConfig(instance.Template)
+// Apply implements instance.Handler.
+func (b *Backend) Apply(ctx context.Context, inst instance.Instance) (instance.State, error) {
+	parsed, err := parseConfig(inst.Template)
 	if err != nil {
-		return instances.State{}, fmt.Errorf("%w: %w", instances.ErrUnusableTemplate, err)
+		return instance.State{}, fmt.Errorf("%w: %w", instance.ErrUnusableTemplate, err)
 	}
-	self := selfOf(instance)
+	self := selfOf(inst)
 	wanted, objects, err := parsed.expand(self)
 	if err != nil {
-		log.FromContext(ctx).Info("An instance cannot be applied", "template", instance.Template.Name, "reason", err.Error())
+		log.FromContext(ctx).Info("An instance cannot be applied", "template", inst.Template.Name, "reason", err.Error())
 		return runtimecluster.InvalidValues(), nil
 	}
-	applied, err := b.Cluster.Apply(ctx, runtimecluster.SetOf(instance), objects)
+	applied, err := b.Cluster.Apply(ctx, runtimecluster.SetOf(inst), objects)
 	if refusal, ok := runtimecluster.Refusal(err); ok {
-		log.FromContext(ctx).Info("An instance cannot be applied", "template", instance.Template.Name, "reason", err.Error())
+		log.FromContext(ctx).Info("An instance cannot be applied", "template", inst.Template.Name, "reason", err.Error())
 		return refusal, nil
 	}
 	if err != nil {
-		return instances.State{}, err
+		return instance.State{}, err
 	}
 	return parsed.state(self, wanted, applied), nil
 }
@@ -126,7 +126,7 @@ func (m *manifest) isIncluded(self map[string]any) (bool, error) {
 
 // selfOf returns the variable self of expressions. The name of the instance is shortened for names of objects. The variable does not contain
 // the name of the tenant's workspace.
-func selfOf(instance instances.Instance) map[string]any {
-	spec, _, _ := unstructured.NestedMap(instance.Object.Object, "spec")
-	return map[string]any{"metadata": map[string]any{"name": instance.RuntimeName()}, "spec": spec}
+func selfOf(inst instance.Instance) map[string]any {
+	spec, _, _ := unstructured.NestedMap(inst.Object.Object, "spec")
+	return map[string]any{"metadata": map[string]any{"name": inst.RuntimeName()}, "spec": spec}
 }

@@ -9,14 +9,14 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
-	"github.com/atoll-dev/atoll/infrastructure/instances"
+	"github.com/atoll-dev/atoll/infrastructure/instance"
 	"github.com/atoll-dev/atoll/infrastructure/runtimecluster"
 	"github.com/atoll-dev/atoll/internal/expression"
 )
 
 // state returns the state of an instance whose objects were applied. If an expression needs a field that an object does not have yet, the
 // instance waits for it. Any other failure of an expression is an error in the Template.
-func (c *config) state(self map[string]any, wanted []manifest, applied []*unstructured.Unstructured) instances.State {
+func (c *config) state(self map[string]any, wanted []manifest, applied []*unstructured.Unstructured) instance.State {
 	other := map[string]any{}
 	for i, m := range wanted {
 		other[m.ID] = applied[i].Object
@@ -43,7 +43,7 @@ func (c *config) state(self map[string]any, wanted []manifest, applied []*unstru
 	case len(incomplete) > 0:
 		return runtimecluster.Incomplete(errors.Join(incomplete...).Error(), pendingInterval)
 	}
-	return instances.State{Phase: infrastructurev1alpha1.PhaseReady, Outputs: outputs, Connection: connection, RecheckAfter: readyInterval}
+	return instance.State{Phase: infrastructurev1alpha1.PhaseReady, Outputs: outputs, Connection: connection, RecheckAfter: readyInterval}
 }
 
 // errNotReady means that a condition of an object can be evaluated and is false.

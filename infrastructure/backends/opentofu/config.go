@@ -23,7 +23,7 @@ import (
 
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
 	"github.com/atoll-dev/atoll/infrastructure/backends/opentofu/runner"
-	"github.com/atoll-dev/atoll/infrastructure/instances"
+	"github.com/atoll-dev/atoll/infrastructure/instance"
 	"github.com/atoll-dev/atoll/internal/expression"
 )
 
@@ -214,7 +214,7 @@ func (c *config) compare(found *declarations, path *field.Path) field.ErrorList 
 			switch {
 			case !ok:
 				errs = append(errs, field.NotSupported(at, name, slices.Sorted(maps.Keys(found.outputs))))
-			case instances.IsCommonField(name) && !list.sensitive:
+			case instance.IsCommonField(name) && !list.sensitive:
 				errs = append(errs, field.Forbidden(at, "this field of the status is written by the platform"))
 			case seen[name]:
 				errs = append(errs, field.Duplicate(at, name))

@@ -19,7 +19,7 @@ import (
 
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
 	"github.com/atoll-dev/atoll/infrastructure/backends/opentofu"
-	"github.com/atoll-dev/atoll/infrastructure/instances"
+	"github.com/atoll-dev/atoll/infrastructure/instance"
 	"github.com/atoll-dev/atoll/infrastructure/runtimecluster"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
@@ -85,7 +85,7 @@ func (e *env) newBackend(changes ...func(*opentofu.Config)) *opentofu.Backend {
 // order is an instance that a tenant has ordered.
 type order struct {
 	*env
-	instances.Instance
+	instance.Instance
 }
 
 // order returns an instance that does not exist yet.
@@ -98,7 +98,7 @@ func (e *env) order(tenant, name string, config map[string]any, spec map[string]
 	if err != nil {
 		panic(err) // constant
 	}
-	return &order{e, instances.Instance{
+	return &order{e, instance.Instance{
 		Cluster: cluster,
 		Template: &infrastructurev1alpha1.Template{ObjectMeta: metav1.ObjectMeta{Name: "database"},
 			Spec: infrastructurev1alpha1.TemplateSpec{Version: "1.0.0", Backend: opentofu.Name, BackendConfig: &runtime.RawExtension{Raw: text}}},
@@ -109,7 +109,7 @@ func (e *env) order(tenant, name string, config map[string]any, spec map[string]
 func (o *order) namespace() string { return o.Cluster.String() }
 
 // apply does what the platform does with an instance, once.
-func (o *order) apply(t *testing.T) instances.State {
+func (o *order) apply(t *testing.T) instance.State {
 	t.Helper()
 	state, err := o.backend.Apply(t.Context(), o.Instance)
 	if err != nil {
@@ -119,9 +119,9 @@ func (o *order) apply(t *testing.T) instances.State {
 }
 
 // reach applies an instance until its state fulfils a condition.
-func (o *order) reach(t *testing.T, what string, wanted func(instances.State) bool) instances.State {
+func (o *order) reach(t *testing.T, what string, wanted func(instance.State) bool) instance.State {
 	t.Helper()
-	var state instances.State
+	var state instance.State
 	shardtesting.Eventually(t, what, func(context.Context) error {
 		if state = o.apply(t); !wanted(state) {
 			return fmt.Errorf("the state is %+v", state)
@@ -131,9 +131,9 @@ func (o *order) reach(t *testing.T, what string, wanted func(instances.State) bo
 	return state
 }
 
-func (o *order) reachReady(t *testing.T) instances.State {
+func (o *order) reachReady(t *testing.T) instance.State {
 	t.Helper()
-	return o.reach(t, "the instance to be ready", func(s instances.State) bool { return s.Phase == infrastructurev1alpha1.PhaseReady })
+	return o.reach(t, "the instance to be ready", func(s instance.State) bool { return s.Phase == infrastructurev1alpha1.PhaseReady })
 }
 
 // remove deletes an instance until it is gone.

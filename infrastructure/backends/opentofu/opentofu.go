@@ -22,7 +22,7 @@ import (
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
 	"github.com/atoll-dev/atoll/infrastructure/backend"
 	"github.com/atoll-dev/atoll/infrastructure/backends/opentofu/runner"
-	"github.com/atoll-dev/atoll/infrastructure/instances"
+	"github.com/atoll-dev/atoll/infrastructure/instance"
 	"github.com/atoll-dev/atoll/infrastructure/runtimecluster"
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
@@ -92,7 +92,7 @@ func (b *Backend) SetupTemplate(ctx context.Context, t *infrastructurev1alpha1.T
 
 // TeardownTemplate implements backend.Backend.
 func (b *Backend) TeardownTemplate(ctx context.Context, t *infrastructurev1alpha1.Template) error {
-	return instances.Teardown(ctx, b, t)
+	return instance.Teardown(ctx, b, t)
 }
 
 // Run implements backend.Backend.
@@ -100,18 +100,18 @@ func (b *Backend) Run(ctx context.Context, export *rest.Config) error {
 	return b.Serve(ctx, export, b)
 }
 
-// Apply implements instances.Handler.
-func (b *Backend) Apply(ctx context.Context, instance instances.Instance) (instances.State, error) {
-	parsed, err := parseConfig(instance.Template, b.unrestricted)
+// Apply implements instance.Handler.
+func (b *Backend) Apply(ctx context.Context, inst instance.Instance) (instance.State, error) {
+	parsed, err := parseConfig(inst.Template, b.unrestricted)
 	if err != nil {
-		return instances.State{}, fmt.Errorf("%w: %w", instances.ErrUnusableTemplate, err)
+		return instance.State{}, fmt.Errorf("%w: %w", instance.ErrUnusableTemplate, err)
 	}
-	set := runtimecluster.SetOf(instance)
+	set := runtimecluster.SetOf(inst)
 	s, err := b.observe(ctx, set)
 	if err != nil {
-		return instances.State{}, err
+		return instance.State{}, err
 	}
-	wanted, err := parsed.inputs(selfOf(instance))
+	wanted, err := parsed.inputs(selfOf(inst))
 	if err != nil {
 		b.log.Info("The variables of an instance have no values", "cluster", set.Tenant, "template", set.Template, "instance", set.Instance, "reason", err.Error())
 		return s.withOutputs(runtimecluster.InvalidValues()), nil
@@ -132,31 +132,31 @@ func (b *Backend) Apply(ctx context.Context, instance instances.Instance) (insta
 }
 
 // state returns the state of the instance.
-func (s *situation) state(recheckAfter time.Duration) instances.State {
-	state := instances.State{RecheckAfter: recheckAfter}
+func (s *situation) state(recheckAfter time.Duration) instance.State {
+	state := instance.State{RecheckAfter: recheckAfter}
 	state.Phase, state.Message = s.phase()
 	return s.withOutputs(state)
 }
 
 // withOutputs adds the outputs of the last successful run, which stay while another run is active.
-func (s *situation) withOutputs(state instances.State) instances.State {
+func (s *situation) withOutputs(state instance.State) instance.State {
 	state.Outputs, state.Connection = s.result.Outputs, s.result.Connection
 	return state
 }
 
-// Delete implements instances.Handler. It uses the current Template if possible, so that a change of the Template can repair a failing removal.
-func (b *Backend) Delete(ctx context.Context, instance instances.Instance) (bool, error) {
+// Delete implements instance.Handler. It uses the current Template if possible, so that a change of the Template can repair a failing removal.
+func (b *Backend) Delete(ctx context.Context, inst instance.Instance) (bool, error) {
 	// Without inputs, destroy uses those of the last run: for an instance that disappeared, only the name is known.
 	var with *inputs
-	if parsed, err := parseConfig(instance.Template, b.unrestricted); err == nil && instance.Object.GetUID() != "" {
-		if wanted, err := parsed.inputs(selfOf(instance)); err == nil {
+	if parsed, err := parseConfig(inst.Template, b.unrestricted); err == nil && inst.Object.GetUID() != "" {
+		if wanted, err := parsed.inputs(selfOf(inst)); err == nil {
 			with = wanted
 		}
 	}
-	return b.destroy(ctx, runtimecluster.SetOf(instance), with)
+	return b.destroy(ctx, runtimecluster.SetOf(inst), with)
 }
 
-// Purge implements instances.Handler. It destroys the infrastructure of instances before it deletes their state, which takes more than
+// Purge implements instance.Handler. It destroys the infrastructure of instances before it deletes their state, which takes more than
 // one call.
 func (b *Backend) Purge(ctx context.Context, tenant logicalcluster.Name) error {
 	sets, err := b.Cluster.Sets(ctx, tenant)
@@ -328,7 +328,7 @@ func mayRun(phase corev1.PodPhase) bool {
 }
 
 // selfOf returns the variable self of expressions. It does not contain the name of the tenant's workspace.
-func selfOf(instance instances.Instance) map[string]any {
-	spec, _, _ := unstructured.NestedMap(instance.Object.Object, "spec")
-	return map[string]any{"metadata": map[string]any{"name": instance.Object.GetName()}, "spec": spec}
+func selfOf(inst instance.Instance) map[string]any {
+	spec, _, _ := unstructured.NestedMap(inst.Object.Object, "spec")
+	return map[string]any{"metadata": map[string]any{"name": inst.Object.GetName()}, "spec": spec}
 }

@@ -26,7 +26,7 @@ import (
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
 	"github.com/atoll-dev/atoll/infrastructure/backends/opentofu"
 	"github.com/atoll-dev/atoll/infrastructure/backends/opentofu/runner"
-	"github.com/atoll-dev/atoll/infrastructure/instances"
+	"github.com/atoll-dev/atoll/infrastructure/instance"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
@@ -121,13 +121,13 @@ func (e *env) testLifecycle(t *testing.T) {
 	}
 	o.waitIdle(t)
 	unusable := e.order("lifecycle", "main", map[string]any{}, nil)
-	if _, err := e.backend.Apply(t.Context(), unusable.Instance); !errors.Is(err, instances.ErrUnusableTemplate) {
+	if _, err := e.backend.Apply(t.Context(), unusable.Instance); !errors.Is(err, instance.ErrUnusableTemplate) {
 		t.Errorf("with a Template that is refused: %v", err)
 	}
 	before := o.resourceVersions(t)
 	o.apply(t)
 	if after := o.resourceVersions(t); !slices.Equal(before, after) {
-		t.Errorf("a pass without changes has written: before %v, after %v", before, after)
+		t.Errorf("a reconciliation without changes has written: before %v, after %v", before, after)
 	}
 	o.Object.Object["spec"].(map[string]any)["size"] = int64(4)
 	if state := o.apply(t); state.Phase != infrastructurev1alpha1.PhaseProvisioning || state.Outputs["size"] != int64(3) {
@@ -208,7 +208,7 @@ func (e *env) testRights(t *testing.T) {
 
 func (e *env) testFailure(t *testing.T) {
 	o := e.order("failure", "main", databaseConfig(nil), map[string]any{"size": int64(100), "name": "main"})
-	failed := func(s instances.State) bool { return s.Phase == infrastructurev1alpha1.PhaseFailed }
+	failed := func(s instance.State) bool { return s.Phase == infrastructurev1alpha1.PhaseFailed }
 	state := o.reach(t, "the instance to fail", failed)
 	for _, word := range []string{"tofu", "too-large", "job"} {
 		if strings.Contains(strings.ToLower(state.Message), word) {
@@ -287,7 +287,7 @@ func (e *env) testDrift(t *testing.T) {
 	}
 	o.waitIdle(t)
 	o.forget(t)
-	o.reach(t, "the difference to be reported", func(s instances.State) bool {
+	o.reach(t, "the difference to be reported", func(s instance.State) bool {
 		return s.Phase == infrastructurev1alpha1.PhaseReady && strings.Contains(s.Message, "changed outside") && s.Outputs["endpoint"] == "main.example.org"
 	})
 	o.waitEvent(t, "Drifted", "differs")
@@ -295,7 +295,7 @@ func (e *env) testDrift(t *testing.T) {
 		t.Errorf("it was repaired: %s", text)
 	}
 	repairing := e.order("drift", "main", databaseConfig(map[string]any{"driftInterval": "1s", "autoApply": true}), spec)
-	repairing.reach(t, "the difference to be repaired", func(s instances.State) bool {
+	repairing.reach(t, "the difference to be repaired", func(s instance.State) bool {
 		return s.Phase == infrastructurev1alpha1.PhaseReady && s.Message == ""
 	})
 	if text := o.stateText(t); !strings.Contains(text, "terraform_data") {

@@ -1,0 +1,304 @@
+package instance
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
+	"github.com/atoll-dev/atoll/logicalcluster"
+)
+
+const (
+	// deletionInterval is how often the backend checks whether an instance is gone.
+	deletionInterval = 2 * time.Second
+	// connectionInterval is how often the platform retries to write a connection that the tenant's workspace does not accept.
+	connectionInterval = time.Minute
+	// provisioningTimeout is the default of Options.ProvisioningTimeout.
+	provisioningTimeout = 30 * time.Minute
+	// toleratedErrors is the number of consecutive errors that are not reported to tenants.
+	toleratedErrors = 2
+	// tooLargeInterval is how often the platform retries to write outputs that are too large.
+	tooLargeInterval = time.Minute
+	// statusTimeout bounds the write of a status after an error.
+	statusTimeout = 10 * time.Second
+)
+
+// errNotAccepted means that the Template is not accepted, and that no previously accepted spec is known.
+var errNotAccepted = errors.New("the Template is not accepted")
+
+// request identifies one instance. It is the key of the queue.
+type request struct {
+	url     string
+	gvr     schema.GroupVersionResource
+	cluster string
+	name    string
+}
+
+// Finalizer returns the finalizer of instances of a group. It is the same for all backends.
+func Finalizer(group string) string { return "instances." + group + "/runtime" }
+
+// Reconcile implements reconcile.TypedReconciler.
+func (r *runner) Reconcile(ctx context.Context, req request) (reconcile.Result, error) {
+	kind := r.kind(req.url, req.gvr)
+	if kind == nil {
+		return reconcile.Result{}, nil // the Template or the endpoint is gone
+	}
+	object := kind.get(req.cluster, req.name)
+	isGone := object == nil
+	if isGone {
+		object = &unstructured.Unstructured{}
+		object.SetName(req.name)
+	}
+	cluster, err := logicalcluster.ParseName(req.cluster)
+	if err != nil {
+		return reconcile.Result{}, reconcile.TerminalError(err)
+	}
+	current := kind.current.Load()
+	p := &reconciliation{runner: r, request: req, kind: kind, ctx: logicalcluster.With(ctx, cluster), latest: current.latest, instance: Instance{Cluster: cluster, Template: current.template, Object: object}}
+	if isGone {
+		return p.reconcileDeleted()
+	}
+	started := time.Now()
+	result, err := p.run()
+	r.observe(kind, started, err)
+	return result, err
+}
+
+// run provides the instance, removes it, or releases it to another backend.
+func (p *reconciliation) run() (reconcile.Result, error) {
+	switch t := p.latest; {
+	case p.instance.Object.GetDeletionTimestamp() != nil:
+		return p.remove()
+	case t.Spec.Backend != p.Backend && t.Spec.Backend == t.Status.Backend.ReplacedBy:
+		return p.release()
+	case t.Spec.Backend != p.Backend: // objects stay as they are: the spec is for another backend
+		return reconcile.Result{}, nil
+	case !p.hasFinalizer() && t.DeletionTimestamp != nil: // the instance is about to be deleted with it
+		return reconcile.Result{}, nil
+	case !isAccepted(p.instance.Template):
+		return reconcile.Result{}, p.wait(errNotAccepted)
+	}
+	return p.provide()
+}
+
+// reconciliation is one reconciliation of an instance.
+type reconciliation struct {
+	*runner
+	request  request
+	kind     *kind
+	ctx      context.Context //nolint:containedctx // of this reconciliation; it carries the logical cluster
+	latest   *infrastructurev1alpha1.Template
+	instance Instance
+}
+
+func (p *reconciliation) client() dynamic.ResourceInterface { return p.kind.client }
+
+// provide reconciles an instance with its spec.
+func (p *reconciliation) provide() (reconcile.Result, error) {
+	object := p.instance.Object
+	if !p.hasFinalizer() {
+		// The finalizer comes first, because an instance without it may disappear at any time. The event of this write requeues the instance.
+		if err := p.setFinalizers(append(slices.Clone(object.GetFinalizers()), Finalizer(p.Group))); err != nil {
+			return reconcile.Result{}, err
+		}
+		return reconcile.Result{}, p.confirm()
+	}
+	state, err := p.apply()
+	if errors.Is(err, ErrUnusableTemplate) {
+		return reconcile.Result{}, p.wait(err)
+	}
+	if err != nil {
+		p.reportUnavailable(err)
+		return reconcile.Result{}, fmt.Errorf("providing the instance: %w", err)
+	}
+	state = settle(object, state, cmp.Or(p.ProvisioningTimeout, provisioningTimeout), time.Now())
+	connected, failed := p.connect(state)
+	status, changed := newStatus(object, state, connected, time.Now())
+	if changed {
+		unwritten := p.writeStatus(status)
+		if apierrors.IsRequestEntityTooLargeError(unwritten) {
+			state, unwritten = p.leaveOutputsOut(connected)
+		}
+		failed = errors.Join(unwritten, failed)
+		if state.Mistake != "" && state.Phase == infrastructurev1alpha1.PhaseFailed {
+			p.recordTemplateError(state.Mistake)
+		}
+	}
+	if failed != nil {
+		return reconcile.Result{}, failed
+	}
+	return reconcile.Result{RequeueAfter: recheckAfter(state, connected)}, nil
+}
+
+// leaveOutputsOut writes a status without outputs, for an instance that is too large with them. Tenants determine how long values are, so
+// the status reports why the outputs are missing.
+func (p *reconciliation) leaveOutputsOut(connected connection) (State, error) {
+	state := tooLarge()
+	status, changed := newStatus(p.instance.Object, state, connected, time.Now())
+	if !changed {
+		return state, nil
+	}
+	return state, p.writeStatus(status)
+}
+
+// apply calls the handler. If the instance fails, it reads the instance and retries: a new default of the schema causes no watch event.
+func (p *reconciliation) apply() (State, error) {
+	state, err := p.Handler.Apply(p.ctx, p.instance)
+	if err != nil || state.Phase != infrastructurev1alpha1.PhaseFailed {
+		return state, err
+	}
+	before := p.instance.Object
+	current, err := p.client().Get(p.ctx, before.GetName(), metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return state, nil // the watch event of the deletion follows
+	}
+	if err != nil {
+		return State{}, fmt.Errorf("reading the instance: %w", err)
+	}
+	if current.GetResourceVersion() != before.GetResourceVersion() || equality.Semantic.DeepEqual(current.Object["spec"], before.Object["spec"]) {
+		return state, nil
+	}
+	p.kind.informer.Wrote(current)
+	p.instance.Object = current
+	return p.Handler.Apply(p.ctx, p.instance)
+}
+
+// wait leaves an instance as it is until its Template changes.
+func (p *reconciliation) wait(cause error) error {
+	log.FromContext(p.ctx).Info("An instance waits for its Template", "template", p.instance.Template.Name, "reason", cause.Error())
+	if readyCondition(statusOf(p.instance.Object)) != nil {
+		return nil
+	}
+	status, _ := newStatus(p.instance.Object, State{Phase: infrastructurev1alpha1.PhasePending, Message: "The platform is preparing this kind."}, connection{}, time.Now())
+	return p.writeStatus(status)
+}
+
+// reportUnavailable reports in the status that the instance cannot be reconciled. It ignores the first errors, which a concurrent write of
+// another client may cause.
+func (p *reconciliation) reportUnavailable(err error) {
+	if p.controller.NumRequeues(p.request) < toleratedErrors && !errors.Is(err, context.DeadlineExceeded) {
+		return
+	}
+	status, changed := unavailableStatus(p.instance.Object, time.Now())
+	if !changed {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.ctx), statusTimeout) // the deadline of the reconciliation may have passed
+	defer cancel()
+	p.ctx = ctx
+	p.report(status)
+}
+
+// recheckAfter returns when an instance is reconciled again without an event.
+func recheckAfter(state State, connected connection) time.Duration {
+	if connected.condition == nil || connected.condition.Status == metav1.ConditionTrue || state.RecheckAfter > 0 && state.RecheckAfter < connectionInterval {
+		return state.RecheckAfter
+	}
+	return connectionInterval // the cause may not produce an event, such as another Secret of that name
+}
+
+// remove deletes the objects of an instance, and then removes the finalizer.
+func (p *reconciliation) remove() (reconcile.Result, error) {
+	object := p.instance.Object
+	if !p.hasFinalizer() {
+		return reconcile.Result{}, nil
+	}
+	gone, err := p.Handler.Delete(p.ctx, p.instance)
+	if err != nil {
+		p.reportUnavailable(err)
+		return reconcile.Result{}, fmt.Errorf("removing the instance: %w", err)
+	}
+	if gone {
+		if err := p.removeFinalizer(); err != nil {
+			return reconcile.Result{}, err
+		}
+		p.kind.shard.record(p.ctx, p.instance.Cluster, object, corev1.EventTypeNormal, "Deleted", "The instance has been removed.")
+		return reconcile.Result{}, nil
+	}
+	if status, changed := newStatus(object, removalState(object), connectionOf(object), time.Now()); changed {
+		p.report(status)
+	}
+	return reconcile.Result{RequeueAfter: deletionInterval}, nil
+}
+
+// reconcileDeleted deletes the remaining objects of an instance that is gone. Usually there are none. But an instance that is deleted while it gets
+// its finalizer can disappear without being finalized, and tenants can remove finalizers.
+func (p *reconciliation) reconcileDeleted() (reconcile.Result, error) {
+	name := p.instance.Object.GetName()
+	_, err := p.client().Get(p.ctx, name, metav1.GetOptions{})
+	switch {
+	case err == nil:
+		return reconcile.Result{}, nil // it exists again, and its watch event follows
+	case !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err):
+		return reconcile.Result{}, fmt.Errorf("looking for instance %s: %w", name, err) // no other event requeues this request
+	case apierrors.IsForbidden(err) || apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse):
+		return reconcile.Result{}, nil // the workspace is not visible, so the instance may exist: the sweep decides
+	}
+	gone, err := p.Handler.Delete(p.ctx, p.instance)
+	if err != nil {
+		return reconcile.Result{}, fmt.Errorf("removing what is left of instance %s: %w", name, err)
+	}
+	if !gone {
+		return reconcile.Result{RequeueAfter: deletionInterval}, nil
+	}
+	return reconcile.Result{}, nil
+}
+
+// setFinalizers replaces the finalizers, on condition that the object has not changed since it was read.
+func (p *reconciliation) setFinalizers(finalizers []string) error {
+	patch, err := finalizersPatch(p.instance.Object, finalizers)
+	if err != nil {
+		return err
+	}
+	written, err := p.client().Patch(p.ctx, p.instance.Object.GetName(), types.MergePatchType, patch, metav1.PatchOptions{})
+	return p.wrote(written, err)
+}
+
+// writeStatus replaces the status.
+func (p *reconciliation) writeStatus(status map[string]any) error {
+	object := p.instance.Object.DeepCopy()
+	object.Object["status"] = status
+	written, err := p.client().UpdateStatus(p.ctx, object, metav1.UpdateOptions{})
+	if err == nil {
+		p.recordTransition(status)
+	}
+	return p.wrote(written, err)
+}
+
+// report writes a status whose failure does not stop the reconciliation, and reports whether it succeeded. A workspace that has reached a
+// limit refuses the write, but allows changes that reduce its size.
+func (p *reconciliation) report(status map[string]any) bool {
+	err := p.writeStatus(status)
+	if err != nil {
+		log.FromContext(p.ctx).Info("Failed to write the status of an instance", "error", err.Error())
+	}
+	return err == nil
+}
+
+// wrote stores the written object in the cache, so that the next reconciliation does not see an older state. It ignores conflicts and
+// missing objects, because a watch event follows.
+func (p *reconciliation) wrote(written *unstructured.Unstructured, err error) error {
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	p.kind.informer.Wrote(written)
+	return nil
+}
