@@ -39,6 +39,17 @@ const (
 	// OwnerShardAnnotationKey contains the name of the shard of the Workspace that owns a logical cluster, if that
 	// differs from the shard of the logical cluster.
 	OwnerShardAnnotationKey = "internal.core.kcp.io/owner-shard"
+	// EpochAnnotationKey contains the number of moves of a logical cluster to another shard, an integer. Absent means 0.
+	EpochAnnotationKey = "internal.core.kcp.io/epoch"
+	// WritesPausedAnnotationKey contains the UID of the LogicalClusterMigration for which the origin of a move refuses
+	// writes to the logical cluster. Reads and watches go on.
+	WritesPausedAnnotationKey = "internal.core.kcp.io/writes-paused"
+	// MovedToAnnotationKey contains the name of the shard to which the logical cluster has moved. The origin sets it and
+	// serves nothing of the logical cluster from then on.
+	MovedToAnnotationKey = "internal.core.kcp.io/moved-to"
+	// ArrivingAnnotationKey contains the UID of the LogicalClusterMigration whose destination has not stored the complete
+	// content yet. Until it is removed, the destination does not serve the logical cluster.
+	ArrivingAnnotationKey = "internal.core.kcp.io/arriving"
 )
 
 // Annotations of Shards.

@@ -12,7 +12,14 @@ const (
 	OriginCleaned conditionsv1alpha1.Type = "OriginCleaned"
 	// Completed is True if the destination shard serves the logical cluster.
 	Completed conditionsv1alpha1.Type = "Completed"
+	// DestinationCleaned is True if the destination shard of an aborted migration has removed what it had copied.
+	DestinationCleaned conditionsv1alpha1.Type = "DestinationCleaned"
+	// Aborted is True if the migration has been given up. The logical cluster has stayed on the origin shard, or was deleted.
+	Aborted conditionsv1alpha1.Type = "Aborted"
 )
+
+// MigrationFinalizer keeps a LogicalClusterMigration until both shards have removed what it has left.
+const MigrationFinalizer = "migration.kcp.io/logicalclustermigration"
 
 // Reasons of conditions that are false.
 const (
@@ -22,4 +29,11 @@ const (
 	ReasonCopyFailed = "CopyFailed"
 	// ReasonCleanupFailed means that removing the content from the origin failed.
 	ReasonCleanupFailed = "CleanupFailed"
+	// ReasonLogicalClusterNotMovable means that the logical cluster cannot be migrated, or not to that shard.
+	ReasonLogicalClusterNotMovable = "LogicalClusterNotMovable"
+	// ReasonWaitingForDestination means that the destination shard has not started to copy: it does not exist, does not
+	// run, or has the feature disabled.
+	ReasonWaitingForDestination = "WaitingForDestination"
+	// ReasonCopying means that objects are being copied.
+	ReasonCopying = "Copying"
 )

@@ -81,7 +81,7 @@ type LogicalClusterMigrationStatus struct {
 
 // LogicalClusterMigrationPhaseType is the phase of a migration.
 //
-// +kubebuilder:validation:Enum=Preparing;Migrating;OriginCleanup;DestinationFinalize;Completed;Failed
+// +kubebuilder:validation:Enum=Preparing;Migrating;OriginCleanup;DestinationFinalize;Aborting;Completed;Failed
 type LogicalClusterMigrationPhaseType string
 
 const (
@@ -95,6 +95,9 @@ const (
 	// LogicalClusterMigrationPhaseDestinationFinalize means that the destination shard is being prepared to serve the
 	// logical cluster.
 	LogicalClusterMigrationPhaseDestinationFinalize LogicalClusterMigrationPhaseType = "DestinationFinalize"
+	// LogicalClusterMigrationPhaseAborting means that the migration has been given up, and that both shards remove what it
+	// has left. The logical cluster stays on the origin shard.
+	LogicalClusterMigrationPhaseAborting LogicalClusterMigrationPhaseType = "Aborting"
 	// LogicalClusterMigrationPhaseCompleted means that the migration has completed successfully.
 	LogicalClusterMigrationPhaseCompleted LogicalClusterMigrationPhaseType = "Completed"
 	// LogicalClusterMigrationPhaseFailed means that the migration has failed.

@@ -35,6 +35,7 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 		&LogicalClusterReport{}, &LogicalClusterReportList{},
 		&ExportConsumers{}, &ExportConsumersList{},
 		&ShardReport{}, &ShardReportList{},
+		&LogicalClusterMigrationReport{}, &LogicalClusterMigrationReportList{},
 	)
 	metav1.AddToGroupVersion(scheme, SchemeGroupVersion)
 	return nil

@@ -68,6 +68,10 @@ type LogicalClusterReportSpec struct {
 	// +optional
 	Deleting bool `json:"deleting,omitempty"`
 
+	// movedTo is the name of the shard to which the reporting shard has handed over the logical cluster.
+	// +optional
+	MovedTo string `json:"movedTo,omitempty"`
+
 	// phase is the current phase of the LogicalCluster.
 	// +optional
 	Phase corev1alpha1.LogicalClusterPhaseType `json:"phase,omitempty"`

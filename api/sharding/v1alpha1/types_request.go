@@ -34,7 +34,8 @@ type LogicalClusterRequestSpec struct {
 
 	// confirmed is the UID of the LogicalCluster of the workspace. A logical cluster that was created for a workspace
 	// of another shard becomes ready only when it is confirmed, because a logical cluster that was created for an
-	// outdated request has no workspace.
+	// outdated request has no workspace. If the requested shard has handed over the logical cluster, it confirms that the
+	// workspace names the other shard.
 	// +optional
 	Confirmed types.UID `json:"confirmed,omitempty"`
 
