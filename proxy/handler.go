@@ -106,7 +106,7 @@ type destination struct {
 var (
 	errForbidden   = errors.New("the path does not resolve")
 	errUnavailable = errors.New("a workspace in the path is unavailable")
-	errNotSynced   = errors.New("a shard that may have the logical cluster is not synced")
+	errNotSynced   = errors.New("a shard that may have the logical cluster is not synced, or it moves to one")
 	errMountLoop   = errors.New("too many mounts lead to each other")
 )
 

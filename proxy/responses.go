@@ -34,7 +34,7 @@ func (r responder) resolutionError(w http.ResponseWriter, req *http.Request, err
 	case errors.Is(err, errUnavailable):
 		http.Error(w, "Not available.", http.StatusServiceUnavailable)
 	case errors.Is(err, errNotSynced):
-		status := apierrors.NewServiceUnavailable("a shard that may have this workspace does not answer")
+		status := apierrors.NewServiceUnavailable("the shard that has this workspace is not known at the moment")
 		status.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: 1}
 		r.error(w, req, status)
 	case errors.Is(err, errMountLoop):

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
@@ -46,6 +47,8 @@ type Key struct {
 type Cluster struct {
 	// Type is its workspace type, "<path>:<name>".
 	Type string `json:"type,omitempty"`
+	// MovedTo is the shard to which this shard has handed the logical cluster over.
+	MovedTo string `json:"movedTo,omitempty"`
 }
 
 // Workspace is the record of the destination of a workspace.
@@ -72,6 +75,15 @@ type AuthenticationConfiguration struct {
 type Shard struct {
 	BaseURL string            `json:"baseURL,omitempty"`
 	Labels  map[string]string `json:"labels,omitempty"`
+}
+
+// LogicalCluster returns the record of a logical cluster with these annotations; ok is false if the shard is the
+// destination of a move and has not stored the complete content yet. Proxies that watch shards use it, too.
+func LogicalCluster(annotations map[string]string) (c Cluster, ok bool) {
+	return Cluster{
+		Type:    annotations[corev1alpha1.LogicalClusterTypeAnnotationKey],
+		MovedTo: annotations[corev1alpha1.MovedToAnnotationKey],
+	}, annotations[corev1alpha1.ArrivingAnnotationKey] == ""
 }
 
 // WorkspaceDestination returns the record of a workspace with this phase, spec.cluster, shard annotation, spec.URL and

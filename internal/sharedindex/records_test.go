@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
@@ -64,6 +65,54 @@ func TestWorkspaceDestination(t *testing.T) {
 		if got, ok := WorkspaceDestination(tc.phase, tc.cluster, "alpha", tc.url, tc.mounted); got != tc.want || ok != tc.ok {
 			t.Errorf("%s: %+v, %v", name, got, ok)
 		}
+	}
+}
+
+func TestLogicalCluster(t *testing.T) {
+	for name, tc := range map[string]struct {
+		annotations map[string]string
+		want        Cluster
+		ok          bool
+	}{
+		"no annotations": {nil, Cluster{}, true},
+		"a type":         {map[string]string{corev1alpha1.LogicalClusterTypeAnnotationKey: "root:x"}, Cluster{Type: "root:x"}, true},
+		"one that has moved names its shard": {map[string]string{
+			corev1alpha1.LogicalClusterTypeAnnotationKey: "root:x", corev1alpha1.MovedToAnnotationKey: "beta",
+		}, Cluster{Type: "root:x", MovedTo: "beta"}, true},
+		"one that arrives has no record": {map[string]string{
+			corev1alpha1.ArrivingAnnotationKey: "6a1d", corev1alpha1.MigratingAnnotationKey: "root:m",
+		}, Cluster{}, false},
+		"one whose writes are paused stays": {map[string]string{
+			corev1alpha1.WritesPausedAnnotationKey: "6a1d", corev1alpha1.MigratingAnnotationKey: "root:m", corev1alpha1.EpochAnnotationKey: "1",
+		}, Cluster{}, true},
+	} {
+		if got, ok := LogicalCluster(tc.annotations); got != tc.want || ok != tc.ok {
+			t.Errorf("%s: %+v, %v", name, got, ok)
+		}
+	}
+}
+
+// TestVersions: readers and writers of an installation may have different versions during an upgrade.
+func TestVersions(t *testing.T) {
+	type clusterBeforeMoves struct {
+		Type string `json:"type,omitempty"`
+	}
+	value, err := Encode(Cluster{Type: "root:x", MovedTo: "beta"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := Decode[clusterBeforeMoves](value); err != nil || got.Type != "root:x" {
+		t.Errorf("an earlier reader gets %+v, %v", got, err)
+	}
+	former, err := Encode(clusterBeforeMoves{Type: "root:x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := Decode[Cluster](former); err != nil || got != (Cluster{Type: "root:x"}) {
+		t.Errorf("the record of an earlier writer is %+v, %v", got, err)
+	}
+	if same, err := Encode(Cluster{Type: "root:x"}); err != nil || string(same) != string(former) {
+		t.Errorf("the record of a logical cluster that has not moved changes to %s: it is written again", same)
 	}
 }
 

@@ -32,18 +32,27 @@ func (s *Snapshot) countNotSynced() {
 	}
 }
 
-// putCluster returns the shard that keeps the cluster because it reported it before o, nil if there is none.
+// putCluster returns the shard that keeps the cluster although o reports it, too, and has not handed it over to that
+// shard; nil if there is none.
 func (s *Snapshot) putCluster(o *owner, cluster Cluster) (holder *owner) {
-	name, workspaceType := cluster.Name, unique.Make(cluster.Type)
+	name := cluster.Name
 	if name.Empty() || name.IsSystem() || name.IsWildcard() || name == logicalcluster.Root && o.name != rootShard {
 		return nil
 	}
-	first := s.cluster(name)
-	if own := first.reportedBy(o.name); own == nil || own.workspaceType != workspaceType {
-		first = first.with(s.canonical(name), o, workspaceType)
-		s.clusters.ReplaceOrInsert(first)
+	if !cluster.Routable() {
+		s.deleteCluster(o, name)
+		return nil
 	}
-	if first.owner == o {
+	reported := clusterEntry{owner: o, workspaceType: unique.Make(cluster.Type), movedTo: shardHandle(cluster.MovedTo)}
+	first := s.cluster(name)
+	own := first.reportedBy(o.name)
+	if own == nil || own.workspaceType != reported.workspaceType || own.movedTo != reported.movedTo {
+		reported.name = s.canonical(name)
+		first = first.with(reported).handOver()
+		s.clusters.ReplaceOrInsert(first)
+		own = first.reportedBy(o.name)
+	}
+	if first.destination(own) == first {
 		return nil
 	}
 	return first.owner
@@ -56,7 +65,7 @@ func (s *Snapshot) deleteCluster(o *owner, name logicalcluster.Name) {
 	case nil:
 		s.clusters.Delete(existing)
 	default:
-		s.clusters.ReplaceOrInsert(others)
+		s.clusters.ReplaceOrInsert(others.handOver())
 	}
 }
 
@@ -84,19 +93,51 @@ func (e *clusterEntry) reportedBy(shard string) *clusterEntry {
 	return nil
 }
 
-// with returns the list with the owner's entry, which keeps its position or is appended.
-func (e *clusterEntry) with(name logicalcluster.Name, o *owner, workspaceType unique.Handle[string]) *clusterEntry {
+// with returns the list with the reported entry, which keeps the position of its owner's entry or is appended.
+func (e *clusterEntry) with(reported clusterEntry) *clusterEntry {
 	if e == nil {
-		return &clusterEntry{name: name, owner: o, workspaceType: workspaceType}
+		return &reported
+	}
+	if e.owner == reported.owner {
+		reported.next = e.next
+		return &reported
 	}
 	out := *e
-	if e.owner == o {
-		out.workspaceType = workspaceType
-		return &out
-	}
-	out.next = e.next.with(e.name, o, workspaceType)
+	out.next = e.next.with(reported)
 	return &out
 }
+
+// destination returns the entry that is used instead of from, both of the list e, since the owner of from has handed the
+// cluster over. That is from itself if the owner has not, or if shards have handed it over in a circle, which happens
+// with outdated entries only. Of a chain of moves it is the last entry that the index has.
+func (e *clusterEntry) destination(from *clusterEntry) *clusterEntry {
+	to := from
+	for hop := e; hop != nil; hop = hop.next { // a longer chain is a circle
+		if !to.hasMoved() {
+			return to
+		}
+		next := e.reportedBy(to.movedTo.Value())
+		if next == nil {
+			return to
+		}
+		to = next
+	}
+	return from
+}
+
+// handOver returns the list with the entry first to which the owner of the first one has handed the cluster over.
+func (e *clusterEntry) handOver() *clusterEntry {
+	to := e.destination(e)
+	if to == e {
+		return e
+	}
+	first := *to
+	first.next = e.without(to.owner)
+	return &first
+}
+
+// hasMoved reports whether the owner has handed the cluster over.
+func (e *clusterEntry) hasMoved() bool { return e.movedTo != unique.Handle[string]{} }
 
 // without returns the list without the owner's entry: e itself if it has none, nil if the list is empty then.
 func (e *clusterEntry) without(o *owner) *clusterEntry {
@@ -135,8 +176,8 @@ func (s *Snapshot) putWorkspace(o *owner, w Workspace) {
 	if w.Cluster.Empty() {
 		mount := string([]byte(w.Mount))
 		entry.mount = &mount
-	} else if w.Shard != "" {
-		entry.shard = unique.Make(w.Shard)
+	} else {
+		entry.shard = shardHandle(w.Shard)
 	}
 	s.workspaces.ReplaceOrInsert(entry)
 }
@@ -182,12 +223,20 @@ func (s *Snapshot) pruneWorkspaces(o *owner, keep map[workspaceKey]struct{}) {
 	}
 }
 
-// shardName returns the shard of the workspace's logical cluster, "" if it is not known.
-func (e *workspaceEntry) shardName() string {
-	if e.shard == (unique.Handle[string]{}) {
+// shardHandle returns the handle of a shard's name, the zero Handle for "".
+func shardHandle(name string) unique.Handle[string] {
+	if name == "" {
+		return unique.Handle[string]{}
+	}
+	return unique.Make(name)
+}
+
+// shardName is the inverse of shardHandle.
+func shardName(h unique.Handle[string]) string {
+	if h == (unique.Handle[string]{}) {
 		return ""
 	}
-	return e.shard.Value()
+	return h.Value()
 }
 
 func (e *workspaceEntry) equals(w Workspace) bool {
@@ -195,7 +244,7 @@ func (e *workspaceEntry) equals(w Workspace) bool {
 		return false
 	}
 	if e.mount == nil {
-		return !w.Cluster.Empty() && e.shardName() == w.Shard
+		return !w.Cluster.Empty() && shardName(e.shard) == w.Shard
 	}
 	return w.Cluster.Empty() && *e.mount == w.Mount
 }

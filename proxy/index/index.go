@@ -73,7 +73,15 @@ type Cluster struct {
 	Name logicalcluster.Name
 	// Type is its workspace type, "<path>:<name>", or "" if it is not needed.
 	Type string
+	// MovedTo is the shard to which the reporting shard has handed the cluster over, "" if it has not.
+	MovedTo string
+	// Arriving is set until the reporting shard, the destination of a move, has stored the complete content.
+	Arriving bool
 }
+
+// Routable reports whether the cluster is indexed. One that arrives is not: its shard does not serve it, and lacks
+// workspaces through which paths lead, and workspace types with issuers. Until then, the origin's entries are used.
+func (c Cluster) Routable() bool { return !c.Arriving }
 
 // Routable reports whether the workspace is indexed: it has a destination, or is unavailable, like a mount that never
 // was ready and has no URL.
@@ -111,8 +119,11 @@ type clusterEntry struct {
 	owner *owner
 	// workspaceType is one of few, which are stored once.
 	workspaceType unique.Handle[string]
+	// movedTo is the shard to which owner has handed the cluster over, if it has.
+	movedTo unique.Handle[string]
 	// next is the entry of another shard. The first one to report the cluster is the head of the list and is used, so
-	// that no shard can take over a name; when its entry is removed, the next one is used.
+	// that no shard can take over a name; when its entry is removed, the next one is used. Only the head can hand the
+	// cluster over: the entry of the shard that it names becomes the head, and stays so when the former one is removed.
 	next *clusterEntry
 }
 
@@ -213,8 +224,8 @@ func (i *Index) SetNotSynced(shard string) {
 	i.update(func(s *Snapshot) { s.setSynced(shard, 0) })
 }
 
-// PutCluster adds or replaces a logical cluster of the shard. System clusters are not indexed: they exist on every
-// shard and are not accessible through the proxy.
+// PutCluster adds or replaces a logical cluster of the shard. One that is not routable is removed. System clusters are
+// not indexed: they exist on every shard and are not accessible through the proxy.
 func (i *Index) PutCluster(shard string, cluster Cluster) {
 	i.update(func(s *Snapshot) { i.putCluster(s, i.owner(shard), cluster) })
 }
@@ -238,6 +249,9 @@ func (i *Index) ReplaceClusters(shard string, clusters []Cluster) {
 		o := i.owner(shard)
 		keep := make(map[logicalcluster.Name]struct{}, len(clusters))
 		for _, cluster := range clusters {
+			if !cluster.Routable() {
+				continue
+			}
 			keep[cluster.Name] = struct{}{}
 			i.putCluster(s, o, cluster)
 		}
@@ -285,8 +299,8 @@ func (s *Snapshot) Counts() map[string]int {
 	return counts
 }
 
-// Conflicts returns the number of logical clusters of each shard that another shard reported first. It walks the
-// index, for metrics.
+// Conflicts returns the number of logical clusters of each shard that another shard reported first, without those that
+// the shard has handed over to the other one. It walks the index, for metrics.
 func (s *Snapshot) Conflicts() map[string]int {
 	counts := make(map[string]int, len(s.shards))
 	for name := range s.shards {
@@ -294,7 +308,9 @@ func (s *Snapshot) Conflicts() map[string]int {
 	}
 	s.clusters.Ascend(func(first *clusterEntry) bool {
 		for e := first.next; e != nil; e = e.next {
-			counts[e.owner.name]++
+			if first.destination(e) != first {
+				counts[e.owner.name]++
+			}
 		}
 		return true
 	})

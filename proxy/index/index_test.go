@@ -213,7 +213,7 @@ func TestUpdates(t *testing.T) {
 			i.PutCluster("alpha", Cluster{Name: clusterName("new1")})
 			i.PutWorkspace("root", Workspace{Parent: clusterName("org1"), Name: "team", Cluster: clusterName("new1"), Shard: "alpha"})
 		}, "root:org:team", "alpha"},
-		"and is not found while that shard does not report the cluster": {func(i *Index) {
+		"and nowhere while that shard does not report the cluster": {func(i *Index) {
 			i.PutCluster("root", Cluster{Name: clusterName("new1")})
 			i.PutWorkspace("root", Workspace{Parent: clusterName("org1"), Name: "team", Cluster: clusterName("new1"), Shard: "alpha"})
 		}, "root:org:team", ""},

@@ -2,6 +2,7 @@ package index
 
 import (
 	"strings"
+	"unique"
 
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
@@ -19,7 +20,8 @@ const (
 	Mounted
 	// Unavailable is a path that resolves, but through a workspace in phase Unavailable.
 	Unavailable
-	// NotSynced is a path that does not resolve while a shard that may have it is not synced.
+	// NotSynced is a path that does not resolve while a shard that may have it is not synced, or while the index lacks
+	// the report of a shard to which a logical cluster moves.
 	NotSynced
 )
 
@@ -40,7 +42,7 @@ type Route struct {
 // A path from root is trustworthy: root is on the root shard, each shard defines the workspaces in its own logical
 // clusters, and each workspace names the shard of its logical cluster. So a shard that reports logical clusters of
 // others cannot divert paths. A name alone has no such chain: the shard that reported it first is used, while it
-// reports it.
+// reports it. Both lead on to the shard to which that shard has handed the logical cluster over.
 func (s *Snapshot) Resolve(path logicalcluster.Path) (Route, Resolution) {
 	if name, ok := path.Name(); ok {
 		if name.IsSystem() || name.IsWildcard() {
@@ -68,7 +70,7 @@ func (s *Snapshot) Resolve(path logicalcluster.Path) (Route, Resolution) {
 		segment, rest, _ = strings.Cut(rest, ":")
 		w := s.workspace(workspaceKey{name, segment}).reportedBy(cluster)
 		if w == nil {
-			return Route{}, s.missingWorkspace(cluster)
+			return Route{}, s.missingWorkspace(cluster, workspaceKey{name, segment})
 		}
 		unavailable = unavailable || w.unavailable
 		if w.mount != nil {
@@ -78,8 +80,14 @@ func (s *Snapshot) Resolve(path logicalcluster.Path) (Route, Resolution) {
 			return Route{Mount: *w.mount}, Mounted
 		}
 		name = w.cluster
-		if cluster = s.cluster(name); w.shardName() != "" {
-			cluster = cluster.reportedBy(w.shardName())
+		if cluster = s.cluster(name); cluster != nil && w.shard != (unique.Handle[string]{}) {
+			named := cluster.reportedBy(w.shard.Value())
+			if named == nil {
+				// After a move, the index may have the end of the origin's entry before the change of the workspace, or this
+				// one before the destination's entry. Another shard's entry alone proves nothing, so it is not used.
+				return Route{}, NotSynced
+			}
+			cluster = cluster.destination(named)
 		}
 	}
 
@@ -122,13 +130,20 @@ func (s *Snapshot) missingCluster() Resolution {
 }
 
 // missingWorkspace is the resolution of a workspace that is not indexed, in a logical cluster whose shard alone may
-// have it.
-func (s *Snapshot) missingWorkspace(parent *clusterEntry) Resolution {
+// have it. If the logical cluster has moved, the shard's workspaces may be indexed later than the logical cluster, and
+// the origin removes its own: what one of them has, or had, is not missing yet.
+func (s *Snapshot) missingWorkspace(parent *clusterEntry, k workspaceKey) Resolution {
 	if parent == nil {
 		return s.missingCluster()
 	}
-	if s.synced[parent.owner.name]&workspacesSynced == 0 {
+	if s.synced[parent.owner.name]&workspacesSynced == 0 || parent.hasMoved() {
 		return NotSynced
+	}
+	first := s.cluster(k.parent)
+	for w := s.workspace(k); w != nil; w = w.next {
+		if from := first.reportedBy(w.owner.name); from != nil && first.destination(from) == parent {
+			return NotSynced
+		}
 	}
 	return NotFound
 }

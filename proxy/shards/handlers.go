@@ -120,6 +120,11 @@ func toIndexWorkspace(parent logicalcluster.Name, name string, record sharedinde
 	return w, nil
 }
 
+// toIndexCluster returns the logical cluster of a record.
+func toIndexCluster(name logicalcluster.Name, record sharedindex.Cluster) index.Cluster {
+	return index.Cluster{Name: name, Type: record.Type, MovedTo: record.MovedTo}
+}
+
 // toCluster converts a LogicalCluster from its metadata.
 func toCluster(object runtime.Object) (index.Cluster, error) {
 	o, ok := object.(metav1.Object)
@@ -130,7 +135,10 @@ func toCluster(object runtime.Object) (index.Cluster, error) {
 	if err != nil {
 		return index.Cluster{}, fmt.Errorf("logical cluster: annotation %s: %w", logicalcluster.AnnotationKey, err)
 	}
-	return index.Cluster{Name: name, Type: o.GetAnnotations()[corev1alpha1.LogicalClusterTypeAnnotationKey]}, nil
+	record, ok := sharedindex.LogicalCluster(o.GetAnnotations())
+	c := toIndexCluster(name, record)
+	c.Arriving = !ok
+	return c, nil
 }
 
 func toShard(object runtime.Object) (*shardObject, error) {

@@ -59,9 +59,13 @@ func TestPartialTypesDecodeAPITypes(t *testing.T) {
 	}
 
 	cluster := &corev1alpha1.LogicalCluster{}
-	cluster.Name, cluster.Annotations = "cluster", annotations
-	if name, err := toCluster(decode(cluster, metav1.TypeMeta{APIVersion: coreVersion.String(), Kind: "LogicalCluster"})); err != nil || name.Name.String() != "org1" {
-		t.Errorf("logical cluster: %s, %v", name, err)
+	cluster.Name, cluster.Annotations = "cluster", map[string]string{
+		logicalcluster.AnnotationKey: "org1", corev1alpha1.LogicalClusterTypeAnnotationKey: "root:x",
+		corev1alpha1.MovedToAnnotationKey: "beta", corev1alpha1.ArrivingAnnotationKey: "6a1d",
+	}
+	gotCluster, err := toCluster(decode(cluster, metav1.TypeMeta{APIVersion: coreVersion.String(), Kind: "LogicalCluster"}))
+	if wantCluster := (index.Cluster{Name: logicalcluster.MustParseName("org1"), Type: "root:x", MovedTo: "beta", Arriving: true}); err != nil || gotCluster != wantCluster {
+		t.Errorf("logical cluster: %+v, %v", gotCluster, err)
 	}
 }
 

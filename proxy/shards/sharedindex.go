@@ -206,7 +206,7 @@ func visit(change sharedindex.Change, v visitor) {
 	switch key.Kind {
 	case sharedindex.Clusters:
 		err = decode(change, func(c sharedindex.Cluster) error {
-			v.cluster(index.Cluster{Name: key.Cluster, Type: c.Type})
+			v.cluster(toIndexCluster(key.Cluster, c))
 			return nil
 		})
 	case sharedindex.Workspaces:

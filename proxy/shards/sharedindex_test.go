@@ -4,10 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/url"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 	"github.com/atoll-dev/atoll/internal/sharedindex"
 	indextesting "github.com/atoll-dev/atoll/internal/sharedindex/testing"
@@ -51,13 +55,24 @@ func expectResolution(t *testing.T, idx *index.Index, path string, want index.Re
 	})
 }
 
+func expectShard(t *testing.T, idx *index.Index, path, want string) {
+	t.Helper()
+	shardtesting.Eventually(t, fmt.Sprintf("%s leads to shard %s", path, want), func(context.Context) error {
+		route, got := idx.Load().Resolve(logicalcluster.MustParsePath(path))
+		if got != index.Found || route.Shard.Name != want {
+			return fmt.Errorf("%+v, resolution %d", route, got)
+		}
+		return nil
+	})
+}
+
 // TestSharedIndexReaderWithShard reads what a real shard writes, while it runs and when it is down.
 func TestSharedIndexReaderWithShard(t *testing.T) {
 	e := indextesting.Start(t)
 	o := e.Options()
 	shard := shardtesting.Start(t, func(opts *options.Options) { opts.SharedIndex = o })
 	early := shard.NewWorkspace(t, "root", "early")
-	running, types := runReader(t, o, shards.Subset{})
+	running, registry := runReader(t, o, shards.Subset{})
 	expectResolution(t, running, "root:early", index.Found, early.Spec.Cluster)
 	late := shard.NewWorkspace(t, early.Spec.Cluster, "late")
 	expectResolution(t, running, "root:early:late", index.Found, late.Spec.Cluster)
@@ -75,11 +90,23 @@ func TestSharedIndexReaderWithShard(t *testing.T) {
 	workspaceType.Spec.AuthenticationConfigurations = []tenancyv1alpha1.AuthenticationConfigurationReference{{Name: "ours"}}
 	must(t, c.Create(shardtesting.In(t.Context(), "root"), workspaceType))
 	shardtesting.Eventually(t, "the issuers of the type are in the registry", func(context.Context) error {
-		if issuers := types.Issuers("root:branded"); len(issuers) != 1 || issuers[0].Issuer.URL != "https://issuer.example" {
+		if issuers := registry.Issuers("root:branded"); len(issuers) != 1 || issuers[0].Issuer.URL != "https://issuer.example" {
 			return fmt.Errorf("%+v", issuers)
 		}
 		return nil
 	})
+
+	// A logical cluster that the shard hands over to another one, which reports it.
+	moving := shard.NewWorkspace(t, "root", "moving")
+	expectResolution(t, running, "root:moving", index.Found, moving.Spec.Cluster)
+	running.SetShard(index.Shard{Name: "beta", BaseURL: &url.URL{Scheme: "https", Host: "beta.example"}})
+	running.PutCluster("beta", index.Cluster{Name: logicalcluster.MustParseName(moving.Spec.Cluster)})
+	expectShard(t, running, "root:moving", "root")
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"beta"}}}`, corev1alpha1.MovedToAnnotationKey)
+	must(t, shard.Client(t, shard.Masters(t)).Patch(shardtesting.In(t.Context(), moving.Spec.Cluster), &corev1alpha1.LogicalCluster{ObjectMeta: metav1.ObjectMeta{Name: corev1alpha1.LogicalClusterName}}, client.RawPatch(types.MergePatchType, patch)))
+	expectShard(t, running, "root:moving", "beta")
+	expectShard(t, running, moving.Spec.Cluster, "beta")
+	running.RemoveShard("beta")
 
 	// A proxy for other shards does not serve it.
 	otherShards, _ := runReader(t, o, shards.Subset{Names: []string{"other"}})

@@ -120,8 +120,12 @@ func newChange(toRecord recordFunc, object runtime.Object, deleted bool) (change
 
 func logicalClusterRecord(object runtime.Object) (sharedindex.Key, any) {
 	o := object.(*corev1alpha1.LogicalCluster)
-	return sharedindex.Key{Kind: sharedindex.Clusters, Cluster: logicalcluster.Of(o)},
-		sharedindex.Cluster{Type: o.Annotations[corev1alpha1.LogicalClusterTypeAnnotationKey]}
+	key := sharedindex.Key{Kind: sharedindex.Clusters, Cluster: logicalcluster.Of(o)}
+	record, ok := sharedindex.LogicalCluster(o.Annotations)
+	if !ok {
+		return key, nil
+	}
+	return key, record
 }
 
 func workspaceRecord(object runtime.Object) (sharedindex.Key, any) {

@@ -21,6 +21,12 @@ func TestNewChange(t *testing.T) {
 		o.Name, o.Annotations = corev1alpha1.LogicalClusterName, annotated(cluster)
 		return o
 	}
+	moving := func(annotation, value string) runtime.Object {
+		o := &corev1alpha1.LogicalCluster{}
+		o.Name, o.Annotations = corev1alpha1.LogicalClusterName, annotated("c1")
+		o.Annotations[annotation] = value
+		return o
+	}
 	workspace := func(change func(*tenancyv1alpha1.Workspace)) runtime.Object {
 		o := &tenancyv1alpha1.Workspace{}
 		o.Name, o.Annotations = "w", annotated("c1")
@@ -55,6 +61,8 @@ func TestNewChange(t *testing.T) {
 	}{
 		"logical cluster":                       {object: logicalCluster("c1"), toRecord: logicalClusterRecord, key: sharedindex.Key{Kind: sharedindex.Clusters, Cluster: in}, value: `{"type":"root:team"}`},
 		"deleted logical cluster":               {object: logicalCluster("c1"), deleted: true, toRecord: logicalClusterRecord, key: sharedindex.Key{Kind: sharedindex.Clusters, Cluster: in}},
+		"logical cluster that has moved":        {object: moving(corev1alpha1.MovedToAnnotationKey, "beta"), toRecord: logicalClusterRecord, key: sharedindex.Key{Kind: sharedindex.Clusters, Cluster: in}, value: `{"type":"root:team","movedTo":"beta"}`},
+		"logical cluster that arrives":          {object: moving(corev1alpha1.ArrivingAnnotationKey, "6a1d"), toRecord: logicalClusterRecord, key: sharedindex.Key{Kind: sharedindex.Clusters, Cluster: in}},
 		"system logical cluster":                {object: logicalCluster("system:admin"), toRecord: logicalClusterRecord, ignored: true},
 		"object without a logical cluster":      {object: logicalCluster(""), toRecord: logicalClusterRecord, ignored: true},
 		"workspace":                             {object: workspace(func(*tenancyv1alpha1.Workspace) {}), toRecord: workspaceRecord, key: inWorkspace, value: `{"cluster":"c2","shard":"beta"}`},
