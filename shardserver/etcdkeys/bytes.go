@@ -19,12 +19,9 @@ const (
 // CountBytes returns the size of all values of one logical cluster, orphans included. It reads the values, because etcd
 // does not return their size otherwise.
 func (s *Scanner) CountBytes(ctx context.Context, cluster logicalcluster.Name) (int64, error) {
-	prefixes, err := s.customPrefixes(ctx)
+	prefixes, err := s.StoragePrefixes(ctx)
 	if err != nil {
 		return 0, err
-	}
-	for _, resource := range s.cfg.Registry.All() {
-		prefixes = append(prefixes, resource.Prefix)
 	}
 	for i, prefix := range prefixes {
 		prefixes[i] = s.prefixOf(prefix, cluster.String())

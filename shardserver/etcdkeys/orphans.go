@@ -113,6 +113,18 @@ func (s *Scanner) deletePrefix(ctx context.Context, prefix string, fence []clien
 	}
 }
 
+// StoragePrefixes returns the prefixes of all storages that may have keys, registered or not, below the prefix of the shard.
+func (s *Scanner) StoragePrefixes(ctx context.Context) ([]string, error) {
+	prefixes, err := s.customPrefixes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, resource := range s.cfg.Registry.All() {
+		prefixes = append(prefixes, resource.Prefix)
+	}
+	return prefixes, nil
+}
+
 // customPrefixes returns the prefixes of all custom resources that may have keys.
 func (s *Scanner) customPrefixes(ctx context.Context) ([]string, error) {
 	stale := s.cfg.Registry.Changed()
@@ -164,7 +176,8 @@ func (s *Scanner) findOrphans(ctx context.Context, registered map[string]bool) (
 	}
 	root := s.prefix + "/"
 	var found []string
-	for from, end := root, clientv3.GetPrefixRangeEnd(root); ; {
+	// Keys whose first segment begins with "~" are not of objects: no API group does.
+	for from, end := root, root+"~"; ; {
 		page, err := client.Get(ctx, from, clientv3.WithRange(end), clientv3.WithKeysOnly(), clientv3.WithLimit(1))
 		if err != nil || len(page.Kvs) == 0 {
 			return found, err
