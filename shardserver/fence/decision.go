@@ -1,0 +1,118 @@
+package fence
+
+import (
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+)
+
+// State is what a shard serves of a logical cluster.
+type State int
+
+const (
+	// Open is the state of a logical cluster that does not move, or whose content is only copied yet.
+	Open State = iota
+	// WritesPaused is the state at the origin while the rest is copied: only reads are served.
+	WritesPaused
+	// MovedAway is the state of the remainder at the origin: nothing is served.
+	MovedAway
+	// Arriving is the state at the destination until the content is complete: nothing is served.
+	Arriving
+)
+
+// StateOf returns the state that the annotations of a LogicalCluster express. Their values do not matter, so that no value
+// opens a logical cluster by accident.
+func StateOf(annotations map[string]string) State {
+	for _, state := range []struct {
+		annotation string
+		State
+	}{
+		{corev1alpha1.MovedToAnnotationKey, MovedAway},
+		{corev1alpha1.ArrivingAnnotationKey, Arriving},
+		{corev1alpha1.WritesPausedAnnotationKey, WritesPaused},
+	} {
+		if _, set := annotations[state.annotation]; set {
+			return state.State
+		}
+	}
+	return Open
+}
+
+// IsHidden reports whether the shard serves nothing of the logical cluster. Lists and watches over all leave it out.
+func (s State) IsHidden() bool { return s == MovedAway || s == Arriving }
+
+// Request is the part of a request that a decision needs.
+type Request struct {
+	// Verb, Group, Resource and Subresource are those of the stock RequestInfo; the resource is empty for requests that are
+	// not for resources.
+	Verb, Group, Resource, Subresource string
+	// ResourceVersion and Continue are the parameters of a list or watch.
+	ResourceVersion, Continue string
+	// LongRunning is whether the request lasts until the client or the server ends it.
+	LongRunning bool
+}
+
+// Answer is what a request gets.
+type Answer int
+
+const (
+	// Serve means that the fence does not affect the request.
+	Serve Answer = iota
+	// Unavailable is 503: the client repeats the request, here or at the destination.
+	Unavailable
+	// Expired is 410: the client lists again, because resource versions of the origin mean nothing at the destination.
+	Expired
+)
+
+// Decide returns the answer to a request to a logical cluster.
+func Decide(state State, request Request) Answer {
+	switch state {
+	case Open:
+		return Serve
+	case WritesPaused:
+		if request.isRead() {
+			return Serve
+		}
+	case MovedAway:
+		if request.hasVersion() {
+			return Expired
+		}
+	}
+	return Unavailable
+}
+
+// hasVersion reports whether the request reads at or from a resource version. The token of a continued list has one.
+func (r Request) hasVersion() bool {
+	if r.Resource == "" || (r.Verb != "list" && r.Verb != "watch") {
+		return false
+	}
+	return (r.ResourceVersion != "" && r.ResourceVersion != "0") || r.Continue != ""
+}
+
+// isRead reports whether the request writes nothing, neither here nor in what it connects to. A dry run is a write: it
+// asks whether the write would succeed.
+func (r Request) isRead() bool {
+	switch r.Verb {
+	case "watch":
+		return true
+	case "get", "list", "head", "options":
+		return !r.LongRunning && !connects[r.Subresource]
+	case "create":
+		return answersOnly[resource{r.Group, r.Resource, r.Subresource}]
+	}
+	return false
+}
+
+// connects are the subresources with which a client connects to a workload, whatever the verb.
+var connects = map[string]bool{"exec": true, "attach": true, "portforward": true, "proxy": true}
+
+type resource struct{ group, resource, subresource string }
+
+// answersOnly are the resources whose creation stores nothing. A token of a service account is signed, not stored.
+var answersOnly = map[resource]bool{
+	{"authorization.k8s.io", "subjectaccessreviews", ""}:      true,
+	{"authorization.k8s.io", "localsubjectaccessreviews", ""}: true,
+	{"authorization.k8s.io", "selfsubjectaccessreviews", ""}:  true,
+	{"authorization.k8s.io", "selfsubjectrulesreviews", ""}:   true,
+	{"authentication.k8s.io", "tokenreviews", ""}:             true,
+	{"authentication.k8s.io", "selfsubjectreviews", ""}:       true,
+	{"", "serviceaccounts", "token"}:                          true,
+}

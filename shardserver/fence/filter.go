@@ -1,0 +1,77 @@
+package fence
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
+	"k8s.io/apiserver/pkg/endpoints/request"
+)
+
+const (
+	// Message is the text of refusals that clients repeat, and ExpiredMessage that of refusals after which they list again.
+	Message        = "logical cluster is being migrated"
+	ExpiredMessage = "logical cluster is being migrated to another shard; relist required"
+
+	retryAfterSeconds = 1
+)
+
+// Filter answers requests to logical clusters that move, of all users.
+type Filter struct {
+	RequestInfo   request.RequestInfoResolver
+	IsLongRunning request.LongRunningRequestCheck
+	// IsExempt reports whether a request is one of another shard for the content of the logical cluster.
+	IsExempt   func(*http.Request) bool
+	Serializer runtime.NegotiatedSerializer
+}
+
+// Answer answers the request if the logical cluster with these annotations does not serve it, and reports whether it has.
+func (f *Filter) Answer(w http.ResponseWriter, req *http.Request, annotations map[string]string) bool {
+	state := StateOf(annotations)
+	if state == Open || IsMover(req.Context()) || f.IsExempt(req) {
+		return false
+	}
+	info, err := f.RequestInfo.NewRequestInfo(req)
+	answer := Unavailable
+	if err == nil {
+		answer = Decide(state, f.requestOf(req, info))
+	}
+	switch answer {
+	case Serve:
+		return false
+	case Expired:
+		responsewriters.ErrorNegotiated(apierrors.NewResourceExpired(ExpiredMessage), f.Serializer, schema.GroupVersion{}, w, req)
+	default:
+		if !isDirect(req.Context()) {
+			w.Header().Set("Retry-After", strconv.Itoa(retryAfterSeconds))
+		}
+		http.Error(w, Message, http.StatusServiceUnavailable)
+	}
+	return true
+}
+
+func (f *Filter) requestOf(req *http.Request, info *request.RequestInfo) Request {
+	query := req.URL.Query()
+	r := Request{
+		Verb: info.Verb, LongRunning: f.IsLongRunning(req, info),
+		ResourceVersion: query.Get("resourceVersion"), Continue: query.Get("continue"),
+	}
+	if info.IsResourceRequest {
+		r.Group, r.Resource, r.Subresource = info.APIGroup, info.Resource, info.Subresource
+	}
+	return r
+}
+
+// newRefusal returns the refusal of a write below HTTP.
+func newRefusal(ctx context.Context, message string) error {
+	refusal := apierrors.NewServiceUnavailable(message)
+	if !isDirect(ctx) {
+		refusal.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: retryAfterSeconds}
+	}
+	return refusal
+}

@@ -1,0 +1,304 @@
+package storage
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"strings"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/registry/generic"
+	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/atoll-dev/atoll/logicalcluster"
+)
+
+// Guard refuses writes to logical clusters, and hides logical clusters.
+type Guard interface {
+	// Enter is called before a write is sent to etcd. The caller calls leave when it has ended.
+	Enter(ctx context.Context, cluster logicalcluster.Name) (leave func(), err error)
+	// Restricts reports whether hidden logical clusters are hidden from the caller. It returns when they are known.
+	Restricts(ctx context.Context) (bool, error)
+	// IsExempt reports whether the objects of a resource are never hidden.
+	IsExempt(resource schema.GroupResource) bool
+	// HidesAny reports whether any logical cluster is hidden, Hides whether one is.
+	HidesAny() bool
+	Hides(cluster logicalcluster.Name) bool
+	// Subscribe returns a channel of the logical clusters that are hidden or shown from then on. The channel is closed if its
+	// reader is too slow.
+	Subscribe() (changes <-chan HiddenChange, unsubscribe func())
+}
+
+// HiddenChange is the change of whether a logical cluster is hidden.
+type HiddenChange struct {
+	Cluster logicalcluster.Name
+	// Gone is true if the logical cluster is not hidden any more because it does not exist.
+	Gone bool
+}
+
+// WithGuard returns a decorator with a guard of its storage. A nil guard adds nothing.
+func WithGuard(decorator generic.StorageDecorator, guard Guard) generic.StorageDecorator {
+	if guard == nil {
+		return decorator
+	}
+	return func(
+		config *storagebackend.ConfigForResource,
+		resourcePrefix string,
+		keyFunc func(obj runtime.Object) (string, error),
+		newFunc, newListFunc func() runtime.Object,
+		getAttrs storage.AttrFunc,
+		trigger storage.IndexerFuncs,
+		indexers *cache.Indexers,
+	) (storage.Interface, factory.DestroyFunc, error) {
+		base, destroy, err := decorator(config, resourcePrefix, keyFunc, newFunc, newListFunc, getAttrs, trigger, indexers)
+		if err != nil {
+			return nil, nil, err
+		}
+		return &guardedStorage{Interface: base, guard: guard, exempt: guard.IsExempt(config.GroupResource), prefix: "/" + strings.Trim(resourcePrefix, "/"), newList: newListFunc}, destroy, nil
+	}
+}
+
+// guardedStorage asks a guard before each write, and filters ranges over all logical clusters.
+type guardedStorage struct {
+	storage.Interface
+	guard   Guard
+	exempt  bool
+	prefix  string
+	newList func() runtime.Object
+}
+
+// Create implements storage.Interface.
+func (s *guardedStorage) Create(ctx context.Context, key string, obj, out runtime.Object, ttl uint64) error {
+	write := s.newWrite(ctx)
+	defer write.end()
+	if err := write.begin(); err != nil {
+		return err
+	}
+	return s.Interface.Create(ctx, key, obj, out, ttl)
+}
+
+// Delete implements storage.Interface. The write begins after the validation, which is admission and may take long.
+func (s *guardedStorage) Delete(ctx context.Context, key string, out runtime.Object, preconditions *storage.Preconditions,
+	validate storage.ValidateObjectFunc, cached runtime.Object, opts storage.DeleteOptions) error {
+	write := s.newWrite(ctx)
+	defer write.end()
+	entering := func(ctx context.Context, obj runtime.Object) error {
+		write.end() // of an attempt before
+		if validate != nil {
+			if err := validate(ctx, obj); err != nil {
+				return err
+			}
+		}
+		return write.begin()
+	}
+	return s.Interface.Delete(ctx, key, out, preconditions, entering, cached, opts)
+}
+
+// GuaranteedUpdate implements storage.Interface. The write begins after the update is computed, which may include
+// admission.
+func (s *guardedStorage) GuaranteedUpdate(ctx context.Context, key string, destination runtime.Object, ignoreNotFound bool,
+	preconditions *storage.Preconditions, tryUpdate storage.UpdateFunc, cached runtime.Object) error {
+	write := s.newWrite(ctx)
+	defer write.end()
+	entering := func(input runtime.Object, meta storage.ResponseMeta) (runtime.Object, *uint64, error) {
+		write.end() // of an attempt before
+		output, ttl, err := tryUpdate(input, meta)
+		if err != nil {
+			return nil, nil, err
+		}
+		return output, ttl, write.begin()
+	}
+	return s.Interface.GuaranteedUpdate(ctx, key, destination, ignoreNotFound, preconditions, entering, cached)
+}
+
+// guardedWrite is one write, which may take several attempts.
+type guardedWrite struct {
+	ctx   context.Context
+	guard Guard
+	leave func()
+}
+
+func (s *guardedStorage) newWrite(ctx context.Context) *guardedWrite {
+	return &guardedWrite{ctx: ctx, guard: s.guard}
+}
+
+func (w *guardedWrite) begin() (err error) {
+	cluster, ok := logicalcluster.From(w.ctx)
+	if !ok || cluster.IsWildcard() {
+		return nil // the storage below refuses it
+	}
+	w.leave, err = w.guard.Enter(w.ctx, cluster)
+	return err
+}
+
+func (w *guardedWrite) end() {
+	if w.leave != nil {
+		w.leave()
+		w.leave = nil
+	}
+}
+
+// isRestricted reports whether the request is over all logical clusters and may not see all.
+func (s *guardedStorage) isRestricted(ctx context.Context) (bool, error) {
+	if cluster, ok := logicalcluster.From(ctx); s.exempt || !ok || !cluster.IsWildcard() {
+		return false, nil
+	}
+	return s.guard.Restricts(ctx)
+}
+
+// GetList implements storage.Interface.
+func (s *guardedStorage) GetList(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
+	restricted, err := s.isRestricted(ctx)
+	if err != nil {
+		return err
+	}
+	if err := s.Interface.GetList(ctx, key, opts, list); err != nil || !restricted || !s.guard.HidesAny() {
+		return err
+	}
+	return removeItems(list, s.guard.Hides)
+}
+
+// removeItems removes the objects of logical clusters from a list.
+func removeItems(list runtime.Object, of func(logicalcluster.Name) bool) error {
+	pointer, err := meta.GetItemsPtr(list)
+	if err != nil {
+		return err
+	}
+	items := reflect.ValueOf(pointer).Elem()
+	kept := reflect.MakeSlice(items.Type(), 0, items.Len())
+	for i := range items.Len() {
+		item := items.Index(i)
+		obj := item.Interface()
+		if item.Kind() == reflect.Struct {
+			obj = item.Addr().Interface()
+		}
+		accessor, err := meta.Accessor(obj)
+		if err != nil {
+			return fmt.Errorf("filtering a list: %w", err)
+		}
+		if !of(logicalcluster.Of(accessor)) {
+			kept = reflect.Append(kept, item)
+		}
+	}
+	items.Set(kept)
+	return nil
+}
+
+// Watch implements storage.Interface. A watch over all logical clusters ends when the objects of one of them are hidden or
+// shown. The caller lists again; it gets no event for objects that nobody has changed.
+func (s *guardedStorage) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
+	restricted, err := s.isRestricted(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if !restricted {
+		return s.Interface.Watch(ctx, key, opts)
+	}
+	changes, unsubscribe := s.guard.Subscribe()
+	inner, err := s.Interface.Watch(ctx, key, opts)
+	if err != nil {
+		unsubscribe()
+		return nil, err
+	}
+	w := &guardedWatch{
+		storage: s, inner: inner, changes: changes, unsubscribe: unsubscribe,
+		results: make(chan watch.Event), stopped: make(chan struct{}), dropped: map[logicalcluster.Name]struct{}{},
+	}
+	go w.run(ctx)
+	return w, nil
+}
+
+// has reports whether the storage has objects of a logical cluster, as far as its watch cache knows.
+func (s *guardedStorage) has(ctx context.Context, cluster logicalcluster.Name) bool {
+	list := s.newList()
+	options := storage.ListOptions{ResourceVersion: "0", Recursive: true, Predicate: storage.Everything}
+	options.Predicate.Limit = 1
+	if err := s.Interface.GetList(logicalcluster.With(ctx, cluster), s.prefix, options, list); err != nil {
+		return true // unknown: the watch ends needlessly
+	}
+	return meta.LenList(list) > 0
+}
+
+// guardedWatch is a watch over all logical clusters without the events of hidden ones.
+type guardedWatch struct {
+	storage     *guardedStorage
+	inner       watch.Interface
+	changes     <-chan HiddenChange
+	unsubscribe func()
+	results     chan watch.Event
+	stop        sync.Once
+	stopped     chan struct{}
+	// dropped are the hidden logical clusters of which events were left out. Showing or removing one deletes it here.
+	dropped map[logicalcluster.Name]struct{}
+}
+
+// ResultChan implements watch.Interface.
+func (w *guardedWatch) ResultChan() <-chan watch.Event { return w.results }
+
+// Stop implements watch.Interface.
+func (w *guardedWatch) Stop() { w.stop.Do(func() { close(w.stopped) }) }
+
+func (w *guardedWatch) run(ctx context.Context) {
+	defer close(w.results)
+	defer w.unsubscribe()
+	defer w.inner.Stop()
+	for {
+		select {
+		case <-w.stopped:
+			return
+		case <-ctx.Done():
+			return
+		case change, ok := <-w.changes:
+			if !ok || w.isAffected(ctx, change) {
+				return
+			}
+		case event, ok := <-w.inner.ResultChan():
+			if !ok {
+				return
+			}
+			if w.isHidden(event) {
+				continue
+			}
+			select {
+			case w.results <- event:
+			case <-w.stopped:
+				return
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
+}
+
+// isAffected reports whether the watch may have delivered or left out objects of the logical cluster.
+func (w *guardedWatch) isAffected(ctx context.Context, change HiddenChange) bool {
+	_, dropped := w.dropped[change.Cluster]
+	if change.Gone {
+		delete(w.dropped, change.Cluster)
+		return false
+	}
+	return dropped || w.storage.has(ctx, change.Cluster)
+}
+
+func (w *guardedWatch) isHidden(event watch.Event) bool {
+	if event.Type == watch.Bookmark || event.Type == watch.Error || !w.storage.guard.HidesAny() {
+		return false
+	}
+	accessor, err := meta.Accessor(event.Object)
+	if err != nil {
+		return false
+	}
+	cluster := logicalcluster.Of(accessor)
+	if !w.storage.guard.Hides(cluster) {
+		return false
+	}
+	w.dropped[cluster] = struct{}{}
+	return true
+}
