@@ -51,6 +51,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/customresources/crdregistry"
 	"github.com/atoll-dev/atoll/shardserver/discovery"
 	"github.com/atoll-dev/atoll/shardserver/etcdkeys"
+	"github.com/atoll-dev/atoll/shardserver/fence"
 	"github.com/atoll-dev/atoll/shardserver/filters/flowcontrol"
 	"github.com/atoll-dev/atoll/shardserver/lifecycle/objectcount"
 	"github.com/atoll-dev/atoll/shardserver/lifecycle/quota"
@@ -93,6 +94,7 @@ type dependencies struct {
 	objectCounts    *objectcount.Tracker
 	space           *etcdkeys.SpaceMonitor
 	quotaInFlight   *quota.InFlight
+	fence           *fence.Fence // nil unless logical clusters can move to other shards
 
 	// Parts of the request path above storage.
 	clients     *loopback.Clients
@@ -134,6 +136,7 @@ type dependencies struct {
 	heartbeats      *heartbeat.Tracker
 	replication     *shardReplication
 	cachedResources *cachedResources
+	migrations      *shardMigrations // nil without the feature gate LogicalClusterMigration
 
 	manager *controller.Manager
 }
@@ -153,6 +156,7 @@ func (d *dependencies) build(ctx context.Context, newCache embedded.NewServerFun
 	for _, step := range []func(context.Context) error{
 		d.applyServing,
 		d.claimKeys,
+		d.startFence,
 		d.applyOpenAPI,
 		d.applyStorage,
 		d.applyAuthentication,
@@ -168,6 +172,7 @@ func (d *dependencies) build(ctx context.Context, newCache embedded.NewServerFun
 		func(ctx context.Context) error { return d.createCache(ctx, newCache) },
 		d.createRegistration,
 		d.createHeartbeat,
+		d.createMigrations,
 		d.createReplication,
 		d.createControllers,
 	} {
@@ -232,7 +237,11 @@ func (d *dependencies) applyStorage(context.Context) error {
 		return err
 	}
 	rest.cacheAPIs = d.options.FeatureEnabled(options.GateCacheAPIs)
+	rest.migrations = d.options.FeatureEnabled(options.GateLogicalClusterMigration)
 	rest.meter = d.objectCounts
+	if d.fence != nil {
+		rest.guard = d.fence
+	}
 	d.restOptions = rest
 	if err := d.options.Etcd.ApplyWithStorageFactoryTo(rest.factory, d.generic); err != nil {
 		return fmt.Errorf("connecting to etcd: %w", err)
@@ -361,6 +370,7 @@ func (d *dependencies) applyAdmission(context.Context) error {
 		Reserver:    d.bindingReserver(),
 		InFlight:    d.quotaInFlight,
 		Mounts:      d.options.FeatureEnabled(options.GateWorkspaceMounts),
+		Migrations:  d.options.FeatureEnabled(options.GateLogicalClusterMigration),
 		Counts:      d.objectCounts,
 		Space:       d.space.Space,
 		Enabled:     sets.New(opts.Enable...),

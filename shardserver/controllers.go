@@ -65,6 +65,9 @@ func (d *dependencies) controllers() []controller.Controller {
 	if d.options.FeatureEnabled(options.GateCacheAPIs) {
 		all = append(all, d.cachedResourceControllers()...)
 	}
+	if d.migrations != nil {
+		all = append(all, d.migrations.Controllers()...)
+	}
 	if d.replication != nil {
 		all = append(all, d.replication.publisher.Controllers()...)
 	}

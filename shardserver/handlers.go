@@ -31,6 +31,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/authorization/requester"
 	"github.com/atoll-dev/atoll/shardserver/discovery"
 	"github.com/atoll-dev/atoll/shardserver/discovery/documents"
+	"github.com/atoll-dev/atoll/shardserver/fence"
 	"github.com/atoll-dev/atoll/shardserver/filters"
 	"github.com/atoll-dev/atoll/shardserver/filters/audit"
 	"github.com/atoll-dev/atoll/shardserver/openapi"
@@ -53,6 +54,9 @@ const cachePrefix = "/cache"
 func (d *dependencies) applyHandlerChain(context.Context) error {
 	d.registry.SetVisibilityFunc(d.isVisible)
 	d.watchTerminator = watchterminator.New(d.generic.LongRunningFunc, visibleInVirtualWorkspace)
+	if d.fence != nil {
+		d.watchTerminator.SetClosed(func(cluster *corev1alpha1.LogicalCluster) bool { return fence.StateOf(cluster.Annotations).IsHidden() })
+	}
 	d.generic.BuildHandlerChainFunc = d.handlerChain
 	return nil
 }
@@ -78,7 +82,7 @@ func (d *dependencies) handlerChain(apiHandler http.Handler, generic *genericapi
 			return audit.WithCluster(next)
 		},
 		func(next http.Handler) http.Handler {
-			return authorization.WithInactiveCheck(next, d.registry, serializer)
+			return authorization.WithInactiveCheck(next, d.registry, serializer, d.answerMoving(generic))
 		},
 		requester.With,
 		func(next http.Handler) http.Handler { return genericapiserver.DefaultBuildHandlerChain(next, generic) },
@@ -99,6 +103,21 @@ func (d *dependencies) handlerChain(apiHandler http.Handler, generic *genericapi
 		handler = filter(handler)
 	}
 	return handler
+}
+
+// answerMoving returns what answers requests to logical clusters that move, or nil where none do.
+func (d *dependencies) answerMoving(generic *genericapiserver.Config) func(http.ResponseWriter, *http.Request, map[string]string) bool {
+	if d.fence == nil {
+		return nil
+	}
+	filter := &fence.Filter{
+		RequestInfo: generic.RequestInfoResolver, IsLongRunning: generic.LongRunningFunc, Serializer: generic.Serializer,
+		IsExempt: func(req *http.Request) bool {
+			view, ok := virtual.From(req.Context())
+			return ok && view.ServesMoving()
+		},
+	}
+	return filter.Answer
 }
 
 // authenticatedOrigin returns a function that authenticates requests before their logical cluster is known, and returns

@@ -165,6 +165,7 @@ func (d *dependencies) createCustomResources(context.Context) error {
 		Storage:                 d.options.Etcd.StorageConfig,
 		Transformers:            d.restOptions.transformers,
 		Meter:                   d.objectCounts,
+		Guard:                   d.restOptions.guard,
 		WatchCache:              d.options.Etcd.EnableWatchCache,
 		GarbageCollection:       d.options.Etcd.EnableGarbageCollection,
 		DeleteCollectionWorkers: d.options.Etcd.DeleteCollectionWorkers,

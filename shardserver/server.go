@@ -36,6 +36,7 @@ import (
 	"github.com/atoll-dev/atoll/internal/etcddial"
 	kcpcore "github.com/atoll-dev/atoll/shardserver/apis/core"
 	"github.com/atoll-dev/atoll/shardserver/bootstrap"
+	"github.com/atoll-dev/atoll/shardserver/fence"
 	"github.com/atoll-dev/atoll/shardserver/metrics"
 	"github.com/atoll-dev/atoll/shardserver/options"
 	"github.com/atoll-dev/atoll/shardserver/storage"
@@ -181,11 +182,14 @@ func (s *Server) backgroundTasks() map[string][]backgroundTask {
 		{"bootstrap policy", s.authorizer.Run, nil},
 		{"admission configurations", s.dynamicAdmission.Run, nil},
 		{"conditions of suspended expressions", s.suspensionConditions().Run, nil},
-		{"logical clusters", func(ctx context.Context) { s.watchTerminator.Run(ctx, s.registry) }, nil},
+		{"logical clusters", func(ctx context.Context) { s.watchTerminator.Run(fence.WithMover(ctx), s.registry) }, nil},
 		{"object counts", s.objectCounts.Run, nil},
 		{"etcd space", s.space.Run, nil},
 		{"shard reports", s.heartbeats.Run, nil},
 	}}
+	if s.fence != nil {
+		tasks[hookInformers] = append(tasks[hookInformers], backgroundTask{"moves of logical clusters", s.fence.Run, s.fence.WaitForSync})
+	}
 	if s.registration != nil {
 		tasks[hookInformers] = append(tasks[hookInformers], backgroundTask{"registration", s.registration.Run, nil})
 	}
@@ -265,6 +269,9 @@ func (s *Server) Run(ctx context.Context) error {
 // Host returns the "host:port" of the server for clients.
 func (s *Server) Host() string { return s.options.ServerRun.ExternalHost }
 
+// Fence returns what refuses requests to logical clusters that move; nil without the feature gate.
+func (s *Server) Fence() *fence.Fence { return s.fence }
+
 // StorageTransport returns the connection to etcd, for tools and tests that read keys.
 func (s *Server) StorageTransport() storagebackend.TransportConfig {
 	return s.options.Etcd.StorageConfig.Transport
@@ -323,11 +330,17 @@ func (s *Server) stop() {
 	if s.replication != nil {
 		s.replication.close()
 	}
+	if s.migrations != nil {
+		_ = s.migrations.etcd.Close()
+	}
 	if s.backends != nil {
 		s.backends.Close()
 	}
 	if s.keys != nil {
 		_ = s.keys.Close()
+	}
+	if s.fence != nil {
+		_ = s.fence.Close()
 	}
 	if !s.started { // otherwise the API server has destroyed its storage when it ended
 		for _, resource := range s.Registry.All() {

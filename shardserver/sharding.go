@@ -301,11 +301,15 @@ func (d *dependencies) cacheConfig() (*rest.Config, error) {
 
 // publishedSources returns everything that other shards need of this one.
 func (d *dependencies) publishedSources() []publisher.Source {
-	return slices.Concat(
+	all := slices.Concat(
 		publisher.ObjectSources(d.registry),
 		tenancy.PublishedSources(d.tenancyConfig()),
 		[]publisher.Source{endpointslice.ConsumersSource(d.sliceConfig())},
 	)
+	if d.migrations != nil {
+		all = append(all, d.migrations.PublishedSource())
+	}
+	return all
 }
 
 // registeredShards returns a function that lists the shards of the installation by name, with true for those that have

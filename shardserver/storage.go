@@ -22,6 +22,7 @@ import (
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	cachev1alpha1 "github.com/atoll-dev/atoll/api/cache/v1alpha1"
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	migrationv1alpha1 "github.com/atoll-dev/atoll/api/migration/v1alpha1"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 	topologyv1alpha1 "github.com/atoll-dev/atoll/api/topology/v1alpha1"
 	"github.com/atoll-dev/atoll/internal/etcdowner"
@@ -32,11 +33,14 @@ import (
 	kcpcache "github.com/atoll-dev/atoll/shardserver/apis/cache"
 	kcpcore "github.com/atoll-dev/atoll/shardserver/apis/core"
 	_ "github.com/atoll-dev/atoll/shardserver/apis/install" // registers kcp's own types in the scheme
+	kcpmigration "github.com/atoll-dev/atoll/shardserver/apis/migration"
 	kcprbac "github.com/atoll-dev/atoll/shardserver/apis/rbac"
 	"github.com/atoll-dev/atoll/shardserver/apis/registry"
 	kcptenancy "github.com/atoll-dev/atoll/shardserver/apis/tenancy"
 	kcptopology "github.com/atoll-dev/atoll/shardserver/apis/topology"
 	"github.com/atoll-dev/atoll/shardserver/etcdkeys"
+	"github.com/atoll-dev/atoll/shardserver/fence"
+	"github.com/atoll-dev/atoll/shardserver/options"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
@@ -50,6 +54,7 @@ var kcpResources = []schema.GroupResource{
 	tenancyv1alpha1.Resource("workspaceauthenticationconfigurations"),
 	topologyv1alpha1.Resource("partitions"), topologyv1alpha1.Resource("partitionsets"),
 	cachev1alpha1.Resource("clustercachedresources"), cachev1alpha1.Resource("clustercachedresourceendpointslices"),
+	migrationv1alpha1.Resource("logicalclustermigrations"),
 	apisv1alpha2.Resource("apiexports"), apisv1alpha2.Resource("apibindings"), apisv1alpha2.Resource("apiresourceschemas"),
 	apisv1alpha2.Resource("apiexportendpointslices"), apisv1alpha2.Resource("apiconversions"),
 }
@@ -79,10 +84,14 @@ type restOptions struct {
 	transformers storagevalue.ResourceTransformers
 	// cacheAPIs is true if cache.kcp.io is served (feature gate CacheAPIs).
 	cacheAPIs bool
+	// migrations is true if logical clusters can move to other shards (feature gate LogicalClusterMigration).
+	migrations bool
 	// interner holds content that objects of all logical clusters share in memory.
 	interner *storage.Interner
 	// meter counts the bytes that are written.
 	meter storage.Meter
+	// guard refuses writes to logical clusters that move; nil where none do.
+	guard storage.Guard
 }
 
 func newRESTOptions(options *genericoptions.EtcdOptions, resources *serverstorage.ResourceConfig, stored runtime.StorageSerializer) (*restOptions, error) {
@@ -128,7 +137,7 @@ func (r *restOptions) GetRESTOptions(resource schema.GroupResource, example runt
 	}
 	return generic.RESTOptions{
 		StorageConfig:             config,
-		Decorator:                 decorator,
+		Decorator:                 storage.WithGuard(decorator, r.guard),
 		DeleteCollectionWorkers:   r.options.DeleteCollectionWorkers,
 		EnableGarbageCollection:   r.options.EnableGarbageCollection,
 		ResourcePrefix:            prefix,
@@ -180,6 +189,23 @@ func (d *dependencies) claimKeys(ctx context.Context) error {
 		prefixes = append(prefixes, embeddedCachePrefix(config.Prefix))
 	}
 	return explainStorageError(etcdowner.Acquire(ctx, etcd, d.generic.SecureServing, d.options.EtcdOwner, prefixes...), config.Transport)
+}
+
+// startFence registers this process as a replica of the shard, so that a move of a logical cluster waits for its writes.
+func (d *dependencies) startFence(ctx context.Context) error {
+	if !d.options.FeatureEnabled(options.GateLogicalClusterMigration) {
+		return nil
+	}
+	config := d.options.Etcd.StorageConfig
+	etcd, err := etcdkeys.Connect(config.Transport)
+	if err != nil {
+		return err
+	}
+	if d.fence, err = fence.Start(ctx, fence.Config{Registry: d.registry, Etcd: etcd, Prefix: config.Prefix}); err != nil {
+		_ = etcd.Close()
+		return explainStorageError(err, config.Transport)
+	}
+	return nil
 }
 
 // apiGroups are all APIs of the shard, ready to be installed.
@@ -276,6 +302,13 @@ func (d *dependencies) newGroups(ctx context.Context, cfg builtin.Config) (*apiG
 			return nil, fmt.Errorf("creating group %s: %w", cachev1alpha1.SchemeGroupVersion.Group, err)
 		}
 		groups.named = append(groups.named, newGroupInfo(cachev1alpha1.SchemeGroupVersion, cacheStorages))
+	}
+	if options.migrations {
+		migrationStorages, err := kcpmigration.Storages(options)
+		if err != nil {
+			return nil, fmt.Errorf("creating group %s: %w", migrationv1alpha1.SchemeGroupVersion.Group, err)
+		}
+		groups.named = append(groups.named, newGroupInfo(migrationv1alpha1.SchemeGroupVersion, migrationStorages))
 	}
 	for _, info := range groups.named {
 		info.PrioritizedVersions = slices.DeleteFunc(info.PrioritizedVersions, func(version schema.GroupVersion) bool {

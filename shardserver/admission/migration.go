@@ -2,24 +2,60 @@ package admission
 
 import (
 	"context"
+	"slices"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	migrationv1alpha1 "github.com/atoll-dev/atoll/api/migration/v1alpha1"
 )
 
-var migrations = schema.GroupResource{Group: "migration.kcp.io", Resource: "logicalclustermigrations"}
+var migrations = migrationv1alpha1.Resource("logicalclustermigrations")
 
-// refuseMigrations refuses to create requests for the migration of logical clusters, which no controller acts on.
-type refuseMigrations struct{ *admission.Handler }
+// refuseMigrations refuses to create requests for the migration of logical clusters where the feature is disabled, and no
+// controller acts on them. Otherwise it allows them to those who administrate the installation: a migration concerns a logical
+// cluster of anybody, whatever the workspace that contains the request.
+type refuseMigrations struct {
+	*admission.Handler
+	enabled bool
+}
 
-func newRefuseMigrations(Config) admission.Interface {
-	return refuseMigrations{admission.NewHandler(admission.Create)}
+func newRefuseMigrations(c Config) admission.Interface {
+	return refuseMigrations{admission.NewHandler(admission.Create, admission.Update), c.Migrations}
 }
 
 // Validate implements admission.ValidationInterface.
-func (refuseMigrations) Validate(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+func (r refuseMigrations) Validate(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
 	if a.GetResource().GroupResource() != migrations || a.GetSubresource() != "" {
 		return nil
 	}
-	return forbid(a, "logical clusters cannot be moved between shards yet; create the workspace on the other shard (spec.location.selector), and copy its objects")
+	privileged := slices.Contains(a.GetUserInfo().GetGroups(), user.SystemPrivilegedGroup)
+	if a.GetOperation() == admission.Update {
+		if !privileged && endsMigration(a) {
+			return forbid(a, "metadata.finalizers: the shards remove %s when nothing of the migration is left", migrationv1alpha1.MigrationFinalizer)
+		}
+		return nil
+	}
+	if !r.enabled {
+		return forbid(a, "logical clusters cannot be moved between shards while the feature gate LogicalClusterMigration is disabled; create the workspace on the other shard (spec.location.selector), and copy its objects")
+	}
+	if privileged {
+		return nil
+	}
+	for _, group := range []string{groupAdmin, groupExternalLogicalClusterAdmin} {
+		if slices.Contains(a.GetUserInfo().GetGroups(), group) {
+			return nil
+		}
+	}
+	return forbid(a, "only administrators of the installation (the groups %s and %s) move logical clusters", groupAdmin, groupExternalLogicalClusterAdmin)
+}
+
+// endsMigration reports whether an update removes the finalizer that keeps a migration until its end: its shards could not
+// agree on the end of a migration that does not exist.
+func endsMigration(a admission.Attributes) bool {
+	before, errBefore := meta.Accessor(a.GetOldObject())
+	after, errAfter := meta.Accessor(a.GetObject())
+	return errBefore == nil && errAfter == nil &&
+		slices.Contains(before.GetFinalizers(), migrationv1alpha1.MigrationFinalizer) && !slices.Contains(after.GetFinalizers(), migrationv1alpha1.MigrationFinalizer)
 }

@@ -3,31 +3,41 @@ package admission
 import (
 	"testing"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	migrationv1alpha1 "github.com/atoll-dev/atoll/api/migration/v1alpha1"
 )
 
 func TestRefuseMigrations(t *testing.T) {
+	admin := &user.DefaultInfo{Name: "admin", Groups: []string{groupAdmin}}
+	tenant := &user.DefaultInfo{Name: "tenant", Groups: []string{user.AllAuthenticated}}
+	kept, removed := []string{migrationv1alpha1.MigrationFinalizer}, []string(nil)
 	for name, tc := range map[string]struct {
+		user        user.Info
 		operation   admission.Operation
 		subresource string
+		enabled     bool
+		finalizers  []string
 		refused     bool
 	}{
-		"a new migration is refused":       {admission.Create, "", true},
-		"the update of an old one is not":  {admission.Update, "", false},
-		"the deletion of an old one isn't": {admission.Delete, "", false},
-		"its status is not":                {admission.Update, "status", false},
+		"a migration is refused while the feature is disabled":      {user: admin, operation: admission.Create, refused: true},
+		"by an administrator it is allowed":                         {user: admin, operation: admission.Create, enabled: true},
+		"by the masters it is allowed":                              {user: master, operation: admission.Create, enabled: true},
+		"by the administrator of a workspace it is refused":         {user: tenant, operation: admission.Create, enabled: true, refused: true},
+		"an update is allowed":                                      {user: tenant, operation: admission.Update, enabled: true, finalizers: kept},
+		"an update that removes the finalizer is refused":           {user: admin, operation: admission.Update, enabled: true, finalizers: removed, refused: true},
+		"shards remove the finalizer":                               {user: master, operation: admission.Update, enabled: true, finalizers: removed},
+		"the finalizer of an old one can be removed by the masters": {user: master, operation: admission.Update, finalizers: removed},
+		"the status is not concerned":                               {user: admin, operation: admission.Update, subresource: "status", finalizers: removed},
 	} {
 		t.Run(name, func(t *testing.T) {
-			q := testRequest{cluster: "root", resource: migrations, subresource: tc.subresource, name: "x", user: master, operation: tc.operation, obj: &unstructured.Unstructured{}, old: &unstructured.Unstructured{}}
-			plugin := newRefuseMigrations(Config{})
-			if !plugin.Handles(tc.operation) {
-				if tc.refused {
-					t.Fatal("the plug-in does not handle the operation")
-				}
-				return
-			}
-			if err := admitAndValidate(t, plugin, q); (err != nil) != tc.refused {
+			old := &migrationv1alpha1.LogicalClusterMigration{ObjectMeta: metav1.ObjectMeta{Name: "x", Finalizers: kept}}
+			obj := old.DeepCopy()
+			obj.Finalizers = tc.finalizers
+			q := testRequest{cluster: "root", resource: migrations, subresource: tc.subresource, name: "x", user: tc.user, operation: tc.operation, obj: obj, old: old}
+			if err := admitAndValidate(t, newRefuseMigrations(Config{Migrations: tc.enabled}), q); (err != nil) != tc.refused {
 				t.Errorf("got %v, want refused %t", err, tc.refused)
 			}
 		})

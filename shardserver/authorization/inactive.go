@@ -23,11 +23,16 @@ var errInactive = errors.New("logical cluster is marked inactive")
 // WithInactiveCheck refuses requests of all users to logical clusters that are marked inactive. A logical cluster that
 // is being deleted stays available, because its content could not be removed otherwise. The filter must run after the
 // resolution of the path and before every handler that acts on the request.
-func WithInactiveCheck(handler http.Handler, registry *storage.Registry, s runtime.NegotiatedSerializer) http.Handler {
+//
+// answered gets the annotations of the LogicalCluster before that, for all paths, and may answer the request itself; it may
+// be nil.
+func WithInactiveCheck(handler http.Handler, registry *storage.Registry, s runtime.NegotiatedSerializer,
+	answered func(http.ResponseWriter, *http.Request, map[string]string) bool) http.Handler {
 	clusters := newLogicalClusters(registry)
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		cluster, ok := logicalcluster.From(req.Context())
-		if !ok || cluster.IsWildcard() || cluster.IsSystem() || AllowedWhileInactive(req.URL.Path) {
+		allowed := AllowedWhileInactive(req.URL.Path)
+		if !ok || cluster.IsWildcard() || cluster.IsSystem() || (allowed && answered == nil) {
 			handler.ServeHTTP(w, req)
 			return
 		}
@@ -36,7 +41,9 @@ func WithInactiveCheck(handler http.Handler, registry *storage.Registry, s runti
 		switch {
 		case err != nil:
 			statusErr = apierrors.NewInternalError(err)
-		case state.isInactive():
+		case answered != nil && answered(w, req, state.annotations):
+			return
+		case !allowed && state.isInactive():
 			statusErr = apierrors.NewForbidden(corev1alpha1.Resource("logicalclusters"), cluster.String(), errInactive)
 		default:
 			handler.ServeHTTP(w, req)

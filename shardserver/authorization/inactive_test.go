@@ -18,7 +18,7 @@ func TestInactiveLogicalClustersAreRejected(t *testing.T) {
 	s.CreateCluster(t, clusterA, map[string]string{corev1alpha1.InactiveAnnotationKey: "true"})
 	s.CreateCluster(t, clusterB, map[string]string{corev1alpha1.InactiveAnnotationKey: "false"})
 	next := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
-	handler := authorization.WithInactiveCheck(next, s.Registry, legacyscheme.Codecs)
+	handler := authorization.WithInactiveCheck(next, s.Registry, legacyscheme.Codecs, nil)
 	for name, tc := range map[string]struct {
 		cluster logicalcluster.Name
 		path    string

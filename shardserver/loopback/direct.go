@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/atoll-dev/atoll/internal/responserecorder"
+	"github.com/atoll-dev/atoll/shardserver/fence"
 )
 
 // directHandler passes writes to the handler of this process, while one is set. They run the same handler chain as requests
@@ -40,9 +41,12 @@ func (s *directHandler) handlerFor(req *http.Request) http.Handler {
 // for each request.
 func serve(handler http.Handler, req *http.Request) (_ *http.Response, err error) {
 	// The handler must not inherit values of the caller's context, such as the user or the request info: it determines
-	// them itself.
-	ctx, cancel := context.WithCancel(context.Background())
+	// them itself. Whether the caller moves the logical cluster is nothing that it could determine.
+	ctx, cancel := context.WithCancel(fence.WithDirect(context.Background()))
 	defer cancel()
+	if fence.IsMover(req.Context()) {
+		ctx = fence.WithMover(ctx)
+	}
 	defer context.AfterFunc(req.Context(), cancel)()
 	defer func() {
 		if r := recover(); r != nil { // the filter chain has logged the details

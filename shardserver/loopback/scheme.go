@@ -12,6 +12,7 @@ import (
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	cachev1alpha1 "github.com/atoll-dev/atoll/api/cache/v1alpha1"
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	migrationv1alpha1 "github.com/atoll-dev/atoll/api/migration/v1alpha1"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 	topologyv1alpha1 "github.com/atoll-dev/atoll/api/topology/v1alpha1"
 )
@@ -28,6 +29,7 @@ func newScheme() *runtime.Scheme {
 		apisv1alpha2.AddToScheme,
 		cachev1alpha1.AddToScheme,
 		corev1alpha1.AddToScheme,
+		migrationv1alpha1.AddToScheme,
 		tenancyv1alpha1.AddToScheme,
 		topologyv1alpha1.AddToScheme,
 	} {
@@ -53,6 +55,7 @@ var servedVersions = []schema.GroupVersion{
 	apisv1alpha1.SchemeGroupVersion,
 	cachev1alpha1.SchemeGroupVersion,
 	corev1alpha1.SchemeGroupVersion,
+	migrationv1alpha1.SchemeGroupVersion,
 	tenancyv1alpha1.SchemeGroupVersion,
 	topologyv1alpha1.SchemeGroupVersion,
 }
@@ -71,6 +74,7 @@ var clusterScoped = sets.New(
 	"APIBinding", "APIConversion", "APIExport", "APIExportEndpointSlice", "APIResourceSchema",
 	"ClusterCachedResource", "ClusterCachedResourceEndpointSlice",
 	"LogicalCluster", "Shard",
+	"LogicalClusterMigration",
 	"Partition", "PartitionSet",
 	"Workspace", "WorkspaceAuthenticationConfiguration", "WorkspaceType",
 )

@@ -44,6 +44,7 @@ func (c *completed) namedFiles() []flagFile {
 		{"root-ca-file", c.RootCAFile},
 		{"shard-client-cert-file", c.Shard.ClientCertFile},
 		{"shard-client-key-file", c.Shard.ClientKeyFile},
+		{"shard-virtual-workspace-ca-file", c.Shard.VirtualWorkspaceCA},
 		{"subresource-backend-ca-file", c.Shard.Backends.CA},
 		{"subresource-backend-client-cert-file", c.Shard.Backends.ClientCert},
 		{"subresource-backend-client-key-file", c.Shard.Backends.ClientKey},

@@ -18,6 +18,8 @@ const (
 	GateWorkspaceAuthentication = "WorkspaceAuthentication"
 	// GateCacheAPIs serves cache.kcp.io, which publishes objects of a workspace for reading on all shards.
 	GateCacheAPIs = "CacheAPIs"
+	// GateLogicalClusterMigration moves logical clusters to other shards (LogicalClusterMigration).
+	GateLogicalClusterMigration = "LogicalClusterMigration"
 	// GateDeprecatedURLs adds the URLs of APIExportEndpointSlices to the status of APIExports.
 	GateDeprecatedURLs = "EnableDeprecatedAPIExportVirtualWorkspacesUrls"
 	// gateStorageVersionAPI is a gate of Kubernetes that kcp exports. Command lines of kcp may switch it off.
@@ -34,7 +36,7 @@ var gates = map[string]bool{
 	GateWorkspaceAuthentication: true,
 	GateWorkspaceMounts:         true,
 	GateDeprecatedURLs:          true,
-	"LogicalClusterMigration":   false,
+	GateLogicalClusterMigration: true,
 	gateStorageVersionAPI:       false,
 }
 

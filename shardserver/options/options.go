@@ -104,6 +104,9 @@ type ShardOptions struct {
 	Labels         map[string]string
 	ClientCertFile string
 	ClientKeyFile  string
+	// VirtualWorkspaceCA is the file with the CA of the virtual workspaces of other shards, from which logical clusters move to
+	// this one.
+	VirtualWorkspaceCA string
 	// Backends are the files of the connection to the servers of custom subresources; all or none are set.
 	Backends backends.Files
 	// RootIdentitiesFile contains the initial identities of the root exports.

@@ -105,6 +105,9 @@ func (c *logicalClusterController) reconcile(ctx context.Context, key controller
 	if err != nil {
 		return controller.Result{}, client.IgnoreNotFound(err)
 	}
+	if isMoving(scope.stored) {
+		return controller.Result{}, nil
+	}
 	if scope.stored.DeletionTimestamp != nil {
 		return c.delete(ctx, scope)
 	}
@@ -138,6 +141,16 @@ func (c *logicalClusterController) reconcile(ctx context.Context, key controller
 
 // waitForCache waits until the watch cache has the written object. Otherwise the next reconcile, which this write has
 // caused, would repeat the work.
+// isMoving reports whether writes to a logical cluster are refused because it moves to another shard, or has moved.
+func isMoving(cluster *corev1alpha1.LogicalCluster) bool {
+	for _, key := range []string{corev1alpha1.WritesPausedAnnotationKey, corev1alpha1.MovedToAnnotationKey, corev1alpha1.ArrivingAnnotationKey} {
+		if cluster.Annotations[key] != "" {
+			return true
+		}
+	}
+	return false
+}
+
 func (c *logicalClusterController) waitForCache(ctx context.Context, scope *clusterScope) {
 	if written := scope.cluster.ResourceVersion; written != scope.observed {
 		_, _ = c.clusters.GetNotOlderThan(ctx, "", scope.cluster.Name, written) // a stale watch cache only repeats work

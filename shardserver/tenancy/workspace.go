@@ -104,6 +104,9 @@ func (c *workspaceController) reconcile(ctx context.Context, key controller.Requ
 		parent: key.ClusterName, stored: stored, workspace: stored.DeepCopy(), observed: stored.ResourceVersion,
 		shards: all, facts: workspaceFacts{now: time.Now()},
 	}
+	if err := c.updateMovedShard(ctx, scope); err != nil {
+		return controller.Result{}, err
+	}
 	switch {
 	case stored.DeletionTimestamp != nil:
 		return c.delete(ctx, scope)
@@ -188,7 +191,7 @@ func (c *workspaceController) clusterOf(ctx context.Context, scope *workspaceSco
 	if err != nil {
 		return nil, fmt.Errorf("reading logical cluster %q: %w", name, err)
 	}
-	if !owns(scope, cluster) {
+	if !owns(scope, cluster) || cluster.Annotations[corev1alpha1.MovedToAnnotationKey] != "" {
 		return nil, nil
 	}
 	return cluster, nil

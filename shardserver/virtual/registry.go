@@ -54,6 +54,9 @@ type Workspace struct {
 	Checks []healthz.HealthChecker
 	// AllowsIdentities means that resources may be named "<resource>:<identity>". Other workspaces return 404 for that.
 	AllowsIdentities bool
+	// ServesMoving means that requests to logical clusters that move to another shard are served, for the shards that move
+	// them.
+	ServesMoving bool
 }
 
 // Registry holds the virtual workspaces of a process.
@@ -127,6 +130,9 @@ func NewPathResolver(owners int) func(path string) (Request, bool) {
 func (r Request) IsOpen(cluster *corev1alpha1.LogicalCluster) bool {
 	return r.workspace == nil || r.workspace.IsOpen == nil || r.workspace.IsOpen(r, cluster)
 }
+
+// ServesMoving reports whether the virtual workspace serves logical clusters that move to another shard.
+func (r Request) ServesMoving() bool { return r.workspace != nil && r.workspace.ServesMoving }
 
 type requestKey struct{}
 

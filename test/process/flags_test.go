@@ -19,7 +19,7 @@ func TestInvalidFlags(t *testing.T) {
 		"an argument":                             {[]string{"nonsense"}, "nonsense"},
 		"a value of the wrong type":               {[]string{"--secure-port=x"}, "--secure-port"},
 		"an unknown battery":                      {[]string{"--batteries-included=nonsense"}, "--batteries-included"},
-		"an unavailable feature":                  {[]string{"--feature-gates=LogicalClusterMigration=true"}, "LogicalClusterMigration"},
+		"an unavailable feature":                  {[]string{"--feature-gates=StorageVersionAPI=true"}, "StorageVersionAPI"},
 		"embedded and external etcd":              {[]string{"--etcd-servers=embedded,https://127.0.0.1:1"}, "--etcd-servers"},
 		"credentials for an embedded etcd":        {[]string{"--etcd-cafile=" + missing}, "--etcd-servers"},
 		"no root directory and no key":            {[]string{"--root-directory=", "--etcd-servers=https://127.0.0.1:1"}, "no serviceaccount key file loaded and no root directory set"},

@@ -50,6 +50,11 @@ func (l *Layout) shard(name string) (Server, error) {
 		cache = RootShard
 	}
 	self := shardGroup + ":" + name
+	client, err := l.clients.Issue(self, shardGroup)
+	if err != nil {
+		return Server{}, err
+	}
+	args = append(args, "--shard-client-cert-file="+client.CertFile, "--shard-client-key-file="+client.KeyFile, "--shard-virtual-workspace-ca-file="+l.servers.CertFile)
 	if name != RootShard {
 		root, err := l.writeServerKubeconfig(filepath.Join(directory, "root.kubeconfig"), RootShard, self, shardGroup)
 		if err != nil {

@@ -13,6 +13,7 @@ import (
 
 	cachev1alpha1 "github.com/atoll-dev/atoll/api/cache/v1alpha1"
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	migrationv1alpha1 "github.com/atoll-dev/atoll/api/migration/v1alpha1"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 	topologyv1alpha1 "github.com/atoll-dev/atoll/api/topology/v1alpha1"
 )
@@ -24,7 +25,7 @@ func init() {
 // Install registers the groups of kcp: versions, internal versions, priorities, conversions and defaults. Field
 // selectors support metadata.name only, the default of every scheme.
 func Install(scheme *runtime.Scheme) error {
-	for _, add := range []func(*runtime.Scheme) error{corev1alpha1.AddToScheme, tenancyv1alpha1.AddToScheme, topologyv1alpha1.AddToScheme, cachev1alpha1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{corev1alpha1.AddToScheme, tenancyv1alpha1.AddToScheme, topologyv1alpha1.AddToScheme, cachev1alpha1.AddToScheme, migrationv1alpha1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			return fmt.Errorf("registering kcp's types: %w", err)
 		}
@@ -37,8 +38,10 @@ func Install(scheme *runtime.Scheme) error {
 		&tenancyv1alpha1.Workspace{}, &tenancyv1alpha1.WorkspaceList{},
 		&tenancyv1alpha1.WorkspaceType{}, &tenancyv1alpha1.WorkspaceTypeList{},
 		&tenancyv1alpha1.WorkspaceAuthenticationConfiguration{}, &tenancyv1alpha1.WorkspaceAuthenticationConfigurationList{})
+	scheme.AddKnownTypes(internalVersion(migrationv1alpha1.GroupName),
+		&migrationv1alpha1.LogicalClusterMigration{}, &migrationv1alpha1.LogicalClusterMigrationList{})
 	addInternalTopology(scheme)
-	for _, version := range []schema.GroupVersion{corev1alpha1.SchemeGroupVersion, tenancyv1alpha1.SchemeGroupVersion, topologyv1alpha1.SchemeGroupVersion, cachev1alpha1.SchemeGroupVersion} {
+	for _, version := range []schema.GroupVersion{corev1alpha1.SchemeGroupVersion, tenancyv1alpha1.SchemeGroupVersion, topologyv1alpha1.SchemeGroupVersion, cachev1alpha1.SchemeGroupVersion, migrationv1alpha1.SchemeGroupVersion} {
 		if err := scheme.SetVersionPriority(version); err != nil {
 			return fmt.Errorf("ordering the versions of %s: %w", version.Group, err)
 		}

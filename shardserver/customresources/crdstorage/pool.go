@@ -19,6 +19,8 @@ type Options struct {
 	Transformers storagevalue.ResourceTransformers
 	// Meter counts the bytes that are written; nil for none.
 	Meter clusterstorage.Meter
+	// Guard refuses writes to logical clusters that move; nil for none.
+	Guard clusterstorage.Guard
 	// WatchCache enables the watch cache. Without it every read goes to etcd.
 	WatchCache bool
 	// GarbageCollection and DeleteCollectionWorkers are those of the shard's other resources.

@@ -43,7 +43,7 @@ func open(options Options, payloads *clusterstorage.Interner, resource schema.Gr
 			}
 		}})
 	}
-	objects, destroy, err := decorate(config, s.Prefix(), s.key, newObject, newList, getAttrs, nil, nil)
+	objects, destroy, err := clusterstorage.WithGuard(decorate, options.Guard)(config, s.Prefix(), s.key, newObject, newList, getAttrs, nil, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -96,7 +96,7 @@ func Publisher(object metav1.Object) string { return object.GetAnnotations()[pub
 
 // mustBeReported reports whether the shard of the workspace needs a report without a request.
 func mustBeReported(report *shardingv1alpha1.LogicalClusterReport) bool {
-	return report.Spec.State == shardingv1alpha1.LogicalClusterExists && (report.Spec.Deleting || !wasReady(report.Spec.Phase))
+	return report.Spec.State == shardingv1alpha1.LogicalClusterExists && (report.Spec.MovedTo != "" || report.Spec.Deleting || !wasReady(report.Spec.Phase))
 }
 
 // wasReady reports whether a logical cluster in this phase has been ready, or is being deleted.

@@ -45,6 +45,8 @@ func (r Responder) Step() Step {
 	switch {
 	case request == nil:
 		return Nothing
+	case r.movedTo() != "":
+		return Nothing
 	case request.Spec.Delete && r.owned() && r.LogicalCluster.DeletionTimestamp == nil:
 		return Delete
 	case !request.Spec.Delete && request.Spec.Template != nil && r.refusal() == nil && r.LogicalCluster == nil:
@@ -146,6 +148,14 @@ func (r Responder) reported() bool {
 	return ok && owner.Cluster == r.Parent.String() && owner.Name == r.Workspace
 }
 
+// movedTo returns the shard to which this one has handed over the logical cluster, or "".
+func (r Responder) movedTo() string {
+	if r.LogicalCluster == nil {
+		return ""
+	}
+	return r.LogicalCluster.Annotations[corev1alpha1.MovedToAnnotationKey]
+}
+
 // refusal returns the reason why the logical cluster is not created, or nil.
 func (r Responder) refusal() *shardingv1alpha1.LogicalClusterReportSpec {
 	refuse := func(reason, message string) *shardingv1alpha1.LogicalClusterReportSpec {
@@ -173,6 +183,7 @@ func (r Responder) existingReport() *shardingv1alpha1.LogicalClusterReport {
 		State:        shardingv1alpha1.LogicalClusterExists,
 		UID:          cluster.UID,
 		Deleting:     cluster.DeletionTimestamp != nil,
+		MovedTo:      r.movedTo(),
 		Phase:        cluster.Status.Phase,
 		Initializers: slices.Clone(cluster.Status.Initializers),
 		Terminators:  slices.Clone(cluster.Status.Terminators),

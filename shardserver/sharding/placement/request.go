@@ -26,6 +26,15 @@ type Requester struct {
 
 // Request returns the request to publish, or nil. Its errors are those of Template.
 func (q Requester) Request() (*shardingv1alpha1.LogicalClusterRequest, error) {
+	request, err := q.placementRequest()
+	if request == nil && err == nil {
+		request = q.moveConfirmation()
+	}
+	return request, err
+}
+
+// placementRequest returns the request to the shard of the workspace, or nil.
+func (q Requester) placementRequest() (*shardingv1alpha1.LogicalClusterRequest, error) {
 	workspace := q.Workspace
 	if workspace == nil || !q.placed() || released(workspace) {
 		return q.deletionRequest(), nil
@@ -44,6 +53,8 @@ func (q Requester) Request() (*shardingv1alpha1.LogicalClusterRequest, error) {
 		}
 		request.Spec.Annotations, request.Spec.Template = template.Annotations, &template.Spec
 		return request, nil
+	case q.matchingReport() != nil && q.matchingReport().Spec.MovedTo != "":
+		return nil, nil // the workspace is about to name the other shard
 	case isWorkspaceReady(workspace) && (q.matchingReport() == nil || !mustBeReported(q.matchingReport())):
 		return nil, nil
 	}
@@ -87,11 +98,27 @@ func Ended(workspace *tenancyv1alpha1.Workspace) bool {
 // workspace has: because of an old request, or for a workspace that was deleted or has another name now.
 func (q Requester) deletionRequest() *shardingv1alpha1.LogicalClusterRequest {
 	report := q.Report
-	if report == nil || report.Spec.State != shardingv1alpha1.LogicalClusterExists || report.Spec.Shard != q.ShardName || report.Spec.Owner.Cluster != q.Parent.String() {
+	if report == nil || report.Spec.MovedTo != "" || report.Spec.State != shardingv1alpha1.LogicalClusterExists || report.Spec.Shard != q.ShardName || report.Spec.Owner.Cluster != q.Parent.String() {
 		return nil
 	}
 	request := q.newRequest(report.Annotations[publisherAnnotation], report.Spec.Owner)
 	request.Spec.Delete = true
+	return request
+}
+
+// moveConfirmation tells the previous shard of the workspace's logical cluster that the workspace names the new one, or that
+// there is no such workspace.
+func (q Requester) moveConfirmation() *shardingv1alpha1.LogicalClusterRequest {
+	report := q.Report
+	if report == nil || report.Spec.MovedTo == "" || report.Spec.Shard != q.ShardName || report.Spec.Owner.Cluster != q.Parent.String() {
+		return nil
+	}
+	previous := report.Annotations[publisherAnnotation]
+	if q.Workspace != nil && q.Workspace.UID == report.Spec.Owner.UID && q.Workspace.Annotations[corev1alpha1.ShardAnnotationKey] == previous {
+		return nil
+	}
+	request := q.newRequest(previous, report.Spec.Owner)
+	request.Spec.Confirmed = report.Spec.UID
 	return request
 }
 

@@ -14,6 +14,7 @@ var (
 	logicalClusterRequests = shardingv1alpha1.Resource("logicalclusterrequests")
 	logicalClusterReports  = shardingv1alpha1.Resource("logicalclusterreports")
 	exportConsumers        = shardingv1alpha1.Resource("exportconsumers")
+	migrationReports       = shardingv1alpha1.Resource("logicalclustermigrationreports")
 	shards                 = corev1alpha1.Resource("shards")
 )
 
@@ -21,8 +22,8 @@ var (
 const nameLabel = "name"
 
 // trusts is the trust policy: it returns whether a shard may publish an object. Only the root shard may publish in the
-// logical cluster root, including the list of shards; other shards publish only their own report and ExportConsumers
-// there. Each shard publishes one Shard in system:shard, its own, which is not selected by the name of another. No object outside root may have the path of root, by which all users resolve exports and workspace types of
+// logical cluster root, including the list of shards; other shards publish only their own report, ExportConsumers
+// and reports on migrations there. Each shard publishes one Shard in system:shard, its own, which is not selected by the name of another. No object outside root may have the path of root, by which all users resolve exports and workspace types of
 // root.
 func (inf *Informer) trusts(resource schema.GroupResource, object *client.Object) bool {
 	key, inRoot := object.Key, object.Cluster == logicalcluster.Root
@@ -33,7 +34,7 @@ func (inf *Informer) trusts(resource schema.GroupResource, object *client.Object
 		return false
 	case resource == shardReports:
 		return inRoot && key.Name == key.Shard
-	case resource == exportConsumers:
+	case resource == exportConsumers, resource == migrationReports:
 		return true
 	case inRoot, resource == shards:
 		return inRoot && key.Shard == inf.cfg.Root

@@ -54,6 +54,8 @@ func (r *openRequest) canSee(cluster *corev1alpha1.LogicalCluster) bool {
 type Terminator struct {
 	isLongRunning request.LongRunningRequestCheck
 	visibility    VisibilityFunc
+	// isClosed reports whether no request to a logical cluster is served; nil for none.
+	isClosed func(*corev1alpha1.LogicalCluster) bool
 	// wildcardDue has an element while requests over all logical clusters must be terminated.
 	wildcardDue chan struct{}
 
@@ -67,6 +69,12 @@ func New(isLongRunning request.LongRunningRequestCheck, visibility VisibilityFun
 		isLongRunning: isLongRunning, visibility: visibility, wildcardDue: make(chan struct{}, 1),
 		open: map[logicalcluster.Name]map[*openRequest]struct{}{},
 	}
+}
+
+// SetClosed sets the function that reports whether all requests to a logical cluster are to be terminated, whatever their
+// path. It must be called before the first request.
+func (t *Terminator) SetClosed(isClosed func(*corev1alpha1.LogicalCluster) bool) {
+	t.isClosed = isClosed
 }
 
 // WithTermination tracks the long-running requests to handler. It belongs below authorization. A logical cluster may
@@ -88,7 +96,7 @@ func (t *Terminator) WithTermination(handler http.Handler, registry *storage.Reg
 		}
 		defer t.track(cluster, tracked)()
 		if !cluster.IsWildcard() && !cluster.IsSystem() {
-			if current, err := clusters.Get(ctx, "", corev1alpha1.LogicalClusterName); err == nil && !tracked.allowed(current) {
+			if current, err := clusters.Get(ctx, "", corev1alpha1.LogicalClusterName); err == nil && (t.closes(current) || !tracked.allowed(current)) {
 				cancel()
 			}
 		}
@@ -131,6 +139,10 @@ func (t *Terminator) terminate(cluster logicalcluster.Name, matches func(*openRe
 }
 
 func all(*openRequest) bool { return true }
+
+func (t *Terminator) closes(cluster *corev1alpha1.LogicalCluster) bool {
+	return t.isClosed != nil && t.isClosed(cluster)
+}
 
 // Run watches the logical clusters of the shard until the context ends. Every replica of a shard runs its own.
 func (t *Terminator) Run(ctx context.Context, registry *storage.Registry) {
@@ -191,6 +203,8 @@ func (t *Terminator) onUpdate(_ context.Context, cluster *corev1alpha1.LogicalCl
 	name := logicalcluster.Of(cluster)
 	t.terminate(name, func(r *openRequest) bool { return !r.allowedWhileInactive && !r.canSee(cluster) })
 	switch {
+	case t.closes(cluster):
+		t.terminate(name, all)
 	case cluster.DeletionTimestamp != nil:
 		// Requests that start later are kept: controllers that remove finalizers need them.
 		t.terminate(name, func(r *openRequest) bool {

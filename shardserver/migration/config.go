@@ -1,0 +1,113 @@
+package migration
+
+import (
+	"context"
+	"fmt"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/storage/value"
+	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
+
+	shardingv1alpha1 "github.com/atoll-dev/atoll/api/sharding/v1alpha1"
+	"github.com/atoll-dev/atoll/shardserver/controller"
+	"github.com/atoll-dev/atoll/shardserver/loopback"
+	"github.com/atoll-dev/atoll/shardserver/sharding/publisher"
+	"github.com/atoll-dev/atoll/shardserver/storage"
+	"github.com/atoll-dev/atoll/shardserver/transfer"
+)
+
+// maxMoves is the number of logical clusters that are copied to this shard at once.
+const maxMoves = 2
+
+// Config configures what a shard does for migrations.
+type Config struct {
+	// Shard is the name of this shard.
+	Shard    string
+	Registry *storage.Registry
+	Clients  *loopback.Clients
+	// Etcd and Prefix are those of the shard. Storages returns the storage prefixes that may have keys, Transformers encrypt at
+	// rest and may be nil.
+	Etcd         *clientv3.Client
+	Prefix       string
+	Storages     func(ctx context.Context) ([]string, error)
+	Transformers value.ResourceTransformers
+	Fence        Fence
+	Origins      Connector
+
+	// changed and changedOfHome have the migrations whose progress has changed, for the publisher and for the home.
+	changed, changedOfHome *changes
+}
+
+// Changed lets the report on a migration be computed again.
+func (c Config) Changed(key controller.Request) {
+	c.changed.add(key)
+	c.changedOfHome.add(key)
+}
+
+// Migrations is what a shard does for migrations, in all three roles.
+type Migrations struct {
+	cfg         Config
+	Origin      *OriginService
+	destination *DestinationService
+	home        *homeController
+}
+
+// New returns what a shard does for migrations.
+func New(cfg Config) *Migrations {
+	cfg.changed, cfg.changedOfHome = newChanges(), newChanges()
+	transformer := value.Transformer(identity.NewEncryptCheckTransformer())
+	if cfg.Transformers != nil {
+		transformer = cfg.Transformers.TransformerForResource(logicalClusters)
+	}
+	read := newReader(cfg.Registry)
+	stored := &storedClusters{etcd: cfg.Etcd, registry: cfg.Registry, prefix: cfg.Prefix, transformer: transformer}
+	keys := transfer.New(transfer.Config{Client: cfg.Etcd, Prefix: cfg.Prefix, Storages: cfg.Storages, Transformers: cfg.Transformers})
+	m := &Migrations{
+		cfg:         cfg,
+		Origin:      &OriginService{cfg: cfg, reader: read, stored: stored, transfer: keys},
+		destination: &DestinationService{cfg: cfg, reader: read, stored: stored, transfer: keys, progress: map[types.UID]progress{}},
+		home:        &homeController{cfg: cfg, reader: read},
+	}
+	m.home.ownReport = m.report
+	return m
+}
+
+// report returns the report of this shard on a migration, or nil. A shard is never both origin and destination of a migration.
+func (m *Migrations) report(ctx context.Context, key controller.Request) (*shardingv1alpha1.LogicalClusterMigrationReportSpec, error) {
+	spec, err := m.Origin.report(ctx, key)
+	if err == nil && spec == nil {
+		spec, err = m.destination.published(ctx, key)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("computing the report on migration %q in %q: %w", key.Name, key.ClusterName, err)
+	}
+	return spec, nil
+}
+
+// Controllers returns the controllers of the three roles.
+func (m *Migrations) Controllers() []controller.Controller {
+	sources := m.home.sources()
+	return []controller.Controller{
+		{Name: "migration-origin", Sources: sources, Reconcile: m.Origin.reconcile},
+		{Name: "migration-destination", Sources: sources, Reconcile: m.destination.reconcile, MaxConcurrentReconciles: maxMoves},
+		{Name: "migration", Sources: append(sources, m.cfg.changedOfHome.source()), Reconcile: m.home.reconcile},
+	}
+}
+
+// PublishedSource returns the source of the reports of this shard.
+func (m *Migrations) PublishedSource() publisher.Source {
+	return publisher.Source{
+		Resource: reports,
+		Inputs:   append(m.home.sources(), m.cfg.changed.source()),
+		Desired: func(ctx context.Context, key controller.Request) (runtime.Object, error) {
+			spec, err := m.report(ctx, key)
+			if err != nil || spec == nil {
+				return nil, err
+			}
+			return &shardingv1alpha1.LogicalClusterMigrationReport{ObjectMeta: metav1.ObjectMeta{Name: key.Name}, Spec: *spec}, nil
+		},
+	}
+}

@@ -1,0 +1,103 @@
+package migration
+
+import (
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	migrationv1alpha1 "github.com/atoll-dev/atoll/api/migration/v1alpha1"
+	shardingv1alpha1 "github.com/atoll-dev/atoll/api/sharding/v1alpha1"
+)
+
+// Destination is what a shard knows about a migration to it.
+type Destination struct {
+	// Shard is the name of this shard.
+	Shard string
+	// Reference is that of the migration, see the function Reference.
+	Reference string
+	// Migration is nil if it does not exist, which replicas must have confirmed.
+	Migration *migrationv1alpha1.LogicalClusterMigration
+	// Cluster is the stored LogicalCluster, nil if a consistent read has found none.
+	Cluster *corev1alpha1.LogicalCluster
+	// Staged is whether objects of this migration are staged.
+	Staged bool
+	// OriginAborted is whether the origin reports that it has given up.
+	OriginAborted bool
+}
+
+// DestinationStep is the next action of the destination.
+type DestinationStep string
+
+// Steps of the destination.
+const (
+	DestinationWaits    DestinationStep = ""
+	DestinationCopy     DestinationStep = "Copy"     // copy, and take over
+	DestinationActivate DestinationStep = "Activate" // go on with the staged objects: the origin has handed over
+	DestinationFinish   DestinationStep = "Finish"   // remove the annotation internal.kcp.io/migrating
+	DestinationDrop     DestinationStep = "Drop"     // remove what is staged
+)
+
+// Step returns the next action.
+func (d Destination) Step() DestinationStep {
+	switch {
+	case d.isArriving():
+		return DestinationActivate // whatever becomes of the migration: nobody else has the logical cluster
+	case d.Migration == nil && d.Staged:
+		return DestinationDrop // it has ended: a migration exists until then
+	case d.Migration == nil || d.Migration.Spec.DestinationShard != d.Shard:
+		return DestinationWaits
+	case d.arrived() && d.Migration.Status.Phase == migrationv1alpha1.LogicalClusterMigrationPhaseDestinationFinalize:
+		return DestinationFinish
+	case d.Cluster != nil:
+		return DestinationWaits // it has arrived, or is the remainder of an earlier move
+	case d.Staged && isGivenUp(d.Migration) && (d.OriginAborted || d.Migration.Status.Phase == migrationv1alpha1.LogicalClusterMigrationPhaseFailed):
+		return DestinationDrop
+	case d.isMigrating() && (!isGivenUp(d.Migration) || d.Migration.Status.Phase == migrationv1alpha1.LogicalClusterMigrationPhaseOriginCleanup):
+		return DestinationCopy
+	}
+	return DestinationWaits
+}
+
+// Report returns the report of the destination; nil if this shard is not the destination, or has nothing to report. Progress
+// is added by the caller.
+func (d Destination) Report() *shardingv1alpha1.LogicalClusterMigrationReportSpec {
+	if d.Migration == nil || d.Migration.Spec.DestinationShard != d.Shard || d.origin() == "" || d.origin() == d.Shard {
+		return nil
+	}
+	report := &shardingv1alpha1.LogicalClusterMigrationReportSpec{Migration: d.Migration.UID, State: shardingv1alpha1.MigrationCopying}
+	switch {
+	case d.isArriving():
+	case d.arrived():
+		report.State = shardingv1alpha1.MigrationServing
+	case d.Cluster != nil && d.hasBeenFinalized():
+		report.State = shardingv1alpha1.MigrationFinished
+	case isGivenUp(d.Migration) && !d.Staged:
+		report.State = shardingv1alpha1.MigrationDropped
+	}
+	return report
+}
+
+func (d Destination) origin() string { return d.Migration.Status.OriginShard }
+
+func (d Destination) isMigrating() bool {
+	if d.origin() == "" || d.origin() == d.Shard {
+		return false
+	}
+	// The phase OriginCleanup means that the origin has handed over: this shard has not stored the answer yet.
+	return d.Migration.Status.Phase == migrationv1alpha1.LogicalClusterMigrationPhaseMigrating ||
+		d.Migration.Status.Phase == migrationv1alpha1.LogicalClusterMigrationPhaseOriginCleanup && d.Staged
+}
+
+func (d Destination) isArriving() bool {
+	return d.Cluster != nil && d.Cluster.Annotations[corev1alpha1.ArrivingAnnotationKey] != "" && d.isMine()
+}
+
+func (d Destination) arrived() bool {
+	return d.Cluster != nil && d.isMine() && d.Cluster.Annotations[corev1alpha1.MovedToAnnotationKey] == "" && !d.isArriving()
+}
+
+func (d Destination) isMine() bool {
+	return d.Cluster.Annotations[corev1alpha1.MigratingAnnotationKey] == d.Reference
+}
+
+func (d Destination) hasBeenFinalized() bool {
+	return d.Migration.Status.Phase == migrationv1alpha1.LogicalClusterMigrationPhaseDestinationFinalize ||
+		d.Migration.Status.Phase == migrationv1alpha1.LogicalClusterMigrationPhaseCompleted
+}

@@ -1,0 +1,139 @@
+package migration
+
+import (
+	"fmt"
+
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	migrationv1alpha1 "github.com/atoll-dev/atoll/api/migration/v1alpha1"
+	shardingv1alpha1 "github.com/atoll-dev/atoll/api/sharding/v1alpha1"
+	"github.com/atoll-dev/atoll/logicalcluster"
+)
+
+// Origin is what a shard knows about a migration of a logical cluster that it has or had.
+type Origin struct {
+	// Shard is the name of this shard.
+	Shard string
+	// Reference is that of the migration, see the function Reference.
+	Reference string
+	// Migration is nil if it does not exist, which replicas must have confirmed.
+	Migration *migrationv1alpha1.LogicalClusterMigration
+	// Cluster is the stored LogicalCluster, nil if a consistent read has found none.
+	Cluster *corev1alpha1.LogicalCluster
+	// Serving is whether the destination reports that it serves the logical cluster.
+	Serving bool
+	// ParentKnows is whether the Workspace of the logical cluster names the destination, or does not exist.
+	ParentKnows bool
+}
+
+// OriginStep is the next action of the origin.
+type OriginStep string
+
+// Steps of the origin.
+const (
+	OriginWaits  OriginStep = ""
+	OriginAccept OriginStep = "Accept" // write the annotation internal.kcp.io/migrating
+	OriginAbort  OriginStep = "Abort"  // remove the annotations, which ends the pause of writes
+	OriginClean  OriginStep = "Clean"  // delete all keys of the logical cluster
+)
+
+// Step returns the next action.
+func (o Origin) Step() OriginStep {
+	switch {
+	case o.Cluster == nil:
+		return OriginWaits
+	case o.movedAway():
+		if o.isMine() && o.wasHandedOver() && o.Serving && o.ParentKnows {
+			return OriginClean
+		}
+		return OriginWaits
+	case o.isMine() && (o.isDestination() || o.arriving()):
+		return OriginWaits
+	case o.isMine() && (isGivenUp(o.Migration) || o.Cluster.DeletionTimestamp != nil):
+		return OriginAbort
+	case o.migrating() == "" && !isGivenUp(o.Migration) && o.Migration.Status.OriginShard == "" && o.refusal() == nil:
+		return OriginAccept
+	}
+	return OriginWaits
+}
+
+// Report returns the report of the origin; nil if this shard is not the origin.
+func (o Origin) Report() *shardingv1alpha1.LogicalClusterMigrationReportSpec {
+	if o.Migration == nil {
+		return nil
+	}
+	report := &shardingv1alpha1.LogicalClusterMigrationReportSpec{Migration: o.Migration.UID}
+	isOrigin := o.Migration.Status.OriginShard == o.Shard
+	switch {
+	case o.Cluster == nil && !isOrigin:
+		return nil
+	case o.Cluster == nil && o.wasHandedOver():
+		report.State = shardingv1alpha1.MigrationCleaned
+	case o.Cluster == nil:
+		report.State = shardingv1alpha1.MigrationAborted // it was deleted
+	case o.movedAway() && o.isMine():
+		report.State = shardingv1alpha1.MigrationMovedAway
+	case o.isMine() && (o.isDestination() || o.arriving()):
+		return nil
+	case o.isMine():
+		report.State = shardingv1alpha1.MigrationAccepted // also until the step Abort is done
+	case isOrigin:
+		report.State = shardingv1alpha1.MigrationAborted
+	case hasEnded(o.Migration), o.Migration.Status.OriginShard != "":
+		return nil
+	default:
+		refusal := o.refusal()
+		if refusal == nil {
+			return nil // Accept follows
+		}
+		report.State, report.Reason, report.Message = shardingv1alpha1.MigrationRefused, refusal.reason, refusal.message
+	}
+	return report
+}
+
+type refusal struct{ reason, message string }
+
+// refusal returns why the logical cluster cannot be moved by this migration, or nil.
+func (o Origin) refusal() *refusal {
+	name := logicalcluster.Of(o.Cluster)
+	switch other := o.migrating(); {
+	case other != "" && other != o.Reference:
+		return &refusal{migrationv1alpha1.ReasonLogicalClusterAlreadyMigrating, fmt.Sprintf("logical cluster is already migrating with %q", other)}
+	case o.Migration.Spec.DestinationShard == o.Shard:
+		return &refusal{migrationv1alpha1.ReasonLogicalClusterNotMovable, fmt.Sprintf("the logical cluster is on shard %q already", o.Shard)}
+	case name == logicalcluster.Root || name.IsSystem():
+		return &refusal{migrationv1alpha1.ReasonLogicalClusterNotMovable, "the logical cluster belongs to its shard"}
+	case o.Cluster.Spec.Owner == nil:
+		return &refusal{migrationv1alpha1.ReasonLogicalClusterNotMovable, "the logical cluster has no Workspace, so that nobody could find it on another shard"}
+	case o.Cluster.DeletionTimestamp != nil:
+		return &refusal{migrationv1alpha1.ReasonLogicalClusterNotMovable, "the logical cluster is being deleted"}
+	case o.Cluster.Status.Phase != corev1alpha1.LogicalClusterPhaseReady:
+		return &refusal{migrationv1alpha1.ReasonLogicalClusterNotMovable, fmt.Sprintf("the logical cluster is in phase %s, not Ready", o.Cluster.Status.Phase)}
+	}
+	return nil
+}
+
+func (o Origin) annotation(key string) string { return o.Cluster.Annotations[key] }
+func (o Origin) migrating() string            { return o.annotation(corev1alpha1.MigratingAnnotationKey) }
+func (o Origin) isMine() bool                 { return o.migrating() == o.Reference }
+func (o Origin) movedAway() bool              { return o.annotation(corev1alpha1.MovedToAnnotationKey) != "" }
+
+func (o Origin) arriving() bool { return o.annotation(corev1alpha1.ArrivingAnnotationKey) != "" }
+
+// isDestination reports whether another shard is the origin, so that the annotation on the LogicalCluster is that of a
+// logical cluster that has arrived.
+func (o Origin) isDestination() bool {
+	return o.Migration != nil && o.Migration.Status.OriginShard != "" && o.Migration.Status.OriginShard != o.Shard
+}
+
+// wasHandedOver reports whether the migration is in a phase that follows the switch.
+func (o Origin) wasHandedOver() bool {
+	if o.Migration == nil {
+		return false
+	}
+	switch o.Migration.Status.Phase {
+	case migrationv1alpha1.LogicalClusterMigrationPhaseOriginCleanup, migrationv1alpha1.LogicalClusterMigrationPhaseDestinationFinalize,
+		migrationv1alpha1.LogicalClusterMigrationPhaseCompleted:
+		return true
+	}
+	return false
+}

@@ -1,0 +1,288 @@
+package migration
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	migrationv1alpha1 "github.com/atoll-dev/atoll/api/migration/v1alpha1"
+	shardingv1alpha1 "github.com/atoll-dev/atoll/api/sharding/v1alpha1"
+	"github.com/atoll-dev/atoll/logicalcluster"
+)
+
+const (
+	modelOrigin, modelDestination = "alpha", "beta"
+	modelReference                = "home:move"
+)
+
+// world is the state of a migration on three shards. All of it is stored, so that a crash of a shard is a step that does not
+// happen. Each shard reads what others have published with a delay: any earlier state that is not older than what it has read
+// before.
+type world struct {
+	random *rand.Rand
+	log    []string
+
+	// origin and destination are the LogicalClusters, nil if there is none; staged and content are the objects.
+	origin, destination *corev1alpha1.LogicalCluster
+	staged              bool
+	originContent       bool
+	destinationContent  bool
+	copied              bool // the destination has all objects, since writes are paused
+	token               string
+	pauses              int
+
+	// migration has all states that were stored; the last one is nil once it does not exist.
+	migration []*migrationv1alpha1.LogicalClusterMigration
+	reports   map[string][]*shardingv1alpha1.LogicalClusterMigrationReportSpec
+	// seen are the indexes of what each reader has read last.
+	seen map[string]int
+}
+
+func newWorld(seed uint64) *world {
+	w := &world{
+		random: rand.New(rand.NewPCG(seed, seed)), originContent: true,
+		reports: map[string][]*shardingv1alpha1.LogicalClusterMigrationReportSpec{modelOrigin: {nil}, modelDestination: {nil}},
+		seen:    map[string]int{},
+	}
+	w.origin = &corev1alpha1.LogicalCluster{
+		ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{logicalcluster.AnnotationKey: "moving"}},
+		Spec:       corev1alpha1.LogicalClusterSpec{Owner: &corev1alpha1.LogicalClusterOwner{}},
+		Status:     corev1alpha1.LogicalClusterStatus{Phase: corev1alpha1.LogicalClusterPhaseReady},
+	}
+	w.migration = []*migrationv1alpha1.LogicalClusterMigration{{
+		ObjectMeta: metav1.ObjectMeta{Name: "move", UID: "m", Finalizers: []string{migrationv1alpha1.MigrationFinalizer}},
+		Spec:       migrationv1alpha1.LogicalClusterMigrationSpec{LogicalCluster: "moving", DestinationShard: modelDestination},
+		Status:     migrationv1alpha1.LogicalClusterMigrationStatus{Phase: migrationv1alpha1.LogicalClusterMigrationPhasePreparing},
+	}}
+	return w
+}
+
+func last[T any](all []T) T { return all[len(all)-1] }
+
+// read returns an earlier state, not older than the one that the reader has read before.
+func read[T any](w *world, reader string, all []T) T {
+	from := w.seen[reader]
+	at := from + w.random.IntN(len(all)-from)
+	w.seen[reader] = at
+	return all[at]
+}
+
+func (w *world) report(shard, reader string) shardingv1alpha1.LogicalClusterMigrationReportSpec {
+	if found := read(w, reader+" reads "+shard, w.reports[shard]); found != nil {
+		return *found
+	}
+	return shardingv1alpha1.LogicalClusterMigrationReportSpec{}
+}
+
+func (w *world) originState() Origin {
+	o := Origin{Shard: modelOrigin, Reference: modelReference, Migration: read(w, "origin reads the migration", w.migration), Cluster: w.origin, ParentKnows: true}
+	serving := w.report(modelDestination, "origin").State
+	o.Serving = serving == shardingv1alpha1.MigrationServing || serving == shardingv1alpha1.MigrationFinished
+	return o
+}
+
+func (w *world) destinationState() Destination {
+	return Destination{
+		Shard: modelDestination, Reference: modelReference, Migration: read(w, "destination reads the migration", w.migration),
+		Cluster: w.destination, Staged: w.staged, OriginAborted: w.report(modelOrigin, "destination").State == shardingv1alpha1.MigrationAborted,
+	}
+}
+
+// steps are everything that may happen, in any order.
+var steps = []struct {
+	name string
+	run  func(*world)
+}{
+	{"origin", (*world).originStep},
+	{"origin reports", func(w *world) {
+		w.reports[modelOrigin] = append(w.reports[modelOrigin], w.originState().Report())
+	}},
+	{"destination", (*world).destinationStep},
+	{"destination pauses writes", (*world).pause},
+	{"destination copies the rest", func(w *world) {
+		w.copied = w.staged && w.origin != nil && w.origin.Annotations[corev1alpha1.WritesPausedAnnotationKey] == w.token && w.token != ""
+	}},
+	{"destination takes over", (*world).takeOver},
+	{"destination reports", func(w *world) {
+		w.reports[modelDestination] = append(w.reports[modelDestination], w.destinationState().Report())
+	}},
+	{"the pause ends", func(w *world) {
+		if w.origin != nil && w.origin.Annotations[corev1alpha1.MovedToAnnotationKey] == "" {
+			delete(w.origin.Annotations, corev1alpha1.WritesPausedAnnotationKey)
+		}
+	}},
+	{"home", (*world).homeStep},
+}
+
+func (w *world) originStep() {
+	switch w.originState().Step() {
+	case OriginAccept:
+		w.origin.Annotations[corev1alpha1.MigratingAnnotationKey] = modelReference
+	case OriginAbort:
+		delete(w.origin.Annotations, corev1alpha1.MigratingAnnotationKey)
+		delete(w.origin.Annotations, corev1alpha1.WritesPausedAnnotationKey)
+	case OriginClean:
+		w.origin, w.originContent = nil, false
+	}
+}
+
+func (w *world) destinationStep() {
+	switch w.destinationState().Step() {
+	case DestinationCopy:
+		w.staged = true
+	case DestinationActivate:
+		w.destinationContent = true
+		delete(w.destination.Annotations, corev1alpha1.ArrivingAnnotationKey)
+		w.staged = false
+	case DestinationFinish:
+		delete(w.destination.Annotations, corev1alpha1.MigratingAnnotationKey)
+	case DestinationDrop:
+		w.staged, w.copied = false, false
+	}
+}
+
+// serves reports whether the origin answers requests of the destination.
+func (w *world) serves() bool {
+	o := w.originState()
+	return o.Migration != nil && o.Cluster != nil && o.isMine() && !o.isDestination() && (!isGivenUp(o.Migration) || o.movedAway())
+}
+
+func (w *world) pause() {
+	if w.destinationState().Step() != DestinationCopy || !w.staged || !w.serves() || w.origin.Annotations[corev1alpha1.MovedToAnnotationKey] != "" || w.origin.DeletionTimestamp != nil {
+		return
+	}
+	w.pauses++
+	w.token, w.copied = fmt.Sprint(w.pauses), false
+	w.origin.Annotations[corev1alpha1.WritesPausedAnnotationKey] = w.token
+}
+
+// takeOver asks the origin to hand over. The destination may crash before it stores the answer.
+func (w *world) takeOver() {
+	if w.destinationState().Step() != DestinationCopy || !w.serves() {
+		return
+	}
+	if w.origin.Annotations[corev1alpha1.MovedToAnnotationKey] == "" {
+		if !w.copied || w.origin.Annotations[corev1alpha1.WritesPausedAnnotationKey] != w.token || w.origin.DeletionTimestamp != nil {
+			return
+		}
+		w.origin.Annotations[corev1alpha1.MovedToAnnotationKey] = modelDestination
+	}
+	if w.random.IntN(3) == 0 {
+		return
+	}
+	w.destination = w.origin.DeepCopy()
+	delete(w.destination.Annotations, corev1alpha1.MovedToAnnotationKey)
+	delete(w.destination.Annotations, corev1alpha1.WritesPausedAnnotationKey)
+	w.destination.Annotations[corev1alpha1.ArrivingAnnotationKey] = "m"
+}
+
+func (w *world) homeStep() {
+	current := last(w.migration)
+	if current == nil {
+		return
+	}
+	reports := map[string]shardingv1alpha1.LogicalClusterMigrationReportSpec{}
+	for _, shard := range []string{modelOrigin, modelDestination} {
+		if report := w.report(shard, "home"); report.State != "" {
+			reports[shard] = report
+		}
+	}
+	after := Home{Migration: current, Reports: reports}.Status()
+	if hasEnded(after) {
+		after.Finalizers = nil
+	}
+	w.migration = append(w.migration, after)
+	if after.DeletionTimestamp != nil && len(after.Finalizers) == 0 {
+		w.migration = append(w.migration, nil)
+	}
+}
+
+func (w *world) deleteMigration() {
+	current := last(w.migration).DeepCopy()
+	if current.DeletionTimestamp == nil {
+		now := metav1.Now()
+		current.DeletionTimestamp = &now
+		w.migration = append(w.migration, current)
+	}
+}
+
+func acceptsWrites(cluster *corev1alpha1.LogicalCluster) bool {
+	if cluster == nil {
+		return false
+	}
+	for _, key := range []string{corev1alpha1.WritesPausedAnnotationKey, corev1alpha1.MovedToAnnotationKey, corev1alpha1.ArrivingAnnotationKey} {
+		if cluster.Annotations[key] != "" {
+			return false
+		}
+	}
+	return true
+}
+
+// check fails if two shards accept writes, or one of them without the objects.
+func (w *world) check(t *testing.T) {
+	t.Helper()
+	origin, destination := acceptsWrites(w.origin), acceptsWrites(w.destination)
+	switch {
+	case origin && destination:
+		t.Fatalf("both shards accept writes after %v", w.log)
+	case origin && !w.originContent, destination && !w.destinationContent:
+		t.Fatalf("a shard accepts writes without the objects after %v", w.log)
+	case !w.originContent && !w.destinationContent && !w.staged:
+		t.Fatalf("the objects are lost after %v", w.log)
+	}
+}
+
+func (w *world) step(t *testing.T, i int) {
+	t.Helper()
+	w.log = append(w.log, steps[i].name)
+	steps[i].run(w)
+	w.check(t)
+}
+
+// TestModel runs the decisions of all three shards in random order, with delayed views, and a user who deletes the migration at
+// a random time. Then everything happens in turn, and the migration has to end.
+func TestModel(t *testing.T) {
+	completed, aborted := 0, 0
+	for seed := range uint64(1000) {
+		w := newWorld(seed)
+		deleteAt := w.random.IntN(400)
+		for i := range 200 {
+			if i == deleteAt && last(w.migration) != nil {
+				w.log = append(w.log, "the user deletes the migration")
+				w.deleteMigration()
+			}
+			w.step(t, w.random.IntN(len(steps)))
+		}
+		for range 100 {
+			for i := range steps {
+				if steps[i].name != "the pause ends" {
+					w.step(t, i)
+				}
+			}
+		}
+		current := last(w.migration)
+		switch {
+		case current != nil && !hasEnded(current):
+			t.Fatalf("seed %d: the migration does not end: %+v, origin %+v, destination %+v", seed, current.Status, w.origin, w.destination)
+		case acceptsWrites(w.origin) == acceptsWrites(w.destination):
+			t.Fatalf("seed %d: origin %+v, destination %+v", seed, w.origin, w.destination)
+		case acceptsWrites(w.destination):
+			completed++
+			if w.origin != nil || w.staged || w.destination.Annotations[corev1alpha1.MigratingAnnotationKey] != "" {
+				t.Fatalf("seed %d: something is left: origin %+v, staged %t, destination %+v", seed, w.origin, w.staged, w.destination)
+			}
+		default:
+			aborted++
+			if w.origin.Annotations[corev1alpha1.MigratingAnnotationKey] != "" || w.staged {
+				t.Fatalf("seed %d: something is left: origin %+v, staged %t", seed, w.origin, w.staged)
+			}
+		}
+	}
+	if completed == 0 || aborted == 0 {
+		t.Errorf("%d migrations were completed, %d aborted", completed, aborted)
+	}
+	t.Logf("%d migrations were completed, %d aborted", completed, aborted)
+}

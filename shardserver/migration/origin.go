@@ -1,0 +1,354 @@
+package migration
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	migrationv1alpha1 "github.com/atoll-dev/atoll/api/migration/v1alpha1"
+	shardingv1alpha1 "github.com/atoll-dev/atoll/api/sharding/v1alpha1"
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/controller"
+	"github.com/atoll-dev/atoll/shardserver/sharding/placement"
+	"github.com/atoll-dev/atoll/shardserver/transfer"
+)
+
+const (
+	// maxPause is how long writes are refused at most. A destination that has not taken over until then pauses again.
+	maxPause = 5 * time.Second
+	// cleanDelay is how long the origin keeps the remainder after the longest pause, because front proxies learn of the new
+	// shard by watches of their own.
+	cleanDelay = 5 * time.Second
+	// tokenSeparator separates the end of the pause from the reference of the migration in a token.
+	tokenSeparator = " "
+)
+
+// OriginService acts on the logical clusters of this shard that move away.
+type OriginService struct {
+	cfg Config
+	reader
+	stored   *storedClusters
+	transfer *transfer.Transfer
+}
+
+// Fence pauses writes in all replicas of this shard (package fence).
+type Fence interface {
+	// Pause returns when no replica writes to a logical cluster, whose stored LogicalCluster of that revision says so.
+	Pause(ctx context.Context, cluster logicalcluster.Name, revision int64) error
+}
+
+// observe reads the state of a migration at the origin.
+func (o *OriginService) observe(ctx context.Context, key controller.Request) (Origin, error) {
+	state := Origin{Shard: o.cfg.Shard, Reference: Reference(key.ClusterName, key.Name)}
+	var err error
+	if state.Migration, err = o.migration(ctx, key); err != nil {
+		return state, err
+	}
+	name, ok := o.clusterName(ctx, key, state.Migration)
+	if !ok {
+		return state, nil
+	}
+	if state.Cluster, err = o.cluster(ctx, name); err != nil {
+		return state, err
+	}
+	if state.Cluster == nil || !state.movedAway() {
+		return state, nil
+	}
+	if state.ParentKnows, err = o.parentKnows(ctx, state.Cluster); err != nil {
+		return state, err
+	}
+	if state.Migration == nil {
+		return state, nil
+	}
+	report, err := o.reportBy(ctx, key, state.Migration, state.Migration.Spec.DestinationShard)
+	state.Serving = report.State == shardingv1alpha1.MigrationServing || report.State == shardingv1alpha1.MigrationFinished
+	return state, err
+}
+
+// parentKnows reports whether the Workspace of a logical cluster that has been handed over names the destination, or does
+// not exist.
+func (o *OriginService) parentKnows(ctx context.Context, cluster *corev1alpha1.LogicalCluster) (bool, error) {
+	owner, destination := cluster.Spec.Owner, cluster.Annotations[corev1alpha1.MovedToAnnotationKey]
+	if owner == nil {
+		return true, nil
+	}
+	parent, err := logicalcluster.ParseName(owner.Cluster)
+	if err != nil {
+		return true, nil //nolint:nilerr // no Workspace can be there
+	}
+	ctx = logicalcluster.With(ctx, parent)
+	shard, remote := placement.Remote(cluster)
+	if !remote {
+		workspace, err := o.workspaces.GetLatest(ctx, "", owner.Name)
+		if apierrors.IsNotFound(err) || err == nil && workspace.UID != owner.UID {
+			return true, nil
+		}
+		if err != nil {
+			return false, fmt.Errorf("reading workspace %q: %w", owner.Name, err)
+		}
+		return workspace.Annotations[corev1alpha1.ShardAnnotationKey] == destination, nil
+	}
+	requests, err := o.requests.List(ctx, "", nil)
+	if err != nil {
+		return false, client.IgnoreNotFound(err)
+	}
+	name := placement.RequestName(owner.Name, logicalcluster.Of(cluster))
+	for _, request := range requests {
+		if request.Name == name && placement.Publisher(request) == shard &&
+			(request.Spec.Shard == destination || request.Spec.Shard == o.cfg.Shard && request.Spec.Confirmed == cluster.UID) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// reconcile is the controller of migrations whose logical cluster is on this shard.
+func (o *OriginService) reconcile(ctx context.Context, key controller.Request) (controller.Result, error) {
+	state, err := o.observe(ctx, key)
+	if err != nil {
+		return controller.Result{}, err
+	}
+	result, err := o.act(ctx, state)
+	return result, internal(err) // the watch cache may be behind: a conflict is tried again
+}
+
+func (o *OriginService) act(ctx context.Context, state Origin) (controller.Result, error) {
+	switch state.Step() {
+	case OriginAccept:
+		return controller.Result{}, o.accept(ctx, state)
+	case OriginAbort:
+		return controller.Result{}, o.abort(ctx, state)
+	case OriginClean:
+		return o.clean(ctx, state)
+	}
+	if until, paused := pausedUntil(state.Cluster); paused && !state.movedAway() {
+		return o.endPause(ctx, state, until)
+	}
+	return controller.Result{}, nil
+}
+
+func (o *OriginService) accept(ctx context.Context, state Origin) error {
+	name := logicalcluster.Of(state.Cluster)
+	_, err := o.stored.update(ctx, name, func(stored *storedCluster, annotations map[string]string) error {
+		if annotations[corev1alpha1.MigratingAnnotationKey] != "" || annotations[corev1alpha1.MovedToAnnotationKey] != "" || stored.isDeleting() {
+			return errConflict
+		}
+		annotations[corev1alpha1.MigratingAnnotationKey] = state.Reference
+		return nil
+	})
+	if err == nil {
+		klog.FromContext(ctx).Info("Accepted the migration of a logical cluster", "cluster", name, "migration", state.Reference, "destination", state.Migration.Spec.DestinationShard)
+	}
+	return err
+}
+
+// abort removes the annotations of a migration, unless the logical cluster has been handed over.
+func (o *OriginService) abort(ctx context.Context, state Origin) error {
+	name := logicalcluster.Of(state.Cluster)
+	_, err := o.stored.update(ctx, name, func(_ *storedCluster, annotations map[string]string) error {
+		if annotations[corev1alpha1.MigratingAnnotationKey] != state.Reference || annotations[corev1alpha1.MovedToAnnotationKey] != "" {
+			return errConflict
+		}
+		delete(annotations, corev1alpha1.MigratingAnnotationKey)
+		delete(annotations, corev1alpha1.WritesPausedAnnotationKey)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	klog.FromContext(ctx).Info("Aborted the migration of a logical cluster", "cluster", name, "migration", state.Reference)
+	return nil
+}
+
+// pause refuses writes, and returns the token of the pause when no write is in flight.
+func (o *OriginService) pause(ctx context.Context, cluster logicalcluster.Name, key controller.Request) (string, error) {
+	token := time.Now().Add(maxPause).UTC().Format(time.RFC3339Nano) + tokenSeparator + Reference(key.ClusterName, key.Name)
+	stored, err := o.stored.update(ctx, cluster, func(stored *storedCluster, annotations map[string]string) error {
+		if annotations[corev1alpha1.MigratingAnnotationKey] != Reference(key.ClusterName, key.Name) || annotations[corev1alpha1.MovedToAnnotationKey] != "" || stored.isDeleting() {
+			return errConflict
+		}
+		annotations[corev1alpha1.WritesPausedAnnotationKey] = token
+		return nil
+	})
+	if err != nil {
+		return "", err
+	}
+	if err := o.cfg.Fence.Pause(ctx, cluster, stored.revision); err != nil {
+		_ = o.resume(context.WithoutCancel(ctx), cluster, key) // otherwise the pause ends by itself
+		return "", fmt.Errorf("waiting for writes in flight: %w", err)
+	}
+	return token, nil
+}
+
+// resume ends the pause.
+func (o *OriginService) resume(ctx context.Context, cluster logicalcluster.Name, key controller.Request) error {
+	_, err := o.stored.update(ctx, cluster, func(_ *storedCluster, annotations map[string]string) error {
+		if annotations[corev1alpha1.MigratingAnnotationKey] != Reference(key.ClusterName, key.Name) || annotations[corev1alpha1.MovedToAnnotationKey] != "" {
+			return errConflict
+		}
+		delete(annotations, corev1alpha1.WritesPausedAnnotationKey)
+		return nil
+	})
+	return err
+}
+
+// pausedUntil returns the end of the pause of a logical cluster. A value without a time has ended.
+func pausedUntil(cluster *corev1alpha1.LogicalCluster) (time.Time, bool) {
+	if cluster == nil {
+		return time.Time{}, false
+	}
+	value, paused := cluster.Annotations[corev1alpha1.WritesPausedAnnotationKey]
+	text, _, _ := strings.Cut(value, tokenSeparator)
+	until, _ := time.Parse(time.RFC3339Nano, text)
+	return until, paused
+}
+
+// endPause ends the pause of a destination that does not take over.
+func (o *OriginService) endPause(ctx context.Context, state Origin, until time.Time) (controller.Result, error) {
+	if wait := time.Until(until); wait > 0 {
+		return controller.Result{RequeueAfter: wait}, nil
+	}
+	reference, ok := ParseReference(state.Reference)
+	if !ok {
+		return controller.Result{}, nil
+	}
+	return controller.Result{}, o.resume(ctx, logicalcluster.Of(state.Cluster), reference)
+}
+
+// handOver gives the logical cluster to the destination, if this has what the origin has. It is final. A destination that
+// has not received the response asks again.
+func (o *OriginService) handOver(ctx context.Context, cluster logicalcluster.Name, key controller.Request, wanted handOverRequest) (*handOverResponse, error) {
+	reference := Reference(key.ClusterName, key.Name)
+	migration, err := o.migration(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	current, err := o.stored.get(ctx, cluster)
+	if err != nil {
+		return nil, err
+	}
+	if current == nil {
+		return nil, errConflict
+	}
+	if moved := current.annotations()[corev1alpha1.MovedToAnnotationKey]; moved == migration.Spec.DestinationShard && current.annotations()[corev1alpha1.MigratingAnnotationKey] == reference {
+		return o.handedOver(current)
+	}
+	digest, err := o.transfer.Digest(ctx, cluster, 0)
+	if err != nil {
+		return nil, err
+	}
+	own, err := o.clusterKey()
+	if err != nil {
+		return nil, err
+	}
+	delete(digest, own.Resource) // the LogicalCluster, which changes during a move
+	if difference := digest.Difference(wanted.Digest); difference != "" {
+		return nil, apierrors.NewConflict(migrationv1alpha1.Resource("logicalclustermigrations"), key.Name, fmt.Errorf("the copy differs from the original: %s", difference))
+	}
+	after, err := o.stored.update(ctx, cluster, func(stored *storedCluster, annotations map[string]string) error {
+		if annotations[corev1alpha1.WritesPausedAnnotationKey] != wanted.Token || annotations[corev1alpha1.MigratingAnnotationKey] != reference || stored.isDeleting() {
+			return fmt.Errorf("the pause of writes has ended: %w", errConflict)
+		}
+		annotations[corev1alpha1.MovedToAnnotationKey] = migration.Spec.DestinationShard
+		annotations[corev1alpha1.EpochAnnotationKey] = strconv.FormatInt(epochOf(annotations)+1, 10)
+		annotations[corev1alpha1.ShardAnnotationKey] = migration.Spec.DestinationShard
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	klog.FromContext(ctx).Info("Handed over a logical cluster", "cluster", cluster, "migration", reference, "destination", migration.Spec.DestinationShard)
+	return o.handedOver(after)
+}
+
+func (o *OriginService) handedOver(stored *storedCluster) (*handOverResponse, error) {
+	object, err := json.Marshal(stored.object)
+	if err != nil {
+		return nil, err
+	}
+	annotations := stored.annotations()
+	parent := annotations[corev1alpha1.OwnerShardAnnotationKey]
+	if parent == "" {
+		parent = o.cfg.Shard
+	}
+	return &handOverResponse{Cluster: object, Epoch: epochOf(annotations), ParentShard: parent}, nil
+}
+
+func epochOf(annotations map[string]string) int64 {
+	epoch, _ := strconv.ParseInt(annotations[corev1alpha1.EpochAnnotationKey], 10, 64)
+	return epoch
+}
+
+// clean deletes all keys of a logical cluster that the destination serves, the LogicalCluster last.
+func (o *OriginService) clean(ctx context.Context, state Origin) (controller.Result, error) {
+	name := logicalcluster.Of(state.Cluster)
+	stored, err := o.stored.get(ctx, name)
+	if err != nil || stored == nil {
+		return controller.Result{}, err
+	}
+	if stored.annotations()[corev1alpha1.MovedToAnnotationKey] == "" || stored.uid() != string(state.Cluster.UID) {
+		return controller.Result{}, errConflict
+	}
+	until, _ := pausedUntil(state.Cluster)
+	if wait := time.Until(until.Add(cleanDelay)); wait > 0 {
+		return controller.Result{RequeueAfter: wait}, nil
+	}
+	fence, err := o.stored.unchanged(name, stored)
+	if err != nil {
+		return controller.Result{}, err
+	}
+	isCluster, err := o.clusterKey()
+	if err != nil {
+		return controller.Result{}, err
+	}
+	deleted, err := o.transfer.Purge(ctx, name, func(k transfer.Key) bool { return k == isCluster }, fence)
+	if err != nil {
+		return controller.Result{}, err
+	}
+	if err := o.stored.delete(ctx, name, fence); err != nil {
+		return controller.Result{}, err
+	}
+	klog.FromContext(ctx).Info("Deleted what a moved logical cluster left", "cluster", name, "migration", state.Reference, "keys", deleted+1)
+	return controller.Result{}, nil
+}
+
+// manifest returns the objects of a logical cluster without the LogicalCluster, which the origin hands over at the end.
+func (o *OriginService) manifest(ctx context.Context, cluster logicalcluster.Name) (*manifest, error) {
+	versions, revision, err := o.transfer.Manifest(ctx, cluster)
+	if err != nil {
+		return nil, err
+	}
+	own, err := o.clusterKey()
+	if err != nil {
+		return nil, err
+	}
+	versions = slices.DeleteFunc(versions, func(version transfer.Version) bool { return version.Key == own })
+	return &manifest{Revision: revision, Versions: versions}, nil
+}
+
+// clusterKey returns the key of a LogicalCluster in its logical cluster.
+func (o *OriginService) clusterKey() (transfer.Key, error) {
+	resource, err := o.cfg.Registry.Get(logicalClusters)
+	if err != nil {
+		return transfer.Key{}, err
+	}
+	return transfer.Key{Resource: resource.Prefix, Name: corev1alpha1.LogicalClusterName}, nil
+}
+
+// report returns the report of the origin on a migration, or nil.
+func (o *OriginService) report(ctx context.Context, key controller.Request) (*shardingv1alpha1.LogicalClusterMigrationReportSpec, error) {
+	state, err := o.observe(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	return state.Report(), nil
+}

@@ -1,0 +1,120 @@
+package migration
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/controller"
+	"github.com/atoll-dev/atoll/shardserver/sharding/endpoints"
+	"github.com/atoll-dev/atoll/shardserver/transfer"
+)
+
+// maxErrorBytes bounds what is read of an error.
+const maxErrorBytes = 64 << 10
+
+// Connector connects to the origins of migrations, with the certificate of this shard.
+type Connector struct {
+	Shards endpoints.ShardLister
+	// Config has the credentials and the CA, but no address.
+	Config func() (*rest.Config, error)
+}
+
+// connect returns a client for one migration. The caller closes it.
+func (c Connector) connect(ctx context.Context, shard string, cluster logicalcluster.Name, migration controller.Request) (*originClient, error) {
+	object, err := c.Shards.Get(ctx, shard)
+	if err != nil {
+		return nil, fmt.Errorf("reading the address of shard %q: %w", shard, err)
+	}
+	config, err := c.Config()
+	if err != nil {
+		return nil, err
+	}
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, err
+	}
+	address := object.Spec.VirtualWorkspaceURL
+	if address == "" {
+		address = object.Spec.BaseURL
+	}
+	return &originClient{http: client, address: strings.TrimSuffix(address, "/"), cluster: cluster, migration: migration}, nil
+}
+
+// originClient sends the requests of one migration to the origin.
+type originClient struct {
+	http      *http.Client
+	address   string
+	cluster   logicalcluster.Name
+	migration controller.Request
+}
+
+func (c *originClient) close() { c.http.CloseIdleConnections() }
+
+func (c *originClient) manifest(ctx context.Context) (*manifest, error) {
+	return post[manifest](ctx, c, opManifest, nil)
+}
+
+func (c *originClient) entries(ctx context.Context, keys []transfer.Key) (*entriesResponse, error) {
+	return post[entriesResponse](ctx, c, opEntries, entriesRequest{Keys: keys})
+}
+
+func (c *originClient) pause(ctx context.Context) (*pauseResponse, error) {
+	return post[pauseResponse](ctx, c, opPause, nil)
+}
+
+func (c *originClient) resume(ctx context.Context) error {
+	_, err := post[struct{}](ctx, c, opResume, nil)
+	return err
+}
+
+func (c *originClient) handOver(ctx context.Context, request handOverRequest) (*handOverResponse, error) {
+	return post[handOverResponse](ctx, c, opHandOver, request)
+}
+
+func post[T any](ctx context.Context, c *originClient, op operation, body any) (*T, error) {
+	content, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.address+operationPath(c.cluster, c.migration, op), bytes.NewReader(content))
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "application/json")
+	response, err := c.http.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return nil, responseError(response)
+	}
+	out := new(T)
+	if err := json.NewDecoder(response.Body).Decode(out); err != nil {
+		return nil, fmt.Errorf("decoding the response of the origin to %s: %w", op, err)
+	}
+	return out, nil
+}
+
+// responseError returns the message of a response that is no success.
+func responseError(response *http.Response) error {
+	text, err := io.ReadAll(io.LimitReader(response.Body, maxErrorBytes))
+	if err != nil {
+		return fmt.Errorf("the origin answers %s", response.Status)
+	}
+	status := &metav1.Status{}
+	if json.Unmarshal(text, status) == nil && status.Message != "" {
+		return fmt.Errorf("the origin answers %s: %s", response.Status, status.Message)
+	}
+	return fmt.Errorf("the origin answers %s", response.Status)
+}

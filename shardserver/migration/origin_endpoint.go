@@ -1,0 +1,174 @@
+package migration
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/klog/v2"
+
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	migrationv1alpha1 "github.com/atoll-dev/atoll/api/migration/v1alpha1"
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/controller"
+	"github.com/atoll-dev/atoll/shardserver/virtual"
+)
+
+// Shards authenticate with a certificate of this group, and of this user with the name of the shard.
+const (
+	shardGroup      = "system:kcp:shard"
+	shardUserPrefix = "system:kcp:shard:"
+)
+
+// VirtualWorkspace returns the virtual workspace in which a destination reads the content of a logical cluster. Only shards
+// reach it, and a shard only logical clusters that an accepted migration moves to it: not even system:masters reads the
+// content here, which includes all Secrets.
+func (o *OriginService) VirtualWorkspace(serializer runtime.NegotiatedSerializer) *virtual.Workspace {
+	return &virtual.Workspace{
+		Name:       workspaceName,
+		Resolve:    resolveOrigin,
+		Authorizer: shardAuthorizer{},
+		Handler: func(http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+				if err := o.serve(w, req); err != nil {
+					responsewriters.ErrorNegotiated(err, serializer, migrationv1alpha1.SchemeGroupVersion, w, req)
+				}
+			})
+		},
+		IsOpen: func(virtual.Request, *corev1alpha1.LogicalCluster) bool { return true },
+		// The content is read while nobody else is served.
+		ServesMoving: true,
+	}
+}
+
+// shardAuthorizer allows shards. Which logical clusters a shard may read is decided by authorize.
+type shardAuthorizer struct{}
+
+// Authorize implements authorizer.UnconditionalAuthorizer.
+func (shardAuthorizer) Authorize(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+	if slices.Contains(a.GetUser().GetGroups(), shardGroup) {
+		return authorizer.DecisionAllow, "", nil
+	}
+	return authorizer.DecisionDeny, "access denied", nil
+}
+
+// resolveOrigin accepts one logical cluster, and never the wildcard.
+func resolveOrigin(path string) (virtual.Request, bool) {
+	resolved, ok := virtual.NewPathResolver(0)(path)
+	return resolved, ok && !resolved.Cluster.IsWildcard() && !resolved.Cluster.IsSystem()
+}
+
+// serve answers an operation, or returns an error that is an API status.
+func (o *OriginService) serve(w http.ResponseWriter, req *http.Request) error {
+	cluster, _ := logicalcluster.From(req.Context())
+	segments := strings.Split(strings.Trim(req.URL.Path, "/"), "/")
+	if len(segments) != 4 || segments[0] != "transfer" || req.Method != http.MethodPost {
+		return apierrors.NewGenericServerResponse(http.StatusNotFound, strings.ToLower(req.Method), migrationv1alpha1.Resource("logicalclustermigrations"), "", "", 0, true)
+	}
+	key, ok := ParseReference(segments[1] + ":" + segments[2])
+	if !ok {
+		return apierrors.NewBadRequest("the path names no migration")
+	}
+	if err := o.authorize(req.Context(), cluster, key); err != nil {
+		return err
+	}
+	response, err := o.run(req, cluster, key, operation(segments[3]))
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if err := json.NewEncoder(w).Encode(response); err != nil {
+		klog.FromContext(req.Context()).V(2).Info("Failed to send content of a logical cluster to its destination", "cluster", cluster, "err", err)
+	}
+	return nil
+}
+
+// authorize fails unless the user is the destination of a migration that this shard has accepted. The answer is the same for
+// everything else.
+func (o *OriginService) authorize(ctx context.Context, cluster logicalcluster.Name, key controller.Request) error {
+	denied := apierrors.NewForbidden(migrationv1alpha1.Resource("logicalclustermigrations"), key.Name, errors.New("no migration of this logical cluster to the shard of the user is running"))
+	caller, ok := request.UserFrom(ctx)
+	if !ok || !slices.Contains(caller.GetGroups(), shardGroup) || slices.Contains(caller.GetGroups(), user.SystemPrivilegedGroup) {
+		return denied
+	}
+	state, err := o.observe(ctx, key)
+	if err != nil {
+		return err
+	}
+	migration := state.Migration
+	switch {
+	case migration == nil || migration.Spec.LogicalCluster != cluster.String(),
+		caller.GetName() != shardUserPrefix+migration.Spec.DestinationShard,
+		state.Cluster == nil || !state.isMine() || state.isDestination() || state.arriving(),
+		isGivenUp(migration) && !state.movedAway():
+		return denied
+	}
+	return nil
+}
+
+func (o *OriginService) run(req *http.Request, cluster logicalcluster.Name, key controller.Request, op operation) (any, error) {
+	ctx := logicalcluster.With(req.Context(), cluster)
+	switch op {
+	case opManifest:
+		response, err := o.manifest(ctx, cluster)
+		return response, internal(err)
+	case opEntries:
+		wanted, err := decode[entriesRequest](req)
+		if err != nil {
+			return nil, err
+		}
+		if len(wanted.Keys) > maxKeysPerRequest {
+			return nil, apierrors.NewBadRequest(fmt.Sprintf("keys: got %d, at most %d are allowed", len(wanted.Keys), maxKeysPerRequest))
+		}
+		entries, rest, err := o.transfer.Read(ctx, cluster, wanted.Keys, 0)
+		return entriesResponse{Entries: entries, Rest: rest}, internal(err)
+	case opPause:
+		token, err := o.pause(ctx, cluster, key)
+		return pauseResponse{Token: token}, internal(err)
+	case opResume:
+		return struct{}{}, internal(o.resume(ctx, cluster, key))
+	case opHandOver:
+		wanted, err := decode[handOverRequest](req)
+		if err != nil {
+			return nil, err
+		}
+		response, err := o.handOver(ctx, cluster, key, wanted)
+		return response, internal(err)
+	}
+	return nil, apierrors.NewGenericServerResponse(http.StatusNotFound, "post", migrationv1alpha1.Resource("logicalclustermigrations"), "", "", 0, true)
+}
+
+func decode[T any](req *http.Request) (T, error) {
+	var wanted T
+	body, err := io.ReadAll(http.MaxBytesReader(nil, req.Body, maxRequestBytes))
+	if err != nil {
+		return wanted, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("at most %d bytes are allowed", maxRequestBytes))
+	}
+	if err := json.Unmarshal(body, &wanted); err != nil {
+		return wanted, apierrors.NewBadRequest(err.Error())
+	}
+	return wanted, nil
+}
+
+// internal returns an error as an API status.
+func internal(err error) error {
+	var status apierrors.APIStatus
+	switch {
+	case err == nil, errors.As(err, &status):
+		return err
+	case errors.Is(err, errConflict):
+		return apierrors.NewConflict(migrationv1alpha1.Resource("logicalclustermigrations"), "", err)
+	}
+	return apierrors.NewInternalError(err)
+}

@@ -1,0 +1,71 @@
+package migration
+
+import (
+	"encoding/json"
+	"path"
+
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/controller"
+	"github.com/atoll-dev/atoll/shardserver/transfer"
+)
+
+// workspaceName is the name of the virtual workspace of an origin. Its path is
+// /services/migratingworkspaces/clusters/<logical cluster>/transfer/<cluster of the migration>/<name of the migration>/<operation>.
+const workspaceName = "migratingworkspaces"
+
+// operation is a request of the destination to the origin. Both are JSON, by POST.
+type operation string
+
+// The operations, in the order in which a destination uses them.
+const (
+	opManifest operation = "manifest" // nothing -> manifest
+	opEntries  operation = "entries"  // entriesRequest -> entriesResponse
+	opPause    operation = "pause"    // nothing -> pauseResponse: writes are refused until then
+	opResume   operation = "resume"   // nothing -> nothing: ends the pause
+	opHandOver operation = "handover" // handOverRequest -> handOverResponse: the origin no longer has the logical cluster
+)
+
+// Limits of a request for entries.
+const (
+	maxKeysPerRequest = 500
+	maxRequestBytes   = 1 << 20
+)
+
+type manifest struct {
+	Revision int64              `json:"revision"`
+	Versions []transfer.Version `json:"versions"`
+}
+
+type entriesRequest struct {
+	Keys []transfer.Key `json:"keys"`
+}
+
+type entriesResponse struct {
+	// Entries may be fewer than were requested: some are gone, or the response is full. Rest are the keys that did not fit.
+	Entries []transfer.Entry `json:"entries"`
+	Rest    []transfer.Key   `json:"rest,omitempty"`
+}
+
+type pauseResponse struct {
+	// Token identifies the pause.
+	Token string `json:"token"`
+}
+
+type handOverRequest struct {
+	// Token is that of the pause, Digest that of all objects that the destination has, without the LogicalCluster.
+	Token  string          `json:"token"`
+	Digest transfer.Digest `json:"digest"`
+}
+
+type handOverResponse struct {
+	// Cluster is the LogicalCluster as it was stored, and Epoch its number of moves after this one.
+	Cluster json.RawMessage `json:"cluster"`
+	Epoch   int64           `json:"epoch"`
+	// ParentShard is the shard of the Workspace.
+	ParentShard string `json:"parentShard"`
+}
+
+// operationPath returns the path of an operation, relative to the URL of the origin's virtual workspaces.
+func operationPath(cluster logicalcluster.Name, migration controller.Request, op operation) string {
+	return path.Join("/services", workspaceName, "clusters", cluster.String(), "transfer", migration.ClusterName.String(), migration.Name, string(op))
+}

@@ -1,0 +1,58 @@
+package shardserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"k8s.io/client-go/rest"
+
+	"github.com/atoll-dev/atoll/shardserver/etcdkeys"
+	"github.com/atoll-dev/atoll/shardserver/migration"
+	"github.com/atoll-dev/atoll/shardserver/options"
+	"github.com/atoll-dev/atoll/shardserver/sharding/endpoints"
+)
+
+// shardMigrations is what moves logical clusters between this shard and others.
+type shardMigrations struct {
+	*migration.Migrations
+	etcd *clientv3.Client
+}
+
+// createMigrations creates what moves logical clusters between shards, if the feature is enabled.
+func (d *dependencies) createMigrations(context.Context) error {
+	if !d.options.FeatureEnabled(options.GateLogicalClusterMigration) {
+		return nil
+	}
+	storage := d.options.Etcd.StorageConfig
+	etcd, err := etcdkeys.Connect(storage.Transport)
+	if err != nil {
+		return err
+	}
+	d.migrations = &shardMigrations{etcd: etcd, Migrations: migration.New(migration.Config{
+		Shard: d.options.Shard.Name, Registry: d.registry, Clients: d.clients,
+		Etcd: etcd, Prefix: storage.Prefix, Storages: d.keys.StoragePrefixes, Transformers: d.restOptions.transformers,
+		Fence:   d.fence,
+		Origins: migration.Connector{Shards: endpoints.NewShardLister(d.registry), Config: d.originConfig},
+	})}
+	if err := d.virtual.Register(d.migrations.Origin.VirtualWorkspace(d.generic.Serializer)); err != nil {
+		return fmt.Errorf("adding the virtual workspace of migrations: %w", err)
+	}
+	return nil
+}
+
+// errNoShardCertificate is the reason why nothing can move to this shard.
+var errNoShardCertificate = errors.New("this shard has no client certificate for other shards: set --shard-client-cert-file and --shard-client-key-file")
+
+// originConfig returns the credentials for the origins of migrations.
+func (d *dependencies) originConfig() (*rest.Config, error) {
+	shard := d.options.Shard
+	if shard.ClientCertFile == "" {
+		return nil, errNoShardCertificate
+	}
+	return &rest.Config{
+		UserAgent:       rest.DefaultKubernetesUserAgent() + " shard/" + shard.Name,
+		TLSClientConfig: rest.TLSClientConfig{CertFile: shard.ClientCertFile, KeyFile: shard.ClientKeyFile, CAFile: shard.VirtualWorkspaceCA},
+	}, nil
+}

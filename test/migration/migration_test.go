@@ -1,0 +1,199 @@
+// Package migration tests moves of logical clusters between shards on three shards behind a front proxy, with real processes.
+package migration
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	migrationv1alpha1 "github.com/atoll-dev/atoll/api/migration/v1alpha1"
+	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+	"github.com/atoll-dev/atoll/shardserver/loopback"
+	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
+	"github.com/atoll-dev/atoll/test/installation"
+)
+
+const gate = "--feature-gates=LogicalClusterMigration=true"
+
+// bin is the directory of the binaries under test.
+var bin string
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	directory, err := os.MkdirTemp("", "migration-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(directory)
+	bin = directory
+	if err := installation.Build(context.Background(), filepath.Join("..", ".."), bin); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return m.Run()
+}
+
+// env is an installation with a workspace that contains migrations.
+type env struct {
+	*installation.Installation
+	operations client.Client
+}
+
+func start(t *testing.T) *env {
+	t.Helper()
+	e := &env{Installation: installation.Start(t, bin, gate)}
+	e.NewWorkspace(t, "operations", "operator")
+	e.operations = e.at(t, "root:operations")
+	binding := &apisv1alpha2.APIBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "migration.kcp.io"},
+		Spec:       apisv1alpha2.APIBindingSpec{Reference: apisv1alpha2.BindingReference{Export: &apisv1alpha2.ExportBindingReference{Path: "root", Name: "migration.kcp.io"}}},
+	}
+	if err := e.operations.Create(t.Context(), binding); err != nil {
+		t.Fatal(err)
+	}
+	shardtesting.Eventually(t, "the API of migrations", func(ctx context.Context) error {
+		return e.operations.List(ctx, &migrationv1alpha1.LogicalClusterMigrationList{})
+	})
+	return e
+}
+
+// at returns a client of the administrator at a path, through the front proxy.
+func (e *env) at(t *testing.T, path string) client.Client {
+	t.Helper()
+	c, err := client.New(e.Admin(t, path), client.Options{Scheme: loopback.Scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// workspace creates a workspace on a shard, and returns it when it can be used.
+func (e *env) workspace(t *testing.T, name, shard string) (*tenancyv1alpha1.Workspace, client.Client) {
+	t.Helper()
+	e.NewWorkspace(t, name, "tenant", shardtesting.OnShard(shard))
+	workspace := &tenancyv1alpha1.Workspace{}
+	if err := e.at(t, "root").Get(t.Context(), client.ObjectKey{Name: name}, workspace); err != nil {
+		t.Fatal(err)
+	}
+	c := e.at(t, "root:"+name)
+	return workspace, c
+}
+
+// move creates a migration.
+func (e *env) move(t *testing.T, name, cluster, to string) {
+	t.Helper()
+	migration := &migrationv1alpha1.LogicalClusterMigration{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       migrationv1alpha1.LogicalClusterMigrationSpec{LogicalCluster: cluster, DestinationShard: to},
+	}
+	if err := e.operations.Create(t.Context(), migration); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// waitPhase waits for a phase of a migration.
+func (e *env) waitPhase(t *testing.T, name string, phase migrationv1alpha1.LogicalClusterMigrationPhaseType) *migrationv1alpha1.LogicalClusterMigration {
+	t.Helper()
+	migration := &migrationv1alpha1.LogicalClusterMigration{}
+	shardtesting.Eventually(t, fmt.Sprintf("phase %s of migration %s", phase, name), func(ctx context.Context) error {
+		if err := e.operations.Get(ctx, client.ObjectKey{Name: name}, migration); err != nil {
+			return err
+		}
+		if migration.Status.Phase != phase {
+			return fmt.Errorf("status %+v", migration.Status)
+		}
+		return nil
+	})
+	return migration
+}
+
+func TestMove(t *testing.T) {
+	e := start(t)
+
+	t.Run("a workspace moves with all its objects", func(t *testing.T) {
+		workspace, c := e.workspace(t, "moving", installation.Alpha)
+		var before []corev1.ConfigMap
+		for i := range 5 {
+			object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: fmt.Sprint("object-", i)}, Data: map[string]string{"number": fmt.Sprint(i)}}
+			if err := c.Create(t.Context(), object); err != nil {
+				t.Fatal(err)
+			}
+			before = append(before, *object)
+		}
+		e.move(t, "moving", workspace.Spec.Cluster, installation.Beta)
+		migration := e.waitPhase(t, "moving", migrationv1alpha1.LogicalClusterMigrationPhaseCompleted)
+
+		if migration.Status.OriginShard != installation.Alpha || migration.Status.EntriesCopied == 0 {
+			t.Errorf("status %+v", migration.Status)
+		}
+		for _, condition := range []conditionsv1alpha1.Type{migrationv1alpha1.OriginReady, migrationv1alpha1.DataCopied, migrationv1alpha1.OriginCleaned, migrationv1alpha1.Completed} {
+			if !conditionsv1alpha1.IsTrue(migration, condition) {
+				t.Errorf("condition %s is not True: %+v", condition, migration.Status.Conditions)
+			}
+		}
+		for _, want := range before {
+			got := &corev1.ConfigMap{}
+			if err := c.Get(t.Context(), client.ObjectKeyFromObject(&want), got); err != nil {
+				t.Fatal(err)
+			}
+			if got.UID != want.UID || !got.CreationTimestamp.Equal(&want.CreationTimestamp) || got.Data["number"] != want.Data["number"] {
+				t.Errorf("got %+v, want %+v", got.ObjectMeta, want.ObjectMeta)
+			}
+		}
+		cluster := &corev1alpha1.LogicalCluster{}
+		if err := c.Get(t.Context(), client.ObjectKey{Name: corev1alpha1.LogicalClusterName}, cluster); err != nil {
+			t.Fatal(err)
+		}
+		if shard := cluster.Annotations[corev1alpha1.ShardAnnotationKey]; shard != installation.Beta {
+			t.Errorf("the logical cluster is on %q", shard)
+		}
+		if err := e.at(t, "root").Get(t.Context(), client.ObjectKey{Name: "moving"}, workspace); err != nil {
+			t.Fatal(err)
+		}
+		if shard := workspace.Annotations[corev1alpha1.ShardAnnotationKey]; shard != installation.Beta {
+			t.Errorf("the workspace is on %q", shard)
+		}
+		if err := c.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "later"}}); err != nil {
+			t.Error(err)
+		}
+		if err := e.at(t, "root").Delete(t.Context(), workspace); err != nil {
+			t.Fatal(err)
+		}
+		shardtesting.Eventually(t, "the deletion of the moved workspace", func(ctx context.Context) error {
+			if err := e.at(t, "root").Get(ctx, client.ObjectKey{Name: "moving"}, workspace); !apierrors.IsNotFound(err) {
+				return fmt.Errorf("it exists (%v): %+v", err, workspace.Status)
+			}
+			return nil
+		})
+	})
+
+	t.Run("a migration to an unknown shard waits, and ends with the workspace", func(t *testing.T) {
+		workspace, c := e.workspace(t, "waiting", installation.Alpha)
+		e.move(t, "waiting", workspace.Spec.Cluster, "non-existent")
+		e.waitPhase(t, "waiting", migrationv1alpha1.LogicalClusterMigrationPhaseMigrating)
+		if err := c.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "meanwhile"}}); err != nil {
+			t.Errorf("a waiting migration refuses writes: %v", err)
+		}
+		if err := e.at(t, "root").Delete(t.Context(), workspace); err != nil {
+			t.Fatal(err)
+		}
+		migration := e.waitPhase(t, "waiting", migrationv1alpha1.LogicalClusterMigrationPhaseFailed)
+		for _, condition := range []conditionsv1alpha1.Type{migrationv1alpha1.Aborted, migrationv1alpha1.OriginCleaned} {
+			if !conditionsv1alpha1.IsTrue(migration, condition) {
+				t.Errorf("condition %s is not True: %+v", condition, migration.Status.Conditions)
+			}
+		}
+	})
+}
