@@ -20,6 +20,7 @@ import (
 	"k8s.io/kubernetes/pkg/routes"
 	"k8s.io/kubernetes/pkg/serviceaccount"
 
+	adminv1alpha1 "github.com/atoll-dev/atoll/api/admin/v1alpha1"
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	"github.com/atoll-dev/atoll/internal/nesting"
@@ -235,7 +236,8 @@ func (d *dependencies) createVirtualWorkspaces(ctx context.Context) error {
 // adminWorkspace returns the virtual workspace with the shards of the installation.
 func (d *dependencies) adminWorkspace(ctx context.Context) (*virtual.Workspace, error) {
 	if d.options.IsRoot() {
-		return admin.New(admin.Config{Base: d.generic, Shards: d.storesOf(corev1alpha1.SchemeGroupVersion)["shards"]})
+		return admin.New(admin.Config{Base: d.generic, Shards: d.storesOf(corev1alpha1.SchemeGroupVersion)["shards"],
+			Policies: d.groups.admin.VersionedResourcesStorageMap[adminv1alpha1.SchemeGroupVersion.Version][adminResource.Resource]})
 	}
 	root, err := d.options.RootConfig()
 	if err != nil {

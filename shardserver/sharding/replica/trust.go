@@ -3,6 +3,7 @@ package replica
 import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	adminv1alpha1 "github.com/atoll-dev/atoll/api/admin/v1alpha1"
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	shardingv1alpha1 "github.com/atoll-dev/atoll/api/sharding/v1alpha1"
 	"github.com/atoll-dev/atoll/cacheserver/client"
@@ -14,6 +15,7 @@ var (
 	logicalClusterRequests = shardingv1alpha1.Resource("logicalclusterrequests")
 	logicalClusterReports  = shardingv1alpha1.Resource("logicalclusterreports")
 	exportConsumers        = shardingv1alpha1.Resource("exportconsumers")
+	claimPolicies          = adminv1alpha1.Resource("permissionclaimpolicies")
 	shards                 = corev1alpha1.Resource("shards")
 )
 
@@ -21,7 +23,7 @@ var (
 const nameLabel = "name"
 
 // trusts is the trust policy: it returns whether a shard may publish an object. Only the root shard may publish in the
-// logical cluster root, including the list of shards; other shards publish only their own report and ExportConsumers
+// logical cluster root, including the list of shards and the policies of permission claims; other shards publish only their own report and ExportConsumers
 // there. Each shard publishes one Shard in system:shard, its own, which is not selected by the name of another. No object outside root may have the path of root, by which all users resolve exports and workspace types of
 // root.
 func (inf *Informer) trusts(resource schema.GroupResource, object *client.Object) bool {
@@ -35,7 +37,7 @@ func (inf *Informer) trusts(resource schema.GroupResource, object *client.Object
 		return inRoot && key.Name == key.Shard
 	case resource == exportConsumers:
 		return true
-	case inRoot, resource == shards:
+	case inRoot, resource == shards, resource == claimPolicies:
 		return inRoot && key.Shard == inf.cfg.Root
 	}
 	return object.Meta.Annotations[logicalcluster.PathAnnotationKey] != logicalcluster.Root.String()
