@@ -193,6 +193,7 @@ func (d *dependencies) createVirtualWorkspaces(ctx context.Context) error {
 	exportsConfig := virtualapiexport.Config{
 		Registry:   d.registry,
 		Exports:    d.exports,
+		Bindings:   d.bindings,
 		Authorizer: d.authorizer,
 		Policy:     d.authorizer.AuthorizeClaimed,
 		Documents:  func() (*discovery.Handler, *openapi.Handler) { return d.discovery, d.openapi },
