@@ -174,3 +174,6 @@ func (p *watchPart) Write(data []byte) (int, error) {
 
 // Flush implements http.Flusher. Events are flushed when they are complete.
 func (p *watchPart) Flush() { p.WriteHeader(http.StatusOK) }
+
+// CloseNotify implements http.CloseNotifier, without which middleware hides Flush. The context of the request ends instead.
+func (p *watchPart) CloseNotify() <-chan bool { return make(chan bool) }

@@ -107,10 +107,10 @@ func (w *workspace) allowedVerbs(ctx context.Context, c *resourceRequest) ([]str
 		return nil, nil
 	}
 	if c.resource.agnostic && c.resource.schema == nil {
-		if c.info.Subresource != "" {
-			return nil, nil
+		if verbs := []string{"list", "watch"}; c.info.Subresource == "" && slices.Contains(verbs, c.info.Verb) {
+			return verbs, nil // of nothing: no consumer has bound the resource
 		}
-		return []string{"list", "watch"}, nil // of nothing: no consumer has bound the resource
+		return nil, nil
 	}
 	if c.resource.schema == nil {
 		_, documents := w.config.Documents()
