@@ -8,7 +8,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export CGO_ENABLED=0
 module=$(go list -m)
 output=shardserver/apis/openapi
-packages=(conditions/v1alpha1 core/v1alpha1 tenancy/v1alpha1 topology/v1alpha1 cache/v1alpha1 migration/v1alpha1 apis/v1alpha1 apis/v1alpha2)
+packages=(admin/v1alpha1 conditions/v1alpha1 core/v1alpha1 tenancy/v1alpha1 topology/v1alpha1 cache/v1alpha1 migration/v1alpha1 apis/v1alpha1 apis/v1alpha2)
 # The generator must fit the library that reads what it writes. It is run on its own requirements: the server does not
 # need them.
 generator=k8s.io/kube-openapi/cmd/openapi-gen@$(go list -m -f '{{.Version}}' k8s.io/kube-openapi)

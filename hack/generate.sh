@@ -34,7 +34,7 @@ done
 # Kinds that a shard has compiled in. Their definitions are not installed: they document the schemas and are compared with
 # those of kcp.
 shard_groups=()
-for group in core tenancy topology cache migration apis; do
+for group in admin core tenancy topology cache migration apis; do
 	if [[ -d api/$group ]]; then shard_groups+=("paths=./$group/..."); fi
 done
 if ((${#shard_groups[@]})); then

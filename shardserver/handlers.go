@@ -21,6 +21,7 @@ import (
 	"k8s.io/kubernetes/pkg/routes"
 	"k8s.io/kubernetes/pkg/serviceaccount"
 
+	adminv1alpha1 "github.com/atoll-dev/atoll/api/admin/v1alpha1"
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	"github.com/atoll-dev/atoll/cacheserver/embedded"
@@ -229,6 +230,7 @@ func (d *dependencies) createVirtualWorkspaces(ctx context.Context) error {
 	exportsConfig := virtualapiexport.Config{
 		Registry:   d.registry,
 		Exports:    d.exports,
+		Bindings:   d.bindings,
 		Authorizer: d.authorizer,
 		Policy:     d.authorizer.AuthorizeClaimed,
 		Documents:  func() (*discovery.Handler, *openapi.Handler) { return d.discovery, d.openapi },
@@ -272,7 +274,8 @@ func (d *dependencies) createVirtualWorkspaces(ctx context.Context) error {
 // adminWorkspace returns the virtual workspace with the shards of the installation.
 func (d *dependencies) adminWorkspace(ctx context.Context) (*virtual.Workspace, error) {
 	if d.options.IsRoot() {
-		return admin.New(admin.Config{Base: d.generic, Shards: d.storesOf(corev1alpha1.SchemeGroupVersion)["shards"]})
+		return admin.New(admin.Config{Base: d.generic, Shards: d.storesOf(corev1alpha1.SchemeGroupVersion)["shards"],
+			Policies: d.groups.admin.VersionedResourcesStorageMap[adminv1alpha1.SchemeGroupVersion.Version][adminResource.Resource]})
 	}
 	root, err := d.options.RootConfig()
 	if err != nil {

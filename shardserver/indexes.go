@@ -92,6 +92,10 @@ func (d *dependencies) isVisible(ctx context.Context, gr schema.GroupResource) b
 	if err != nil {
 		return true // not stored
 	}
+	if gr == adminResource {
+		cluster, ok := logicalcluster.From(ctx)
+		return !ok || cluster.IsWildcard() || cluster == logicalcluster.Root
+	}
 	identity := resource.Segment()
 	if identity == "" || identity == customResourceSegment {
 		return true

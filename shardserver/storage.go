@@ -19,6 +19,7 @@ import (
 	"k8s.io/kubernetes/pkg/apis/core"
 	"k8s.io/kubernetes/pkg/kubeapiserver"
 
+	adminv1alpha1 "github.com/atoll-dev/atoll/api/admin/v1alpha1"
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	cachev1alpha1 "github.com/atoll-dev/atoll/api/cache/v1alpha1"
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
@@ -27,6 +28,7 @@ import (
 	topologyv1alpha1 "github.com/atoll-dev/atoll/api/topology/v1alpha1"
 	"github.com/atoll-dev/atoll/internal/etcdowner"
 	"github.com/atoll-dev/atoll/shardserver/apiexport/identity"
+	kcpadmin "github.com/atoll-dev/atoll/shardserver/apis/admin"
 	"github.com/atoll-dev/atoll/shardserver/apis/apiextensions"
 	kcpapis "github.com/atoll-dev/atoll/shardserver/apis/apis"
 	"github.com/atoll-dev/atoll/shardserver/apis/builtin"
@@ -49,6 +51,7 @@ const customResourceSegment = "customresources"
 
 // kcpResources are kcp's own types. They are stored as JSON, as custom resources are.
 var kcpResources = []schema.GroupResource{
+	adminResource,
 	corev1alpha1.Resource("logicalclusters"), corev1alpha1.Resource("shards"),
 	tenancyv1alpha1.Resource("workspaces"), tenancyv1alpha1.Resource("workspacetypes"),
 	tenancyv1alpha1.Resource("workspaceauthenticationconfigurations"),
@@ -59,8 +62,12 @@ var kcpResources = []schema.GroupResource{
 	apisv1alpha2.Resource("apiexportendpointslices"), apisv1alpha2.Resource("apiconversions"),
 }
 
-// systemResources are the kcpResources that every logical cluster serves without a binding. Their keys have no identity.
+// adminResource is stored in root, and served by the admin workspace only.
+var adminResource = adminv1alpha1.Resource("permissionclaimpolicies")
+
+// systemResources are the kcpResources that every logical cluster serves without a binding, except for adminResource. Their keys have no identity.
 var systemResources = []schema.GroupResource{
+	adminResource,
 	corev1alpha1.Resource("logicalclusters"),
 	cachev1alpha1.Resource("clustercachedresources"), cachev1alpha1.Resource("clustercachedresourceendpointslices"),
 	apisv1alpha2.Resource("apiexports"), apisv1alpha2.Resource("apibindings"), apisv1alpha2.Resource("apiresourceschemas"),
@@ -214,7 +221,9 @@ type apiGroups struct {
 	named []*genericapiserver.APIGroupInfo
 	// definitions is the member of named that serves customresourcedefinitions, shared their common content in memory.
 	definitions *genericapiserver.APIGroupInfo
-	specs       *apiextensions.SpecInterner
+	// admin are the storages that the admin workspace alone serves.
+	admin *genericapiserver.APIGroupInfo
+	specs *apiextensions.SpecInterner
 }
 
 // createGroups creates the storage of every API and fills the registry.
@@ -285,12 +294,16 @@ func (d *dependencies) newGroups(ctx context.Context, cfg builtin.Config) (*apiG
 	if err != nil {
 		return nil, fmt.Errorf("creating group %s: %w", apisv1alpha2.SchemeGroupVersion.Group, err)
 	}
+	adminStorages, err := kcpadmin.Storages(options)
+	if err != nil {
+		return nil, fmt.Errorf("creating group %s: %w", adminv1alpha1.SchemeGroupVersion.Group, err)
+	}
 	shared := apiextensions.NewSpecInterner()
 	definitions, err := apiextensions.NewStorage(options, shared)
 	if err != nil {
 		return nil, fmt.Errorf("creating group %s: %w", apiextensions.Definitions.Group, err)
 	}
-	groups := &apiGroups{core: &coreInfo, definitions: &definitions, specs: shared, named: append(named, &rbac, &definitions,
+	groups := &apiGroups{core: &coreInfo, definitions: &definitions, admin: newGroupInfo(adminv1alpha1.SchemeGroupVersion, adminStorages), specs: shared, named: append(named, &rbac, &definitions,
 		newGroupInfo(corev1alpha1.SchemeGroupVersion, coreStorages),
 		newGroupInfo(tenancyv1alpha1.SchemeGroupVersion, tenancyStorages),
 		newGroupInfo(topologyv1alpha1.SchemeGroupVersion, topologyStorages),
@@ -315,7 +328,7 @@ func (d *dependencies) newGroups(ctx context.Context, cfg builtin.Config) (*apiG
 			return len(info.VersionedResourcesStorageMap[version.Version]) == 0 // the API server would warn of each
 		})
 	}
-	for _, info := range groups.all() {
+	for _, info := range groups.stored() {
 		info.NegotiatedSerializer = d.checker.Serializer(info.NegotiatedSerializer, d.limits.Request)
 	}
 	return groups, groups.register(d.registry, options)
@@ -350,9 +363,12 @@ func (g *apiGroups) all() []*genericapiserver.APIGroupInfo {
 	return append([]*genericapiserver.APIGroupInfo{g.core}, g.named...)
 }
 
+// stored returns the groups whose resources are stored, served by logical clusters or not.
+func (g *apiGroups) stored() []*genericapiserver.APIGroupInfo { return append(g.all(), g.admin) }
+
 // register adds every stored resource to the registry.
 func (g *apiGroups) register(resources *storage.Registry, options *restOptions) error {
-	for _, info := range g.all() {
+	for _, info := range g.stored() {
 		group := info.PrioritizedVersions[0].Group
 		for _, version := range info.PrioritizedVersions {
 			for name, store := range info.VersionedResourcesStorageMap[version.Version] {

@@ -43,6 +43,7 @@ var storedGroups = []struct {
 	{group: "apis.kcp.io", version: "v1alpha1", kinds: map[string]string{
 		"apiexportendpointslices": "APIExportEndpointSlice", "apiresourceschemas": "APIResourceSchema", "apiconversions": "APIConversion",
 	}},
+	{group: "admin.kcp.io", version: "v1alpha1", kinds: map[string]string{"permissionclaimpolicies": "PermissionClaimPolicy"}},
 	{group: "core.kcp.io", version: "v1alpha1", kinds: map[string]string{"logicalclusters": "LogicalCluster", "shards": "Shard"}},
 	{group: "tenancy.kcp.io", version: "v1alpha1", kinds: map[string]string{
 		"workspacetypes": "WorkspaceType", "workspaceauthenticationconfigurations": "WorkspaceAuthenticationConfiguration",

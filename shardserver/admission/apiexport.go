@@ -11,6 +11,7 @@ import (
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	"github.com/atoll-dev/atoll/internal/subresources"
 	"github.com/atoll-dev/atoll/internal/syncerview"
+	"github.com/atoll-dev/atoll/shardserver/apiexport/claimpolicy"
 	"github.com/atoll-dev/atoll/shardserver/apiindex"
 	"github.com/atoll-dev/atoll/shardserver/apis/apis/conversion"
 )
@@ -18,11 +19,12 @@ import (
 // apiExport validates exports: resources and claims must not be ambiguous, and a resource keeps its scope and kind.
 type apiExport struct {
 	*admission.Handler
-	served servedKinds
+	served   servedKinds
+	policies claimpolicy.Reader
 }
 
 func newAPIExport(config Config) admission.Interface {
-	return apiExport{admission.NewHandler(admission.Create, admission.Update), servedKinds{config.Exports}}
+	return apiExport{admission.NewHandler(admission.Create, admission.Update), servedKinds{config.Exports}, claimpolicy.NewReader(config.Registry)}
 }
 
 // Admit implements admission.MutationInterface.
@@ -51,8 +53,12 @@ func (e apiExport) Validate(ctx context.Context, a admission.Attributes, _ admis
 			return forbid(a, "%w", err)
 		}
 	}
-	if errs := validateExport(export.Spec); len(errs) > 0 {
-		return forbid(a, "%w", errs.ToAggregate())
+	old, err := oldExport(a)
+	if err != nil {
+		return err
+	}
+	if err := e.validatePolicies(ctx, a, export, old); err != nil {
+		return err
 	}
 	errs, err := e.served.validateExport(ctx, a, export)
 	if err != nil {
@@ -81,7 +87,8 @@ func validateSyncerView(a admission.Attributes, export *apisv1alpha2.APIExport) 
 	return nil
 }
 
-func validateExport(spec apisv1alpha2.APIExportSpec) field.ErrorList {
+// validateExport validates resources and claims. isPermitted reports whether a claim of a resource that is not built in needs no identity.
+func validateExport(spec apisv1alpha2.APIExportSpec, isPermitted func(apisv1alpha2.PermissionClaim) bool) field.ErrorList {
 	path := field.NewPath("spec")
 	var errs field.ErrorList
 	for i, resource := range spec.Resources {
@@ -99,7 +106,7 @@ func validateExport(spec apisv1alpha2.APIExportSpec) field.ErrorList {
 		switch needsIdentity := apiindex.NeedsIdentity(claimed); {
 		case needsIdentity && subresource != "" && !subresources.IsCustom(subresource):
 			errs = append(errs, field.Invalid(at.Child("resource"), claim.Resource, "the claim of the resource includes it; only custom subresources of API types that are not built-in can be claimed"))
-		case needsIdentity && claim.IdentityHash == "":
+		case needsIdentity && claim.IdentityHash == "" && !isPermitted(claim):
 			errs = append(errs, field.Invalid(at.Child("identityHash"), "", "identityHash is required for API types that are not built-in"))
 		}
 		if selector := claim.DefaultSelector; subresource != "" && selector != nil && hasLabels(*selector) {

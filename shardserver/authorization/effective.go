@@ -34,6 +34,19 @@ func EffectiveUsers(cluster logicalcluster.Name, u user.Info) []user.Info {
 	return effectiveUsers(cluster, cluster, u)
 }
 
+// ForRule returns u, a user of one logical cluster, as a rule of another one that covers the installation names it. Warrants do not
+// count. A user who counts in some logical clusters only, because of impersonation or an issuer of one workspace, is merely authenticated, and
+// a service account has its global name: otherwise a tenant could assume any name.
+func ForRule(cluster, rule logicalcluster.Name, u user.Info) user.Info {
+	if !InScope(cluster, u) || !matchesScopes(rule.String(), u) {
+		return outOfScopeUser(u, "")
+	}
+	if namespace, name, ok := parseServiceAccount(u); ok {
+		return &user.DefaultInfo{Name: ForeignServiceAccountPrefix + cluster.String() + ":" + namespace + ":" + name, Groups: []string{user.AllAuthenticated}}
+	}
+	return u
+}
+
 // maxEffectiveUsers bounds the evaluations of a policy for one request. Virtual workspaces add one warrant; whoever impersonates may add
 // as many as fit into the headers.
 const maxEffectiveUsers = 64

@@ -11,6 +11,7 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 
+	adminv1alpha1 "github.com/atoll-dev/atoll/api/admin/v1alpha1"
 	cachev1alpha1 "github.com/atoll-dev/atoll/api/cache/v1alpha1"
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	migrationv1alpha1 "github.com/atoll-dev/atoll/api/migration/v1alpha1"
@@ -25,12 +26,13 @@ func init() {
 // Install registers the groups of kcp: versions, internal versions, priorities, conversions and defaults. Field
 // selectors support metadata.name only, the default of every scheme.
 func Install(scheme *runtime.Scheme) error {
-	for _, add := range []func(*runtime.Scheme) error{corev1alpha1.AddToScheme, tenancyv1alpha1.AddToScheme, topologyv1alpha1.AddToScheme, cachev1alpha1.AddToScheme, migrationv1alpha1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{adminv1alpha1.AddToScheme, corev1alpha1.AddToScheme, tenancyv1alpha1.AddToScheme, topologyv1alpha1.AddToScheme, cachev1alpha1.AddToScheme, migrationv1alpha1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			return fmt.Errorf("registering kcp's types: %w", err)
 		}
 	}
 	// After the external version, so that the first kind that a scheme returns for a type is the external one.
+	scheme.AddKnownTypes(internalVersion(adminv1alpha1.GroupName), &adminv1alpha1.PermissionClaimPolicy{}, &adminv1alpha1.PermissionClaimPolicyList{})
 	scheme.AddKnownTypes(internalVersion(corev1alpha1.GroupName),
 		&corev1alpha1.LogicalCluster{}, &corev1alpha1.LogicalClusterList{},
 		&corev1alpha1.Shard{}, &corev1alpha1.ShardList{})
@@ -41,7 +43,7 @@ func Install(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(internalVersion(migrationv1alpha1.GroupName),
 		&migrationv1alpha1.LogicalClusterMigration{}, &migrationv1alpha1.LogicalClusterMigrationList{})
 	addInternalTopology(scheme)
-	for _, version := range []schema.GroupVersion{corev1alpha1.SchemeGroupVersion, tenancyv1alpha1.SchemeGroupVersion, topologyv1alpha1.SchemeGroupVersion, cachev1alpha1.SchemeGroupVersion, migrationv1alpha1.SchemeGroupVersion} {
+	for _, version := range []schema.GroupVersion{adminv1alpha1.SchemeGroupVersion, corev1alpha1.SchemeGroupVersion, tenancyv1alpha1.SchemeGroupVersion, topologyv1alpha1.SchemeGroupVersion, cachev1alpha1.SchemeGroupVersion, migrationv1alpha1.SchemeGroupVersion} {
 		if err := scheme.SetVersionPriority(version); err != nil {
 			return fmt.Errorf("ordering the versions of %s: %w", version.Group, err)
 		}

@@ -6,7 +6,8 @@
 package openapi
 
 import (
-	v1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
+	v1alpha1 "github.com/atoll-dev/atoll/api/admin/v1alpha1"
+	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	v1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	cachev1alpha1 "github.com/atoll-dev/atoll/api/cache/v1alpha1"
 	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
@@ -20,44 +21,49 @@ import (
 
 func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
 	return map[string]common.OpenAPIDefinition{
-		v1alpha1.APIBinding{}.OpenAPIModelName():                                      schema_atoll_api_apis_v1alpha1_APIBinding(ref),
-		v1alpha1.APIBindingList{}.OpenAPIModelName():                                  schema_atoll_api_apis_v1alpha1_APIBindingList(ref),
-		v1alpha1.APIBindingSpec{}.OpenAPIModelName():                                  schema_atoll_api_apis_v1alpha1_APIBindingSpec(ref),
-		v1alpha1.APIBindingStatus{}.OpenAPIModelName():                                schema_atoll_api_apis_v1alpha1_APIBindingStatus(ref),
-		v1alpha1.APIConversion{}.OpenAPIModelName():                                   schema_atoll_api_apis_v1alpha1_APIConversion(ref),
-		v1alpha1.APIConversionList{}.OpenAPIModelName():                               schema_atoll_api_apis_v1alpha1_APIConversionList(ref),
-		v1alpha1.APIConversionRule{}.OpenAPIModelName():                               schema_atoll_api_apis_v1alpha1_APIConversionRule(ref),
-		v1alpha1.APIConversionSpec{}.OpenAPIModelName():                               schema_atoll_api_apis_v1alpha1_APIConversionSpec(ref),
-		v1alpha1.APIExport{}.OpenAPIModelName():                                       schema_atoll_api_apis_v1alpha1_APIExport(ref),
-		v1alpha1.APIExportEndpoint{}.OpenAPIModelName():                               schema_atoll_api_apis_v1alpha1_APIExportEndpoint(ref),
-		v1alpha1.APIExportEndpointSlice{}.OpenAPIModelName():                          schema_atoll_api_apis_v1alpha1_APIExportEndpointSlice(ref),
-		v1alpha1.APIExportEndpointSliceList{}.OpenAPIModelName():                      schema_atoll_api_apis_v1alpha1_APIExportEndpointSliceList(ref),
-		v1alpha1.APIExportEndpointSliceSpec{}.OpenAPIModelName():                      schema_atoll_api_apis_v1alpha1_APIExportEndpointSliceSpec(ref),
-		v1alpha1.APIExportEndpointSliceStatus{}.OpenAPIModelName():                    schema_atoll_api_apis_v1alpha1_APIExportEndpointSliceStatus(ref),
-		v1alpha1.APIExportList{}.OpenAPIModelName():                                   schema_atoll_api_apis_v1alpha1_APIExportList(ref),
-		v1alpha1.APIExportSpec{}.OpenAPIModelName():                                   schema_atoll_api_apis_v1alpha1_APIExportSpec(ref),
-		v1alpha1.APIExportStatus{}.OpenAPIModelName():                                 schema_atoll_api_apis_v1alpha1_APIExportStatus(ref),
-		v1alpha1.APIResourceSchema{}.OpenAPIModelName():                               schema_atoll_api_apis_v1alpha1_APIResourceSchema(ref),
-		v1alpha1.APIResourceSchemaList{}.OpenAPIModelName():                           schema_atoll_api_apis_v1alpha1_APIResourceSchemaList(ref),
-		v1alpha1.APIResourceSchemaSpec{}.OpenAPIModelName():                           schema_atoll_api_apis_v1alpha1_APIResourceSchemaSpec(ref),
-		v1alpha1.APIResourceVersion{}.OpenAPIModelName():                              schema_atoll_api_apis_v1alpha1_APIResourceVersion(ref),
-		v1alpha1.APIVersionConversion{}.OpenAPIModelName():                            schema_atoll_api_apis_v1alpha1_APIVersionConversion(ref),
-		v1alpha1.AcceptablePermissionClaim{}.OpenAPIModelName():                       schema_atoll_api_apis_v1alpha1_AcceptablePermissionClaim(ref),
-		v1alpha1.BindingReference{}.OpenAPIModelName():                                schema_atoll_api_apis_v1alpha1_BindingReference(ref),
-		v1alpha1.BoundAPIResource{}.OpenAPIModelName():                                schema_atoll_api_apis_v1alpha1_BoundAPIResource(ref),
-		v1alpha1.BoundAPIResourceSchema{}.OpenAPIModelName():                          schema_atoll_api_apis_v1alpha1_BoundAPIResourceSchema(ref),
-		v1alpha1.CustomResourceConversion{}.OpenAPIModelName():                        schema_atoll_api_apis_v1alpha1_CustomResourceConversion(ref),
-		v1alpha1.ExportBindingReference{}.OpenAPIModelName():                          schema_atoll_api_apis_v1alpha1_ExportBindingReference(ref),
-		v1alpha1.GroupResource{}.OpenAPIModelName():                                   schema_atoll_api_apis_v1alpha1_GroupResource(ref),
-		v1alpha1.Identity{}.OpenAPIModelName():                                        schema_atoll_api_apis_v1alpha1_Identity(ref),
-		v1alpha1.LocalAPIExportPolicy{}.OpenAPIModelName():                            schema_atoll_api_apis_v1alpha1_LocalAPIExportPolicy(ref),
-		v1alpha1.MaximalPermissionPolicy{}.OpenAPIModelName():                         schema_atoll_api_apis_v1alpha1_MaximalPermissionPolicy(ref),
-		v1alpha1.PermissionClaim{}.OpenAPIModelName():                                 schema_atoll_api_apis_v1alpha1_PermissionClaim(ref),
-		v1alpha1.ResourceSelector{}.OpenAPIModelName():                                schema_atoll_api_apis_v1alpha1_ResourceSelector(ref),
-		v1alpha1.ShardSet{}.OpenAPIModelName():                                        schema_atoll_api_apis_v1alpha1_ShardSet(ref),
-		v1alpha1.VirtualWorkspace{}.OpenAPIModelName():                                schema_atoll_api_apis_v1alpha1_VirtualWorkspace(ref),
-		v1alpha1.WebhookClientConfig{}.OpenAPIModelName():                             schema_atoll_api_apis_v1alpha1_WebhookClientConfig(ref),
-		v1alpha1.WebhookConversion{}.OpenAPIModelName():                               schema_atoll_api_apis_v1alpha1_WebhookConversion(ref),
+		v1alpha1.ClaimerGroups{}.OpenAPIModelName():                                   schema_atoll_api_admin_v1alpha1_ClaimerGroups(ref),
+		v1alpha1.PermissionClaimPolicy{}.OpenAPIModelName():                           schema_atoll_api_admin_v1alpha1_PermissionClaimPolicy(ref),
+		v1alpha1.PermissionClaimPolicyList{}.OpenAPIModelName():                       schema_atoll_api_admin_v1alpha1_PermissionClaimPolicyList(ref),
+		v1alpha1.PermissionClaimPolicySpec{}.OpenAPIModelName():                       schema_atoll_api_admin_v1alpha1_PermissionClaimPolicySpec(ref),
+		v1alpha1.PolicySubject{}.OpenAPIModelName():                                   schema_atoll_api_admin_v1alpha1_PolicySubject(ref),
+		apisv1alpha1.APIBinding{}.OpenAPIModelName():                                  schema_atoll_api_apis_v1alpha1_APIBinding(ref),
+		apisv1alpha1.APIBindingList{}.OpenAPIModelName():                              schema_atoll_api_apis_v1alpha1_APIBindingList(ref),
+		apisv1alpha1.APIBindingSpec{}.OpenAPIModelName():                              schema_atoll_api_apis_v1alpha1_APIBindingSpec(ref),
+		apisv1alpha1.APIBindingStatus{}.OpenAPIModelName():                            schema_atoll_api_apis_v1alpha1_APIBindingStatus(ref),
+		apisv1alpha1.APIConversion{}.OpenAPIModelName():                               schema_atoll_api_apis_v1alpha1_APIConversion(ref),
+		apisv1alpha1.APIConversionList{}.OpenAPIModelName():                           schema_atoll_api_apis_v1alpha1_APIConversionList(ref),
+		apisv1alpha1.APIConversionRule{}.OpenAPIModelName():                           schema_atoll_api_apis_v1alpha1_APIConversionRule(ref),
+		apisv1alpha1.APIConversionSpec{}.OpenAPIModelName():                           schema_atoll_api_apis_v1alpha1_APIConversionSpec(ref),
+		apisv1alpha1.APIExport{}.OpenAPIModelName():                                   schema_atoll_api_apis_v1alpha1_APIExport(ref),
+		apisv1alpha1.APIExportEndpoint{}.OpenAPIModelName():                           schema_atoll_api_apis_v1alpha1_APIExportEndpoint(ref),
+		apisv1alpha1.APIExportEndpointSlice{}.OpenAPIModelName():                      schema_atoll_api_apis_v1alpha1_APIExportEndpointSlice(ref),
+		apisv1alpha1.APIExportEndpointSliceList{}.OpenAPIModelName():                  schema_atoll_api_apis_v1alpha1_APIExportEndpointSliceList(ref),
+		apisv1alpha1.APIExportEndpointSliceSpec{}.OpenAPIModelName():                  schema_atoll_api_apis_v1alpha1_APIExportEndpointSliceSpec(ref),
+		apisv1alpha1.APIExportEndpointSliceStatus{}.OpenAPIModelName():                schema_atoll_api_apis_v1alpha1_APIExportEndpointSliceStatus(ref),
+		apisv1alpha1.APIExportList{}.OpenAPIModelName():                               schema_atoll_api_apis_v1alpha1_APIExportList(ref),
+		apisv1alpha1.APIExportSpec{}.OpenAPIModelName():                               schema_atoll_api_apis_v1alpha1_APIExportSpec(ref),
+		apisv1alpha1.APIExportStatus{}.OpenAPIModelName():                             schema_atoll_api_apis_v1alpha1_APIExportStatus(ref),
+		apisv1alpha1.APIResourceSchema{}.OpenAPIModelName():                           schema_atoll_api_apis_v1alpha1_APIResourceSchema(ref),
+		apisv1alpha1.APIResourceSchemaList{}.OpenAPIModelName():                       schema_atoll_api_apis_v1alpha1_APIResourceSchemaList(ref),
+		apisv1alpha1.APIResourceSchemaSpec{}.OpenAPIModelName():                       schema_atoll_api_apis_v1alpha1_APIResourceSchemaSpec(ref),
+		apisv1alpha1.APIResourceVersion{}.OpenAPIModelName():                          schema_atoll_api_apis_v1alpha1_APIResourceVersion(ref),
+		apisv1alpha1.APIVersionConversion{}.OpenAPIModelName():                        schema_atoll_api_apis_v1alpha1_APIVersionConversion(ref),
+		apisv1alpha1.AcceptablePermissionClaim{}.OpenAPIModelName():                   schema_atoll_api_apis_v1alpha1_AcceptablePermissionClaim(ref),
+		apisv1alpha1.BindingReference{}.OpenAPIModelName():                            schema_atoll_api_apis_v1alpha1_BindingReference(ref),
+		apisv1alpha1.BoundAPIResource{}.OpenAPIModelName():                            schema_atoll_api_apis_v1alpha1_BoundAPIResource(ref),
+		apisv1alpha1.BoundAPIResourceSchema{}.OpenAPIModelName():                      schema_atoll_api_apis_v1alpha1_BoundAPIResourceSchema(ref),
+		apisv1alpha1.CustomResourceConversion{}.OpenAPIModelName():                    schema_atoll_api_apis_v1alpha1_CustomResourceConversion(ref),
+		apisv1alpha1.ExportBindingReference{}.OpenAPIModelName():                      schema_atoll_api_apis_v1alpha1_ExportBindingReference(ref),
+		apisv1alpha1.GroupResource{}.OpenAPIModelName():                               schema_atoll_api_apis_v1alpha1_GroupResource(ref),
+		apisv1alpha1.Identity{}.OpenAPIModelName():                                    schema_atoll_api_apis_v1alpha1_Identity(ref),
+		apisv1alpha1.LocalAPIExportPolicy{}.OpenAPIModelName():                        schema_atoll_api_apis_v1alpha1_LocalAPIExportPolicy(ref),
+		apisv1alpha1.MaximalPermissionPolicy{}.OpenAPIModelName():                     schema_atoll_api_apis_v1alpha1_MaximalPermissionPolicy(ref),
+		apisv1alpha1.PermissionClaim{}.OpenAPIModelName():                             schema_atoll_api_apis_v1alpha1_PermissionClaim(ref),
+		apisv1alpha1.ResourceSelector{}.OpenAPIModelName():                            schema_atoll_api_apis_v1alpha1_ResourceSelector(ref),
+		apisv1alpha1.ShardSet{}.OpenAPIModelName():                                    schema_atoll_api_apis_v1alpha1_ShardSet(ref),
+		apisv1alpha1.VirtualWorkspace{}.OpenAPIModelName():                            schema_atoll_api_apis_v1alpha1_VirtualWorkspace(ref),
+		apisv1alpha1.WebhookClientConfig{}.OpenAPIModelName():                         schema_atoll_api_apis_v1alpha1_WebhookClientConfig(ref),
+		apisv1alpha1.WebhookConversion{}.OpenAPIModelName():                           schema_atoll_api_apis_v1alpha1_WebhookConversion(ref),
 		v1alpha2.APIBinding{}.OpenAPIModelName():                                      schema_atoll_api_apis_v1alpha2_APIBinding(ref),
 		v1alpha2.APIBindingList{}.OpenAPIModelName():                                  schema_atoll_api_apis_v1alpha2_APIBindingList(ref),
 		v1alpha2.APIBindingSpec{}.OpenAPIModelName():                                  schema_atoll_api_apis_v1alpha2_APIBindingSpec(ref),
@@ -159,6 +165,223 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 	}
 }
 
+func schema_atoll_api_admin_v1alpha1_ClaimerGroups(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ClaimerGroups permits exports of one API group to claim resources of others.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"claimer": {
+						SchemaProps: spec.SchemaProps{
+							Description: "claimer is the API group of a resource of the export that claims.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"groups": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "set",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "groups are the API groups whose resources it may claim without an identity hash.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"claimer", "groups"},
+			},
+		},
+	}
+}
+
+func schema_atoll_api_admin_v1alpha1_PermissionClaimPolicy(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "PermissionClaimPolicy permits exports to claim resources of other exports without an identity hash, and reserves the API groups that it names for the exports of certain users.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Default: map[string]interface{}{},
+							Ref:     ref("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"),
+						},
+					},
+					"spec": {
+						SchemaProps: spec.SchemaProps{
+							Description: "spec is what the policy permits and reserves.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.PermissionClaimPolicySpec{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"spec"},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.PermissionClaimPolicySpec{}.OpenAPIModelName(), "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"},
+	}
+}
+
+func schema_atoll_api_admin_v1alpha1_PermissionClaimPolicyList(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "PermissionClaimPolicyList is a list of PermissionClaimPolicies.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Default: map[string]interface{}{},
+							Ref:     ref("io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta"),
+						},
+					},
+					"items": {
+						SchemaProps: spec.SchemaProps{
+							Type: []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.PermissionClaimPolicy{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"items"},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.PermissionClaimPolicy{}.OpenAPIModelName(), "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta"},
+	}
+}
+
+func schema_atoll_api_admin_v1alpha1_PermissionClaimPolicySpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "PermissionClaimPolicySpec describes what a policy permits and reserves.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"claims": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"claimer",
+								},
+								"x-kubernetes-list-type": "map",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "claims are the permitted claims, by the API group of those who claim.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.ClaimerGroups{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"providers": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "providers are the users and groups that may export the API groups of this policy. If empty, nobody may.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.PolicySubject{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"claims"},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.ClaimerGroups{}.OpenAPIModelName(), v1alpha1.PolicySubject{}.OpenAPIModelName()},
+	}
+}
+
+func schema_atoll_api_admin_v1alpha1_PolicySubject(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "PolicySubject is a user, or a group of users.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "kind is User or Group.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "name is the name of the user or group.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"kind", "name"},
+			},
+		},
+	}
+}
+
 func schema_atoll_api_apis_v1alpha1_APIBinding(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
@@ -190,14 +413,14 @@ func schema_atoll_api_apis_v1alpha1_APIBinding(ref common.ReferenceCallback) com
 						SchemaProps: spec.SchemaProps{
 							Description: "spec describes the desired state of the APIBinding.",
 							Default:     map[string]interface{}{},
-							Ref:         ref(v1alpha1.APIBindingSpec{}.OpenAPIModelName()),
+							Ref:         ref(apisv1alpha1.APIBindingSpec{}.OpenAPIModelName()),
 						},
 					},
 					"status": {
 						SchemaProps: spec.SchemaProps{
 							Description: "status describes the observed state of the APIBinding.",
 							Default:     map[string]interface{}{},
-							Ref:         ref(v1alpha1.APIBindingStatus{}.OpenAPIModelName()),
+							Ref:         ref(apisv1alpha1.APIBindingStatus{}.OpenAPIModelName()),
 						},
 					},
 				},
@@ -205,7 +428,7 @@ func schema_atoll_api_apis_v1alpha1_APIBinding(ref common.ReferenceCallback) com
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.APIBindingSpec{}.OpenAPIModelName(), v1alpha1.APIBindingStatus{}.OpenAPIModelName(), "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"},
+			apisv1alpha1.APIBindingSpec{}.OpenAPIModelName(), apisv1alpha1.APIBindingStatus{}.OpenAPIModelName(), "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"},
 	}
 }
 
@@ -242,7 +465,7 @@ func schema_atoll_api_apis_v1alpha1_APIBindingList(ref common.ReferenceCallback)
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Ref: ref(v1alpha1.APIBinding{}.OpenAPIModelName()),
+										Ref: ref(apisv1alpha1.APIBinding{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -253,7 +476,7 @@ func schema_atoll_api_apis_v1alpha1_APIBindingList(ref common.ReferenceCallback)
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.APIBinding{}.OpenAPIModelName(), "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta"},
+			apisv1alpha1.APIBinding{}.OpenAPIModelName(), "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta"},
 	}
 }
 
@@ -268,7 +491,7 @@ func schema_atoll_api_apis_v1alpha1_APIBindingSpec(ref common.ReferenceCallback)
 						SchemaProps: spec.SchemaProps{
 							Description: "reference is a reference to the APIExport to bind. Immutable.",
 							Default:     map[string]interface{}{},
-							Ref:         ref(v1alpha1.BindingReference{}.OpenAPIModelName()),
+							Ref:         ref(apisv1alpha1.BindingReference{}.OpenAPIModelName()),
 						},
 					},
 					"permissionClaims": {
@@ -278,7 +501,7 @@ func schema_atoll_api_apis_v1alpha1_APIBindingSpec(ref common.ReferenceCallback)
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Ref: ref(v1alpha1.AcceptablePermissionClaim{}.OpenAPIModelName()),
+										Ref: ref(apisv1alpha1.AcceptablePermissionClaim{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -289,7 +512,7 @@ func schema_atoll_api_apis_v1alpha1_APIBindingSpec(ref common.ReferenceCallback)
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.AcceptablePermissionClaim{}.OpenAPIModelName(), v1alpha1.BindingReference{}.OpenAPIModelName()},
+			apisv1alpha1.AcceptablePermissionClaim{}.OpenAPIModelName(), apisv1alpha1.BindingReference{}.OpenAPIModelName()},
 	}
 }
 
@@ -323,7 +546,7 @@ func schema_atoll_api_apis_v1alpha1_APIBindingStatus(ref common.ReferenceCallbac
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Ref: ref(v1alpha1.BoundAPIResource{}.OpenAPIModelName()),
+										Ref: ref(apisv1alpha1.BoundAPIResource{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -356,7 +579,7 @@ func schema_atoll_api_apis_v1alpha1_APIBindingStatus(ref common.ReferenceCallbac
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Ref: ref(v1alpha1.PermissionClaim{}.OpenAPIModelName()),
+										Ref: ref(apisv1alpha1.PermissionClaim{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -369,7 +592,7 @@ func schema_atoll_api_apis_v1alpha1_APIBindingStatus(ref common.ReferenceCallbac
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Ref: ref(v1alpha1.PermissionClaim{}.OpenAPIModelName()),
+										Ref: ref(apisv1alpha1.PermissionClaim{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -379,7 +602,7 @@ func schema_atoll_api_apis_v1alpha1_APIBindingStatus(ref common.ReferenceCallbac
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.BoundAPIResource{}.OpenAPIModelName(), v1alpha1.PermissionClaim{}.OpenAPIModelName(), conditionsv1alpha1.Condition{}.OpenAPIModelName()},
+			apisv1alpha1.BoundAPIResource{}.OpenAPIModelName(), apisv1alpha1.PermissionClaim{}.OpenAPIModelName(), conditionsv1alpha1.Condition{}.OpenAPIModelName()},
 	}
 }
 
@@ -414,7 +637,7 @@ func schema_atoll_api_apis_v1alpha1_APIConversion(ref common.ReferenceCallback) 
 						SchemaProps: spec.SchemaProps{
 							Description: "spec describes the conversions between versions.",
 							Default:     map[string]interface{}{},
-							Ref:         ref(v1alpha1.APIConversionSpec{}.OpenAPIModelName()),
+							Ref:         ref(apisv1alpha1.APIConversionSpec{}.OpenAPIModelName()),
 						},
 					},
 				},
@@ -422,7 +645,7 @@ func schema_atoll_api_apis_v1alpha1_APIConversion(ref common.ReferenceCallback) 
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.APIConversionSpec{}.OpenAPIModelName(), "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"},
+			apisv1alpha1.APIConversionSpec{}.OpenAPIModelName(), "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"},
 	}
 }
 
@@ -459,7 +682,7 @@ func schema_atoll_api_apis_v1alpha1_APIConversionList(ref common.ReferenceCallba
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Ref: ref(v1alpha1.APIConversion{}.OpenAPIModelName()),
+										Ref: ref(apisv1alpha1.APIConversion{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -470,7 +693,7 @@ func schema_atoll_api_apis_v1alpha1_APIConversionList(ref common.ReferenceCallba
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.APIConversion{}.OpenAPIModelName(), "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta"},
+			apisv1alpha1.APIConversion{}.OpenAPIModelName(), "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta"},
 	}
 }
 
@@ -534,7 +757,7 @@ func schema_atoll_api_apis_v1alpha1_APIConversionSpec(ref common.ReferenceCallba
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Ref: ref(v1alpha1.APIVersionConversion{}.OpenAPIModelName()),
+										Ref: ref(apisv1alpha1.APIVersionConversion{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -545,7 +768,7 @@ func schema_atoll_api_apis_v1alpha1_APIConversionSpec(ref common.ReferenceCallba
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.APIVersionConversion{}.OpenAPIModelName()},
+			apisv1alpha1.APIVersionConversion{}.OpenAPIModelName()},
 	}
 }
 
@@ -580,21 +803,21 @@ func schema_atoll_api_apis_v1alpha1_APIExport(ref common.ReferenceCallback) comm
 						SchemaProps: spec.SchemaProps{
 							Description: "spec describes the desired state of the APIExport.",
 							Default:     map[string]interface{}{},
-							Ref:         ref(v1alpha1.APIExportSpec{}.OpenAPIModelName()),
+							Ref:         ref(apisv1alpha1.APIExportSpec{}.OpenAPIModelName()),
 						},
 					},
 					"status": {
 						SchemaProps: spec.SchemaProps{
 							Description: "status describes the observed state of the APIExport.",
 							Default:     map[string]interface{}{},
-							Ref:         ref(v1alpha1.APIExportStatus{}.OpenAPIModelName()),
+							Ref:         ref(apisv1alpha1.APIExportStatus{}.OpenAPIModelName()),
 						},
 					},
 				},
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.APIExportSpec{}.OpenAPIModelName(), v1alpha1.APIExportStatus{}.OpenAPIModelName(), "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"},
+			apisv1alpha1.APIExportSpec{}.OpenAPIModelName(), apisv1alpha1.APIExportStatus{}.OpenAPIModelName(), "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"},
 	}
 }
 
@@ -616,7 +839,7 @@ func schema_atoll_api_apis_v1alpha1_APIExportEndpoint(ref common.ReferenceCallba
 					"shards": {
 						SchemaProps: spec.SchemaProps{
 							Description: "shards selects the shards that use this endpoint for resources with virtual storage. Defaults to the shard of the endpoint.",
-							Ref:         ref(v1alpha1.ShardSet{}.OpenAPIModelName()),
+							Ref:         ref(apisv1alpha1.ShardSet{}.OpenAPIModelName()),
 						},
 					},
 				},
@@ -624,7 +847,7 @@ func schema_atoll_api_apis_v1alpha1_APIExportEndpoint(ref common.ReferenceCallba
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.ShardSet{}.OpenAPIModelName()},
+			apisv1alpha1.ShardSet{}.OpenAPIModelName()},
 	}
 }
 
@@ -659,21 +882,21 @@ func schema_atoll_api_apis_v1alpha1_APIExportEndpointSlice(ref common.ReferenceC
 						SchemaProps: spec.SchemaProps{
 							Description: "spec describes the desired state of the APIExportEndpointSlice.",
 							Default:     map[string]interface{}{},
-							Ref:         ref(v1alpha1.APIExportEndpointSliceSpec{}.OpenAPIModelName()),
+							Ref:         ref(apisv1alpha1.APIExportEndpointSliceSpec{}.OpenAPIModelName()),
 						},
 					},
 					"status": {
 						SchemaProps: spec.SchemaProps{
 							Description: "status describes the observed state of the APIExportEndpointSlice.",
 							Default:     map[string]interface{}{},
-							Ref:         ref(v1alpha1.APIExportEndpointSliceStatus{}.OpenAPIModelName()),
+							Ref:         ref(apisv1alpha1.APIExportEndpointSliceStatus{}.OpenAPIModelName()),
 						},
 					},
 				},
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.APIExportEndpointSliceSpec{}.OpenAPIModelName(), v1alpha1.APIExportEndpointSliceStatus{}.OpenAPIModelName(), "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"},
+			apisv1alpha1.APIExportEndpointSliceSpec{}.OpenAPIModelName(), apisv1alpha1.APIExportEndpointSliceStatus{}.OpenAPIModelName(), "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"},
 	}
 }
 
@@ -710,7 +933,7 @@ func schema_atoll_api_apis_v1alpha1_APIExportEndpointSliceList(ref common.Refere
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Ref: ref(v1alpha1.APIExportEndpointSlice{}.OpenAPIModelName()),
+										Ref: ref(apisv1alpha1.APIExportEndpointSlice{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -721,7 +944,7 @@ func schema_atoll_api_apis_v1alpha1_APIExportEndpointSliceList(ref common.Refere
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.APIExportEndpointSlice{}.OpenAPIModelName(), "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta"},
+			apisv1alpha1.APIExportEndpointSlice{}.OpenAPIModelName(), "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta"},
 	}
 }
 
@@ -736,7 +959,7 @@ func schema_atoll_api_apis_v1alpha1_APIExportEndpointSliceSpec(ref common.Refere
 						SchemaProps: spec.SchemaProps{
 							Description: "export is a reference to the APIExport. Immutable.",
 							Default:     map[string]interface{}{},
-							Ref:         ref(v1alpha1.ExportBindingReference{}.OpenAPIModelName()),
+							Ref:         ref(apisv1alpha1.ExportBindingReference{}.OpenAPIModelName()),
 						},
 					},
 					"partition": {
@@ -751,7 +974,7 @@ func schema_atoll_api_apis_v1alpha1_APIExportEndpointSliceSpec(ref common.Refere
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.ExportBindingReference{}.OpenAPIModelName()},
+			apisv1alpha1.ExportBindingReference{}.OpenAPIModelName()},
 	}
 }
 
@@ -790,7 +1013,7 @@ func schema_atoll_api_apis_v1alpha1_APIExportEndpointSliceStatus(ref common.Refe
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Ref: ref(v1alpha1.APIExportEndpoint{}.OpenAPIModelName()),
+										Ref: ref(apisv1alpha1.APIExportEndpoint{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -807,7 +1030,7 @@ func schema_atoll_api_apis_v1alpha1_APIExportEndpointSliceStatus(ref common.Refe
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.APIExportEndpoint{}.OpenAPIModelName(), conditionsv1alpha1.Condition{}.OpenAPIModelName()},
+			apisv1alpha1.APIExportEndpoint{}.OpenAPIModelName(), conditionsv1alpha1.Condition{}.OpenAPIModelName()},
 	}
 }
 
@@ -844,7 +1067,7 @@ func schema_atoll_api_apis_v1alpha1_APIExportList(ref common.ReferenceCallback) 
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Ref: ref(v1alpha1.APIExport{}.OpenAPIModelName()),
+										Ref: ref(apisv1alpha1.APIExport{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -855,7 +1078,7 @@ func schema_atoll_api_apis_v1alpha1_APIExportList(ref common.ReferenceCallback) 
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.APIExport{}.OpenAPIModelName(), "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta"},
+			apisv1alpha1.APIExport{}.OpenAPIModelName(), "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta"},
 	}
 }
 
@@ -888,13 +1111,13 @@ func schema_atoll_api_apis_v1alpha1_APIExportSpec(ref common.ReferenceCallback) 
 					"identity": {
 						SchemaProps: spec.SchemaProps{
 							Description: "identity distinguishes the APIExport from others that export resources with the same names. Access to the Secret implies ownership of the objects. If unset, an identity is generated by the server.",
-							Ref:         ref(v1alpha1.Identity{}.OpenAPIModelName()),
+							Ref:         ref(apisv1alpha1.Identity{}.OpenAPIModelName()),
 						},
 					},
 					"maximalPermissionPolicy": {
 						SchemaProps: spec.SchemaProps{
 							Description: "maximalPermissionPolicy limits the permissions of users in consuming workspaces on the exported resources. It applies in addition to the authorization in those workspaces.",
-							Ref:         ref(v1alpha1.MaximalPermissionPolicy{}.OpenAPIModelName()),
+							Ref:         ref(apisv1alpha1.MaximalPermissionPolicy{}.OpenAPIModelName()),
 						},
 					},
 					"permissionClaims": {
@@ -913,7 +1136,7 @@ func schema_atoll_api_apis_v1alpha1_APIExportSpec(ref common.ReferenceCallback) 
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Ref: ref(v1alpha1.PermissionClaim{}.OpenAPIModelName()),
+										Ref: ref(apisv1alpha1.PermissionClaim{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -923,7 +1146,7 @@ func schema_atoll_api_apis_v1alpha1_APIExportSpec(ref common.ReferenceCallback) 
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.Identity{}.OpenAPIModelName(), v1alpha1.MaximalPermissionPolicy{}.OpenAPIModelName(), v1alpha1.PermissionClaim{}.OpenAPIModelName()},
+			apisv1alpha1.Identity{}.OpenAPIModelName(), apisv1alpha1.MaximalPermissionPolicy{}.OpenAPIModelName(), apisv1alpha1.PermissionClaim{}.OpenAPIModelName()},
 	}
 }
 
@@ -961,7 +1184,7 @@ func schema_atoll_api_apis_v1alpha1_APIExportStatus(ref common.ReferenceCallback
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Ref: ref(v1alpha1.VirtualWorkspace{}.OpenAPIModelName()),
+										Ref: ref(apisv1alpha1.VirtualWorkspace{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -971,7 +1194,7 @@ func schema_atoll_api_apis_v1alpha1_APIExportStatus(ref common.ReferenceCallback
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.VirtualWorkspace{}.OpenAPIModelName(), conditionsv1alpha1.Condition{}.OpenAPIModelName()},
+			apisv1alpha1.VirtualWorkspace{}.OpenAPIModelName(), conditionsv1alpha1.Condition{}.OpenAPIModelName()},
 	}
 }
 
@@ -1006,14 +1229,14 @@ func schema_atoll_api_apis_v1alpha1_APIResourceSchema(ref common.ReferenceCallba
 						SchemaProps: spec.SchemaProps{
 							Description: "spec describes the resource. Immutable.",
 							Default:     map[string]interface{}{},
-							Ref:         ref(v1alpha1.APIResourceSchemaSpec{}.OpenAPIModelName()),
+							Ref:         ref(apisv1alpha1.APIResourceSchemaSpec{}.OpenAPIModelName()),
 						},
 					},
 				},
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.APIResourceSchemaSpec{}.OpenAPIModelName(), "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"},
+			apisv1alpha1.APIResourceSchemaSpec{}.OpenAPIModelName(), "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"},
 	}
 }
 
@@ -1050,7 +1273,7 @@ func schema_atoll_api_apis_v1alpha1_APIResourceSchemaList(ref common.ReferenceCa
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Ref: ref(v1alpha1.APIResourceSchema{}.OpenAPIModelName()),
+										Ref: ref(apisv1alpha1.APIResourceSchema{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -1061,7 +1284,7 @@ func schema_atoll_api_apis_v1alpha1_APIResourceSchemaList(ref common.ReferenceCa
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.APIResourceSchema{}.OpenAPIModelName(), "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta"},
+			apisv1alpha1.APIResourceSchema{}.OpenAPIModelName(), "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta"},
 	}
 }
 
@@ -1110,7 +1333,7 @@ func schema_atoll_api_apis_v1alpha1_APIResourceSchemaSpec(ref common.ReferenceCa
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Ref: ref(v1alpha1.APIResourceVersion{}.OpenAPIModelName()),
+										Ref: ref(apisv1alpha1.APIResourceVersion{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -1126,7 +1349,7 @@ func schema_atoll_api_apis_v1alpha1_APIResourceSchemaSpec(ref common.ReferenceCa
 					"conversion": {
 						SchemaProps: spec.SchemaProps{
 							Description: "conversion defines how objects are converted between versions. Required if there is more than one version.",
-							Ref:         ref(v1alpha1.CustomResourceConversion{}.OpenAPIModelName()),
+							Ref:         ref(apisv1alpha1.CustomResourceConversion{}.OpenAPIModelName()),
 						},
 					},
 				},
@@ -1134,7 +1357,7 @@ func schema_atoll_api_apis_v1alpha1_APIResourceSchemaSpec(ref common.ReferenceCa
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.APIResourceVersion{}.OpenAPIModelName(), v1alpha1.CustomResourceConversion{}.OpenAPIModelName(), "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinitionNames"},
+			apisv1alpha1.APIResourceVersion{}.OpenAPIModelName(), apisv1alpha1.CustomResourceConversion{}.OpenAPIModelName(), "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinitionNames"},
 	}
 }
 
@@ -1287,7 +1510,7 @@ func schema_atoll_api_apis_v1alpha1_APIVersionConversion(ref common.ReferenceCal
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Ref: ref(v1alpha1.APIConversionRule{}.OpenAPIModelName()),
+										Ref: ref(apisv1alpha1.APIConversionRule{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -1312,7 +1535,7 @@ func schema_atoll_api_apis_v1alpha1_APIVersionConversion(ref common.ReferenceCal
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.APIConversionRule{}.OpenAPIModelName()},
+			apisv1alpha1.APIConversionRule{}.OpenAPIModelName()},
 	}
 }
 
@@ -1353,7 +1576,7 @@ func schema_atoll_api_apis_v1alpha1_AcceptablePermissionClaim(ref common.Referen
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Ref: ref(v1alpha1.ResourceSelector{}.OpenAPIModelName()),
+										Ref: ref(apisv1alpha1.ResourceSelector{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -1379,7 +1602,7 @@ func schema_atoll_api_apis_v1alpha1_AcceptablePermissionClaim(ref common.Referen
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.ResourceSelector{}.OpenAPIModelName()},
+			apisv1alpha1.ResourceSelector{}.OpenAPIModelName()},
 	}
 }
 
@@ -1393,14 +1616,14 @@ func schema_atoll_api_apis_v1alpha1_BindingReference(ref common.ReferenceCallbac
 					"export": {
 						SchemaProps: spec.SchemaProps{
 							Description: "export is a reference to an APIExport.",
-							Ref:         ref(v1alpha1.ExportBindingReference{}.OpenAPIModelName()),
+							Ref:         ref(apisv1alpha1.ExportBindingReference{}.OpenAPIModelName()),
 						},
 					},
 				},
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.ExportBindingReference{}.OpenAPIModelName()},
+			apisv1alpha1.ExportBindingReference{}.OpenAPIModelName()},
 	}
 }
 
@@ -1431,7 +1654,7 @@ func schema_atoll_api_apis_v1alpha1_BoundAPIResource(ref common.ReferenceCallbac
 						SchemaProps: spec.SchemaProps{
 							Description: "schema identifies the APIResourceSchema of the resource.",
 							Default:     map[string]interface{}{},
-							Ref:         ref(v1alpha1.BoundAPIResourceSchema{}.OpenAPIModelName()),
+							Ref:         ref(apisv1alpha1.BoundAPIResourceSchema{}.OpenAPIModelName()),
 						},
 					},
 					"storageVersions": {
@@ -1458,7 +1681,7 @@ func schema_atoll_api_apis_v1alpha1_BoundAPIResource(ref common.ReferenceCallbac
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.BoundAPIResourceSchema{}.OpenAPIModelName()},
+			apisv1alpha1.BoundAPIResourceSchema{}.OpenAPIModelName()},
 	}
 }
 
@@ -1518,7 +1741,7 @@ func schema_atoll_api_apis_v1alpha1_CustomResourceConversion(ref common.Referenc
 					"webhook": {
 						SchemaProps: spec.SchemaProps{
 							Description: "webhook configures the conversion webhook. Must be set if and only if strategy is Webhook.",
-							Ref:         ref(v1alpha1.WebhookConversion{}.OpenAPIModelName()),
+							Ref:         ref(apisv1alpha1.WebhookConversion{}.OpenAPIModelName()),
 						},
 					},
 				},
@@ -1526,7 +1749,7 @@ func schema_atoll_api_apis_v1alpha1_CustomResourceConversion(ref common.Referenc
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.WebhookConversion{}.OpenAPIModelName()},
+			apisv1alpha1.WebhookConversion{}.OpenAPIModelName()},
 	}
 }
 
@@ -1631,14 +1854,14 @@ func schema_atoll_api_apis_v1alpha1_MaximalPermissionPolicy(ref common.Reference
 					"local": {
 						SchemaProps: spec.SchemaProps{
 							Description: "local applies the RBAC rules in the workspace of the APIExport, with user and group names prefixed with \"apis.kcp.io:binding:\".",
-							Ref:         ref(v1alpha1.LocalAPIExportPolicy{}.OpenAPIModelName()),
+							Ref:         ref(apisv1alpha1.LocalAPIExportPolicy{}.OpenAPIModelName()),
 						},
 					},
 				},
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.LocalAPIExportPolicy{}.OpenAPIModelName()},
+			apisv1alpha1.LocalAPIExportPolicy{}.OpenAPIModelName()},
 	}
 }
 
@@ -1679,7 +1902,7 @@ func schema_atoll_api_apis_v1alpha1_PermissionClaim(ref common.ReferenceCallback
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Ref: ref(v1alpha1.ResourceSelector{}.OpenAPIModelName()),
+										Ref: ref(apisv1alpha1.ResourceSelector{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -1697,7 +1920,7 @@ func schema_atoll_api_apis_v1alpha1_PermissionClaim(ref common.ReferenceCallback
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.ResourceSelector{}.OpenAPIModelName()},
+			apisv1alpha1.ResourceSelector{}.OpenAPIModelName()},
 	}
 }
 
@@ -1815,7 +2038,7 @@ func schema_atoll_api_apis_v1alpha1_WebhookConversion(ref common.ReferenceCallba
 					"clientConfig": {
 						SchemaProps: spec.SchemaProps{
 							Description: "clientConfig specifies how to call the webhook.",
-							Ref:         ref(v1alpha1.WebhookClientConfig{}.OpenAPIModelName()),
+							Ref:         ref(apisv1alpha1.WebhookClientConfig{}.OpenAPIModelName()),
 						},
 					},
 					"conversionReviewVersions": {
@@ -1842,7 +2065,7 @@ func schema_atoll_api_apis_v1alpha1_WebhookConversion(ref common.ReferenceCallba
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.WebhookClientConfig{}.OpenAPIModelName()},
+			apisv1alpha1.WebhookClientConfig{}.OpenAPIModelName()},
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 
+	adminv1alpha1 "github.com/atoll-dev/atoll/api/admin/v1alpha1"
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	cachev1alpha1 "github.com/atoll-dev/atoll/api/cache/v1alpha1"
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
@@ -37,6 +38,7 @@ const (
 
 // replicated are the resources whose objects are published unchanged.
 var replicated = map[schema.GroupResource]condition{
+	adminv1alpha1.Resource("permissionclaimpolicies"):                     always,
 	apisv1alpha2.Resource("apiexports"):                                   always,
 	apisv1alpha2.Resource("apiexportendpointslices"):                      always,
 	apisv1alpha2.Resource("apiresourceschemas"):                           always,

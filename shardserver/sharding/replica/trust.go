@@ -3,6 +3,7 @@ package replica
 import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	adminv1alpha1 "github.com/atoll-dev/atoll/api/admin/v1alpha1"
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	shardingv1alpha1 "github.com/atoll-dev/atoll/api/sharding/v1alpha1"
 	"github.com/atoll-dev/atoll/cacheserver/client"
@@ -15,6 +16,7 @@ var (
 	logicalClusterReports  = shardingv1alpha1.Resource("logicalclusterreports")
 	exportConsumers        = shardingv1alpha1.Resource("exportconsumers")
 	migrationReports       = shardingv1alpha1.Resource("logicalclustermigrationreports")
+	claimPolicies          = adminv1alpha1.Resource("permissionclaimpolicies")
 	shards                 = corev1alpha1.Resource("shards")
 )
 
@@ -22,8 +24,9 @@ var (
 const nameLabel = "name"
 
 // trusts is the trust policy: it returns whether a shard may publish an object. Only the root shard may publish in the
-// logical cluster root, including the list of shards; other shards publish only their own report, ExportConsumers
-// and reports on migrations there. Each shard publishes one Shard in system:shard, its own, which is not selected by the name of another. No object outside root may have the path of root, by which all users resolve exports and workspace types of
+// logical cluster root, including the list of shards and the policies of permission claims; other shards publish only their own
+// report, ExportConsumers and reports on migrations there. Each shard publishes one Shard in system:shard, its own, which is not
+// selected by the name of another. No object outside root may have the path of root, by which all users resolve exports and workspace types of
 // root.
 func (inf *Informer) trusts(resource schema.GroupResource, object *client.Object) bool {
 	key, inRoot := object.Key, object.Cluster == logicalcluster.Root
@@ -36,7 +39,7 @@ func (inf *Informer) trusts(resource schema.GroupResource, object *client.Object
 		return inRoot && key.Name == key.Shard
 	case resource == exportConsumers, resource == migrationReports:
 		return true
-	case inRoot, resource == shards:
+	case inRoot, resource == shards, resource == claimPolicies:
 		return inRoot && key.Shard == inf.cfg.Root
 	}
 	return object.Meta.Annotations[logicalcluster.PathAnnotationKey] != logicalcluster.Root.String()

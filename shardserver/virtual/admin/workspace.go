@@ -1,7 +1,7 @@
 // Package admin holds the virtual workspace in which administrators of an installation read its shards, close them for new
-// workspaces, and limit them. All else of a Shard belongs to the shard itself.
+// workspaces, and limit them, and in which they write policies of permission claims. All else of a Shard belongs to the shard itself.
 //
-// The root shard serves it, from the Shards in its workspace root. Other shards forward requests to it.
+// The root shard serves it, from what its workspace root stores. Other shards forward requests to it.
 package admin
 
 import (
@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/audit"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/registry/rest"
@@ -18,6 +19,7 @@ import (
 	"k8s.io/apiserver/pkg/server/healthz"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 
+	adminv1alpha1 "github.com/atoll-dev/atoll/api/admin/v1alpha1"
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/apis/registry"
@@ -38,7 +40,7 @@ const (
 	reasonNoMember = "access to the admin workspace requires membership in the " + authorization.GroupAdmin + " or " + authorization.GroupMasters + " group"
 	reasonVerb     = "verb not supported by the admin workspace"
 	reasonResource = "verb not supported by the admin workspace for this resource"
-	reasonOther    = "only the root shard changes the Shards of others: use its admin workspace, or that of a front proxy"
+	reasonOther    = "only the root shard changes the Shards of others, and policies: use its admin workspace, or that of a front proxy"
 )
 
 // Config holds the dependencies of the virtual workspace. All fields are required.
@@ -47,6 +49,8 @@ type Config struct {
 	Base *genericapiserver.Config
 	// Shards is the storage of Shards.
 	Shards rest.Storage
+	// Policies is the storage of PermissionClaimPolicies, which is served as it is.
+	Policies rest.Storage
 }
 
 // New returns the virtual workspace.
@@ -62,7 +66,10 @@ func New(cfg Config) (*virtual.Workspace, error) {
 	group.VersionedResourcesStorageMap[corev1alpha1.SchemeGroupVersion.Version] = map[string]rest.Storage{
 		shards.Resource: &shardStorage{Description: description, store: readable, updater: writable},
 	}
-	api, err := virtual.NewAPI(cfg.Base, name, &group)
+	policyGroup := genericapiserver.NewDefaultAPIGroupInfo(adminv1alpha1.GroupName, legacyscheme.Scheme, legacyscheme.ParameterCodec, legacyscheme.Codecs)
+	policyGroup.NegotiatedSerializer = group.NegotiatedSerializer
+	policyGroup.VersionedResourcesStorageMap[adminv1alpha1.SchemeGroupVersion.Version] = map[string]rest.Storage{policies.Resource: cfg.Policies}
+	api, err := virtual.NewAPI(cfg.Base, name, &policyGroup, &group)
 	if err != nil {
 		return nil, err
 	}
@@ -94,11 +101,17 @@ func resolve(path string) (virtual.Request, bool) {
 	return request, true
 }
 
-// verbs are those that are served. Shards create and delete their objects themselves.
-var verbs = []string{"get", "list", "watch", "update", "patch"}
+// policies are the policies of permission claims.
+var policies = adminv1alpha1.Resource("permissionclaimpolicies")
+
+// verbs are those that are served, by resource. Shards create and delete their objects themselves.
+var verbs = map[schema.GroupResource][]string{
+	policies: {"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"},
+	shards:   {"get", "list", "watch", "update", "patch"},
+}
 
 // groupAuthorizer allows members of two groups, and asks no RBAC: the shards of an installation are not content of a workspace. On the root shard
-// it also allows shards to read, and to change their own Shard: they forward the requests of members.
+// it also allows shards to read, and to change their own Shard: they forward the requests of members. Policies are for members only to write.
 type groupAuthorizer struct {
 	// shards allows shards; it is set on the root shard.
 	shards bool
@@ -124,10 +137,15 @@ func (g groupAuthorizer) decide(attributes authorizer.Attributes) (authorizer.De
 		return authorizer.DecisionDeny, reasonNoMember
 	case !attributes.IsResourceRequest() && attributes.GetVerb() == "get":
 		return authorizer.DecisionAllow, reasonGranted
-	case !attributes.IsResourceRequest() || !slices.Contains(verbs, attributes.GetVerb()):
+	case !attributes.IsResourceRequest():
 		return authorizer.DecisionDeny, reasonVerb
-	case attributes.GetAPIGroup() != shards.Group || attributes.GetResource() != shards.Resource || attributes.GetSubresource() != "":
+	}
+	resource := schema.GroupResource{Group: attributes.GetAPIGroup(), Resource: attributes.GetResource()}
+	switch {
+	case attributes.GetSubresource() != "" || !slices.Contains(verbs[resource], attributes.GetVerb()):
 		return authorizer.DecisionDeny, reasonResource
+	case !isMember && !attributes.IsReadOnly() && resource == policies:
+		return authorizer.DecisionDeny, reasonOther
 	case !isMember && !attributes.IsReadOnly() && who.GetName() != authorization.ShardUserPrefix+attributes.GetName():
 		return authorizer.DecisionDeny, reasonOther
 	}

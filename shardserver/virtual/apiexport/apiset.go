@@ -47,6 +47,9 @@ type apiSet struct {
 	name bindings.ExportKey
 	// customSubresources means that custom subresources of other exports can be claimed.
 	customSubresources bool
+	// identities finds what claims without an identity are for, in the logical cluster of a consumer, or in all.
+	identities identityResolver
+	cluster    logicalcluster.Name
 	// export is nil if it does not exist or has no identity. The API is empty then.
 	export *apisv1alpha2.APIExport
 }
@@ -54,8 +57,12 @@ type apiSet struct {
 // apiResource is one resource of an API set.
 type apiResource struct {
 	schema.GroupResource
-	// identity is the identity hash under which objects are stored; empty for built-in resources.
+	// identity is the identity hash under which objects are stored; empty for built-in resources, and if identities decides.
 	identity string
+	// agnostic means that the claim of a resource that is not built in names no identity. Then identities are those that consumers have bound:
+	// at most one in the logical cluster of a consumer, which is the identity, too.
+	agnostic   bool
+	identities []string
 	// schema is the schema of the resource; nil for what is compiled in.
 	schema *apisv1alpha1.APIResourceSchema
 	// claim is the export's claim on the resource; nil for its own resources and for bindings without a claim.
@@ -92,6 +99,7 @@ type apiSource struct {
 	view    View
 	// customSubresources is apiSet.customSubresources.
 	customSubresources bool
+	identities         identityResolver
 }
 
 func apiSetFor(ctx context.Context, from apiSource, request virtual.Request) (*apiSet, error) {
@@ -99,7 +107,10 @@ func apiSetFor(ctx context.Context, from apiSource, request virtual.Request) (*a
 	if err != nil {
 		return nil, apierrors.NewInternalError(err) // resolve has validated it
 	}
-	set := &apiSet{exports: from.exports, view: from.view, customSubresources: from.customSubresources, name: bindings.ExportKey{Cluster: cluster, Name: request.Owner[1]}}
+	set := &apiSet{
+		exports: from.exports, view: from.view, customSubresources: from.customSubresources, identities: from.identities,
+		name: bindings.ExportKey{Cluster: cluster, Name: request.Owner[1]}, cluster: request.Cluster,
+	}
 	export, err := from.exports.Get(ctx, set.name)
 	switch {
 	case apierrors.IsNotFound(err):
@@ -163,13 +174,21 @@ func (s *apiSet) resolveUnrestricted(ctx context.Context, gr schema.GroupResourc
 // resolveClaimed returns the offer of a claimed resource, or nil if no export or built-in API defines it.
 func (s *apiSet) resolveClaimed(ctx context.Context, gr schema.GroupResource, claim *apisv1alpha2.PermissionClaim) (*apiResource, error) {
 	found := &apiResource{GroupResource: gr, identity: claim.IdentityHash, claim: claim, verbs: allVerbs, status: statusVerbs}
-	if claim.IdentityHash == "" {
-		if !isClaimable(gr) {
-			return nil, nil
-		}
+	switch {
+	case claim.IdentityHash != "":
+		return s.describeClaimed(ctx, found, claim.IdentityHash)
+	case apiindex.NeedsIdentity(gr):
+		return s.resolveAgnostic(ctx, found)
+	case isClaimable(gr):
 		return found, nil
 	}
-	exports, err := s.exports.ListByIdentity(ctx, claim.IdentityHash)
+	return nil, nil
+}
+
+// describeClaimed completes the offer of a claimed resource with what exports of an identity define, or returns nil if none does.
+func (s *apiSet) describeClaimed(ctx context.Context, found *apiResource, identity string) (*apiResource, error) {
+	gr := found.GroupResource
+	exports, err := s.exports.ListByIdentity(ctx, identity)
 	if err != nil {
 		return nil, fmt.Errorf("finding the exports of %s: %w", gr, err)
 	}
@@ -195,14 +214,14 @@ func (s *apiSet) resolveClaimed(ctx context.Context, gr schema.GroupResource, cl
 
 // findSubresources returns the claims of subresources of a resource that is claimed.
 func (s *apiSet) findSubresources(found *apiResource) map[string]*apisv1alpha2.PermissionClaim {
-	if found.claim == nil || found.identity != "" && !s.customSubresources {
+	if found.claim == nil || (found.identity != "" || found.agnostic) && !s.customSubresources {
 		return nil
 	}
 	var claims map[string]*apisv1alpha2.PermissionClaim
 	for i := range s.export.Spec.PermissionClaims {
 		claim := &s.export.Spec.PermissionClaims[i]
 		resource, subresource := apiindex.ClaimedResource(*claim)
-		if subresource == "" || subresource == statusSubresource || claim.IdentityHash != found.identity || resource != found.GroupResource {
+		if subresource == "" || subresource == statusSubresource || claim.IdentityHash != found.claim.IdentityHash || resource != found.GroupResource {
 			continue
 		}
 		if found.definer != nil && subresources.Find(found.definer, resource, subresource) == nil {

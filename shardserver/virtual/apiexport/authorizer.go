@@ -183,15 +183,26 @@ func (a stepsAuthorizer) checkMaximalPermissionPolicy(ctx context.Context, reque
 	switch {
 	case err != nil:
 		return newFailed(err)
-	case found == nil || found.claim == nil || found.identity == "":
+	case found == nil || found.claim == nil || found.identity == "" && !found.agnostic:
 		return newAllowed("not a resource of another export")
 	}
-	decision, reason, err := a.policy(ctx, request.set.name.Cluster, request, found.identity)
-	switch {
-	case err != nil:
-		return newFailed(err)
-	case decision != authorizer.DecisionAllow:
-		return newDenied("an owner of the claimed resource does not permit it: %s", reason)
+	identities := []string{found.identity}
+	if found.agnostic {
+		identities = found.identities
 	}
-	return newAllowed("the owners of the claimed resource permit it: %s", reason)
+	if len(identities) > maxIdentities {
+		return newAllowed("refused as a bad request: too many owners")
+	}
+	result := newDenied("no consumer has bound the claimed resource")
+	for _, identity := range identities {
+		decision, reason, err := a.policy(ctx, request.set.name.Cluster, request, identity)
+		switch {
+		case err != nil:
+			return newFailed(err)
+		case decision != authorizer.DecisionAllow:
+			return newDenied("an owner of the claimed resource does not permit it: %s", reason)
+		}
+		result = newAllowed("the owners of the claimed resource permit it: %s", reason)
+	}
+	return result
 }

@@ -124,6 +124,9 @@ func (w *workspace) serveEmptyWatch(rw http.ResponseWriter, req *http.Request, c
 
 // isStored reports whether the shard stores objects of the resource with its identity.
 func (w *workspace) isStored(c *resourceRequest) bool {
+	if c.resource.agnostic {
+		return false // the watch ends when a consumer binds the resource
+	}
 	suffix := "/" + c.resource.identity
 	return slices.ContainsFunc(w.config.Registry.AllStorages(), func(r *storage.Resource) bool {
 		return r.GVR.GroupResource() == c.resource.GroupResource && strings.HasSuffix(strings.TrimSuffix(r.Prefix, "/"), suffix)

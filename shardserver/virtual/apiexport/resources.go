@@ -106,6 +106,12 @@ func (w *workspace) allowedVerbs(ctx context.Context, c *resourceRequest) ([]str
 	if len(c.info.Parts) > 3 {
 		return nil, nil
 	}
+	if c.resource.agnostic && c.resource.schema == nil {
+		if verbs := []string{"list", "watch"}; c.info.Subresource == "" && slices.Contains(verbs, c.info.Verb) {
+			return verbs, nil // of nothing: no consumer has bound the resource
+		}
+		return nil, nil
+	}
 	if c.resource.schema == nil {
 		_, documents := w.config.Documents()
 		compiled, err := documents.Source().Load(ctx)
@@ -156,6 +162,10 @@ func intersection(a, b []string) []string {
 
 // serveWildcard serves a list or watch across all consumers of the shard, from the storage that they share.
 func (w *workspace) serveWildcard(rw http.ResponseWriter, req *http.Request, c *resourceRequest, content http.Handler) {
+	if c.resource.agnostic {
+		w.serveAgnostic(rw, req, c, content)
+		return
+	}
 	if c.resource.virtual && w.config.VirtualStorage != nil {
 		w.serveOrEmpty(rw, virtual.InCluster(req), c, http.HandlerFunc(func(rw http.ResponseWriter, req *http.Request) {
 			w.config.VirtualStorage.ServeAll(rw, req, c.resource.owner, c.resource.GroupResource, w.claimedClusters(c))
@@ -195,6 +205,10 @@ func (w *workspace) serveInCluster(rw http.ResponseWriter, req *http.Request, c 
 	}
 	inClusterReq := virtual.InClusterAs(req, warrantedUser, w.nestedAuthorizer(c.target, caller))
 	if rejected := w.rejectUnauthorized(rw, inClusterReq, c); rejected {
+		return
+	}
+	if c.resource.agnostic && c.resource.identity == "" { // a resource of that name is a definition of the consumer's own
+		w.serveEmpty(rw, inClusterReq, c)
 		return
 	}
 	if inClusterReq, err = w.restrictToClaim(inClusterReq, c); err == nil {

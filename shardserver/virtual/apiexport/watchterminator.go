@@ -34,6 +34,8 @@ type WatchTerminator struct {
 	bindings   *storage.Reader[*apisv1alpha2.APIBinding]
 	// exportChanges has an element while a change of an export is pending.
 	exportChanges chan struct{}
+	// identityChanges has an element while a change of what claims without an identity are for is pending.
+	identityChanges chan struct{}
 
 	mu      sync.Mutex
 	watches map[logicalcluster.Name]map[*openWatch]struct{}
@@ -49,7 +51,7 @@ type openWatch struct {
 }
 
 func newWatchTerminator(authorizer stepsAuthorizer, reader *storage.Reader[*apisv1alpha2.APIBinding]) *WatchTerminator {
-	return &WatchTerminator{authorizer: authorizer, bindings: reader, exportChanges: make(chan struct{}, 1), watches: map[logicalcluster.Name]map[*openWatch]struct{}{}}
+	return &WatchTerminator{authorizer: authorizer, bindings: reader, exportChanges: make(chan struct{}, 1), identityChanges: make(chan struct{}, 1), watches: map[logicalcluster.Name]map[*openWatch]struct{}{}}
 }
 
 // Len returns the number of open watches.
@@ -158,7 +160,8 @@ func isSameResource(current, previous *apiResource) bool {
 		}
 		return o.schema.UID
 	}
-	return current != nil && current.identity == previous.identity && current.entry == previous.entry && schemaOf(current) == schemaOf(previous) && (current.claim == nil) == (previous.claim == nil)
+	return current != nil && current.identity == previous.identity && current.entry == previous.entry && schemaOf(current) == schemaOf(previous) && (current.claim == nil) == (previous.claim == nil) &&
+		current.agnostic == previous.agnostic && slices.Equal(current.identities, previous.identities)
 }
 
 // onExportChange schedules a check of all watches.
@@ -173,7 +176,10 @@ func (s *WatchTerminator) onExportChange(bindings.ExportKey) {
 func (s *WatchTerminator) Run(ctx context.Context) {
 	var all sync.WaitGroup
 	defer all.Wait()
-	all.Go(func() { s.recheckOnExportChanges(ctx) })
+	all.Go(func() {
+		s.recheckOnChanges(ctx, s.exportChanges, func(*openWatch) bool { return true })
+	})
+	all.Go(func() { s.recheckOnChanges(ctx, s.identityChanges, isAgnostic) })
 	informer.NewWithHandler(s.bindings.Resource(), s.bindings.WatchAll, informer.EventHandler[*apisv1alpha2.APIBinding]{
 		OnReplace: func(context.Context, []*apisv1alpha2.APIBinding, string) error {
 			s.onExportChange(bindings.ExportKey{}) // checks all watches: bindings may have been deleted
@@ -185,15 +191,18 @@ func (s *WatchTerminator) Run(ctx context.Context) {
 	}).Run(ctx)
 }
 
-func (s *WatchTerminator) recheckOnExportChanges(ctx context.Context) {
+// recheckOnChanges checks the selected watches after each element of a channel.
+func (s *WatchTerminator) recheckOnChanges(ctx context.Context, changes <-chan struct{}, selected func(*openWatch) bool) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-s.exportChanges:
+		case <-changes:
 		}
 		for _, w := range s.listWatches(func(logicalcluster.Name) bool { return true }) {
-			s.recheck(ctx, w)
+			if selected(w) {
+				s.recheck(ctx, w)
+			}
 		}
 		background.Sleep(ctx, recheckInterval)
 	}
@@ -205,5 +214,23 @@ func (s *WatchTerminator) onBindingChange(ctx context.Context, binding *apisv1al
 	for _, w := range s.listWatches(func(name logicalcluster.Name) bool { return name == cluster }) {
 		s.recheck(ctx, w)
 	}
+	s.onIdentityChange()
 	return nil
 }
+
+// onBoundChange checks the watches of a logical cluster and of all, of claims without an identity, when the index of what is bound has changed.
+func (s *WatchTerminator) onBoundChange(bindings.Change) { s.onIdentityChange() }
+
+// onIdentityChange schedules a check of the watches of claims without an identity, if there are any.
+func (s *WatchTerminator) onIdentityChange() {
+	if !slices.ContainsFunc(s.listWatches(func(logicalcluster.Name) bool { return true }), isAgnostic) {
+		return
+	}
+	select {
+	case s.identityChanges <- struct{}{}:
+	default: // a check is pending
+	}
+}
+
+// isAgnostic reports whether a watch depends on what consumers bind.
+func isAgnostic(w *openWatch) bool { return w.request.resource.agnostic }

@@ -38,6 +38,8 @@ type Config struct {
 	Exports ExportSource
 	// Authorizer is the shard's whole authorization chain.
 	Authorizer authorizer.UnconditionalAuthorizer
+	// Bindings finds the resources that consumers have bound, for claims without an identity.
+	Bindings *bindings.Index
 	// Policy authorizes requests for claimed resources of other exports.
 	Policy PolicyAuthorizer
 	// VirtualStorage serves the export's own resources whose objects are not stored, over all consumers; nil if nothing does.
@@ -89,10 +91,14 @@ type workspace struct {
 // New returns the virtual workspace and its watch terminator, which has to run as long as the server.
 func New(cfg Config) (*virtual.Workspace, *WatchTerminator) {
 	w := &workspace{config: cfg, consumers: bindingLister{storage.NewReader[*apisv1alpha2.APIBinding](cfg.Registry, apiBindings)}}
-	w.apis = apiSource{exports: cfg.Exports, view: cfg.View, customSubresources: cfg.CustomSubresources}
+	w.apis = apiSource{
+		exports: cfg.Exports, view: cfg.View, customSubresources: cfg.CustomSubresources,
+		identities: identityResolver{consumers: w.consumers, bound: cfg.Bindings},
+	}
 	w.authorizer = stepsAuthorizer{apiSource: w.apis, consumers: w.consumers, rbac: cfg.Authorizer, policy: cfg.Policy}
 	w.watches = newWatchTerminator(w.authorizer, w.consumers.reader)
 	cfg.Exports.Subscribe(w.watches.onExportChange)
+	cfg.Bindings.Subscribe(w.watches.onBoundChange)
 	return &virtual.Workspace{
 		Name:       name,
 		Resolve:    resolve,
