@@ -100,6 +100,8 @@ func TestAdminWorkspaceOfOtherShards(t *testing.T) {
 		t.Errorf("the watch ended: %v", watch.Err())
 	})
 
+	t.Run("policies of permission claims", func(t *testing.T) { testPolicies(t, root, shards["alpha"], shards["beta"], ca) })
+
 	t.Run("the root shard is down", func(t *testing.T) {
 		if err := root.Stop(); err != nil {
 			t.Fatal(err)
