@@ -80,6 +80,8 @@ func TestAdminWorkspaceOfOtherShards(t *testing.T) {
 		}
 	})
 
+	t.Run("policies of permission claims", func(t *testing.T) { testPolicies(t, root, shards["alpha"], shards["beta"], ca) })
+
 	cordon := `{"metadata":{"annotations":{"experimental.core.kcp.io/unschedulable":"true"}}}`
 	t.Run("a watch sees a decision, which is about its own shard only", func(t *testing.T) {
 		watch := watchShards(t, atBeta, list(t, atBeta, "").ResourceVersion)
@@ -99,8 +101,6 @@ func TestAdminWorkspaceOfOtherShards(t *testing.T) {
 		}
 		t.Errorf("the watch ended: %v", watch.Err())
 	})
-
-	t.Run("policies of permission claims", func(t *testing.T) { testPolicies(t, root, shards["alpha"], shards["beta"], ca) })
 
 	t.Run("the root shard is down", func(t *testing.T) {
 		if err := root.Stop(); err != nil {
