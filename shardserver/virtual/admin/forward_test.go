@@ -80,6 +80,8 @@ func TestAdminWorkspaceOfOtherShards(t *testing.T) {
 		}
 	})
 
+	t.Run("policies of permission claims", func(t *testing.T) { testPolicies(t, root, shards["alpha"], shards["beta"], ca) })
+
 	cordon := `{"metadata":{"annotations":{"experimental.core.kcp.io/unschedulable":"true"}}}`
 	t.Run("a watch sees a decision, which is about its own shard only", func(t *testing.T) {
 		watch := watchShards(t, atBeta, list(t, atBeta, "").ResourceVersion)
