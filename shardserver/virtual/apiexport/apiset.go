@@ -177,7 +177,7 @@ func (s *apiSet) resolveClaimed(ctx context.Context, gr schema.GroupResource, cl
 	switch {
 	case claim.IdentityHash != "":
 		return s.describeClaimed(ctx, found, claim.IdentityHash)
-	case apiindex.NeedsIdentity(gr):
+	case gr.Group != "" && apiindex.NeedsIdentity(gr): // no export has resources of the core group
 		return s.resolveAgnostic(ctx, found)
 	case isClaimable(gr):
 		return found, nil

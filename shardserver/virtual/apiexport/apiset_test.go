@@ -22,6 +22,7 @@ import (
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/apiindex/bindings"
+	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
 var (
@@ -189,7 +190,10 @@ func TestAPISet(t *testing.T) {
 		exports: []*apisv1alpha2.APIExport{export, newExport(owner, "bare", "theirs"), newExport(owner, "gizmos", "theirs", gizmos, widgets)},
 		schemas: sets.New("provider/v1.widgets.example.com", "owner/v1.gizmos.example.com", "owner/v1.widgets.example.com"),
 	}
-	set := &apiSet{exports: all, name: bindings.ExportKey{Cluster: provider, Name: "widgets"}, export: export}
+	set := &apiSet{
+		exports: all, name: bindings.ExportKey{Cluster: provider, Name: "widgets"}, export: export,
+		identities: identityResolver{bound: bindings.NewIndex(storage.NewRegistry(storage.Locality{}))},
+	}
 	want := map[string]string{
 		"widgets.example.com":     "own provider",
 		"gizmos.example.com":      "theirs owner",
