@@ -145,8 +145,8 @@ func (instant) Apply(_ context.Context, inst instance.Instance) (instance.State,
 
 func (instant) Delete(context.Context, instance.Instance) (bool, error) { return true, nil }
 func (instant) Instances(context.Context) ([]instance.Identity, error)  { return nil, nil }
-func (instant) Tenants(context.Context) ([]logicalcluster.Name, error)   { return nil, nil }
-func (instant) Purge(context.Context, logicalcluster.Name) error         { return nil }
+func (instant) Tenants(context.Context) ([]logicalcluster.Name, error)  { return nil, nil }
+func (instant) Purge(context.Context, logicalcluster.Name) error        { return nil }
 
 func (e *infraEnv) stop(b *testing.B) {
 	b.Helper()
