@@ -36,7 +36,7 @@ func (d *dependencies) createMigrations(context.Context) error {
 		Fence:   d.fence,
 		Origins: migration.Connector{Shards: endpoints.NewShardLister(d.registry), Config: d.originConfig},
 	})}
-	if err := d.virtual.Register(d.migrations.Origin.VirtualWorkspace(d.generic.Serializer)); err != nil {
+	if err := d.virtual.Register(d.migrations.VirtualWorkspace(d.generic.Serializer)); err != nil {
 		return fmt.Errorf("adding the virtual workspace of migrations: %w", err)
 	}
 	return nil

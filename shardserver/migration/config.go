@@ -17,6 +17,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/sharding/publisher"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 	"github.com/atoll-dev/atoll/shardserver/transfer"
+	"github.com/atoll-dev/atoll/shardserver/virtual"
 )
 
 // maxMoves is the number of logical clusters that are copied to this shard at once.
@@ -41,8 +42,8 @@ type Config struct {
 	changed, changedOfHome *changes
 }
 
-// Changed lets the report on a migration be computed again.
-func (c Config) Changed(key controller.Request) {
+// onProgress lets the report on a migration be computed again.
+func (c Config) onProgress(key controller.Request) {
 	c.changed.add(key)
 	c.changedOfHome.add(key)
 }
@@ -50,8 +51,8 @@ func (c Config) Changed(key controller.Request) {
 // Migrations is what a shard does for migrations, in all three roles.
 type Migrations struct {
 	cfg         Config
-	Origin      *OriginService
-	destination *DestinationService
+	origin      *originService
+	destination *destinationService
 	home        *homeController
 }
 
@@ -67,8 +68,8 @@ func New(cfg Config) *Migrations {
 	keys := transfer.New(transfer.Config{Client: cfg.Etcd, Prefix: cfg.Prefix, Storages: cfg.Storages, Transformers: cfg.Transformers})
 	m := &Migrations{
 		cfg:         cfg,
-		Origin:      &OriginService{cfg: cfg, reader: read, stored: stored, transfer: keys},
-		destination: &DestinationService{cfg: cfg, reader: read, stored: stored, transfer: keys, progress: map[types.UID]progress{}},
+		origin:      &originService{cfg: cfg, reader: read, stored: stored, transfer: keys},
+		destination: &destinationService{cfg: cfg, reader: read, stored: stored, transfer: keys, progress: map[types.UID]progress{}},
 		home:        &homeController{cfg: cfg, reader: read},
 	}
 	m.home.ownReport = m.report
@@ -77,7 +78,7 @@ func New(cfg Config) *Migrations {
 
 // report returns the report of this shard on a migration, or nil. A shard is never both origin and destination of a migration.
 func (m *Migrations) report(ctx context.Context, key controller.Request) (*shardingv1alpha1.LogicalClusterMigrationReportSpec, error) {
-	spec, err := m.Origin.report(ctx, key)
+	spec, err := m.origin.report(ctx, key)
 	if err == nil && spec == nil {
 		spec, err = m.destination.published(ctx, key)
 	}
@@ -87,11 +88,16 @@ func (m *Migrations) report(ctx context.Context, key controller.Request) (*shard
 	return spec, nil
 }
 
+// VirtualWorkspace returns the virtual workspace in which destinations read the content of logical clusters of this shard.
+func (m *Migrations) VirtualWorkspace(serializer runtime.NegotiatedSerializer) *virtual.Workspace {
+	return m.origin.virtualWorkspace(serializer)
+}
+
 // Controllers returns the controllers of the three roles.
 func (m *Migrations) Controllers() []controller.Controller {
 	sources := m.home.sources()
 	return []controller.Controller{
-		{Name: "migration-origin", Sources: sources, Reconcile: m.Origin.reconcile},
+		{Name: "migration-origin", Sources: sources, Reconcile: m.origin.reconcile},
 		{Name: "migration-destination", Sources: sources, Reconcile: m.destination.reconcile, MaxConcurrentReconciles: maxMoves},
 		{Name: "migration", Sources: append(sources, m.cfg.changedOfHome.source()), Reconcile: m.home.reconcile},
 	}

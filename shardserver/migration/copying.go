@@ -13,7 +13,7 @@ import (
 
 // copying copies one logical cluster to this shard.
 type copying struct {
-	destination *DestinationService
+	destination *destinationService
 	origin      *originClient
 	key         controller.Request
 	cluster     logicalcluster.Name

@@ -27,8 +27,8 @@ const (
 	fewKeys = 100
 )
 
-// DestinationService copies logical clusters from other shards, and takes them over.
-type DestinationService struct {
+// destinationService copies logical clusters from other shards, and takes them over.
+type destinationService struct {
 	cfg Config
 	reader
 	stored   *storedClusters
@@ -44,7 +44,7 @@ type progress struct {
 	reason, message string
 }
 
-func (d *DestinationService) observe(ctx context.Context, key controller.Request) (Destination, error) {
+func (d *destinationService) observe(ctx context.Context, key controller.Request) (Destination, error) {
 	state := Destination{Shard: d.cfg.Shard, Reference: Reference(key.ClusterName, key.Name)}
 	var err error
 	if state.Migration, err = d.migration(ctx, key); err != nil {
@@ -66,7 +66,7 @@ func (d *DestinationService) observe(ctx context.Context, key controller.Request
 }
 
 // isStaged reports whether objects of a migration are staged.
-func (d *DestinationService) isStaged(ctx context.Context, cluster logicalcluster.Name, migration types.UID) (bool, error) {
+func (d *destinationService) isStaged(ctx context.Context, cluster logicalcluster.Name, migration types.UID) (bool, error) {
 	all, err := d.transfer.Stagings(ctx)
 	if err != nil {
 		return false, err
@@ -80,7 +80,7 @@ func (d *DestinationService) isStaged(ctx context.Context, cluster logicalcluste
 }
 
 // reconcile is the controller of migrations to this shard.
-func (d *DestinationService) reconcile(ctx context.Context, key controller.Request) (controller.Result, error) {
+func (d *destinationService) reconcile(ctx context.Context, key controller.Request) (controller.Result, error) {
 	state, err := d.observe(ctx, key)
 	if err != nil {
 		return controller.Result{}, err
@@ -97,7 +97,7 @@ func (d *DestinationService) reconcile(ctx context.Context, key controller.Reque
 		if err := d.drop(ctx, transfer.Staging{Cluster: cluster, UID: state.Migration.UID}); err != nil {
 			return controller.Result{}, err
 		}
-		d.cfg.Changed(key)
+		d.cfg.onProgress(key)
 	}
 	if state.Migration == nil {
 		return controller.Result{}, d.dropLeftovers(ctx)
@@ -105,13 +105,13 @@ func (d *DestinationService) reconcile(ctx context.Context, key controller.Reque
 	return controller.Result{}, nil
 }
 
-func (d *DestinationService) drop(ctx context.Context, staging transfer.Staging) error {
+func (d *destinationService) drop(ctx context.Context, staging transfer.Staging) error {
 	d.forget(staging.UID)
 	return d.transfer.DropStaged(ctx, staging.Cluster, staging.UID)
 }
 
 // dropLeftovers removes what is staged for migrations that do not exist. A late copy may have staged it after their end.
-func (d *DestinationService) dropLeftovers(ctx context.Context) error {
+func (d *destinationService) dropLeftovers(ctx context.Context) error {
 	staged, err := d.transfer.Stagings(ctx)
 	if err != nil || len(staged) == 0 {
 		return err
@@ -150,7 +150,7 @@ func (d *DestinationService) dropLeftovers(ctx context.Context) error {
 }
 
 // move copies a logical cluster and takes it over. After an error it goes on from what is staged.
-func (d *DestinationService) move(ctx context.Context, key controller.Request, migration *migrationv1alpha1.LogicalClusterMigration) error {
+func (d *destinationService) move(ctx context.Context, key controller.Request, migration *migrationv1alpha1.LogicalClusterMigration) error {
 	cluster, err := logicalcluster.ParseName(migration.Spec.LogicalCluster)
 	if err != nil {
 		return nil //nolint:nilerr // the API refuses such a name
@@ -170,7 +170,7 @@ func (d *DestinationService) move(ctx context.Context, key controller.Request, m
 }
 
 // takeOver stores the LogicalCluster that the origin has handed over. From here on it is of this shard.
-func (d *DestinationService) takeOver(ctx context.Context, cluster logicalcluster.Name, uid types.UID, handed *handOverResponse) error {
+func (d *destinationService) takeOver(ctx context.Context, cluster logicalcluster.Name, uid types.UID, handed *handOverResponse) error {
 	object := map[string]any{}
 	if err := exactjson.Unmarshal(handed.Cluster, &object); err != nil {
 		return fmt.Errorf("decoding the LogicalCluster: %w", err)
@@ -195,7 +195,7 @@ func (d *DestinationService) takeOver(ctx context.Context, cluster logicalcluste
 }
 
 // activate makes the staged objects those of the logical cluster, which is open then.
-func (d *DestinationService) activate(ctx context.Context, cluster logicalcluster.Name, uid types.UID) error {
+func (d *destinationService) activate(ctx context.Context, cluster logicalcluster.Name, uid types.UID) error {
 	arriving, err := d.stored.get(ctx, cluster)
 	if err != nil {
 		return err
@@ -226,7 +226,7 @@ func (d *DestinationService) activate(ctx context.Context, cluster logicalcluste
 }
 
 // finish ends the migration on this shard.
-func (d *DestinationService) finish(ctx context.Context, state Destination) error {
+func (d *destinationService) finish(ctx context.Context, state Destination) error {
 	_, err := d.stored.update(ctx, logicalcluster.Of(state.Cluster), func(_ *storedCluster, annotations map[string]string) error {
 		if annotations[corev1alpha1.MigratingAnnotationKey] == state.Reference {
 			delete(annotations, corev1alpha1.MigratingAnnotationKey)
@@ -236,15 +236,15 @@ func (d *DestinationService) finish(ctx context.Context, state Destination) erro
 	return err
 }
 
-func (d *DestinationService) report(key controller.Request, uid types.UID, p progress) {
+func (d *destinationService) report(key controller.Request, uid types.UID, p progress) {
 	d.mu.Lock()
 	d.progress[uid] = p
 	d.mu.Unlock()
-	d.cfg.Changed(key)
+	d.cfg.onProgress(key)
 }
 
 // fail keeps the number of entries, and reports an error.
-func (d *DestinationService) fail(key controller.Request, uid types.UID, err error) {
+func (d *destinationService) fail(key controller.Request, uid types.UID, err error) {
 	d.mu.Lock()
 	p := d.progress[uid]
 	d.mu.Unlock()
@@ -252,14 +252,14 @@ func (d *DestinationService) fail(key controller.Request, uid types.UID, err err
 	d.report(key, uid, p)
 }
 
-func (d *DestinationService) forget(uid types.UID) {
+func (d *destinationService) forget(uid types.UID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.progress, uid)
 }
 
 // published returns the report of the destination on a migration, or nil.
-func (d *DestinationService) published(ctx context.Context, key controller.Request) (*shardingv1alpha1.LogicalClusterMigrationReportSpec, error) {
+func (d *destinationService) published(ctx context.Context, key controller.Request) (*shardingv1alpha1.LogicalClusterMigrationReportSpec, error) {
 	state, err := d.observe(ctx, key)
 	if err != nil {
 		return nil, err

@@ -32,8 +32,8 @@ const (
 	tokenSeparator = " "
 )
 
-// OriginService acts on the logical clusters of this shard that move away.
-type OriginService struct {
+// originService acts on the logical clusters of this shard that move away.
+type originService struct {
 	cfg Config
 	reader
 	stored   *storedClusters
@@ -47,7 +47,7 @@ type Fence interface {
 }
 
 // observe reads the state of a migration at the origin.
-func (o *OriginService) observe(ctx context.Context, key controller.Request) (Origin, error) {
+func (o *originService) observe(ctx context.Context, key controller.Request) (Origin, error) {
 	state := Origin{Shard: o.cfg.Shard, Reference: Reference(key.ClusterName, key.Name)}
 	var err error
 	if state.Migration, err = o.migration(ctx, key); err != nil {
@@ -76,7 +76,7 @@ func (o *OriginService) observe(ctx context.Context, key controller.Request) (Or
 
 // parentKnows reports whether the Workspace of a logical cluster that has been handed over names the destination, or does
 // not exist.
-func (o *OriginService) parentKnows(ctx context.Context, cluster *corev1alpha1.LogicalCluster) (bool, error) {
+func (o *originService) parentKnows(ctx context.Context, cluster *corev1alpha1.LogicalCluster) (bool, error) {
 	owner, destination := cluster.Spec.Owner, cluster.Annotations[corev1alpha1.MovedToAnnotationKey]
 	if owner == nil {
 		return true, nil
@@ -112,16 +112,16 @@ func (o *OriginService) parentKnows(ctx context.Context, cluster *corev1alpha1.L
 }
 
 // reconcile is the controller of migrations whose logical cluster is on this shard.
-func (o *OriginService) reconcile(ctx context.Context, key controller.Request) (controller.Result, error) {
+func (o *originService) reconcile(ctx context.Context, key controller.Request) (controller.Result, error) {
 	state, err := o.observe(ctx, key)
 	if err != nil {
 		return controller.Result{}, err
 	}
 	result, err := o.act(ctx, state)
-	return result, internal(err) // the watch cache may be behind: a conflict is tried again
+	return result, asStatus(err) // the watch cache may be behind: a conflict is tried again
 }
 
-func (o *OriginService) act(ctx context.Context, state Origin) (controller.Result, error) {
+func (o *originService) act(ctx context.Context, state Origin) (controller.Result, error) {
 	switch state.Step() {
 	case OriginAccept:
 		return controller.Result{}, o.accept(ctx, state)
@@ -136,7 +136,7 @@ func (o *OriginService) act(ctx context.Context, state Origin) (controller.Resul
 	return controller.Result{}, nil
 }
 
-func (o *OriginService) accept(ctx context.Context, state Origin) error {
+func (o *originService) accept(ctx context.Context, state Origin) error {
 	name := logicalcluster.Of(state.Cluster)
 	_, err := o.stored.update(ctx, name, func(stored *storedCluster, annotations map[string]string) error {
 		if annotations[corev1alpha1.MigratingAnnotationKey] != "" || annotations[corev1alpha1.MovedToAnnotationKey] != "" || stored.isDeleting() {
@@ -152,7 +152,7 @@ func (o *OriginService) accept(ctx context.Context, state Origin) error {
 }
 
 // abort removes the annotations of a migration, unless the logical cluster has been handed over.
-func (o *OriginService) abort(ctx context.Context, state Origin) error {
+func (o *originService) abort(ctx context.Context, state Origin) error {
 	name := logicalcluster.Of(state.Cluster)
 	_, err := o.stored.update(ctx, name, func(_ *storedCluster, annotations map[string]string) error {
 		if annotations[corev1alpha1.MigratingAnnotationKey] != state.Reference || annotations[corev1alpha1.MovedToAnnotationKey] != "" {
@@ -170,7 +170,7 @@ func (o *OriginService) abort(ctx context.Context, state Origin) error {
 }
 
 // pause refuses writes, and returns the token of the pause when no write is in flight.
-func (o *OriginService) pause(ctx context.Context, cluster logicalcluster.Name, key controller.Request) (string, error) {
+func (o *originService) pause(ctx context.Context, cluster logicalcluster.Name, key controller.Request) (string, error) {
 	token := time.Now().Add(maxPause).UTC().Format(time.RFC3339Nano) + tokenSeparator + Reference(key.ClusterName, key.Name)
 	stored, err := o.stored.update(ctx, cluster, func(stored *storedCluster, annotations map[string]string) error {
 		if annotations[corev1alpha1.MigratingAnnotationKey] != Reference(key.ClusterName, key.Name) || annotations[corev1alpha1.MovedToAnnotationKey] != "" || stored.isDeleting() {
@@ -190,7 +190,7 @@ func (o *OriginService) pause(ctx context.Context, cluster logicalcluster.Name, 
 }
 
 // resume ends the pause.
-func (o *OriginService) resume(ctx context.Context, cluster logicalcluster.Name, key controller.Request) error {
+func (o *originService) resume(ctx context.Context, cluster logicalcluster.Name, key controller.Request) error {
 	_, err := o.stored.update(ctx, cluster, func(_ *storedCluster, annotations map[string]string) error {
 		if annotations[corev1alpha1.MigratingAnnotationKey] != Reference(key.ClusterName, key.Name) || annotations[corev1alpha1.MovedToAnnotationKey] != "" {
 			return errConflict
@@ -213,7 +213,7 @@ func pausedUntil(cluster *corev1alpha1.LogicalCluster) (time.Time, bool) {
 }
 
 // endPause ends the pause of a destination that does not take over.
-func (o *OriginService) endPause(ctx context.Context, state Origin, until time.Time) (controller.Result, error) {
+func (o *originService) endPause(ctx context.Context, state Origin, until time.Time) (controller.Result, error) {
 	if wait := time.Until(until); wait > 0 {
 		return controller.Result{RequeueAfter: wait}, nil
 	}
@@ -226,7 +226,7 @@ func (o *OriginService) endPause(ctx context.Context, state Origin, until time.T
 
 // handOver gives the logical cluster to the destination, if this has what the origin has. It is final. A destination that
 // has not received the response asks again.
-func (o *OriginService) handOver(ctx context.Context, cluster logicalcluster.Name, key controller.Request, wanted handOverRequest) (*handOverResponse, error) {
+func (o *originService) handOver(ctx context.Context, cluster logicalcluster.Name, key controller.Request, wanted handOverRequest) (*handOverResponse, error) {
 	reference := Reference(key.ClusterName, key.Name)
 	migration, err := o.migration(ctx, key)
 	if err != nil {
@@ -270,7 +270,7 @@ func (o *OriginService) handOver(ctx context.Context, cluster logicalcluster.Nam
 	return o.handedOver(after)
 }
 
-func (o *OriginService) handedOver(stored *storedCluster) (*handOverResponse, error) {
+func (o *originService) handedOver(stored *storedCluster) (*handOverResponse, error) {
 	object, err := json.Marshal(stored.object)
 	if err != nil {
 		return nil, err
@@ -289,7 +289,7 @@ func epochOf(annotations map[string]string) int64 {
 }
 
 // clean deletes all keys of a logical cluster that the destination serves, the LogicalCluster last.
-func (o *OriginService) clean(ctx context.Context, state Origin) (controller.Result, error) {
+func (o *originService) clean(ctx context.Context, state Origin) (controller.Result, error) {
 	name := logicalcluster.Of(state.Cluster)
 	stored, err := o.stored.get(ctx, name)
 	if err != nil || stored == nil {
@@ -322,7 +322,7 @@ func (o *OriginService) clean(ctx context.Context, state Origin) (controller.Res
 }
 
 // manifest returns the objects of a logical cluster without the LogicalCluster, which the origin hands over at the end.
-func (o *OriginService) manifest(ctx context.Context, cluster logicalcluster.Name) (*manifest, error) {
+func (o *originService) manifest(ctx context.Context, cluster logicalcluster.Name) (*manifest, error) {
 	versions, revision, err := o.transfer.Manifest(ctx, cluster)
 	if err != nil {
 		return nil, err
@@ -336,7 +336,7 @@ func (o *OriginService) manifest(ctx context.Context, cluster logicalcluster.Nam
 }
 
 // clusterKey returns the key of a LogicalCluster in its logical cluster.
-func (o *OriginService) clusterKey() (transfer.Key, error) {
+func (o *originService) clusterKey() (transfer.Key, error) {
 	resource, err := o.cfg.Registry.Get(logicalClusters)
 	if err != nil {
 		return transfer.Key{}, err
@@ -345,7 +345,7 @@ func (o *OriginService) clusterKey() (transfer.Key, error) {
 }
 
 // report returns the report of the origin on a migration, or nil.
-func (o *OriginService) report(ctx context.Context, key controller.Request) (*shardingv1alpha1.LogicalClusterMigrationReportSpec, error) {
+func (o *originService) report(ctx context.Context, key controller.Request) (*shardingv1alpha1.LogicalClusterMigrationReportSpec, error) {
 	state, err := o.observe(ctx, key)
 	if err != nil {
 		return nil, err

@@ -31,10 +31,10 @@ const (
 	shardUserPrefix = "system:kcp:shard:"
 )
 
-// VirtualWorkspace returns the virtual workspace in which a destination reads the content of a logical cluster. Only shards
+// virtualWorkspace returns the virtual workspace in which a destination reads the content of a logical cluster. Only shards
 // reach it, and a shard only logical clusters that an accepted migration moves to it: not even system:masters reads the
 // content here, which includes all Secrets.
-func (o *OriginService) VirtualWorkspace(serializer runtime.NegotiatedSerializer) *virtual.Workspace {
+func (o *originService) virtualWorkspace(serializer runtime.NegotiatedSerializer) *virtual.Workspace {
 	return &virtual.Workspace{
 		Name:       workspaceName,
 		Resolve:    resolveOrigin,
@@ -70,7 +70,7 @@ func resolveOrigin(path string) (virtual.Request, bool) {
 }
 
 // serve answers an operation, or returns an error that is an API status.
-func (o *OriginService) serve(w http.ResponseWriter, req *http.Request) error {
+func (o *originService) serve(w http.ResponseWriter, req *http.Request) error {
 	cluster, _ := logicalcluster.From(req.Context())
 	segments := strings.Split(strings.Trim(req.URL.Path, "/"), "/")
 	if len(segments) != 4 || segments[0] != "transfer" || req.Method != http.MethodPost {
@@ -96,7 +96,7 @@ func (o *OriginService) serve(w http.ResponseWriter, req *http.Request) error {
 
 // authorize fails unless the user is the destination of a migration that this shard has accepted. The answer is the same for
 // everything else.
-func (o *OriginService) authorize(ctx context.Context, cluster logicalcluster.Name, key controller.Request) error {
+func (o *originService) authorize(ctx context.Context, cluster logicalcluster.Name, key controller.Request) error {
 	denied := apierrors.NewForbidden(migrationv1alpha1.Resource("logicalclustermigrations"), key.Name, errors.New("no migration of this logical cluster to the shard of the user is running"))
 	caller, ok := request.UserFrom(ctx)
 	if !ok || !slices.Contains(caller.GetGroups(), shardGroup) || slices.Contains(caller.GetGroups(), user.SystemPrivilegedGroup) {
@@ -117,12 +117,12 @@ func (o *OriginService) authorize(ctx context.Context, cluster logicalcluster.Na
 	return nil
 }
 
-func (o *OriginService) run(req *http.Request, cluster logicalcluster.Name, key controller.Request, op operation) (any, error) {
+func (o *originService) run(req *http.Request, cluster logicalcluster.Name, key controller.Request, op operation) (any, error) {
 	ctx := logicalcluster.With(req.Context(), cluster)
 	switch op {
 	case opManifest:
 		response, err := o.manifest(ctx, cluster)
-		return response, internal(err)
+		return response, asStatus(err)
 	case opEntries:
 		wanted, err := decode[entriesRequest](req)
 		if err != nil {
@@ -132,19 +132,19 @@ func (o *OriginService) run(req *http.Request, cluster logicalcluster.Name, key 
 			return nil, apierrors.NewBadRequest(fmt.Sprintf("keys: got %d, at most %d are allowed", len(wanted.Keys), maxKeysPerRequest))
 		}
 		entries, rest, err := o.transfer.Read(ctx, cluster, wanted.Keys, 0)
-		return entriesResponse{Entries: entries, Rest: rest}, internal(err)
+		return entriesResponse{Entries: entries, Rest: rest}, asStatus(err)
 	case opPause:
 		token, err := o.pause(ctx, cluster, key)
-		return pauseResponse{Token: token}, internal(err)
+		return pauseResponse{Token: token}, asStatus(err)
 	case opResume:
-		return struct{}{}, internal(o.resume(ctx, cluster, key))
+		return struct{}{}, asStatus(o.resume(ctx, cluster, key))
 	case opHandOver:
 		wanted, err := decode[handOverRequest](req)
 		if err != nil {
 			return nil, err
 		}
 		response, err := o.handOver(ctx, cluster, key, wanted)
-		return response, internal(err)
+		return response, asStatus(err)
 	}
 	return nil, apierrors.NewGenericServerResponse(http.StatusNotFound, "post", migrationv1alpha1.Resource("logicalclustermigrations"), "", "", 0, true)
 }
@@ -161,8 +161,8 @@ func decode[T any](req *http.Request) (T, error) {
 	return wanted, nil
 }
 
-// internal returns an error as an API status.
-func internal(err error) error {
+// asStatus returns an error as an API status.
+func asStatus(err error) error {
 	var status apierrors.APIStatus
 	switch {
 	case err == nil, errors.As(err, &status):
