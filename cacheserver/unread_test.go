@@ -18,7 +18,7 @@ import (
 func TestUnreadResponses(t *testing.T) {
 	cache := cachetesting.Start(t, func(o *options.Options) {
 		// Longer than a loaded machine keeps a process from running: the timeout also applies to writes of the connection.
-		o.WriteTimeouts = writetimeout.Timeouts{Response: time.Second, Watch: time.Hour}
+		o.WriteTimeouts = writetimeout.Timeouts{Response: 5 * time.Second, Watch: time.Hour}
 	})
 	config := &tls.Config{InsecureSkipVerify: true} // the responses are not read
 	c, err := unread.Dial(t.Context(), strings.TrimPrefix(cache.Address, "https://"), config, 0)

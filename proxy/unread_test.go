@@ -76,7 +76,7 @@ func TestUnreadResponses(t *testing.T) {
 // TestWriteTimeouts waits until the proxy ends responses that no one reads.
 func TestWriteTimeouts(t *testing.T) {
 	i := newEnv(t, func(_ *env, o *options.Options) {
-		o.WriteTimeouts = writetimeout.Timeouts{Response: time.Second, Watch: time.Second} // longer than a loaded machine keeps a process from running
+		o.WriteTimeouts = writetimeout.Timeouts{Response: 5 * time.Second, Watch: time.Second} // longer than a loaded machine keeps a process from running
 	})
 	c := i.unreadClient("alice")
 	for _, path := range []string{"/large", "/large?watch=true", "/api"} {

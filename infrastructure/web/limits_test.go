@@ -67,7 +67,7 @@ func TestSlowHeader(t *testing.T) {
 
 func TestUnread(t *testing.T) {
 	s := newSite(t, func(c *Config) {
-		c.Limits.Write = writetimeout.Timeouts{Response: time.Second, Watch: time.Second}
+		c.Limits.Write = writetimeout.Timeouts{Response: 5 * time.Second, Watch: time.Second}
 	})
 	s.front.set(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 1<<20)) })
 	c, err := unread.Dial(t.Context(), s.address, s.tls, 1)
