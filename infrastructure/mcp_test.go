@@ -288,7 +288,7 @@ func (e *webEnv) testMCPTemplates(t *testing.T) {
 	if got := fmt.Sprint(list["templates"]); !strings.Contains(got, "name:redis") || list["continue"] != nil {
 		t.Errorf("got %v", list)
 	}
-	reader.refused(t, "describe_template", map[string]any{"workspace": "root:tenant", "template": "absent"}, `Could not describe template "absent"`, "not found", "infrastructure__list_templates")
+	reader.refused(t, "describe_template", map[string]any{"workspace": "root:tenant", "template": "absent"}, `Failed to describe template "absent"`, "not found", "infrastructure__list_templates")
 	unbound := e.shard.NewWorkspace(t, "root", "empty").Spec.Cluster
 	e.grant(t, unbound, "reader", rbacv1.PolicyRule{NonResourceURLs: []string{"/", "/apis/*"}, Verbs: []string{"access", "get"}},
 		rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{"*"}, Verbs: []string{"*"}})
@@ -312,7 +312,7 @@ func (e *webEnv) testRefusedValues(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			alice.refused(t, "provision", map[string]any{"workspace": "root:tenant", "template": anyRedis, "name": "refused", "values": test.values},
-				append(test.want, `Could not provision "refused" from template "redis" in workspace "root:tenant"`, "infrastructure__describe_template")...)
+				append(test.want, `Failed to provision "refused" from template "redis" in workspace "root:tenant"`, "infrastructure__describe_template")...)
 		})
 	}
 	result := alice.must(t, "provision", map[string]any{"workspace": "root:tenant", "template": anyRedis, "name": "refused", "values": map[string]any{"name": "a"}, "dryRun": true})

@@ -104,7 +104,7 @@ func TestControlPlaneMisbehaves(t *testing.T) {
 		if _, err = c.template(ctx, "redis"); err == nil {
 			t.Fatalf("%s: no error", workspace)
 		}
-		explained := s.explain("Could not", workspace, err).Error()
+		explained := s.explain("Failed to", workspace, err).Error()
 		if !strings.Contains(explained, want) || strings.Contains(explained, "127.0.0.1") || strings.Contains(explained, "10.0.0.1") || strings.Contains(explained, "of-the-") {
 			t.Errorf("%s: got %s of %v", workspace, explained, err)
 		}
@@ -120,7 +120,7 @@ func TestPanic(t *testing.T) {
 	request := &sdk.CallToolRequest{Extra: &sdk.RequestExtra{Header: http.Header{"Authorization": {"Bearer a"}}}}
 	for range 2 { // the first call has released its slot
 		_, _, workspace, err := listTemplates.call(t.Context(), s, request, listTemplatesArguments{inWorkspace: inWorkspace{"root"}})
-		if explained := s.explain("Could not", workspace, err); !errors.Is(err, errPanic) || strings.Contains(explained.Error(), "nil pointer") {
+		if explained := s.explain("Failed to", workspace, err); !errors.Is(err, errPanic) || strings.Contains(explained.Error(), "nil pointer") {
 			t.Errorf("got %v, %v", err, explained)
 		}
 	}
@@ -134,7 +134,7 @@ func TestExplainIsBounded(t *testing.T) {
 		causes = append(causes, metav1.StatusCause{Field: "spec." + strings.Repeat("a", 1000), Message: strings.Repeat("ä", 10_000)})
 	}
 	for name, details := range map[string]*metav1.StatusDetails{"causes": {Causes: causes}, "a message": nil} {
-		got := s.explain("Could not", "root", &apierrors.StatusError{ErrStatus: metav1.Status{
+		got := s.explain("Failed to", "root", &apierrors.StatusError{ErrStatus: metav1.Status{
 			Code: 422, Reason: metav1.StatusReasonInvalid, Message: strings.Repeat("ä", 1_000_000), Details: details,
 		}}).Error()
 		if len(got) > 20_000 || !utf8.ValidString(got) || !strings.Contains(got, "What to do next") {
