@@ -24,7 +24,7 @@ cat <<-TEXT
 	  1. unit tests, and tests of servers in the test process and as processes: they need Go only
 	  2. every fuzz target for five seconds
 	  3. Kubernetes' own end-to-end specs, Helm, kubectl and controller-runtime in workspaces
-	  4. beside them, tests on pods: on the cluster of KUBECONFIG, or of kind, or on one that it makes and removes, which needs root
+	  4. beside 2 and 3, tests on pods: on the cluster of KUBECONFIG, or of kind, or on one that it makes and removes, which needs root
 	About 50 minutes on two processors, half an hour more if Go's cache is empty. \`make test-unit\` is the first step alone.
 TEXT
 ((${#absent[@]} == 0)) || echo "It installs Debian packages, where it is root: ${absent[*]}. Tests that need them are skipped where it is not."

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs all tests in two lanes at once: the unit tests, fuzz targets and the conformance, which keep the processors busy; beside them the
-# tests on pods, which mostly wait for rollouts. The output of the latter follows when both have ended.
+# Runs all tests: the unit tests first and alone, because they keep all processors busy; then the tests on pods, which mostly wait for
+# rollouts, beside the fuzz targets and the conformance. The output of the latter two follows when they have ended.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -13,23 +13,25 @@ steps() {
 	for step in "$@"; do timed "make $step" make --no-print-directory "$step" || return; done
 }
 
-pods=$(mktemp)
+steps test-unit
+
+beside=$(mktemp)
 set -m # a process group of its own, which the trap ends with all that it runs
-steps test-e2e >"$pods" 2>&1 &
+steps fuzz conformance >"$beside" 2>&1 &
 lane=$!
 set +m
 finish() {
-	if kill -- -"$lane" 2>/dev/null; then wait "$lane" || true; fi # until it has removed its cluster
-	rm -f "$pods"
+	kill -- -"$lane" 2>/dev/null || true
+	rm -f "$beside"
 }
 trap finish EXIT
 trap 'exit 130' INT TERM
 
-echo "tests on pods run beside the unit tests, fuzz targets and the conformance, and are printed at the end"
+echo "tests on pods follow; fuzz targets and the conformance run beside them, and are printed at the end"
 code=0
-steps test-unit fuzz conformance || code=$?
-[[ -d /proc/$lane ]] && printf '\nwaiting for the tests on pods\n'
+steps test-e2e || code=$?
+[[ -d /proc/$lane ]] && echo "waiting for fuzz targets and the conformance"
 wait "$lane" || code=$?
-printf '\ntests on pods\n'
-cat "$pods"
+printf '\nfuzz targets and the conformance\n'
+cat "$beside"
 exit "$code"
