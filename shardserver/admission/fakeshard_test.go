@@ -21,6 +21,7 @@ import (
 	"k8s.io/kubernetes/pkg/apis/admissionregistration"
 	"k8s.io/kubernetes/pkg/apis/core"
 
+	adminv1alpha1 "github.com/atoll-dev/atoll/api/admin/v1alpha1"
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
@@ -44,9 +45,9 @@ func (*fakeStore) New() runtime.Object     { return nil }
 func (*fakeStore) Destroy()                {}
 func (*fakeStore) NewList() runtime.Object { return nil }
 
-// List returns an empty list for configurations of tenants and exports only, which do not exist in these tests.
+// List returns an empty list for configurations of tenants, exports and policies of claims only, which do not exist in these tests.
 func (m *fakeStore) List(context.Context, *internalversion.ListOptions) (runtime.Object, error) {
-	if m.resource == apiExports || m.resource.Group == admissionregistration.GroupName || m.resource.Resource == "resourcequotas" {
+	if m.resource == apiExports || m.resource.Group == adminv1alpha1.GroupName || m.resource.Group == admissionregistration.GroupName || m.resource.Resource == "resourcequotas" {
 		return &metav1.List{}, nil
 	}
 	return nil, errors.New("admission is not expected to list")
@@ -89,6 +90,7 @@ func newFakeShard() *fakeShard {
 	for _, resource := range []schema.GroupResource{
 		namespaces, logicalClusters, workspaces, workspaceTypes, apiExports, apiResourceSchemas,
 		admissionregistration.Resource("mutatingwebhookconfigurations"), admissionregistration.Resource("validatingwebhookconfigurations"),
+		adminv1alpha1.Resource("permissionclaimpolicies"),
 		{Resource: "resourcequotas"}, admissionregistration.Resource("mutatingadmissionpolicybindings"), admissionregistration.Resource("validatingadmissionpolicybindings"),
 	} {
 		s.stores[resource] = &fakeStore{resource: resource, cached: map[string]runtime.Object{}, latest: map[string]runtime.Object{}}
