@@ -59,7 +59,7 @@ type Migrations struct {
 // New returns what a shard does for migrations.
 func New(cfg Config) *Migrations {
 	cfg.changed, cfg.changedOfHome = newChanges(), newChanges()
-	transformer := value.Transformer(identity.NewEncryptCheckTransformer())
+	transformer := identity.NewEncryptCheckTransformer()
 	if cfg.Transformers != nil {
 		transformer = cfg.Transformers.TransformerForResource(logicalClusters)
 	}
