@@ -67,13 +67,19 @@ func (a *requestSource) mapWorkspace(event watch.Event) []controller.Request {
 	key := func(cluster logicalcluster.Name) {
 		keys = append(keys, controller.Request{ClusterName: logicalcluster.Of(workspace), Name: placement.RequestName(workspace.Name, cluster)})
 	}
-	if cluster, ok := placement.Cluster(workspace); ok && workspace.Annotations[corev1alpha1.ShardAnnotationKey] != a.cfg.ShardName {
+	if cluster, ok := placement.Cluster(workspace); ok && (workspace.Annotations[corev1alpha1.ShardAnnotationKey] != a.cfg.ShardName || a.isReported(workspace, cluster)) {
 		key(cluster)
 	}
 	if previous, err := logicalcluster.ParseName(workspace.Annotations[tenancyv1alpha1.WorkspacePreviousClusterAnnotationKey]); err == nil {
 		key(previous)
 	}
 	return keys
+}
+
+// isReported reports whether another shard reports on the logical cluster of a workspace: it has handed it over to this one.
+func (a *requestSource) isReported(workspace *tenancyv1alpha1.Workspace, cluster logicalcluster.Name) bool {
+	_, err := a.reports.Get(logicalcluster.With(context.Background(), cluster), "", placement.ReportName(logicalcluster.Of(workspace), workspace.Name))
+	return err == nil
 }
 
 // mapReport maps a report for this shard to the request.

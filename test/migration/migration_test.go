@@ -4,6 +4,7 @@ package migration
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
@@ -18,6 +20,7 @@ import (
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	migrationv1alpha1 "github.com/atoll-dev/atoll/api/migration/v1alpha1"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/loopback"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 	"github.com/atoll-dev/atoll/test/installation"
@@ -119,22 +122,78 @@ func (e *env) waitPhase(t *testing.T, name string, phase migrationv1alpha1.Logic
 	return migration
 }
 
+// moveTo moves a workspace, and checks that it is usable on the other shard at once.
+func (e *env) moveTo(t *testing.T, name string, workspace *tenancyv1alpha1.Workspace, c client.Client, to string) *migrationv1alpha1.LogicalClusterMigration {
+	t.Helper()
+	e.move(t, name, workspace.Spec.Cluster, to)
+	migration := e.waitPhase(t, name, migrationv1alpha1.LogicalClusterMigrationPhaseCompleted)
+	cluster := &corev1alpha1.LogicalCluster{}
+	if err := c.Get(t.Context(), client.ObjectKey{Name: corev1alpha1.LogicalClusterName}, cluster); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.at(t, "root").Get(t.Context(), client.ObjectKeyFromObject(workspace), workspace); err != nil {
+		t.Fatal(err)
+	}
+	for object, shard := range map[string]string{"logical cluster": cluster.Annotations[corev1alpha1.ShardAnnotationKey], "workspace": workspace.Annotations[corev1alpha1.ShardAnnotationKey]} {
+		if shard != to {
+			t.Errorf("the %s is on %q, want %q", object, shard, to)
+		}
+	}
+	if workspace.Status.Phase != corev1alpha1.LogicalClusterPhaseReady {
+		t.Errorf("the workspace is in phase %s", workspace.Status.Phase)
+	}
+	return migration
+}
+
+// put creates a config map.
+func put(t *testing.T, c client.Client, name string) *corev1.ConfigMap {
+	t.Helper()
+	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: name}, Data: map[string]string{"name": name}}
+	if err := c.Create(t.Context(), object); err != nil {
+		t.Fatal(err)
+	}
+	return object
+}
+
+// checkObjects fails unless the config maps are there, with their metadata.
+func checkObjects(t *testing.T, c client.Client, all []*corev1.ConfigMap) {
+	t.Helper()
+	for _, want := range all {
+		got := &corev1.ConfigMap{}
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(want), got); err != nil {
+			t.Fatal(err)
+		}
+		if got.UID != want.UID || !got.CreationTimestamp.Equal(&want.CreationTimestamp) || got.Data["name"] != want.Data["name"] {
+			t.Errorf("got %+v, want %+v", got.ObjectMeta, want.ObjectMeta)
+		}
+	}
+}
+
+// deleteWorkspace deletes a workspace, and waits until it is gone.
+func (e *env) deleteWorkspace(t *testing.T, workspace *tenancyv1alpha1.Workspace) {
+	t.Helper()
+	root := e.at(t, "root")
+	if err := root.Delete(t.Context(), workspace); err != nil {
+		t.Fatal(err)
+	}
+	shardtesting.Eventually(t, "the deletion of workspace "+workspace.Name, func(ctx context.Context) error {
+		if err := root.Get(ctx, client.ObjectKeyFromObject(workspace), workspace); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("it exists (%v): %+v", err, workspace.Status)
+		}
+		return nil
+	})
+}
+
 func TestMove(t *testing.T) {
 	e := start(t)
 
 	t.Run("a workspace moves with all its objects", func(t *testing.T) {
 		workspace, c := e.workspace(t, "moving", installation.Alpha)
-		var before []corev1.ConfigMap
+		var before []*corev1.ConfigMap
 		for i := range 5 {
-			object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: fmt.Sprint("object-", i)}, Data: map[string]string{"number": fmt.Sprint(i)}}
-			if err := c.Create(t.Context(), object); err != nil {
-				t.Fatal(err)
-			}
-			before = append(before, *object)
+			before = append(before, put(t, c, fmt.Sprint("object-", i)))
 		}
-		e.move(t, "moving", workspace.Spec.Cluster, installation.Beta)
-		migration := e.waitPhase(t, "moving", migrationv1alpha1.LogicalClusterMigrationPhaseCompleted)
-
+		migration := e.moveTo(t, "moving", workspace, c, installation.Beta)
 		if migration.Status.OriginShard != installation.Alpha || migration.Status.EntriesCopied == 0 {
 			t.Errorf("status %+v", migration.Status)
 		}
@@ -143,49 +202,75 @@ func TestMove(t *testing.T) {
 				t.Errorf("condition %s is not True: %+v", condition, migration.Status.Conditions)
 			}
 		}
-		for _, want := range before {
-			got := &corev1.ConfigMap{}
-			if err := c.Get(t.Context(), client.ObjectKeyFromObject(&want), got); err != nil {
-				t.Fatal(err)
-			}
-			if got.UID != want.UID || !got.CreationTimestamp.Equal(&want.CreationTimestamp) || got.Data["number"] != want.Data["number"] {
-				t.Errorf("got %+v, want %+v", got.ObjectMeta, want.ObjectMeta)
-			}
+		checkObjects(t, c, append(before, put(t, c, "later")))
+		e.deleteWorkspace(t, workspace)
+	})
+
+	t.Run("to the shard of its parent, from it, and back again", func(t *testing.T) {
+		workspace, c := e.workspace(t, "travelling", installation.Alpha)
+		var objects []*corev1.ConfigMap
+		for i, shard := range []string{installation.Root, installation.Beta, installation.Alpha, installation.Beta} {
+			objects = append(objects, put(t, c, fmt.Sprint("before-", i)))
+			e.moveTo(t, fmt.Sprint("travelling-", i), workspace, c, shard)
+			checkObjects(t, c, objects)
 		}
-		cluster := &corev1alpha1.LogicalCluster{}
-		if err := c.Get(t.Context(), client.ObjectKey{Name: corev1alpha1.LogicalClusterName}, cluster); err != nil {
+		e.deleteWorkspace(t, workspace)
+	})
+
+	t.Run("its content is given to the destination only", func(t *testing.T) {
+		workspace, _ := e.workspace(t, "secret", installation.Alpha)
+		e.move(t, "secret", workspace.Spec.Cluster, "non-existent")
+		e.waitPhase(t, "secret", migrationv1alpha1.LogicalClusterMigrationPhaseMigrating)
+		operations := &corev1alpha1.LogicalCluster{}
+		if err := e.operations.Get(t.Context(), client.ObjectKey{Name: corev1alpha1.LogicalClusterName}, operations); err != nil {
 			t.Fatal(err)
 		}
-		if shard := cluster.Annotations[corev1alpha1.ShardAnnotationKey]; shard != installation.Beta {
-			t.Errorf("the logical cluster is on %q", shard)
-		}
-		if err := e.at(t, "root").Get(t.Context(), client.ObjectKey{Name: "moving"}, workspace); err != nil {
+		path := "/services/migratingworkspaces/clusters/" + workspace.Spec.Cluster + "/transfer/" + logicalcluster.Of(operations).String() + "/secret/manifest"
+		masters := e.Masters(t, installation.Alpha)
+		transport, err := rest.HTTPClientFor(masters)
+		if err != nil {
 			t.Fatal(err)
 		}
-		if shard := workspace.Annotations[corev1alpha1.ShardAnnotationKey]; shard != installation.Beta {
-			t.Errorf("the workspace is on %q", shard)
-		}
-		if err := c.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "later"}}); err != nil {
-			t.Error(err)
-		}
-		if err := e.at(t, "root").Delete(t.Context(), workspace); err != nil {
+		response, err := transport.Post(masters.Host+path, "application/json", http.NoBody)
+		if err != nil {
 			t.Fatal(err)
 		}
-		shardtesting.Eventually(t, "the deletion of the moved workspace", func(ctx context.Context) error {
-			if err := e.at(t, "root").Get(ctx, client.ObjectKey{Name: "moving"}, workspace); !apierrors.IsNotFound(err) {
-				return fmt.Errorf("it exists (%v): %+v", err, workspace.Status)
+		defer response.Body.Close()
+		if response.StatusCode != http.StatusForbidden {
+			t.Errorf("system:masters get %s", response.Status)
+		}
+		migration := &migrationv1alpha1.LogicalClusterMigration{ObjectMeta: metav1.ObjectMeta{Name: "secret"}}
+		if err := e.operations.Delete(t.Context(), migration); err != nil {
+			t.Fatal(err)
+		}
+		shardtesting.Eventually(t, "the deletion of the migration", func(ctx context.Context) error {
+			if err := e.operations.Get(ctx, client.ObjectKey{Name: "secret"}, migration); !apierrors.IsNotFound(err) {
+				return fmt.Errorf("it exists (%v): %+v", err, migration.Status)
 			}
 			return nil
 		})
+	})
+
+	t.Run("a tenant cannot bind the API", func(t *testing.T) {
+		e.workspace(t, "tenant", installation.Alpha)
+		tenant, err := client.New(e.User(t, "root:tenant", "tenant"), client.Options{Scheme: loopback.Scheme})
+		if err != nil {
+			t.Fatal(err)
+		}
+		binding := &apisv1alpha2.APIBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: "migration.kcp.io"},
+			Spec:       apisv1alpha2.APIBindingSpec{Reference: apisv1alpha2.BindingReference{Export: &apisv1alpha2.ExportBindingReference{Path: "root", Name: "migration.kcp.io"}}},
+		}
+		if err := tenant.Create(t.Context(), binding); !apierrors.IsForbidden(err) {
+			t.Errorf("got %v, want 403", err)
+		}
 	})
 
 	t.Run("a migration to an unknown shard waits, and ends with the workspace", func(t *testing.T) {
 		workspace, c := e.workspace(t, "waiting", installation.Alpha)
 		e.move(t, "waiting", workspace.Spec.Cluster, "non-existent")
 		e.waitPhase(t, "waiting", migrationv1alpha1.LogicalClusterMigrationPhaseMigrating)
-		if err := c.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "meanwhile"}}); err != nil {
-			t.Errorf("a waiting migration refuses writes: %v", err)
-		}
+		put(t, c, "meanwhile") // a waiting migration refuses no writes
 		if err := e.at(t, "root").Delete(t.Context(), workspace); err != nil {
 			t.Fatal(err)
 		}
