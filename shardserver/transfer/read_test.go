@@ -1,0 +1,229 @@
+package transfer
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/atoll-dev/atoll/logicalcluster"
+)
+
+func testDigest(t *testing.T) {
+	from, to := newShard(t, origin, gcm(t, "a")), newShard(t, destination, box("b"))
+	from.put(t, moving, secrets, "default/a", "1")
+	from.put(t, moving, secrets, "default/b", "2")
+	from.put(t, moving, plain, "w", "3")
+	revision := copyAll(t, from, to)
+	entries, _, err := from.Read(t.Context(), moving, []Key{{secrets, "default/a"}, {plain, "w"}}, 0)
+	if err != nil || len(entries) != 2 {
+		t.Fatalf("%v, %v", entries, err)
+	}
+	a, w := entries[0], entries[1]
+	stage := func(entry Entry) {
+		t.Helper()
+		succeed(t, to.Stage(t.Context(), moving, uid, []Entry{entry}))
+	}
+	unstage := func(key Key) {
+		t.Helper()
+		succeed(t, to.Unstage(t.Context(), moving, uid, []Key{key}))
+	}
+	changed, leased, additional, renamed := a, a, w, w
+	changed.Value, leased.Expires, additional.Name, renamed.Name = []byte("other"), time.Now().Add(time.Hour), "w-2", "x"
+	for _, tc := range []struct {
+		name           string
+		change, revert func()
+		want           string
+	}{
+		{"equal", func() {}, func() {}, ""},
+		{"a missing key", func() { unstage(a.Key) }, func() { stage(a) }, secrets + " has 2 keys at the origin and 1 at the destination"},
+		{"an additional key", func() { stage(additional) }, func() { unstage(additional.Key) }, plain + " has 1 keys at the origin and 2 at the destination"},
+		{"a missing storage", func() { unstage(w.Key) }, func() { stage(w) }, plain + " has 1 keys at the origin and 0 at the destination"},
+		{"a changed value", func() { stage(changed) }, func() { stage(a) }, secrets + " has other content at the destination than at the origin"},
+		{"an additional lease", func() { stage(leased) }, func() { stage(a) }, secrets + " has other content at the destination than at the origin"},
+		{"another name", func() { stage(renamed); unstage(w.Key) }, func() { stage(w); unstage(renamed.Key) }, plain + " has other content at the destination than at the origin"},
+	} {
+		tc.change()
+		if got := difference(t, from, to, revision); got != tc.want {
+			t.Errorf("%s: got %q, want %q", tc.name, got, tc.want)
+		}
+		tc.revert()
+	}
+	from.put(t, moving, secrets, "default/c", "later")
+	if got := difference(t, from, to, revision); got != "" {
+		t.Errorf("at the revision of the copy: %s", got)
+	}
+	if got := difference(t, from, to, 0); got == "" {
+		t.Error("at a later revision: no difference")
+	}
+	digest, err := from.Digest(t.Context(), moving, 0)
+	if err != nil || digest.Keys() != 4 {
+		t.Errorf("got %v, %v", digest, err)
+	}
+	wire, err := json.Marshal(digest)
+	var decoded Digest
+	if err != nil || json.Unmarshal(wire, &decoded) != nil || digest.Difference(decoded) != "" {
+		t.Errorf("%s decodes as %v, %v", wire, decoded, err)
+	}
+}
+
+func testReadAtRevision(t *testing.T) {
+	s := newShard(t, origin, nil)
+	s.put(t, moving, configMaps, "default/a", "old")
+	s.put(t, moving, configMaps, "default/b", "old")
+	versions, revision, err := s.Manifest(t.Context(), moving)
+	if err != nil || len(versions) != 2 {
+		t.Fatalf("%v, %v", versions, err)
+	}
+	keys, _ := Difference(versions, nil)
+	s.put(t, moving, configMaps, "default/a", "new")
+	s.delete(t, moving, configMaps, "default/b")
+	entries, rest, err := s.Read(t.Context(), moving, keys, revision)
+	if err != nil || len(rest) != 0 || len(entries) != 2 || string(entries[0].Value) != "old" || entries[0].Version != versions[0] || entries[1].Version != versions[1] {
+		t.Errorf("at the revision: %v, %v, %v", entries, rest, err)
+	}
+	entries, rest, err = s.Read(t.Context(), moving, keys, 0)
+	if err != nil || len(rest) != 0 || len(entries) != 1 || string(entries[0].Value) != "new" || entries[0].ModRevision <= revision {
+		t.Errorf("latest: %v, %v, %v", entries, rest, err)
+	}
+}
+
+func testReadLimits(t *testing.T) {
+	s := newShard(t, origin, nil)
+	large := strings.Repeat("x", 900<<10)
+	var keys []Key
+	for i := range 5 {
+		keys = append(keys, Key{configMaps, fmt.Sprintf("default/large-%d", i)})
+		s.put(t, moving, configMaps, keys[i].Name, large)
+	}
+	entries, rest, err := s.Read(t.Context(), moving, keys, 0)
+	if err != nil || len(entries) != 2 || len(rest) != 3 || rest[0] != keys[2] {
+		t.Errorf("large values: %d entries, rest %v, %v", len(entries), rest, err)
+	}
+	missing := make([]Key, MaxReadKeys+1)
+	for i := range missing {
+		missing[i] = Key{configMaps, fmt.Sprintf("default/missing-%d", i)}
+	}
+	entries, rest, err = s.Read(t.Context(), moving, missing, 0)
+	if err != nil || len(entries) != 0 || len(rest) != 1 {
+		t.Errorf("missing keys: %d entries, rest %v, %v", len(entries), rest, err)
+	}
+}
+
+// testLargeValue finds the largest value that the staging area takes: it must also fit when it is activated.
+func testLargeValue(t *testing.T) {
+	to := newShard(t, destination, gcm(t, "b"))
+	to.put(t, moving, logical, "cluster", "arriving")
+	fence := fenceOn(t, to, to.clusterKey(moving, Key{logical, "cluster"}))
+	content := bytes.Repeat([]byte("x"), 1536<<10)
+	fits, tooLarge := len(content)-4096, len(content)
+	key := Key{secrets, "default/" + strings.Repeat("n", 200)}
+	entry := func(size int) []Entry {
+		return []Entry{{Version: Version{key, 1}, Value: content[:size], Expires: time.Now().Add(time.Hour)}}
+	}
+	for fits+1 < tooLarge {
+		middle := (fits + tooLarge) / 2
+		if err := to.Stage(t.Context(), moving, uid, entry(middle)); err != nil {
+			tooLarge = middle
+		} else {
+			fits = middle
+		}
+	}
+	succeed(t, to.Stage(t.Context(), moving, uid, entry(fits)))
+	succeed(t, to.Activate(t.Context(), moving, uid, nil, fence))
+}
+
+func testRefusals(t *testing.T) {
+	s := newShard(t, destination, nil)
+	for name, key := range map[string]Key{
+		"a storage that is not there":     {"/core/unknown", "a"},
+		"a variant of a built-in storage": {secrets + "/customresources", "a"},
+		"a variant with an identity":      {secrets + "/" + strings.Repeat("c", 64), "a"},
+		"a storage without its variant":   {"/example.com/widgets", "a"},
+		"another third segment":           {"/example.com/widgets/moving", "a"},
+		"the staging area":                {"/~incoming/moving", "a"},
+		"a parent segment":                {"/core/..", "a"},
+		"no storage":                      {"", "a"},
+		"no name":                         {secrets, ""},
+		"an absolute name":                {secrets, "/a"},
+		"an empty segment":                {secrets, "default//a"},
+		"a segment of dots":               {secrets, "../other/default/a"},
+	} {
+		if err := s.Stage(t.Context(), moving, uid, []Entry{{Version: Version{Key: key}}}); err == nil {
+			t.Errorf("%s: staged", name)
+		}
+		if _, _, err := s.Read(t.Context(), moving, []Key{key}, 0); err == nil && !strings.HasPrefix(key.Resource, "/example.com/widgets/") {
+			t.Errorf("%s: read", name)
+		}
+	}
+	twice := Entry{Version: Version{Key: Key{secrets, "default/a"}}}
+	if err := s.Stage(t.Context(), moving, uid, []Entry{twice, twice}); err == nil {
+		t.Error("a key was staged twice")
+	}
+	// The storage of a bound API need not exist at the destination yet.
+	succeed(t, s.Stage(t.Context(), moving, uid, []Entry{{Version: Version{Key: Key{"/example.com/gadgets/" + strings.Repeat("c", 64), "a"}}}}))
+	for _, bad := range []types.UID{"", "a/b", "..", "~", types.UID(strings.Repeat("a", 64))} {
+		if err := s.DropStaged(t.Context(), moving, bad); err == nil {
+			t.Errorf("UID %q is accepted", bad)
+		}
+	}
+	for _, cluster := range []logicalcluster.Name{{}, logicalcluster.Wildcard, logicalcluster.Admin, logicalcluster.MustParseName("customresources")} {
+		_, _, manifest := s.Manifest(t.Context(), cluster)
+		_, digest := s.Digest(t.Context(), cluster, 0)
+		_, purge := s.Purge(t.Context(), cluster, nil, nil)
+		_, _, read := s.Read(t.Context(), cluster, nil, 0)
+		_, staged := s.Staged(t.Context(), cluster, uid)
+		for _, err := range []error{manifest, digest, purge, read, staged, s.Stage(t.Context(), cluster, uid, nil), s.Activate(t.Context(), cluster, uid, nil, nil)} {
+			if err == nil {
+				t.Errorf("logical cluster %q is accepted", cluster)
+			}
+		}
+	}
+}
+
+// testPages has more keys than fit into one page or one transaction.
+func testPages(t *testing.T) {
+	const keys = 10000
+	from, to := newShard(t, origin, nil), newShard(t, destination, nil)
+	fill(t, from, keys, "content")
+	revision := copyAll(t, from, to)
+	if got := difference(t, from, to, revision); got != "" {
+		t.Error(got)
+	}
+	succeed(t, to.Activate(t.Context(), moving, uid, nil, nil))
+	succeed(t, to.DropStaged(t.Context(), moving, uid))
+	if left := to.raw(t, "/~incoming"); len(left) != 0 {
+		t.Errorf("%d staged keys are left", len(left))
+	}
+	want, err := from.Digest(t.Context(), moving, revision)
+	if err != nil || want.Keys() != keys {
+		t.Fatalf("%d keys, %v", want.Keys(), err)
+	}
+	got, err := to.Digest(t.Context(), moving, 0)
+	if err != nil || want.Difference(got) != "" {
+		t.Errorf("%s, %v", want.Difference(got), err)
+	}
+	if deleted, err := from.Purge(t.Context(), moving, nil, nil); err != nil || deleted != keys {
+		t.Errorf("deleted %d, %v", deleted, err)
+	}
+}
+
+// fill stores config maps, a transaction of many at a time.
+func fill(t testing.TB, s *shard, keys int, content string) {
+	t.Helper()
+	var ops []clientv3.Op
+	for i := range keys {
+		ops = append(ops, clientv3.OpPut(s.clusterKey(moving, Key{configMaps, fmt.Sprintf("default/c-%05d", i)}), content))
+		if len(ops) == opsPerRequest || i == keys-1 {
+			if _, err := s.client.Txn(t.Context()).Then(ops...).Commit(); err != nil {
+				t.Fatal(err)
+			}
+			ops = nil
+		}
+	}
+}
