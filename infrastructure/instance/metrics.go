@@ -199,14 +199,14 @@ const maxMistake = 800
 
 // recordTemplateError records an event in the provider's workspace that an error in a Template prevents an instance from becoming ready. The
 // event is the same for all instances, so that the recorder aggregates them.
-func (p *reconciliation) recordTemplateError(mistake string) {
-	log.FromContext(p.ctx).Info("An instance has failed because of a mistake in its Template", "template", p.latest.Name, "reason", mistake)
-	if len(mistake) > maxMistake {
-		mistake = strings.ToValidUTF8(mistake[:maxMistake], "") + "..."
+func (p *reconciliation) recordTemplateError(message string) {
+	log.FromContext(p.ctx).Info("An instance has failed because of an error in its Template", "template", p.latest.Name, "reason", message)
+	if len(message) > maxMistake {
+		message = strings.ToValidUTF8(message[:maxMistake], "") + "..."
 	}
 	kind := infrastructurev1alpha1.SchemeGroupVersion.WithKind("Template")
 	kind.Group = p.Group
-	p.record(p.ctx, kind, p.latest, corev1.EventTypeWarning, "InstancesFail", "Instances cannot become ready: "+mistake)
+	p.record(p.ctx, kind, p.latest, corev1.EventTypeWarning, "InstancesFail", "Instances cannot become ready: "+message)
 }
 
 // record records an event about an object in the provider's workspace.
