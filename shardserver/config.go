@@ -370,12 +370,12 @@ func (d *dependencies) applyAdmission(context.Context) error {
 		Reserver:    d.bindingReserver(),
 		InFlight:    d.quotaInFlight,
 		Mounts:      d.options.FeatureEnabled(options.GateWorkspaceMounts),
-		Migrations:  d.options.FeatureEnabled(options.GateLogicalClusterMigration),
 		Counts:      d.objectCounts,
 		Space:       d.space.Space,
 		Enabled:     sets.New(opts.Enable...),
 		Disabled:    sets.New(opts.Disable...),
 	}
+	config.MigrationRefusal = d.migrationRefusal()
 	if opts.ConfigFile != "" {
 		if config.LimitedResources, err = admission.ReadLimitedResources(opts.ConfigFile); err != nil {
 			return fmt.Errorf("--admission-control-config-file: %w", err)

@@ -56,3 +56,14 @@ func (d *dependencies) originConfig() (*rest.Config, error) {
 		TLSClientConfig: rest.TLSClientConfig{CertFile: shard.ClientCertFile, KeyFile: shard.ClientKeyFile, CAFile: shard.VirtualWorkspaceCA},
 	}, nil
 }
+
+// migrationRefusal returns why this shard accepts no migrations of logical clusters, or "".
+func (d *dependencies) migrationRefusal() string {
+	switch {
+	case !d.options.FeatureEnabled(options.GateLogicalClusterMigration):
+		return "logical clusters cannot be moved between shards while the feature gate LogicalClusterMigration is disabled; create the workspace on the other shard (spec.location.selector), and copy its objects"
+	case !d.options.IsRoot():
+		return "shards follow migrations that the root shard stores only: create it in a workspace on the root shard"
+	}
+	return ""
+}

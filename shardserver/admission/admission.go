@@ -54,8 +54,8 @@ type Config struct {
 	Claims *claims.Index
 	// Mounts permits workspaces that are mounts of other servers.
 	Mounts bool
-	// Migrations permits migrations of logical clusters to other shards.
-	Migrations bool
+	// MigrationRefusal is the reason why this shard accepts no migrations of logical clusters, or "".
+	MigrationRefusal string
 	// LimitedResources are the resources whose objects can be created only if a quota limits their number; may be empty.
 	LimitedResources []quotaapi.LimitedResource
 	// Enabled and Disabled name plug-ins that are enabled or disabled in addition to the defaults.

@@ -13,16 +13,15 @@ import (
 
 var migrations = migrationv1alpha1.Resource("logicalclustermigrations")
 
-// refuseMigrations refuses to create requests for the migration of logical clusters where the feature is disabled, and no
-// controller acts on them. Otherwise it allows them to those who administrate the installation: a migration concerns a logical
+// refuseMigrations refuses to create requests for the migration of logical clusters where nobody acts on them. Otherwise it allows them to those who administrate the installation: a migration concerns a logical
 // cluster of anybody, whatever the workspace that contains the request.
 type refuseMigrations struct {
 	*admission.Handler
-	enabled bool
+	reason string
 }
 
 func newRefuseMigrations(c Config) admission.Interface {
-	return refuseMigrations{admission.NewHandler(admission.Create, admission.Update), c.Migrations}
+	return refuseMigrations{admission.NewHandler(admission.Create, admission.Update), c.MigrationRefusal}
 }
 
 // Validate implements admission.ValidationInterface.
@@ -37,8 +36,8 @@ func (r refuseMigrations) Validate(_ context.Context, a admission.Attributes, _ 
 		}
 		return nil
 	}
-	if !r.enabled {
-		return forbid(a, "logical clusters cannot be moved between shards while the feature gate LogicalClusterMigration is disabled; create the workspace on the other shard (spec.location.selector), and copy its objects")
+	if r.reason != "" {
+		return forbid(a, "%s", r.reason)
 	}
 	if privileged {
 		return nil

@@ -18,18 +18,18 @@ func TestRefuseMigrations(t *testing.T) {
 		user        user.Info
 		operation   admission.Operation
 		subresource string
-		enabled     bool
+		reason      string
 		finalizers  []string
 		refused     bool
 	}{
-		"a migration is refused while the feature is disabled":      {user: admin, operation: admission.Create, refused: true},
-		"by an administrator it is allowed":                         {user: admin, operation: admission.Create, enabled: true},
-		"by the masters it is allowed":                              {user: master, operation: admission.Create, enabled: true},
-		"by the administrator of a workspace it is refused":         {user: tenant, operation: admission.Create, enabled: true, refused: true},
-		"an update is allowed":                                      {user: tenant, operation: admission.Update, enabled: true, finalizers: kept},
-		"an update that removes the finalizer is refused":           {user: admin, operation: admission.Update, enabled: true, finalizers: removed, refused: true},
-		"shards remove the finalizer":                               {user: master, operation: admission.Update, enabled: true, finalizers: removed},
-		"the finalizer of an old one can be removed by the masters": {user: master, operation: admission.Update, finalizers: removed},
+		"a migration is refused where nobody acts on it":            {user: master, operation: admission.Create, reason: "disabled", refused: true},
+		"by an administrator it is allowed":                         {user: admin, operation: admission.Create},
+		"by the masters it is allowed":                              {user: master, operation: admission.Create},
+		"by the administrator of a workspace it is refused":         {user: tenant, operation: admission.Create, refused: true},
+		"an update is allowed":                                      {user: tenant, operation: admission.Update, finalizers: kept},
+		"an update that removes the finalizer is refused":           {user: admin, operation: admission.Update, finalizers: removed, refused: true},
+		"shards remove the finalizer":                               {user: master, operation: admission.Update, finalizers: removed},
+		"the finalizer of an old one can be removed by the masters": {user: master, operation: admission.Update, reason: "disabled", finalizers: removed},
 		"the status is not concerned":                               {user: admin, operation: admission.Update, subresource: "status", finalizers: removed},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -37,7 +37,7 @@ func TestRefuseMigrations(t *testing.T) {
 			obj := old.DeepCopy()
 			obj.Finalizers = tc.finalizers
 			q := testRequest{cluster: "root", resource: migrations, subresource: tc.subresource, name: "x", user: tc.user, operation: tc.operation, obj: obj, old: old}
-			if err := admitAndValidate(t, newRefuseMigrations(Config{Migrations: tc.enabled}), q); (err != nil) != tc.refused {
+			if err := admitAndValidate(t, newRefuseMigrations(Config{MigrationRefusal: tc.reason}), q); (err != nil) != tc.refused {
 				t.Errorf("got %v, want refused %t", err, tc.refused)
 			}
 		})

@@ -100,6 +100,8 @@ func (o Origin) refusal() *refusal {
 		return &refusal{migrationv1alpha1.ReasonLogicalClusterAlreadyMigrating, fmt.Sprintf("logical cluster is already migrating with %q", other)}
 	case o.Migration.Spec.DestinationShard == o.Shard:
 		return &refusal{migrationv1alpha1.ReasonLogicalClusterNotMovable, fmt.Sprintf("the logical cluster is on shard %q already", o.Shard)}
+	case o.isInside(name):
+		return &refusal{migrationv1alpha1.ReasonLogicalClusterNotMovable, "the logical cluster contains this migration; create it in another workspace"}
 	case name == logicalcluster.Root || name.IsSystem():
 		return &refusal{migrationv1alpha1.ReasonLogicalClusterNotMovable, "the logical cluster belongs to its shard"}
 	case o.Cluster.Spec.Owner == nil:
@@ -110,6 +112,12 @@ func (o Origin) refusal() *refusal {
 		return &refusal{migrationv1alpha1.ReasonLogicalClusterNotMovable, fmt.Sprintf("the logical cluster is in phase %s, not Ready", o.Cluster.Status.Phase)}
 	}
 	return nil
+}
+
+// isInside reports whether the migration is in a logical cluster.
+func (o Origin) isInside(cluster logicalcluster.Name) bool {
+	key, ok := ParseReference(o.Reference)
+	return ok && key.ClusterName == cluster
 }
 
 func (o Origin) annotation(key string) string { return o.Cluster.Annotations[key] }

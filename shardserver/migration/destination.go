@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strconv"
 	"sync"
 
@@ -99,8 +100,11 @@ func (d *destinationService) reconcile(ctx context.Context, key controller.Reque
 		}
 		d.cfg.onProgress(key)
 	}
-	if state.Migration == nil {
+	switch {
+	case state.Migration == nil:
 		return controller.Result{}, d.dropLeftovers(ctx)
+	case isGivenUp(state.Migration):
+		d.forget(state.Migration.UID)
 	}
 	return controller.Result{}, nil
 }
@@ -110,12 +114,9 @@ func (d *destinationService) drop(ctx context.Context, staging transfer.Staging)
 	return d.transfer.DropStaged(ctx, staging.Cluster, staging.UID)
 }
 
-// dropLeftovers removes what is staged for migrations that do not exist. A late copy may have staged it after their end.
+// dropLeftovers removes what is known of migrations that do not exist, and what is staged for them. A late copy may have staged it
+// after their end.
 func (d *destinationService) dropLeftovers(ctx context.Context) error {
-	staged, err := d.transfer.Stagings(ctx)
-	if err != nil || len(staged) == 0 {
-		return err
-	}
 	if err := d.migrations.CheckSynced(); err != nil {
 		return err
 	}
@@ -126,6 +127,11 @@ func (d *destinationService) dropLeftovers(ctx context.Context) error {
 	exists := map[types.UID]bool{}
 	for _, migration := range all {
 		exists[migration.UID] = true
+	}
+	d.forgetExcept(exists)
+	staged, err := d.transfer.Stagings(ctx)
+	if err != nil {
+		return err
 	}
 	for _, staging := range staged {
 		if exists[staging.UID] {
@@ -256,6 +262,13 @@ func (d *destinationService) forget(uid types.UID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.progress, uid)
+}
+
+// forgetExcept keeps the progress of migrations that exist.
+func (d *destinationService) forgetExcept(exists map[types.UID]bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	maps.DeleteFunc(d.progress, func(uid types.UID, _ progress) bool { return !exists[uid] })
 }
 
 // published returns the report of the destination on a migration, or nil.

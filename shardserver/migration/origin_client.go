@@ -18,8 +18,12 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/transfer"
 )
 
-// maxErrorBytes bounds what is read of an error.
-const maxErrorBytes = 64 << 10
+const (
+	// maxErrorBytes bounds what is read of an error.
+	maxErrorBytes = 64 << 10
+	// maxResponseBytes bounds what is read of another response: the list of objects of a large logical cluster.
+	maxResponseBytes = 256 << 20
+)
 
 // Connector connects to the origins of migrations, with the certificate of this shard.
 type Connector struct {
@@ -100,7 +104,7 @@ func post[T any](ctx context.Context, c *originClient, op operation, body any) (
 		return nil, responseError(response)
 	}
 	out := new(T)
-	if err := json.NewDecoder(response.Body).Decode(out); err != nil {
+	if err := json.NewDecoder(io.LimitReader(response.Body, maxResponseBytes)).Decode(out); err != nil {
 		return nil, fmt.Errorf("decoding the response of the origin to %s: %w", op, err)
 	}
 	return out, nil

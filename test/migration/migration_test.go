@@ -57,7 +57,7 @@ type env struct {
 func start(t *testing.T) *env {
 	t.Helper()
 	e := &env{Installation: installation.Start(t, bin, gate)}
-	e.NewWorkspace(t, "operations", "operator")
+	e.NewWorkspace(t, "operations", "operator", shardtesting.OnShard(installation.Root))
 	e.operations = e.at(t, "root:operations")
 	binding := &apisv1alpha2.APIBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "migration.kcp.io"},
@@ -246,6 +246,39 @@ func TestMove(t *testing.T) {
 		shardtesting.Eventually(t, "the deletion of the migration", func(ctx context.Context) error {
 			if err := e.operations.Get(ctx, client.ObjectKey{Name: "secret"}, migration); !apierrors.IsNotFound(err) {
 				return fmt.Errorf("it exists (%v): %+v", err, migration.Status)
+			}
+			return nil
+		})
+	})
+
+	t.Run("a workspace that contains the migration is refused", func(t *testing.T) {
+		cluster := &corev1alpha1.LogicalCluster{}
+		if err := e.operations.Get(t.Context(), client.ObjectKey{Name: corev1alpha1.LogicalClusterName}, cluster); err != nil {
+			t.Fatal(err)
+		}
+		e.move(t, "itself", logicalcluster.Of(cluster).String(), installation.Beta)
+		migration := e.waitPhase(t, "itself", migrationv1alpha1.LogicalClusterMigrationPhaseFailed)
+		if reason := conditionsv1alpha1.GetReason(migration, migrationv1alpha1.OriginReady); reason != migrationv1alpha1.ReasonLogicalClusterNotMovable {
+			t.Errorf("reason %q", reason)
+		}
+	})
+
+	t.Run("other shards than root store no migrations", func(t *testing.T) {
+		workspace, c := e.workspace(t, "elsewhere", installation.Alpha)
+		binding := &apisv1alpha2.APIBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: "migration.kcp.io"},
+			Spec:       apisv1alpha2.APIBindingSpec{Reference: apisv1alpha2.BindingReference{Export: &apisv1alpha2.ExportBindingReference{Path: "root", Name: "migration.kcp.io"}}},
+		}
+		if err := c.Create(t.Context(), binding); err != nil {
+			t.Fatal(err)
+		}
+		shardtesting.Eventually(t, "the refusal", func(ctx context.Context) error {
+			err := c.Create(ctx, &migrationv1alpha1.LogicalClusterMigration{
+				ObjectMeta: metav1.ObjectMeta{Name: "elsewhere"},
+				Spec:       migrationv1alpha1.LogicalClusterMigrationSpec{LogicalCluster: workspace.Spec.Cluster, DestinationShard: installation.Beta},
+			})
+			if !apierrors.IsForbidden(err) {
+				return fmt.Errorf("got %v, want 403", err)
 			}
 			return nil
 		})

@@ -33,7 +33,7 @@ const (
 	// MaxTotalBytesAnnotationKey contains the maximum size of all objects in the logical cluster as they are stored, in
 	// bytes, an integer.
 	MaxTotalBytesAnnotationKey = "core.kcp.io/max-total-bytes"
-	// MigratingAnnotationKey contains "<path>:<name of the LogicalClusterMigration>" during the migration of the
+	// MigratingAnnotationKey contains "<logical cluster>:<name of the LogicalClusterMigration>" during the migration of the
 	// logical cluster.
 	MigratingAnnotationKey = "internal.kcp.io/migrating"
 	// OwnerShardAnnotationKey contains the name of the shard of the Workspace that owns a logical cluster, if that
@@ -41,8 +41,8 @@ const (
 	OwnerShardAnnotationKey = "internal.core.kcp.io/owner-shard"
 	// EpochAnnotationKey contains the number of moves of a logical cluster to another shard, an integer. Absent means 0.
 	EpochAnnotationKey = "internal.core.kcp.io/epoch"
-	// WritesPausedAnnotationKey contains the UID of the LogicalClusterMigration for which the origin of a move refuses
-	// writes to the logical cluster. Reads and watches go on.
+	// WritesPausedAnnotationKey contains the time until which the origin of a move refuses writes, and the value of
+	// MigratingAnnotationKey, separated by a space. Writes are refused whatever the value is.
 	WritesPausedAnnotationKey = "internal.core.kcp.io/writes-paused"
 	// MovedToAnnotationKey contains the name of the shard to which the logical cluster has moved. The origin sets it and
 	// serves nothing of the logical cluster from then on.

@@ -5,6 +5,7 @@ import (
 
 	adminv1alpha1 "github.com/atoll-dev/atoll/api/admin/v1alpha1"
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	migrationv1alpha1 "github.com/atoll-dev/atoll/api/migration/v1alpha1"
 	shardingv1alpha1 "github.com/atoll-dev/atoll/api/sharding/v1alpha1"
 	"github.com/atoll-dev/atoll/cacheserver/client"
 	"github.com/atoll-dev/atoll/logicalcluster"
@@ -15,6 +16,7 @@ var (
 	logicalClusterRequests = shardingv1alpha1.Resource("logicalclusterrequests")
 	logicalClusterReports  = shardingv1alpha1.Resource("logicalclusterreports")
 	exportConsumers        = shardingv1alpha1.Resource("exportconsumers")
+	migrations             = migrationv1alpha1.Resource("logicalclustermigrations")
 	migrationReports       = shardingv1alpha1.Resource("logicalclustermigrationreports")
 	claimPolicies          = adminv1alpha1.Resource("permissionclaimpolicies")
 	shards                 = corev1alpha1.Resource("shards")
@@ -25,7 +27,8 @@ const nameLabel = "name"
 
 // trusts is the trust policy: it returns whether a shard may publish an object. Only the root shard may publish in the
 // logical cluster root, including the list of shards and the policies of permission claims; other shards publish only their own
-// report, ExportConsumers and reports on migrations there. Each shard publishes one Shard in system:shard, its own, which is not
+// report, ExportConsumers and reports on migrations there. A migration makes a shard hand over a logical cluster with all its Secrets, so
+// those of the root shard alone count: another shard could name itself as the destination. Each shard publishes one Shard in system:shard, its own, which is not
 // selected by the name of another. No object outside root may have the path of root, by which all users resolve exports and workspace types of
 // root.
 func (inf *Informer) trusts(resource schema.GroupResource, object *client.Object) bool {
@@ -39,6 +42,8 @@ func (inf *Informer) trusts(resource schema.GroupResource, object *client.Object
 		return inRoot && key.Name == key.Shard
 	case resource == exportConsumers, resource == migrationReports:
 		return true
+	case resource == migrations:
+		return key.Shard == inf.cfg.Root
 	case inRoot, resource == shards, resource == claimPolicies:
 		return inRoot && key.Shard == inf.cfg.Root
 	}
