@@ -26,8 +26,11 @@ import (
 type condition int
 
 const (
-	// always selects all objects.
+	// always selects all objects. One that is being deleted stays as it was until it is gone.
 	always condition = iota
+	// untilGone selects all objects. One that is being deleted is published as it would be otherwise, because other shards have to act
+	// on its status before it can go.
+	untilGone
 	// labelled selects the objects with the replicate label, which package replicatelabel sets.
 	labelled
 	// labelledWhereShared selects the labelled objects of logical clusters that have the label themselves, because they
@@ -49,7 +52,7 @@ var replicated = map[schema.GroupResource]condition{
 	corev1alpha1.Resource("logicalclusters"):                              labelled,
 	tenancyv1alpha1.Resource("workspacetypes"):                            always,
 	tenancyv1alpha1.Resource("workspaceauthenticationconfigurations"):     always,
-	{Group: "migration.kcp.io", Resource: "logicalclustermigrations"}:     always,
+	{Group: "migration.kcp.io", Resource: "logicalclustermigrations"}:     untilGone,
 	admissionResource("mutatingwebhookconfigurations"):                    always,
 	admissionResource("validatingwebhookconfigurations"):                  always,
 	admissionResource("validatingadmissionpolicies"):                      always,
@@ -188,13 +191,27 @@ func (c *objectSource) desired(ctx context.Context, key controller.Request) (run
 		return obj, nil
 	case len(accessor.GetFinalizers()) == 0:
 		return nil, nil
+	case c.condition == untilGone:
+		return withoutDeletion(obj)
 	}
 	return nil, ErrUnchanged
 }
 
+// withoutDeletion returns a copy of an object that is being deleted, as it was before.
+func withoutDeletion(obj runtime.Object) (runtime.Object, error) {
+	copied := obj.DeepCopyObject()
+	accessor, err := meta.Accessor(copied)
+	if err != nil {
+		return nil, err
+	}
+	accessor.SetDeletionTimestamp(nil)
+	accessor.SetDeletionGracePeriodSeconds(nil)
+	return copied, nil
+}
+
 // isReplicated returns whether an object in the logical cluster of the context meets the condition.
 func (c *objectSource) isReplicated(ctx context.Context, obj metav1.Object) (bool, error) {
-	if c.condition == always {
+	if c.condition == always || c.condition == untilGone {
 		return true, nil
 	}
 	if obj.GetAnnotations()[corev1alpha1.ReplicateAnnotationKey] == "" {
