@@ -40,7 +40,7 @@ func testExports(t *testing.T, c client.Client) {
 		"topology.kcp.io":    "v240903-d6797056a.partitions.topology.kcp.io v240903-d6797056a.partitionsets.topology.kcp.io",
 		"shards.core.kcp.io": "v260302-ae9fdd9c1.shards.core.kcp.io",
 		"cache.kcp.io":       "v250920-de0c8484d.clustercachedresources.cache.kcp.io v260804-b35f3bb61.clustercachedresourceendpointslices.cache.kcp.io",
-		"migration.kcp.io":   "v260908-aborting.logicalclustermigrations.migration.kcp.io v260702-7381341f5.logicalclusterdumps.migration.kcp.io",
+		"migration.kcp.io":   "v260702-7381341f5.logicalclustermigrations.migration.kcp.io v260702-7381341f5.logicalclusterdumps.migration.kcp.io",
 	} {
 		export := export(t, c, name)
 		var got []string
@@ -161,7 +161,7 @@ func testDescriptionChange(t *testing.T, c client.Client) {
 func swapSchema(t *testing.T, c client.Client, edit func(string) string) *apisv1alpha1.APIResourceSchema {
 	t.Helper()
 	root := shardtesting.In(t.Context(), "root")
-	schema := schema(t, c, "v260908-aborting.logicalclustermigrations.migration.kcp.io")
+	schema := schema(t, c, "v260702-7381341f5.logicalclustermigrations.migration.kcp.io")
 	must(t, c.Delete(root, schema))
 	before := string(schema.Spec.Versions[0].Schema.Raw)
 	after := edit(before)

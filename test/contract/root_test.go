@@ -64,7 +64,7 @@ func rootRows() []row {
 	}
 	return append(rows,
 		row{"9.3", "shards API in root", "admin", root + "/apis/core.kcp.io/v1alpha1", "", 200, 200, `"name":"shards"`},
-		row{"9.3", "migrations are Forbidden until they work", "admin", "POST " + root + "/apis/migration.kcp.io/v1alpha1/logicalclustermigrations", `{"apiVersion":"migration.kcp.io/v1alpha1","kind":"LogicalClusterMigration","metadata":{"name":"x"},"spec":{"logicalCluster":"x","destinationShard":"root"}}`, 403, 403, "cannot be moved between shards yet"},
+		row{"9.3", "migrations are Forbidden until they work", "admin", "POST " + root + "/apis/migration.kcp.io/v1alpha1/logicalclustermigrations", `{"apiVersion":"migration.kcp.io/v1alpha1","kind":"LogicalClusterMigration","metadata":{"name":"x"},"spec":{"logicalCluster":"x","destinationShard":"root"}}`, 403, 403, "cannot be moved between shards while the feature gate"},
 		row{"9.3", "migrations API in root", "admin", root + "/apis/migration.kcp.io/v1alpha1", "", 200, 200, `"name":"logicalclustermigrations/status"`},
 		row{"9.3", "no migrations API outside of root", "bob", "/clusters/{b}/apis/migration.kcp.io/v1alpha1", "", 404, 404, ""})
 }

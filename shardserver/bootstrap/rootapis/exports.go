@@ -58,7 +58,7 @@ func Exports() []Export {
 			resource("cache.kcp.io", "clustercachedresourceendpointslices", "v260804-b35f3bb61"),
 		}},
 		{Name: Migration, Resources: []Resource{
-			resource("migration.kcp.io", "logicalclustermigrations", "v260908-aborting"),
+			resource("migration.kcp.io", "logicalclustermigrations", "v260702-7381341f5"),
 			resource("migration.kcp.io", "logicalclusterdumps", "v260702-7381341f5"),
 		}},
 	}
