@@ -123,8 +123,10 @@ func testLargeValue(t *testing.T) {
 	content := bytes.Repeat([]byte("x"), 1536<<10)
 	fits, tooLarge := len(content)-4096, len(content)
 	key := Key{secrets, "default/" + strings.Repeat("n", 200)}
+	// The record of a key has the same size each time only if it has the same time.
+	expires := time.Now().Add(time.Hour)
 	entry := func(size int) []Entry {
-		return []Entry{{Version: Version{key, 1}, Value: content[:size], Expires: time.Now().Add(time.Hour)}}
+		return []Entry{{Version: Version{key, 1}, Value: content[:size], Expires: expires}}
 	}
 	for fits+1 < tooLarge {
 		middle := (fits + tooLarge) / 2
