@@ -95,14 +95,14 @@ func TestEmbeddedCache(t *testing.T) {
 
 type eventRecorder chan string
 
-func (f eventRecorder) OnReplace([]*client.Object, client.Position) { f <- "replaced" }
+func (e eventRecorder) OnReplace([]*client.Object, client.Position) { e <- "replaced" }
 
-func (f eventRecorder) OnEvent(change watch.EventType, object *client.Object, _ client.Position) {
+func (e eventRecorder) OnEvent(change watch.EventType, object *client.Object, _ client.Position) {
 	if object != nil && object.Shard == "beta" { // the shard itself publishes, too
-		f <- string(change) + " " + object.String()
+		e <- string(change) + " " + object.String()
 	}
 }
 
 func (eventRecorder) OnConnect() {}
 
-func (f eventRecorder) OnDisconnect(err error) { f <- err.Error() }
+func (e eventRecorder) OnDisconnect(err error) { e <- err.Error() }

@@ -101,21 +101,21 @@ type unreachableAtFirst struct {
 
 type roundTripper func(*http.Request) (*http.Response, error)
 
-func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+func (rt roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return rt(r) }
 
 // Run implements backend.Backend.
-func (b *unreachableAtFirst) Run(ctx context.Context, workspace *rest.Config) error {
+func (u *unreachableAtFirst) Run(ctx context.Context, workspace *rest.Config) error {
 	workspace.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(r *http.Request) (*http.Response, error) {
 			isDiscovery := strings.HasSuffix(r.URL.Path, "/api") || strings.HasSuffix(r.URL.Path, "/apis")
-			if isDiscovery && b.left.Add(-1) >= 0 {
-				b.failures.Add(1)
+			if isDiscovery && u.left.Add(-1) >= 0 {
+				u.failures.Add(1)
 				return &http.Response{StatusCode: http.StatusServiceUnavailable, Header: http.Header{}, Body: io.NopCloser(strings.NewReader("")), Request: r}, nil
 			}
 			return next.RoundTrip(r)
 		})
 	})
-	return b.Backend.Run(ctx, workspace)
+	return u.Backend.Run(ctx, workspace)
 }
 
 // TestProviderUnreachableAtFirst checks that a backend retries if it cannot read the provider's workspace when it starts: its Templates become

@@ -455,47 +455,47 @@ func newEnv(t testing.TB, configure ...func(*env, *options.Options)) *env {
 	return i
 }
 
-func (i *env) file(name string) string { return filepath.Join(i.dir, name) }
+func (en *env) file(name string) string { return filepath.Join(en.dir, name) }
 
-func (i *env) write(name string, data []byte) {
-	i.t.Helper()
-	must(i.t, os.WriteFile(i.file(name), data, 0o600))
+func (en *env) write(name string, data []byte) {
+	en.t.Helper()
+	must(en.t, os.WriteFile(en.file(name), data, 0o600))
 }
 
 // kubeconfig writes inline credentials: for files, client-go starts goroutines that do not end, which goleak would
 // find.
-func (i *env) kubeconfig(name, server string) {
-	admin, err := os.ReadFile(i.file("admin.crt"))
-	must(i.t, err)
-	key, err := os.ReadFile(i.file("admin.key"))
-	must(i.t, err)
-	must(i.t, clientcmd.WriteToFile(clientcmdapi.Config{CurrentContext: "c",
-		Clusters:  map[string]*clientcmdapi.Cluster{"c": {Server: server, CertificateAuthority: i.file("server-ca.crt")}},
+func (en *env) kubeconfig(name, server string) {
+	admin, err := os.ReadFile(en.file("admin.crt"))
+	must(en.t, err)
+	key, err := os.ReadFile(en.file("admin.key"))
+	must(en.t, err)
+	must(en.t, clientcmd.WriteToFile(clientcmdapi.Config{CurrentContext: "c",
+		Clusters:  map[string]*clientcmdapi.Cluster{"c": {Server: server, CertificateAuthority: en.file("server-ca.crt")}},
 		AuthInfos: map[string]*clientcmdapi.AuthInfo{"u": {ClientCertificateData: admin, ClientKeyData: key}},
-		Contexts:  map[string]*clientcmdapi.Context{"c": {Cluster: "c", AuthInfo: "u"}}}, i.file(name)))
+		Contexts:  map[string]*clientcmdapi.Context{"c": {Cluster: "c", AuthInfo: "u"}}}, en.file(name)))
 }
 
 // client returns an HTTP/2 client with the certificate, if any.
-func (i *env) client(pair *tls.Certificate) *http.Client {
+func (en *env) client(pair *tls.Certificate) *http.Client {
 	roots := x509.NewCertPool()
-	roots.AddCert(i.serverCA.cert)
+	roots.AddCert(en.serverCA.cert)
 	config := &tls.Config{RootCAs: roots}
 	if pair != nil {
 		// Present the certificate whatever CAs the server advertises, as curl does.
 		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return pair, nil }
 	}
 	transport := &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true}
-	i.t.Cleanup(transport.CloseIdleConnections)
+	en.t.Cleanup(transport.CloseIdleConnections)
 	return &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, Timeout: 20 * time.Second}
 }
 
-func (i *env) clientFor(cn string, groups ...string) *http.Client {
-	pair := i.clientCA.pair(i.t, cn, groups...)
-	return i.client(&pair)
+func (en *env) clientFor(cn string, groups ...string) *http.Client {
+	pair := en.clientCA.pair(en.t, cn, groups...)
+	return en.client(&pair)
 }
 
-func (i *env) do(c *http.Client, method, path string, header http.Header) (*http.Response, []byte, error) {
-	req, err := http.NewRequest(method, i.url+path, nil)
+func (en *env) do(c *http.Client, method, path string, header http.Header) (*http.Response, []byte, error) {
+	req, err := http.NewRequest(method, en.url+path, nil)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -513,10 +513,10 @@ func (i *env) do(c *http.Client, method, path string, header http.Header) (*http
 }
 
 // get returns the response and, if it is that of a backend, what the backend received.
-func (i *env) get(c *http.Client, path string, header http.Header) (int, received, string) {
-	i.t.Helper()
-	res, body, err := i.do(c, http.MethodGet, path, header)
-	must(i.t, err)
+func (en *env) get(c *http.Client, path string, header http.Header) (int, received, string) {
+	en.t.Helper()
+	res, body, err := en.do(c, http.MethodGet, path, header)
+	must(en.t, err)
 	var s received
 	if res.StatusCode == http.StatusOK {
 		_ = json.Unmarshal(body, &s)
@@ -524,13 +524,13 @@ func (i *env) get(c *http.Client, path string, header http.Header) (int, receive
 	return res.StatusCode, s, string(body)
 }
 
-func (i *env) eventually(what string, f func() bool) {
-	i.t.Helper()
+func (en *env) eventually(what string, f func() bool) {
+	en.t.Helper()
 	for deadline := time.Now().Add(15 * time.Second); time.Now().Before(deadline); {
 		if f() {
 			return
 		}
 		time.Sleep(5 * time.Millisecond) // between polls
 	}
-	i.t.Fatalf("timed out: %s", what)
+	en.t.Fatalf("timed out: %s", what)
 }

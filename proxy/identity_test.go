@@ -65,31 +65,31 @@ func TestIdentityHeadersOfClientsAreDropped(t *testing.T) {
 }
 
 // sendRaw sends bytes on a TLS connection and returns the response with its headers.
-func (i *env) sendRaw(pair *tls.Certificate, request string) string {
-	i.t.Helper()
-	conn := i.dial(pair)
+func (en *env) sendRaw(pair *tls.Certificate, request string) string {
+	en.t.Helper()
+	conn := en.dial(pair)
 	defer conn.Close()
 	_, err := io.WriteString(conn, request)
-	must(i.t, err)
+	must(en.t, err)
 	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
-	must(i.t, err)
+	must(en.t, err)
 	defer res.Body.Close()
 	body, err := io.ReadAll(res.Body)
-	must(i.t, err)
+	must(en.t, err)
 	return fmt.Sprintf("HTTP/1.1 %d %v %s", res.StatusCode, res.Header, body)
 }
 
-func (i *env) dial(pair *tls.Certificate) *tls.Conn {
-	i.t.Helper()
+func (en *env) dial(pair *tls.Certificate) *tls.Conn {
+	en.t.Helper()
 	roots := x509.NewCertPool()
-	roots.AddCert(i.serverCA.cert)
+	roots.AddCert(en.serverCA.cert)
 	config := &tls.Config{RootCAs: roots, NextProtos: []string{"http/1.1"}}
 	if pair != nil {
 		config.Certificates = []tls.Certificate{*pair}
 	}
-	conn, err := tls.Dial("tcp", strings.TrimPrefix(i.url, "https://"), config)
-	must(i.t, err)
-	must(i.t, conn.SetDeadline(time.Now().Add(20*time.Second)))
+	conn, err := tls.Dial("tcp", strings.TrimPrefix(en.url, "https://"), config)
+	must(en.t, err)
+	must(en.t, conn.SetDeadline(time.Now().Add(20*time.Second)))
 	return conn
 }
 

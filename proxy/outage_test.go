@@ -9,10 +9,10 @@ import (
 )
 
 // expectRoute waits until requests for a path reach a backend, or none with a status.
-func (i *env) expectRoute(alice *http.Client, path, backend string, status int) {
-	i.t.Helper()
-	i.eventually(path+" is forwarded to "+backend, func() bool {
-		got, received, _ := i.get(alice, "/clusters/"+path+"/api", nil)
+func (en *env) expectRoute(alice *http.Client, path, backend string, status int) {
+	en.t.Helper()
+	en.eventually(path+" is forwarded to "+backend, func() bool {
+		got, received, _ := en.get(alice, "/clusters/"+path+"/api", nil)
 		return got == status && received.Backend == backend
 	})
 }

@@ -36,7 +36,7 @@ func record(t *testing.T, kind sharedindex.Kind, cluster, name string, value any
 }
 
 // writeSharedIndex writes what the shards of the installation would write.
-func (i *env) writeSharedIndex(t *testing.T, e *indextesting.Etcd) {
+func (en *env) writeSharedIndex(t *testing.T, e *indextesting.Etcd) {
 	workspace := func(parent, name, cluster string) sharedindex.Change {
 		return record(t, sharedindex.Workspaces, parent, name, sharedindex.Workspace{Cluster: cluster})
 	}
@@ -45,15 +45,15 @@ func (i *env) writeSharedIndex(t *testing.T, e *indextesting.Etcd) {
 	}
 	for shard, source := range map[string]staticSource{
 		"root": {
-			record(t, sharedindex.Shards, "", "root", sharedindex.Shard{BaseURL: i.root.URL}),
-			record(t, sharedindex.Shards, "", "alpha", sharedindex.Shard{BaseURL: i.alpha.URL + "/base", Labels: map[string]string{"region": "east"}}),
+			record(t, sharedindex.Shards, "", "root", sharedindex.Shard{BaseURL: en.root.URL}),
+			record(t, sharedindex.Shards, "", "alpha", sharedindex.Shard{BaseURL: en.alpha.URL + "/base", Labels: map[string]string{"region": "east"}}),
 			cluster("root"), cluster("org1"), workspace("root", "org", "org1"), workspace("org1", "team", "team1"),
 		},
 		"alpha": {
 			cluster("team1"), workspace("team1", "deep", "deep1"), cluster("deep1"),
 			// Ignored: only the root shard defines what shards exist.
-			record(t, sharedindex.Shards, "", "root", sharedindex.Shard{BaseURL: i.alpha.URL}),
-			record(t, sharedindex.Shards, "", "evil", sharedindex.Shard{BaseURL: i.alpha.URL}),
+			record(t, sharedindex.Shards, "", "root", sharedindex.Shard{BaseURL: en.alpha.URL}),
+			record(t, sharedindex.Shards, "", "evil", sharedindex.Shard{BaseURL: en.alpha.URL}),
 		},
 	} {
 		ctx, cancel := context.WithCancel(context.Background())
@@ -67,7 +67,7 @@ func (i *env) writeSharedIndex(t *testing.T, e *indextesting.Etcd) {
 			<-ended
 		})
 		client := e.Client()
-		i.eventually(shard+" has written", func() bool {
+		en.eventually(shard+" has written", func() bool {
 			response, err := client.Get(t.Context(), "/kcp-index/"+shard+"/complete")
 			return err == nil && response.Count == 1
 		})

@@ -14,12 +14,12 @@ import (
 )
 
 // unreadClient returns a client that does not read the bodies of responses.
-func (i *env) unreadClient(cn string) *unread.Client {
-	i.t.Helper()
-	config := i.clientFor(cn).Transport.(*http.Transport).TLSClientConfig
-	c, err := unread.Dial(i.t.Context(), strings.TrimPrefix(i.url, "https://"), config, 0)
-	must(i.t, err)
-	i.t.Cleanup(c.Close)
+func (en *env) unreadClient(cn string) *unread.Client {
+	en.t.Helper()
+	config := en.clientFor(cn).Transport.(*http.Transport).TLSClientConfig
+	c, err := unread.Dial(en.t.Context(), strings.TrimPrefix(en.url, "https://"), config, 0)
+	must(en.t, err)
+	en.t.Cleanup(c.Close)
 	return c
 }
 

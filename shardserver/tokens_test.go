@@ -73,12 +73,12 @@ func create[T any](t *testing.T, do func(context.Context, T, metav1.CreateOption
 }
 
 // bind binds a cluster role, of the workspace or of the shard, to a subject in the whole workspace.
-func (w *tenant) bind(t *testing.T, role string, subject rbacv1.Subject) {
+func (te *tenant) bind(t *testing.T, role string, subject rbacv1.Subject) {
 	t.Helper()
 	if subject.Kind != rbacv1.ServiceAccountKind {
 		subject.APIGroup = rbacv1.GroupName
 	}
-	create(t, w.RbacV1().ClusterRoleBindings().Create, &rbacv1.ClusterRoleBinding{
+	create(t, te.RbacV1().ClusterRoleBindings().Create, &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
 		Subjects:   []rbacv1.Subject{subject},
@@ -90,14 +90,14 @@ func userSubject(name string) rbacv1.Subject {
 }
 
 // withToken returns a client at the bare URL, as a pod has it, or at a logical cluster.
-func (s *tenantEnv) withToken(t *testing.T, token, cluster string) kubernetes.Interface {
+func (te *tenantEnv) withToken(t *testing.T, token, cluster string) kubernetes.Interface {
 	t.Helper()
-	config := rest.AnonymousClientConfig(s.Admin(t))
+	config := rest.AnonymousClientConfig(te.Admin(t))
 	config.BearerToken, config.QPS = token, -1
 	if cluster != "" {
 		config = shardtesting.At(config, cluster)
 	}
-	return s.Kubernetes(t, config)
+	return te.Kubernetes(t, config)
 }
 
 // currentWorkspace returns which workspace a client is in.
@@ -137,9 +137,9 @@ func TestTenantAuthentication(t *testing.T) {
 	t.Run("tenants impersonate within their workspace", func(t *testing.T) { testImpersonation(t, s) })
 }
 
-func (w *tenant) token(t *testing.T, account string, spec authenticationv1.TokenRequestSpec) string {
+func (te *tenant) token(t *testing.T, account string, spec authenticationv1.TokenRequestSpec) string {
 	t.Helper()
-	request, err := w.CoreV1().ServiceAccounts("default").CreateToken(t.Context(), account, &authenticationv1.TokenRequest{Spec: spec}, metav1.CreateOptions{})
+	request, err := te.CoreV1().ServiceAccounts("default").CreateToken(t.Context(), account, &authenticationv1.TokenRequest{Spec: spec}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,32 +156,32 @@ func testRequestedTokens(t *testing.T, s *tenantEnv) {
 	}
 }
 
-func (s *tenantEnv) configWithToken(t *testing.T, token string) *rest.Config {
-	config := rest.AnonymousClientConfig(s.Admin(t))
+func (te *tenantEnv) configWithToken(t *testing.T, token string) *rest.Config {
+	config := rest.AnonymousClientConfig(te.Admin(t))
 	config.BearerToken = token
 	return config
 }
 
 // expectWorkspaceToken checks that a token works in its workspace, by URL and from the bare host, and not in another where an account
 // of the same name has the same permissions.
-func (s *tenantEnv) expectWorkspaceToken(t *testing.T, token string, own, other tenant) {
+func (te *tenantEnv) expectWorkspaceToken(t *testing.T, token string, own, other tenant) {
 	t.Helper()
 	for what, cluster := range map[string]string{"by name": own.cluster, "by path": "root:" + own.name, "at the bare host": ""} {
 		eventually(t, what, func(ctx context.Context) error {
-			got, err := currentWorkspace(ctx, s.withToken(t, token, cluster))
+			got, err := currentWorkspace(ctx, te.withToken(t, token, cluster))
 			if err == nil && got != own.name {
 				t.Fatalf("%s: the token authenticates in workspace %q", what, got)
 			}
 			return err
 		})
 	}
-	if _, err := currentWorkspace(t.Context(), s.withToken(t, token, other.cluster)); !apierrors.IsForbidden(err) {
+	if _, err := currentWorkspace(t.Context(), te.withToken(t, token, other.cluster)); !apierrors.IsForbidden(err) {
 		t.Errorf("in the other workspace: got %v, want Forbidden", err)
 	}
-	if _, err := s.withToken(t, token, "*").CoreV1().ConfigMaps("").List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
+	if _, err := te.withToken(t, token, "*").CoreV1().ConfigMaps("").List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
 		t.Errorf("over all workspaces: got %v, want Forbidden", err)
 	}
-	if _, err := s.withToken(t, token+"x", own.cluster).CoreV1().ConfigMaps("").List(t.Context(), metav1.ListOptions{}); !apierrors.IsUnauthorized(err) {
+	if _, err := te.withToken(t, token+"x", own.cluster).CoreV1().ConfigMaps("").List(t.Context(), metav1.ListOptions{}); !apierrors.IsUnauthorized(err) {
 		t.Errorf("a forged token: got %v, want Unauthorized", err)
 	}
 }
@@ -228,10 +228,10 @@ func testBoundTokens(t *testing.T, s *tenantEnv) {
 }
 
 // waitForTokenRevocation waits until a token is rejected.
-func (s *tenantEnv) waitForTokenRevocation(t *testing.T, token string) {
+func (te *tenantEnv) waitForTokenRevocation(t *testing.T, token string) {
 	t.Helper()
 	shardtesting.Eventually(t, "the token is revoked", func(ctx context.Context) error {
-		if _, err := currentWorkspace(ctx, s.withToken(t, token, s.a.cluster)); !apierrors.IsUnauthorized(err) {
+		if _, err := currentWorkspace(ctx, te.withToken(t, token, te.a.cluster)); !apierrors.IsUnauthorized(err) {
 			return fmt.Errorf("got %v, want Unauthorized", err)
 		}
 		return nil
@@ -389,9 +389,9 @@ func testProxyHeaders(t *testing.T, s *tenantEnv) {
 }
 
 // at returns a configuration for another logical cluster.
-func (s *tenantEnv) at(config *rest.Config, cluster string) *rest.Config {
+func (te *tenantEnv) at(config *rest.Config, cluster string) *rest.Config {
 	moved := rest.CopyConfig(config)
-	moved.Host = s.host + "/clusters/" + cluster
+	moved.Host = te.host + "/clusters/" + cluster
 	return moved
 }
 

@@ -108,96 +108,96 @@ type eventHandler struct {
 }
 
 // OnReplace implements client.EventHandler.
-func (f eventHandler) OnReplace(objects []*client.Object, at client.Position) {
-	if f.gvr == client.Reports {
-		f.complete.OnReplace(objects, at)
+func (e eventHandler) OnReplace(objects []*client.Object, at client.Position) {
+	if e.gvr == client.Reports {
+		e.complete.OnReplace(objects, at)
 	}
 	known := make(map[client.Key]summary, len(objects))
 	for _, object := range objects {
-		known[object.Key] = f.summarize(object)
+		known[object.Key] = e.summarize(object)
 	}
-	f.lock.Lock()
-	before := f.objects[f.gvr]
-	f.objects[f.gvr], f.positions[f.gvr] = map[client.Key]summary{}, at
+	e.lock.Lock()
+	before := e.objects[e.gvr]
+	e.objects[e.gvr], e.positions[e.gvr] = map[client.Key]summary{}, at
 	var items []objectRef
 	for key, one := range known {
-		f.put(key, one, before[key])
-		items = append(items, objectRef{f.gvr, key})
+		e.put(key, one, before[key])
+		items = append(items, objectRef{e.gvr, key})
 	}
 	for key := range before {
 		if !known[key].exists {
-			items = append(items, objectRef{f.gvr, key})
+			items = append(items, objectRef{e.gvr, key})
 		}
 	}
-	f.lock.Unlock()
-	f.changed(items...)
+	e.lock.Unlock()
+	e.changed(items...)
 }
 
 // OnEvent implements client.EventHandler.
-func (f eventHandler) OnEvent(change watch.EventType, object *client.Object, at client.Position) {
-	if f.gvr == client.Reports {
-		f.complete.OnEvent(change, object, at)
+func (e eventHandler) OnEvent(change watch.EventType, object *client.Object, at client.Position) {
+	if e.gvr == client.Reports {
+		e.complete.OnEvent(change, object, at)
 	}
 	var known summary
 	if object != nil && change != watch.Deleted {
-		known = f.summarize(object)
+		known = e.summarize(object)
 	}
-	f.lock.Lock()
-	f.positions[f.gvr] = at
+	e.lock.Lock()
+	e.positions[e.gvr] = at
 	if object == nil {
-		f.lock.Unlock()
+		e.lock.Unlock()
 		return
 	}
-	ref := objectRef{f.gvr, object.Key}
+	ref := objectRef{e.gvr, object.Key}
 	if change == watch.Deleted {
-		delete(f.objects[f.gvr], object.Key)
-		f.deleted[ref] = true
+		delete(e.objects[e.gvr], object.Key)
+		e.deleted[ref] = true
 	} else {
-		delete(f.deleted, ref)
-		f.put(object.Key, known, f.objects[f.gvr][object.Key])
+		delete(e.deleted, ref)
+		e.put(object.Key, known, e.objects[e.gvr][object.Key])
 	}
-	f.lock.Unlock()
-	f.changed(ref)
+	e.lock.Unlock()
+	e.changed(ref)
 }
 
 // put stores an object and records heartbeats. Callers must hold the lock.
-func (f eventHandler) put(key client.Key, known, before summary) {
-	f.objects[f.gvr][key] = known
-	if f.gvr == client.Reports && key == reportKey(key.Shard) && known.digest != before.digest {
-		f.heartbeats[key.Shard] = f.now()
+func (e eventHandler) put(key client.Key, known, before summary) {
+	e.objects[e.gvr][key] = known
+	if e.gvr == client.Reports && key == reportKey(key.Shard) && known.digest != before.digest {
+		e.heartbeats[key.Shard] = e.now()
 	}
 }
 
 // summarize returns the summary of an object.
-func (f eventHandler) summarize(object *client.Object) summary {
+func (e eventHandler) summarize(object *client.Object) summary {
 	known, err := summarize(object)
 	if err != nil {
-		f.log.Error(err, "Decoding an object of the cache failed; it is not synchronized", "resource", f.gvr.GroupResource(), "key", object.Key)
+		e.log.Error(err, "Decoding an object of the cache failed; it is not synchronized", "resource", e.gvr.GroupResource(), "key", object.Key)
 		return summary{exists: true}
 	}
 	return known
 }
 
 // OnConnect implements client.EventHandler.
-func (f eventHandler) OnConnect() {
-	f.lock.Lock()
-	defer f.lock.Unlock()
-	if f.disconnected[f.gvr] {
-		delete(f.disconnected, f.gvr)
-		if len(f.disconnected) == 0 {
-			f.log.Info("All watches of the cache are open again", "cache", f.name)
+func (e eventHandler) OnConnect() {
+	e.lock.Lock()
+	defer e.lock.Unlock()
+	if e.disconnected[e.gvr] {
+		delete(e.disconnected, e.gvr)
+		if len(e.disconnected) == 0 {
+			e.log.Info("All watches of the cache are open again", "cache", e.name)
 		}
 	}
 }
 
 // OnDisconnect implements client.EventHandler.
-func (f eventHandler) OnDisconnect(err error) {
-	f.lock.Lock()
-	defer f.lock.Unlock()
-	if len(f.disconnected) == 0 {
-		f.log.Info("Watching a cache failed, will retry", "cache", f.name, "reason", err)
+func (e eventHandler) OnDisconnect(err error) {
+	e.lock.Lock()
+	defer e.lock.Unlock()
+	if len(e.disconnected) == 0 {
+		e.log.Info("Watching a cache failed, will retry", "cache", e.name, "reason", err)
 	}
-	f.disconnected[f.gvr] = true
+	e.disconnected[e.gvr] = true
 }
 
 // reportKey is the key of the report of a shard.

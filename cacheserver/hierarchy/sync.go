@@ -15,31 +15,31 @@ import (
 var errWait = errors.New("waiting for other objects")
 
 // sync brings one object to its desired state.
-func (c *Syncer) sync(ctx context.Context, ref objectRef) error {
-	if !c.local.connected(ref.gvr) || !c.parent.connected(ref.gvr) {
+func (s *Syncer) sync(ctx context.Context, ref objectRef) error {
+	if !s.local.connected(ref.gvr) || !s.parent.connected(ref.gvr) {
 		return nil // the next resync retries
 	}
-	f := c.observe(ref)
+	f := s.observe(ref)
 	var err error
 	switch desired := decide(f); desired {
 	case createInParent, updateInParent:
-		err = c.write(ctx, ref, f.local, f.parent, c.config.Local, c.config.Parent, c.parent, ViaAnnotation, c.config.Name)
+		err = s.write(ctx, ref, f.local, f.parent, s.config.Local, s.config.Parent, s.parent, ViaAnnotation, s.config.Name)
 		countWrite(err, "up")
 	case createLocal, updateLocal:
-		err = c.write(ctx, ref, f.parent, f.local, c.config.Parent, c.config.Local, c.local, DownAnnotation, "true")
+		err = s.write(ctx, ref, f.parent, f.local, s.config.Parent, s.config.Local, s.local, DownAnnotation, "true")
 		countWrite(err, "down")
 	case deleteInParent:
-		err = c.remove(ctx, ref, f.parent, c.config.Parent)
+		err = s.remove(ctx, ref, f.parent, s.config.Parent)
 		countWrite(err, "up")
 	case deleteLocal:
-		err = c.remove(ctx, ref, f.local, c.config.Local)
+		err = s.remove(ctx, ref, f.local, s.config.Local)
 		countWrite(err, "down")
 	case conflict:
-		c.log.V(2).Info("A shard publishes in more than one cache; this object is not synchronized", "resource", ref.gvr.GroupResource(), "key", ref.key)
+		s.log.V(2).Info("A shard publishes in more than one cache; this object is not synchronized", "resource", ref.gvr.GroupResource(), "key", ref.key)
 	}
 	if err == nil {
-		c.local.clearDeletion(ref)
-		c.parent.clearDeletion(ref)
+		s.local.clearDeletion(ref)
+		s.parent.clearDeletion(ref)
 	}
 	return err
 }
@@ -52,17 +52,17 @@ func countWrite(err error, direction string) {
 
 // write copies an object of one cache into the other, with an annotation. The existing copy must be the one that was
 // decided about; otherwise an event follows.
-func (c *Syncer) write(ctx context.Context, ref objectRef, source, target summary, from, to *client.Client, targetState *cacheState, annotation, value string) error {
+func (s *Syncer) write(ctx context.Context, ref objectRef, source, target summary, from, to *client.Client, targetState *cacheState, annotation, value string) error {
 	incomplete := false
 	if ref.gvr == client.Reports && ref.key == reportKey(ref.key.Shard) && !targetState.complete.IsComplete(ref.key.Shard) {
 		// A complete report must be true in the target cache. It stays true: objects that follow later are new ones.
-		mustWait, tooLong := c.mustWait(ref.key.Shard)
+		mustWait, tooLong := s.mustWait(ref.key.Shard)
 		if mustWait && !tooLong {
 			return errWait
 		}
 		incomplete = mustWait
 	}
-	object, err := c.getUnchanged(ctx, ref, source, from)
+	object, err := s.getUnchanged(ctx, ref, source, from)
 	if err != nil {
 		return err
 	}
@@ -78,7 +78,7 @@ func (c *Syncer) write(ctx context.Context, ref objectRef, source, target summar
 		_, err = to.Create(ctx, ref.gvr, ref.key.Cluster, content)
 		return err
 	}
-	existing, err := c.getUnchanged(ctx, ref, target, to)
+	existing, err := s.getUnchanged(ctx, ref, target, to)
 	if err != nil {
 		return err
 	}
@@ -95,8 +95,8 @@ func (c *Syncer) write(ctx context.Context, ref objectRef, source, target summar
 }
 
 // remove deletes a copy, if it is the one that was decided about.
-func (c *Syncer) remove(ctx context.Context, ref objectRef, target summary, from *client.Client) error {
-	existing, err := c.getUnchanged(ctx, ref, target, from)
+func (s *Syncer) remove(ctx context.Context, ref objectRef, target summary, from *client.Client) error {
+	existing, err := s.getUnchanged(ctx, ref, target, from)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -108,7 +108,7 @@ func (c *Syncer) remove(ctx context.Context, ref objectRef, target summary, from
 
 // getUnchanged reads an object. It returns errWait if the object is not the one that was decided about: an event
 // follows.
-func (c *Syncer) getUnchanged(ctx context.Context, ref objectRef, expected summary, from *client.Client) (*client.Object, error) {
+func (s *Syncer) getUnchanged(ctx context.Context, ref objectRef, expected summary, from *client.Client) (*client.Object, error) {
 	object, err := from.Get(ctx, ref.gvr, ref.key)
 	if err != nil {
 		return nil, err

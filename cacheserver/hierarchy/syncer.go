@@ -73,7 +73,7 @@ func New(config Config) *Syncer {
 }
 
 // Run synchronizes until the context ends.
-func (c *Syncer) Run(ctx context.Context) {
+func (s *Syncer) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer metrics.ParentConnected.Set(0)
@@ -81,160 +81,160 @@ func (c *Syncer) Run(ctx context.Context) {
 	for _, resource := range client.Resources() {
 		gvr := resource.GroupVersionResource
 		running.Go(func() {
-			c.config.Local.NewReflector(gvr, client.Position{}, eventHandler{cacheState: c.local, gvr: gvr, log: c.log}).Run(ctx)
+			s.config.Local.NewReflector(gvr, client.Position{}, eventHandler{cacheState: s.local, gvr: gvr, log: s.log}).Run(ctx)
 		})
 		running.Go(func() {
-			c.config.Parent.NewReflector(gvr, client.Position{}, eventHandler{cacheState: c.parent, gvr: gvr, log: c.log}).Run(ctx)
+			s.config.Parent.NewReflector(gvr, client.Position{}, eventHandler{cacheState: s.parent, gvr: gvr, log: s.log}).Run(ctx)
 		})
 	}
 	for range workers {
 		running.Go(func() {
-			for c.processNextItem(ctx) {
+			for s.processNextItem(ctx) {
 			}
 		})
 	}
-	wait.UntilWithContext(ctx, func(context.Context) { c.resync() }, resyncInterval)
-	c.queue.ShutDown()
+	wait.UntilWithContext(ctx, func(context.Context) { s.resync() }, resyncInterval)
+	s.queue.ShutDown()
 }
 
 // enqueue queues items.
-func (c *Syncer) enqueue(items ...objectRef) {
-	c.lock.Lock()
+func (s *Syncer) enqueue(items ...objectRef) {
+	s.lock.Lock()
 	for _, ref := range items {
-		c.event++
-		if c.unsynced[ref.key.Shard] == nil {
-			c.unsynced[ref.key.Shard] = map[objectRef]uint64{}
+		s.event++
+		if s.unsynced[ref.key.Shard] == nil {
+			s.unsynced[ref.key.Shard] = map[objectRef]uint64{}
 		}
-		c.unsynced[ref.key.Shard][ref] = c.event
+		s.unsynced[ref.key.Shard][ref] = s.event
 	}
-	c.lock.Unlock()
+	s.lock.Unlock()
 	for _, ref := range items {
-		c.queue.Add(ref)
+		s.queue.Add(ref)
 	}
 }
 
 // resync queues every item that differs from its desired state: items that depend on others get no event. Failed items
 // keep their backoff unless the caches became available again.
-func (c *Syncer) resync() {
-	connected := c.parent.hasSynced(c.watches)
-	c.setAvailable(connected && c.local.hasSynced(c.watches))
+func (s *Syncer) resync() {
+	connected := s.parent.hasSynced(s.watches)
+	s.setAvailable(connected && s.local.hasSynced(s.watches))
 	all := map[objectRef]bool{}
-	c.local.forEach(func(ref objectRef) { all[ref] = true })
-	c.parent.forEach(func(ref objectRef) { all[ref] = true })
+	s.local.forEach(func(ref objectRef) { all[ref] = true })
+	s.parent.forEach(func(ref objectRef) { all[ref] = true })
 	var items []objectRef
 	for ref := range all {
-		if desired := decide(c.observe(ref)); desired != noAction && desired != conflict && c.queue.NumRequeues(ref) == 0 {
+		if desired := decide(s.observe(ref)); desired != noAction && desired != conflict && s.queue.NumRequeues(ref) == 0 {
 			items = append(items, ref)
 		}
 	}
-	c.enqueue(items...)
+	s.enqueue(items...)
 	state := 0.0
 	if connected {
 		state = 1
 	}
 	metrics.ParentConnected.Set(state)
-	metrics.ParentPending.Set(float64(c.pending()))
+	metrics.ParentPending.Set(float64(s.pending()))
 }
 
-func (c *Syncer) pending() int {
-	c.lock.Lock()
-	defer c.lock.Unlock()
+func (s *Syncer) pending() int {
+	s.lock.Lock()
+	defer s.lock.Unlock()
 	count := 0
-	for _, items := range c.unsynced {
+	for _, items := range s.unsynced {
 		count += len(items)
 	}
 	return count
 }
 
-func (c *Syncer) processNextItem(ctx context.Context) bool {
-	ref, shutdown := c.queue.Get()
+func (s *Syncer) processNextItem(ctx context.Context) bool {
+	ref, shutdown := s.queue.Get()
 	if shutdown {
 		return false
 	}
-	defer c.queue.Done(ref)
-	c.lock.Lock()
-	event := c.unsynced[ref.key.Shard][ref]
-	c.lock.Unlock()
-	err := c.sync(ctx, ref)
+	defer s.queue.Done(ref)
+	s.lock.Lock()
+	event := s.unsynced[ref.key.Shard][ref]
+	s.lock.Unlock()
+	err := s.sync(ctx, ref)
 	switch {
 	case ctx.Err() != nil:
 		return true
 	case err == errWait:
-		c.queue.AddAfter(ref, minRetry)
+		s.queue.AddAfter(ref, minRetry)
 		return true
 	case apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err):
-		c.queue.AddRateLimited(ref) // an event follows
+		s.queue.AddRateLimited(ref) // an event follows
 		return true
 	case err != nil:
-		c.recordFailure(ref, err)
-		c.queue.AddRateLimited(ref)
+		s.recordFailure(ref, err)
+		s.queue.AddRateLimited(ref)
 		return true
 	}
-	c.queue.Forget(ref)
-	c.recordSuccess(ref)
-	c.markSynced(ref, event)
+	s.queue.Forget(ref)
+	s.recordSuccess(ref)
+	s.markSynced(ref, event)
 	return true
 }
 
 // setAvailable records whether both caches are available. When they become so, it ends the backoff of failed items.
-func (c *Syncer) setAvailable(now bool) {
-	c.lock.Lock()
-	defer c.lock.Unlock()
-	if now && !c.available {
-		for ref := range c.failing {
-			c.queue.Forget(ref)
+func (s *Syncer) setAvailable(now bool) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	if now && !s.available {
+		for ref := range s.failing {
+			s.queue.Forget(ref)
 		}
 	}
-	c.available = now
+	s.available = now
 }
 
 // recordFailure and recordSuccess track failing items. The first failure and the last recovery are logged: a parent
 // that rejects a shard over its quota may reject thousands of objects.
-func (c *Syncer) recordFailure(ref objectRef, reason error) {
-	c.lock.Lock()
-	first := len(c.failing) == 0
-	c.failing[ref] = struct{}{}
-	c.lock.Unlock()
+func (s *Syncer) recordFailure(ref objectRef, reason error) {
+	s.lock.Lock()
+	first := len(s.failing) == 0
+	s.failing[ref] = struct{}{}
+	s.lock.Unlock()
 	if first {
-		c.log.Error(reason, "Synchronizing an object with the parent cache failed, will retry; for others see atoll_cache_parent_pending", "resource", ref.gvr.GroupResource(), "key", ref.key)
+		s.log.Error(reason, "Synchronizing an object with the parent cache failed, will retry; for others see atoll_cache_parent_pending", "resource", ref.gvr.GroupResource(), "key", ref.key)
 		return
 	}
-	c.log.V(2).Info("Synchronizing an object with the parent cache failed, will retry", "resource", ref.gvr.GroupResource(), "key", ref.key, "reason", reason)
+	s.log.V(2).Info("Synchronizing an object with the parent cache failed, will retry", "resource", ref.gvr.GroupResource(), "key", ref.key, "reason", reason)
 }
 
 // recordSuccess is described at recordFailure.
-func (c *Syncer) recordSuccess(ref objectRef) {
-	c.lock.Lock()
-	_, wasFailing := c.failing[ref]
-	delete(c.failing, ref)
-	last := wasFailing && len(c.failing) == 0
-	c.lock.Unlock()
+func (s *Syncer) recordSuccess(ref objectRef) {
+	s.lock.Lock()
+	_, wasFailing := s.failing[ref]
+	delete(s.failing, ref)
+	last := wasFailing && len(s.failing) == 0
+	s.lock.Unlock()
 	if last {
-		c.log.Info("All failed objects are synchronized with the parent cache")
+		s.log.Info("All failed objects are synchronized with the parent cache")
 	}
 }
 
 // markSynced removes an item from unsynced unless it had another event.
-func (c *Syncer) markSynced(ref objectRef, event uint64) {
-	c.lock.Lock()
-	defer c.lock.Unlock()
-	items := c.unsynced[ref.key.Shard]
+func (s *Syncer) markSynced(ref objectRef, event uint64) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	items := s.unsynced[ref.key.Shard]
 	if items[ref] != event {
 		return
 	}
 	delete(items, ref)
 	if len(items) == 0 {
-		delete(c.unsynced, ref.key.Shard)
+		delete(s.unsynced, ref.key.Shard)
 	}
 }
 
 // observe returns the input of decide for an object.
-func (c *Syncer) observe(ref objectRef) decisionInput {
-	f := decisionInput{cacheName: c.config.Name}
-	f.local, f.deletedLocally = c.local.get(ref)
-	f.parent, f.deletedInParent = c.parent.get(ref)
-	localReport, localHeartbeat := c.local.report(ref.key.Shard)
-	parentReport, parentHeartbeat := c.parent.report(ref.key.Shard)
+func (s *Syncer) observe(ref objectRef) decisionInput {
+	f := decisionInput{cacheName: s.config.Name}
+	f.local, f.deletedLocally = s.local.get(ref)
+	f.parent, f.deletedInParent = s.parent.get(ref)
+	localReport, localHeartbeat := s.local.report(ref.key.Shard)
+	parentReport, parentHeartbeat := s.parent.report(ref.key.Shard)
 	switch {
 	case !parentReport.exists:
 		f.unowned = true
@@ -242,27 +242,27 @@ func (c *Syncer) observe(ref objectRef) decisionInput {
 		f.owned = true
 	case localReport.exists && !localReport.down:
 		// The shard has reported in both caches. It has moved to this one if it still reports in this one only.
-		f.moving = c.now().Sub(localHeartbeat) < c.config.ShardTimeout
-		f.owned = f.moving && c.now().Sub(parentHeartbeat) >= c.config.ShardTimeout
+		f.moving = s.now().Sub(localHeartbeat) < s.config.ShardTimeout
+		f.owned = f.moving && s.now().Sub(parentHeartbeat) >= s.config.ShardTimeout
 	}
 	return f
 }
 
 // mustWait returns whether the report of a shard must wait for its objects, and whether it has waited too long.
-func (c *Syncer) mustWait(shard string) (mustWait, tooLong bool) {
-	ready := c.local.hasSynced(c.watches) && c.parent.hasSynced(c.watches)
-	c.lock.Lock()
-	defer c.lock.Unlock()
+func (s *Syncer) mustWait(shard string) (mustWait, tooLong bool) {
+	ready := s.local.hasSynced(s.watches) && s.parent.hasSynced(s.watches)
+	s.lock.Lock()
+	defer s.lock.Unlock()
 	report := objectRef{client.Reports, reportKey(shard)}
-	for ref := range c.unsynced[shard] {
+	for ref := range s.unsynced[shard] {
 		ready = ready && ref == report
 	}
 	if ready {
-		delete(c.waitingReports, shard)
+		delete(s.waitingReports, shard)
 		return false, false
 	}
-	if _, ok := c.waitingReports[shard]; !ok {
-		c.waitingReports[shard] = c.now()
+	if _, ok := s.waitingReports[shard]; !ok {
+		s.waitingReports[shard] = s.now()
 	}
-	return true, c.now().Sub(c.waitingReports[shard]) >= reportTimeout
+	return true, s.now().Sub(s.waitingReports[shard]) >= reportTimeout
 }

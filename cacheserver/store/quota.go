@@ -40,19 +40,19 @@ const (
 
 // check returns the reason to reject a write at the current usage, or "". Deletions are always permitted, updates that
 // do not grow an object as long as they are not repeated constantly, and reports up to a higher limit.
-func (b Quota) check(key UsageKey, current Usage, kind writeKind) string {
-	total, limit := current.Bytes+current.Replaced, 2*b.Bytes
+func (q Quota) check(key UsageKey, current Usage, kind writeKind) string {
+	total, limit := current.Bytes+current.Replaced, 2*q.Bytes
 	if kind == writeReport {
-		limit += b.Bytes / 8
+		limit += q.Bytes / 8
 	}
 	switch {
-	case b.Objects > 0 && kind == writeCreate && current.Objects >= b.Objects:
-		return fmt.Sprintf("%s has %d objects in this cache, where %d are allowed (--max-objects-per-shard)", key, current.Objects, b.Objects)
-	case b.Bytes > 0 && (kind == writeCreate || kind == writeGrow) && current.Bytes >= b.Bytes:
-		return fmt.Sprintf("the objects of %s take %d bytes of this cache, where %d are allowed (--max-bytes-per-shard)", key, current.Bytes, b.Bytes)
-	case b.Bytes > 0 && total >= limit:
+	case q.Objects > 0 && kind == writeCreate && current.Objects >= q.Objects:
+		return fmt.Sprintf("%s has %d objects in this cache, where %d are allowed (--max-objects-per-shard)", key, current.Objects, q.Objects)
+	case q.Bytes > 0 && (kind == writeCreate || kind == writeGrow) && current.Bytes >= q.Bytes:
+		return fmt.Sprintf("the objects of %s take %d bytes of this cache, where %d are allowed (--max-bytes-per-shard)", key, current.Bytes, q.Bytes)
+	case q.Bytes > 0 && total >= limit:
 		return fmt.Sprintf("%s takes %d bytes of this cache, %d of them by what was replaced within %s, where twice %d are allowed (--max-bytes-per-shard)",
-			key, total, current.Replaced, replacedRetention.Round(time.Minute), b.Bytes)
+			key, total, current.Replaced, replacedRetention.Round(time.Minute), q.Bytes)
 	}
 	return ""
 }

@@ -43,11 +43,11 @@ type UsageKey struct {
 }
 
 // String describes the key in messages.
-func (h UsageKey) String() string {
-	if h.Cached {
-		return fmt.Sprintf("users of shard %q", h.Shard)
+func (u UsageKey) String() string {
+	if u.Cached {
+		return fmt.Sprintf("users of shard %q", u.Shard)
 	}
-	return fmt.Sprintf("shard %q", h.Shard)
+	return fmt.Sprintf("shard %q", u.Shard)
 }
 
 // usageTracker tracks the usage by watching etcd, with the delay of a watch. It has one entry for every key with
@@ -165,24 +165,24 @@ func (u *usageTracker) currentInterval() int64 {
 	return u.now().Unix() / int64(replacedInterval/time.Second)
 }
 
-func (a *usageRecord) result(now int64) Usage {
-	a.addReplaced(now, 0)
-	result := Usage{Objects: a.objects, Bytes: a.bytes}
-	for _, bytes := range a.replaced {
+func (u *usageRecord) result(now int64) Usage {
+	u.addReplaced(now, 0)
+	result := Usage{Objects: u.objects, Bytes: u.bytes}
+	for _, bytes := range u.replaced {
 		result.Replaced += bytes
 	}
 	return result
 }
 
 // addReplaced adds bytes to the current interval, and drops expired intervals.
-func (a *usageRecord) addReplaced(now, bytes int64) {
-	for ; a.last < now; a.last++ {
-		if now-a.last > int64(len(a.replaced)) {
-			a.last = now - int64(len(a.replaced))
+func (u *usageRecord) addReplaced(now, bytes int64) {
+	for ; u.last < now; u.last++ {
+		if now-u.last > int64(len(u.replaced)) {
+			u.last = now - int64(len(u.replaced))
 		}
-		a.replaced[(a.last+1)%int64(len(a.replaced))] = 0
+		u.replaced[(u.last+1)%int64(len(u.replaced))] = 0
 	}
-	a.replaced[now%int64(len(a.replaced))] += bytes
+	u.replaced[now%int64(len(u.replaced))] += bytes
 }
 
 func sizeOf(kv *mvccpb.KeyValue) int64 { return int64(len(kv.Key) + len(kv.Value)) }

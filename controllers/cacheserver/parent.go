@@ -61,22 +61,22 @@ type hierarchy map[string]*operatorv1alpha1.CacheServer
 
 // validate validates the position of a cache: its parent exists, there is no cycle, and no other cache of the hierarchy
 // has its name.
-func (f hierarchy) validate(cache *operatorv1alpha1.CacheServer) status.Result {
+func (h hierarchy) validate(cache *operatorv1alpha1.CacheServer) status.Result {
 	const condition, field = operatorv1alpha1.ConditionSpecHonored, "parent.cacheServerRef"
 	name := cache.Spec.Parent.CacheServerRef.Name
-	if f[name] == nil {
+	if h[name] == nil {
 		return dependencies.NotFound("CacheServer", name, cache.Namespace, field)
 	}
-	top, cycle := f.top(cache)
+	top, cycle := h.top(cache)
 	if cycle {
 		return status.Stall(condition, "InvalidReference", "the parents of CacheServer %s form a cycle: correct %s of one of them", cache.Name, field)
 	}
-	for _, other := range f {
+	for _, other := range h {
 		if other.Name == cache.Name || desired.NewCacheServer(other).CacheName() != desired.NewCacheServer(cache).CacheName() {
 			continue
 		}
 		// Of two caches with the same name, the one that sets cacheName is invalid.
-		if above, _ := f.top(other); above == top && cache.Spec.CacheName != "" {
+		if above, _ := h.top(other); above == top && cache.Spec.CacheName != "" {
 			return status.Stall(condition, "NameTaken", "CacheServer %s of the same hierarchy is named %s, too: choose another cacheName", other.Name, cache.Spec.CacheName)
 		}
 	}
@@ -84,7 +84,7 @@ func (f hierarchy) validate(cache *operatorv1alpha1.CacheServer) status.Result {
 }
 
 // top returns the top of the hierarchy of a cache, or that it is in a cycle.
-func (f hierarchy) top(cache *operatorv1alpha1.CacheServer) (top corev1.TypedLocalObjectReference, cycle bool) {
+func (h hierarchy) top(cache *operatorv1alpha1.CacheServer) (top corev1.TypedLocalObjectReference, cycle bool) {
 	visited := map[string]bool{}
 	for {
 		parent := cache.Spec.Parent
@@ -96,10 +96,10 @@ func (f hierarchy) top(cache *operatorv1alpha1.CacheServer) (top corev1.TypedLoc
 			return corev1.TypedLocalObjectReference{Kind: "RootShard", Name: parent.RootShardRef.Name}, false
 		case parent != nil && parent.KubeconfigSecretRef != nil:
 			return corev1.TypedLocalObjectReference{Kind: "Secret", Name: parent.KubeconfigSecretRef.Name}, false
-		case parent == nil || parent.CacheServerRef == nil || f[parent.CacheServerRef.Name] == nil:
+		case parent == nil || parent.CacheServerRef == nil || h[parent.CacheServerRef.Name] == nil:
 			return here, false
 		}
 		visited[cache.Name] = true
-		cache = f[parent.CacheServerRef.Name]
+		cache = h[parent.CacheServerRef.Name]
 	}
 }

@@ -129,38 +129,38 @@ func meta(name string) metav1.ObjectMeta {
 }
 
 // startOperator starts with empty trackers, like a new process.
-func (s *env) startOperator() {
-	s.cluster = apply.Cluster{Client: s.client}
-	s.gate = gate.New(s.cluster, &s.health, func() time.Time { return s.clock })
+func (e *env) startOperator() {
+	e.cluster = apply.Cluster{Client: e.client}
+	e.gate = gate.New(e.cluster, &e.health, func() time.Time { return e.clock })
 }
 
-func (s *env) setImage(image string) {
+func (e *env) setImage(image string) {
 	for _, name := range workloads {
-		s.images[name] = image
+		e.images[name] = image
 	}
 }
 
 // reconcile reconciles one component, and returns the result for RolledOut.
-func (s *env) reconcile(name string) status.Result {
-	s.t.Helper()
-	kind := kindOf(s.owners[name])
-	labels := desired.AppLabels(kind, s.owners[name].GetName())
+func (e *env) reconcile(name string) status.Result {
+	e.t.Helper()
+	kind := kindOf(e.owners[name])
+	labels := desired.AppLabels(kind, e.owners[name].GetName())
 	object := &appsv1.Deployment{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace, OwnerReferences: desired.NewOwnerReferences(kind, s.owners[name])},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace, OwnerReferences: desired.NewOwnerReferences(kind, e.owners[name])},
 		Spec: appsv1.DeploymentSpec{
 			Replicas: ptr.To[int32](2),
 			Selector: &metav1.LabelSelector{MatchLabels: labels},
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: labels},
-				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "server", Image: s.images[name]}}},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "server", Image: e.images[name]}}},
 			},
 		},
 	}
-	before := s.liveImage(name)
+	before := e.liveImage(name)
 	report := status.Report{}
 	deployment := workload.Deployment{
-		Cluster: s.cluster, Gate: s.gate, Report: &report, Now: func() time.Time { return s.clock },
+		Cluster: e.cluster, Gate: e.gate, Report: &report, Now: func() time.Time { return e.clock },
 		Condition: operatorv1alpha1.ConditionAvailable, Namespace: namespace, Name: name,
 	}
 	for _, step := range []func(context.Context) error{
@@ -171,16 +171,16 @@ func (s *env) reconcile(name string) status.Result {
 		deployment.AdmitRollout,
 		deployment.Apply,
 	} {
-		if err := step(s.t.Context()); err != nil {
-			s.t.Fatalf("%s: %v", name, err)
+		if err := step(e.t.Context()); err != nil {
+			e.t.Fatalf("%s: %v", name, err)
 		}
 	}
 	if before != "" && report.Get(operatorv1alpha1.ConditionAvailable).State != status.Satisfied {
-		s.flapped = append(s.flapped, name)
+		e.flapped = append(e.flapped, name)
 	}
-	if after := s.liveImage(name); after != before {
-		s.updated = append(s.updated, name)
-		s.updatePods(name, false)
+	if after := e.liveImage(name); after != before {
+		e.updated = append(e.updated, name)
+		e.updatePods(name, false)
 	}
 	return report.Get(operatorv1alpha1.ConditionRolledOut)
 }
@@ -199,18 +199,18 @@ func kindOf(object client.Object) string {
 	return "FrontProxy"
 }
 
-func (s *env) deployment(name string) *appsv1.Deployment {
-	s.t.Helper()
-	live, err := apply.Get[appsv1.Deployment](s.t.Context(), s.client, namespace, name)
+func (e *env) deployment(name string) *appsv1.Deployment {
+	e.t.Helper()
+	live, err := apply.Get[appsv1.Deployment](e.t.Context(), e.client, namespace, name)
 	if err != nil {
-		s.t.Fatal(err)
+		e.t.Fatal(err)
 	}
 	return live
 }
 
 // liveImage is the image of the pods of a component, "" before there are any.
-func (s *env) liveImage(name string) string {
-	if live := s.deployment(name); live != nil {
+func (e *env) liveImage(name string) string {
+	if live := e.deployment(name); live != nil {
 		return live.Spec.Template.Spec.Containers[0].Image
 	}
 	return ""
@@ -218,45 +218,45 @@ func (s *env) liveImage(name string) string {
 
 // updatePods sets the status of the Deployment: all pods are new and ready, or the first new one is not ready and two old
 // ones serve.
-func (s *env) updatePods(name string, ready bool) {
-	s.t.Helper()
-	live := s.deployment(name)
+func (e *env) updatePods(name string, ready bool) {
+	e.t.Helper()
+	live := e.deployment(name)
 	live.Status = appsv1.DeploymentStatus{ObservedGeneration: live.Generation, Replicas: 2, UpdatedReplicas: 2, ReadyReplicas: 2}
 	if !ready {
 		live.Status.Replicas, live.Status.UpdatedReplicas = 3, 1
 	}
-	if err := s.client.Status().Update(s.t.Context(), live); err != nil {
-		s.t.Fatal(err)
+	if err := e.client.Status().Update(e.t.Context(), live); err != nil {
+		e.t.Fatal(err)
 	}
 }
 
 // createCrashingPod adds a pod of a Deployment whose container crashes.
-func (s *env) createCrashingPod(name string) {
-	s.t.Helper()
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name + "-crashing", Namespace: namespace, Labels: s.deployment(name).Spec.Selector.MatchLabels}}
+func (e *env) createCrashingPod(name string) {
+	e.t.Helper()
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name + "-crashing", Namespace: namespace, Labels: e.deployment(name).Spec.Selector.MatchLabels}}
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "server", LastTerminationState: corev1.ContainerState{
 		Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, Reason: "Error", Message: "starting\nError: broken\n"},
 	}}}
-	if err := s.client.Create(s.t.Context(), pod); err != nil {
-		s.t.Fatal(err)
+	if err := e.client.Create(e.t.Context(), pod); err != nil {
+		e.t.Fatal(err)
 	}
 }
 
 // reconcileAll reconciles every component, in reverse order of the rollout.
-func (s *env) reconcileAll(afterEach func(name string)) {
-	s.clock = s.clock.Add(6 * time.Second)
+func (e *env) reconcileAll(afterEach func(name string)) {
+	e.clock = e.clock.Add(6 * time.Second)
 	for _, name := range slices.Backward(workloads) {
-		s.reconcile(name)
+		e.reconcile(name)
 		afterEach(name)
 	}
 }
 
-func (s *env) setAnnotation(name, key, value string) {
-	s.t.Helper()
-	owner := s.owners[name]
+func (e *env) setAnnotation(name, key, value string) {
+	e.t.Helper()
+	owner := e.owners[name]
 	owner.SetAnnotations(map[string]string{key: value})
-	if err := s.client.Update(s.t.Context(), owner); err != nil {
-		s.t.Fatal(err)
+	if err := e.client.Update(e.t.Context(), owner); err != nil {
+		e.t.Fatal(err)
 	}
 }
 

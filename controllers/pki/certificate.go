@@ -44,13 +44,13 @@ type leaf struct {
 	ecdsa         bool
 }
 
-func (s Owner) meta(name string) metav1.ObjectMeta {
-	return metav1.ObjectMeta{Name: name, Namespace: s.Namespace, Labels: s.Labels, OwnerReferences: s.References}
+func (o Owner) meta(name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Name: name, Namespace: o.Namespace, Labels: o.Labels, OwnerReferences: o.References}
 }
 
-func (s Owner) newLeaf(l leaf) *certmanagerv1.Certificate {
+func (o Owner) newLeaf(l leaf) *certmanagerv1.Certificate {
 	names, addresses := splitNames(l.dnsNames)
-	out := s.newCertificate(l.name, localIssuerReference(l.issuer), leafDuration, leafRenewBefore)
+	out := o.newCertificate(l.name, localIssuerReference(l.issuer), leafDuration, leafRenewBefore)
 	out.Spec.CommonName = l.commonName
 	out.Spec.Usages = l.usages
 	out.Spec.DNSNames, out.Spec.IPAddresses = names, addresses
@@ -68,33 +68,33 @@ func (s Owner) newLeaf(l leaf) *certmanagerv1.Certificate {
 
 // newAuthority returns a CA with an issuer of the same name. Renewals keep its key, so that the certificates that it has signed, and
 // every bundle that contains it, remain valid.
-func (s Owner) newAuthority(name string, signedBy cmmeta.IssuerReference) (*certmanagerv1.Certificate, *certmanagerv1.Issuer) {
-	out := s.newCertificate(name, signedBy, caDuration, caRenewBefore)
+func (o Owner) newAuthority(name string, signedBy cmmeta.IssuerReference) (*certmanagerv1.Certificate, *certmanagerv1.Issuer) {
+	out := o.newCertificate(name, signedBy, caDuration, caRenewBefore)
 	out.Spec.IsCA = true
 	out.Spec.CommonName = name
 	out.Spec.PrivateKey.RotationPolicy = certmanagerv1.RotationPolicyNever
-	return out, s.newCAIssuer(name, name)
+	return out, o.newCAIssuer(name, name)
 }
 
-func (s Owner) newCAIssuer(name, secret string) *certmanagerv1.Issuer {
-	return s.newIssuer(name, certmanagerv1.IssuerConfig{CA: &certmanagerv1.CAIssuer{SecretName: secret}})
+func (o Owner) newCAIssuer(name, secret string) *certmanagerv1.Issuer {
+	return o.newIssuer(name, certmanagerv1.IssuerConfig{CA: &certmanagerv1.CAIssuer{SecretName: secret}})
 }
 
-func (s Owner) newIssuer(name string, config certmanagerv1.IssuerConfig) *certmanagerv1.Issuer {
+func (o Owner) newIssuer(name string, config certmanagerv1.IssuerConfig) *certmanagerv1.Issuer {
 	return &certmanagerv1.Issuer{
 		TypeMeta:   metav1.TypeMeta{APIVersion: certmanagerv1.SchemeGroupVersion.String(), Kind: certmanagerv1.IssuerKind},
-		ObjectMeta: s.meta(name),
+		ObjectMeta: o.meta(name),
 		Spec:       certmanagerv1.IssuerSpec{IssuerConfig: config},
 	}
 }
 
-func (s Owner) newCertificate(name string, issuer cmmeta.IssuerReference, duration, renewBefore time.Duration) *certmanagerv1.Certificate {
+func (o Owner) newCertificate(name string, issuer cmmeta.IssuerReference, duration, renewBefore time.Duration) *certmanagerv1.Certificate {
 	return &certmanagerv1.Certificate{
 		TypeMeta:   metav1.TypeMeta{APIVersion: certmanagerv1.SchemeGroupVersion.String(), Kind: certmanagerv1.CertificateKind},
-		ObjectMeta: s.meta(name),
+		ObjectMeta: o.meta(name),
 		Spec: certmanagerv1.CertificateSpec{
 			SecretName:     name,
-			SecretTemplate: &certmanagerv1.CertificateSecretTemplate{Labels: s.SecretLabels},
+			SecretTemplate: &certmanagerv1.CertificateSecretTemplate{Labels: o.SecretLabels},
 			IssuerRef:      issuer,
 			Duration:       &metav1.Duration{Duration: duration},
 			RenewBefore:    &metav1.Duration{Duration: renewBefore},

@@ -60,8 +60,8 @@ func (o *Objects) addAuthority(s Owner, root *operatorv1alpha1.RootShard, templa
 }
 
 // NewSelfSignedIssuer returns a self-signed issuer.
-func (s Owner) NewSelfSignedIssuer(name string) *certmanagerv1.Issuer {
-	return s.newIssuer(name, certmanagerv1.IssuerConfig{SelfSigned: &certmanagerv1.SelfSignedIssuer{}})
+func (o Owner) NewSelfSignedIssuer(name string) *certmanagerv1.Issuer {
+	return o.newIssuer(name, certmanagerv1.IssuerConfig{SelfSigned: &certmanagerv1.SelfSignedIssuer{}})
 }
 
 // RootShardTemplateKeys are the keys of a RootShard's certificateTemplates.

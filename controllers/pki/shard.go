@@ -44,11 +44,11 @@ func shardOwner(shard desired.Shard) Owner {
 }
 
 // newLeaves returns the certificates of leaves by template key, with the templates applied.
-func (s Owner) newLeaves(leaves map[string]leaf, name func(key string) string, templates operatorv1alpha1.CertificateTemplates) Objects {
+func (o Owner) newLeaves(leaves map[string]leaf, name func(key string) string, templates operatorv1alpha1.CertificateTemplates) Objects {
 	var out Objects
 	for key, l := range leaves {
 		l.name = name(key)
-		certificate := s.newLeaf(l)
+		certificate := o.newLeaf(l)
 		if template, ok := templates[key]; ok {
 			applyTemplate(certificate, template)
 		}

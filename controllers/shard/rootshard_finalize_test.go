@@ -29,19 +29,19 @@ func deletedRootShard(name, force string) *operatorv1alpha1.RootShard {
 }
 
 // reconcileRoot reconciles a RootShard once and reads it; it is nil once it is deleted.
-func (s *env) reconcileRoot(name string) *operatorv1alpha1.RootShard {
-	s.t.Helper()
+func (e *env) reconcileRoot(name string) *operatorv1alpha1.RootShard {
+	e.t.Helper()
 	key := client.ObjectKey{Namespace: "kcp", Name: name}
-	if _, err := NewRootShardReconciler(s.config(), s).Reconcile(s.t.Context(), ctrl.Request{NamespacedName: key}); err != nil {
-		s.t.Fatal(err)
+	if _, err := NewRootShardReconciler(e.config(), e).Reconcile(e.t.Context(), ctrl.Request{NamespacedName: key}); err != nil {
+		e.t.Fatal(err)
 	}
 	root := &operatorv1alpha1.RootShard{}
-	err := s.client.Get(s.t.Context(), key, root)
+	err := e.client.Get(e.t.Context(), key, root)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
 	if err != nil {
-		s.t.Fatal(err)
+		e.t.Fatal(err)
 	}
 	return root
 }

@@ -37,36 +37,36 @@ type env struct {
 	err        error // of every request to the installation
 }
 
-func (s *env) Registered(context.Context, *operatorv1alpha1.RootShard, *operatorv1alpha1.Shard) (bool, error) {
-	return s.registered, s.err
+func (e *env) Registered(context.Context, *operatorv1alpha1.RootShard, *operatorv1alpha1.Shard) (bool, error) {
+	return e.registered, e.err
 }
 
-func (s *env) LogicalClusters(context.Context, *operatorv1alpha1.RootShard, *operatorv1alpha1.Shard) (int, error) {
-	s.calls = append(s.calls, "count")
-	return s.count, s.err
+func (e *env) LogicalClusters(context.Context, *operatorv1alpha1.RootShard, *operatorv1alpha1.Shard) (int, error) {
+	e.calls = append(e.calls, "count")
+	return e.count, e.err
 }
 
-func (s *env) Workspaces(context.Context, *operatorv1alpha1.RootShard) (int, error) {
-	s.calls = append(s.calls, "count all")
-	return s.count, s.err
+func (e *env) Workspaces(context.Context, *operatorv1alpha1.RootShard) (int, error) {
+	e.calls = append(e.calls, "count all")
+	return e.count, e.err
 }
 
-func (s *env) CordonAll(context.Context, *operatorv1alpha1.RootShard) error {
-	s.calls = append(s.calls, "cordon all")
-	return s.err
+func (e *env) CordonAll(context.Context, *operatorv1alpha1.RootShard) error {
+	e.calls = append(e.calls, "cordon all")
+	return e.err
 }
 
-func (s *env) Cordon(context.Context, *operatorv1alpha1.RootShard, *operatorv1alpha1.Shard) error {
-	s.calls = append(s.calls, "cordon")
-	return s.err
+func (e *env) Cordon(context.Context, *operatorv1alpha1.RootShard, *operatorv1alpha1.Shard) error {
+	e.calls = append(e.calls, "cordon")
+	return e.err
 }
 
-func (s *env) Unregister(context.Context, *operatorv1alpha1.RootShard, *operatorv1alpha1.Shard) error {
-	s.calls = append(s.calls, "unregister")
-	if s.err == nil {
-		s.registered = false
+func (e *env) Unregister(context.Context, *operatorv1alpha1.RootShard, *operatorv1alpha1.Shard) error {
+	e.calls = append(e.calls, "unregister")
+	if e.err == nil {
+		e.registered = false
 	}
-	return s.err
+	return e.err
 }
 
 func newEnv(t *testing.T, objects ...client.Object) *env {
@@ -74,34 +74,34 @@ func newEnv(t *testing.T, objects ...client.Object) *env {
 	return &env{t: t, clock: time.Now(), registered: true, client: memory.NewClient(t, objects...)}
 }
 
-func (s *env) config() reconcile.Config {
+func (e *env) config() reconcile.Config {
 	return reconcile.Config{
-		Cluster: apply.Cluster{Client: s.client}, Recorder: events.NewFakeRecorder(100), Now: func() time.Time { return s.clock },
+		Cluster: apply.Cluster{Client: e.client}, Recorder: events.NewFakeRecorder(100), Now: func() time.Time { return e.clock },
 		Image:      desired.Image{Repository: "registry.example.com/atoll", Tag: "v1"},
 		LookupHost: func(context.Context, string) ([]string, error) { return nil, &net.DNSError{IsNotFound: true} },
 	}
 }
 
 // reconcile reconciles Shard alpha once.
-func (s *env) reconcile() {
-	s.t.Helper()
-	r := NewShardReconciler(s.config(), s)
+func (e *env) reconcile() {
+	e.t.Helper()
+	r := NewShardReconciler(e.config(), e)
 	request := ctrl.Request{NamespacedName: client.ObjectKey{Namespace: "kcp", Name: "alpha"}}
-	if _, err := r.Reconcile(s.t.Context(), request); err != nil {
-		s.t.Fatal(err)
+	if _, err := r.Reconcile(e.t.Context(), request); err != nil {
+		e.t.Fatal(err)
 	}
 }
 
 // getShard reads Shard alpha; it is nil once the Shard is deleted.
-func (s *env) getShard() *operatorv1alpha1.Shard {
-	s.t.Helper()
+func (e *env) getShard() *operatorv1alpha1.Shard {
+	e.t.Helper()
 	shard := &operatorv1alpha1.Shard{}
-	err := s.client.Get(s.t.Context(), client.ObjectKey{Namespace: "kcp", Name: "alpha"}, shard)
+	err := e.client.Get(e.t.Context(), client.ObjectKey{Namespace: "kcp", Name: "alpha"}, shard)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
 	if err != nil {
-		s.t.Fatal(err)
+		e.t.Fatal(err)
 	}
 	return shard
 }

@@ -81,9 +81,9 @@ type stableError struct {
 	cause   error
 }
 
-func (t *stableError) Error() string { return t.message }
+func (s *stableError) Error() string { return s.message }
 
-func (t *stableError) Unwrap() error { return t.cause }
+func (s *stableError) Unwrap() error { return s.cause }
 
 // Errorf returns an error whose message is the same for each attempt.
 func Errorf(format string, args ...any) error {

@@ -76,16 +76,16 @@ type allWorkspaces struct {
 }
 
 // Start implements source.Source.
-func (s *allWorkspaces) Start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[request]) error {
-	c, err := dynamic.NewForConfigAndClient(s.behind.at("*"), s.behind.http)
+func (a *allWorkspaces) Start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[request]) error {
+	c, err := dynamic.NewForConfigAndClient(a.behind.at("*"), a.behind.http)
 	if err != nil {
 		return err
 	}
-	s.queue = queue
+	a.queue = queue
 	resource := c.Resource(databaseKind.GroupVersion().WithResource("databases"))
-	reflector := cache.NewReflectorWithOptions(newListWatch(resource), &unstructured.Unstructured{}, s,
-		cache.ReflectorOptions{Name: "databases at " + s.behind.url})
-	s.group.Go(func() error { reflector.RunWithContext(ctx); return nil })
+	reflector := cache.NewReflectorWithOptions(newListWatch(resource), &unstructured.Unstructured{}, a,
+		cache.ReflectorOptions{Name: "databases at " + a.behind.url})
+	a.group.Go(func() error { reflector.RunWithContext(ctx); return nil })
 	return nil
 }
 
@@ -113,9 +113,9 @@ func newListWatch(resource dynamic.ResourceInterface) cache.ListerWatcher {
 }
 
 // WaitForSync implements source.SyncingSource.
-func (s *allWorkspaces) WaitForSync(ctx context.Context) error {
+func (a *allWorkspaces) WaitForSync(ctx context.Context) error {
 	select {
-	case <-s.synced:
+	case <-a.synced:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
@@ -123,12 +123,12 @@ func (s *allWorkspaces) WaitForSync(ctx context.Context) error {
 }
 
 // Add is called by the reflector, as are the methods below.
-func (s *allWorkspaces) Add(object any) error {
+func (a *allWorkspaces) Add(object any) error {
 	accessor, err := meta.Accessor(object)
 	if err != nil {
 		return err
 	}
-	s.queue.Add(request{
+	a.queue.Add(request{
 		Cluster:        accessor.GetAnnotations()[clusterAnnotation],
 		NamespacedName: types.NamespacedName{Namespace: accessor.GetNamespace(), Name: accessor.GetName()},
 	})
@@ -136,20 +136,20 @@ func (s *allWorkspaces) Add(object any) error {
 }
 
 // Update and Delete enqueue the same request.
-func (s *allWorkspaces) Update(object any) error { return s.Add(object) }
-func (s *allWorkspaces) Delete(object any) error { return s.Add(object) }
+func (a *allWorkspaces) Update(object any) error { return a.Add(object) }
+func (a *allWorkspaces) Delete(object any) error { return a.Add(object) }
 
 // Replace receives all existing objects, at the start and whenever a watch cannot be resumed. Objects deleted in
 // between need no request: what the controller created for one is owned by it.
-func (s *allWorkspaces) Replace(objects []any, _ string) error {
+func (a *allWorkspaces) Replace(objects []any, _ string) error {
 	for _, object := range objects {
-		if err := s.Add(object); err != nil {
+		if err := a.Add(object); err != nil {
 			return err
 		}
 	}
-	s.once.Do(func() { close(s.synced) })
+	a.once.Do(func() { close(a.synced) })
 	return nil
 }
 
 // Resync is never called, because no resync period is set.
-func (s *allWorkspaces) Resync() error { return nil }
+func (a *allWorkspaces) Resync() error { return nil }

@@ -129,25 +129,25 @@ func (r *reader) handle(e event, add func(note) error) error {
 	return nil
 }
 
-func (p *results) add(test, line string) {
+func (r *results) add(test, line string) {
 	if strings.HasPrefix(line, "=== ") { // progress of a test
 		return
 	}
-	if _, found := p.output[test]; !found {
-		p.order = append(p.order, test)
+	if _, found := r.output[test]; !found {
+		r.order = append(r.order, test)
 	}
-	p.output[test] = append(p.output[test], line)
+	r.output[test] = append(r.output[test], line)
 }
 
 // print prints the closing line of a package, and before it, if the package failed, the output of all tests that have not passed.
-func (p *results) print(out io.Writer, failed bool) {
-	own := p.output[""]
+func (r *results) print(out io.Writer, failed bool) {
+	own := r.output[""]
 	if !failed {
 		own = slices.DeleteFunc(slices.Clone(own), func(line string) bool { return !strings.HasPrefix(line, "ok ") && !strings.HasPrefix(line, "? ") })
 	} else {
-		for _, test := range p.order {
+		for _, test := range r.order {
 			if test != "" {
-				fmt.Fprint(out, strings.Join(p.output[test], ""))
+				fmt.Fprint(out, strings.Join(r.output[test], ""))
 			}
 		}
 	}

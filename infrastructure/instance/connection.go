@@ -48,13 +48,13 @@ type connection struct {
 
 // connect writes the connection of an instance to a Secret in the workspace of the tenant, if the tenant accepts the claim. The status
 // reports why it cannot. While an instance is not ready, an existing Secret stays as it is.
-func (p *reconciliation) connect(state State) (connection, error) {
-	object := p.instance.Object
+func (r *reconciliation) connect(state State) (connection, error) {
+	object := r.instance.Object
 	previous := connectionOf(object)
 	switch {
 	case len(state.Connection) > 0:
 		name := connectionName(object)
-		condition, err := connectionCondition(p.applySecret(name, state.Connection), p.controller.NumRequeues(p.request) >= toleratedErrors)
+		condition, err := connectionCondition(r.applySecret(name, state.Connection), r.controller.NumRequeues(r.request) >= toleratedErrors)
 		if err != nil {
 			return previous, err
 		}
@@ -67,7 +67,7 @@ func (p *reconciliation) connect(state State) (connection, error) {
 	case previous.secret == "":
 		return connection{}, nil
 	}
-	return connection{}, p.deleteSecret(previous.secret)
+	return connection{}, r.deleteSecret(previous.secret)
 }
 
 // connectionOf returns the connection in the current status of an instance.
@@ -84,20 +84,20 @@ func connectionName(object *unstructured.Unstructured) string {
 }
 
 // applySecret creates or updates the Secret of an instance.
-func (p *reconciliation) applySecret(name string, values map[string]string) error {
-	c := p.kind.shard.workspaces.Client(p.instance.Cluster)
-	wanted := p.newSecret(name, values)
+func (r *reconciliation) applySecret(name string, values map[string]string) error {
+	c := r.kind.shard.workspaces.Client(r.instance.Cluster)
+	wanted := r.newSecret(name, values)
 	current := &corev1.Secret{}
-	err := c.Get(p.ctx, client.ObjectKeyFromObject(wanted), current)
+	err := c.Get(r.ctx, client.ObjectKeyFromObject(wanted), current)
 	switch {
 	case apierrors.IsNotFound(err):
-		if err := c.Create(p.ctx, wanted); err != nil {
+		if err := c.Create(r.ctx, wanted); err != nil {
 			return &refusedError{err}
 		}
 		return nil
 	case err != nil:
 		return err
-	case !isOwned(current, p.instance.Object):
+	case !isOwned(current, r.instance.Object):
 		return errForeign
 	case isSame(current, wanted):
 		return nil
@@ -108,7 +108,7 @@ func (p *reconciliation) applySecret(name string, values map[string]string) erro
 		updated.Labels = map[string]string{}
 	}
 	maps.Copy(updated.Labels, wanted.Labels)
-	if err := c.Update(p.ctx, updated); err != nil {
+	if err := c.Update(r.ctx, updated); err != nil {
 		return &refusedError{err}
 	}
 	return nil
@@ -116,13 +116,13 @@ func (p *reconciliation) applySecret(name string, values map[string]string) erro
 
 // deleteSecret deletes the Secret of an instance that has stopped having a connection. The garbage collector of the workspace deletes the
 // Secret of an instance that is gone.
-func (p *reconciliation) deleteSecret(name string) error {
-	c := p.kind.shard.workspaces.Client(p.instance.Cluster)
+func (r *reconciliation) deleteSecret(name string) error {
+	c := r.kind.shard.workspaces.Client(r.instance.Cluster)
 	current := &corev1.Secret{}
-	err := c.Get(p.ctx, client.ObjectKey{Namespace: connectionNamespace, Name: name}, current)
-	if err == nil && isOwned(current, p.instance.Object) {
+	err := c.Get(r.ctx, client.ObjectKey{Namespace: connectionNamespace, Name: name}, current)
+	if err == nil && isOwned(current, r.instance.Object) {
 		uid := current.UID
-		err = c.Delete(p.ctx, current, client.Preconditions{UID: &uid})
+		err = c.Delete(r.ctx, current, client.Preconditions{UID: &uid})
 	}
 	if err == nil || apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || apierrors.IsConflict(err) {
 		return nil // without access the platform leaves the Secret to the tenant
@@ -130,8 +130,8 @@ func (p *reconciliation) deleteSecret(name string) error {
 	return fmt.Errorf("deleting the Secret of the connection: %s", apierrors.ReasonForError(err))
 }
 
-func (p *reconciliation) newSecret(name string, values map[string]string) *corev1.Secret {
-	object := p.instance.Object
+func (r *reconciliation) newSecret(name string, values map[string]string) *corev1.Secret {
+	object := r.instance.Object
 	data := make(map[string][]byte, len(values))
 	for key, value := range values {
 		data[key] = []byte(value)
@@ -140,9 +140,9 @@ func (p *reconciliation) newSecret(name string, values map[string]string) *corev
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: connectionNamespace, Name: name,
 			Labels: map[string]string{
-				LabelConnection(p.Group): "true",
-				p.Group + "/template":    shortname.Of(p.instance.Template.Name, shortname.Label),
-				p.Group + "/instance":    shortname.Of(object.GetName(), shortname.Label),
+				LabelConnection(r.Group): "true",
+				r.Group + "/template":    shortname.Of(r.instance.Template.Name, shortname.Label),
+				r.Group + "/instance":    shortname.Of(object.GetName(), shortname.Label),
 			},
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: object.GetAPIVersion(), Kind: object.GetKind(), Name: object.GetName(), UID: object.GetUID()}},
 		},

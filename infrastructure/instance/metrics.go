@@ -164,8 +164,8 @@ func LabelEvent(group string) string { return group + "/event" }
 
 // recordTransition records an event in the tenant's workspace if an instance has changed its state and the tenant accepts the claim for
 // events. A write that does not change the reason of the condition Ready records none.
-func (p *reconciliation) recordTransition(after map[string]any) {
-	previous, current := readyCondition(statusOf(p.instance.Object)), readyCondition(after)
+func (r *reconciliation) recordTransition(after map[string]any) {
+	previous, current := readyCondition(statusOf(r.instance.Object)), readyCondition(after)
 	if current == nil || previous != nil && previous.Reason == current.Reason {
 		return
 	}
@@ -176,7 +176,7 @@ func (p *reconciliation) recordTransition(after map[string]any) {
 	case reason == reasonUnavailable, after["phase"] == string(infrastructurev1alpha1.PhaseFailed):
 		eventType = corev1.EventTypeWarning
 	}
-	p.kind.shard.record(p.ctx, p.instance.Cluster, p.instance.Object, eventType, reason, message)
+	r.kind.shard.record(r.ctx, r.instance.Cluster, r.instance.Object, eventType, reason, message)
 }
 
 func (s *shard) record(ctx context.Context, cluster logicalcluster.Name, object *unstructured.Unstructured, eventType, reason, message string) {
@@ -199,14 +199,14 @@ const maxMistake = 800
 
 // recordTemplateError records an event in the provider's workspace that an error in a Template prevents an instance from becoming ready. The
 // event is the same for all instances, so that the recorder aggregates them.
-func (p *reconciliation) recordTemplateError(message string) {
-	log.FromContext(p.ctx).Info("An instance has failed because of an error in its Template", "template", p.latest.Name, "reason", message)
+func (r *reconciliation) recordTemplateError(message string) {
+	log.FromContext(r.ctx).Info("An instance has failed because of an error in its Template", "template", r.latest.Name, "reason", message)
 	if len(message) > maxMistake {
 		message = strings.ToValidUTF8(message[:maxMistake], "") + "..."
 	}
 	kind := infrastructurev1alpha1.SchemeGroupVersion.WithKind("Template")
-	kind.Group = p.Group
-	p.record(p.ctx, kind, p.latest, corev1.EventTypeWarning, "InstancesFail", "Instances cannot become ready: "+message)
+	kind.Group = r.Group
+	r.record(r.ctx, kind, r.latest, corev1.EventTypeWarning, "InstancesFail", "Instances cannot become ready: "+message)
 }
 
 // record records an event about an object in the provider's workspace.

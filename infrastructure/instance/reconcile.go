@@ -80,20 +80,20 @@ func (r *runner) Reconcile(ctx context.Context, req request) (reconcile.Result, 
 }
 
 // run provides the instance, removes it, or releases it to another backend.
-func (p *reconciliation) run() (reconcile.Result, error) {
-	switch t := p.latest; {
-	case p.instance.Object.GetDeletionTimestamp() != nil:
-		return p.remove()
-	case t.Spec.Backend != p.Backend && t.Spec.Backend == t.Status.Backend.ReplacedBy:
-		return p.release()
-	case t.Spec.Backend != p.Backend: // objects stay as they are: the spec is for another backend
+func (r *reconciliation) run() (reconcile.Result, error) {
+	switch t := r.latest; {
+	case r.instance.Object.GetDeletionTimestamp() != nil:
+		return r.remove()
+	case t.Spec.Backend != r.Backend && t.Spec.Backend == t.Status.Backend.ReplacedBy:
+		return r.release()
+	case t.Spec.Backend != r.Backend: // objects stay as they are: the spec is for another backend
 		return reconcile.Result{}, nil
-	case !p.hasFinalizer() && t.DeletionTimestamp != nil: // the instance is about to be deleted with it
+	case !r.hasFinalizer() && t.DeletionTimestamp != nil: // the instance is about to be deleted with it
 		return reconcile.Result{}, nil
-	case !isAccepted(p.instance.Template):
-		return reconcile.Result{}, p.wait(errNotAccepted)
+	case !isAccepted(r.instance.Template):
+		return reconcile.Result{}, r.wait(errNotAccepted)
 	}
-	return p.provide()
+	return r.provide()
 }
 
 // reconciliation is one reconciliation of an instance.
@@ -106,37 +106,37 @@ type reconciliation struct {
 	instance Instance
 }
 
-func (p *reconciliation) client() dynamic.ResourceInterface { return p.kind.client }
+func (r *reconciliation) client() dynamic.ResourceInterface { return r.kind.client }
 
 // provide reconciles an instance with its spec.
-func (p *reconciliation) provide() (reconcile.Result, error) {
-	object := p.instance.Object
-	if !p.hasFinalizer() {
+func (r *reconciliation) provide() (reconcile.Result, error) {
+	object := r.instance.Object
+	if !r.hasFinalizer() {
 		// The finalizer comes first, because an instance without it may disappear at any time. The event of this write requeues the instance.
-		if err := p.setFinalizers(append(slices.Clone(object.GetFinalizers()), Finalizer(p.Group))); err != nil {
+		if err := r.setFinalizers(append(slices.Clone(object.GetFinalizers()), Finalizer(r.Group))); err != nil {
 			return reconcile.Result{}, err
 		}
-		return reconcile.Result{}, p.confirm()
+		return reconcile.Result{}, r.confirm()
 	}
-	state, err := p.apply()
+	state, err := r.apply()
 	if errors.Is(err, ErrUnusableTemplate) {
-		return reconcile.Result{}, p.wait(err)
+		return reconcile.Result{}, r.wait(err)
 	}
 	if err != nil {
-		p.reportUnavailable(err)
+		r.reportUnavailable(err)
 		return reconcile.Result{}, fmt.Errorf("providing the instance: %w", err)
 	}
-	state = settle(object, state, cmp.Or(p.ProvisioningTimeout, provisioningTimeout), time.Now())
-	connected, failed := p.connect(state)
+	state = settle(object, state, cmp.Or(r.ProvisioningTimeout, provisioningTimeout), time.Now())
+	connected, failed := r.connect(state)
 	status, changed := newStatus(object, state, connected, time.Now())
 	if changed {
-		unwritten := p.writeStatus(status)
+		unwritten := r.writeStatus(status)
 		if apierrors.IsRequestEntityTooLargeError(unwritten) {
-			state, unwritten = p.leaveOutputsOut(connected)
+			state, unwritten = r.leaveOutputsOut(connected)
 		}
 		failed = errors.Join(unwritten, failed)
 		if state.Mistake != "" && state.Phase == infrastructurev1alpha1.PhaseFailed {
-			p.recordTemplateError(state.Mistake)
+			r.recordTemplateError(state.Mistake)
 		}
 	}
 	if failed != nil {
@@ -147,23 +147,23 @@ func (p *reconciliation) provide() (reconcile.Result, error) {
 
 // leaveOutputsOut writes a status without outputs, for an instance that is too large with them. Tenants determine how long values are, so
 // the status reports why the outputs are missing.
-func (p *reconciliation) leaveOutputsOut(connected connection) (State, error) {
+func (r *reconciliation) leaveOutputsOut(connected connection) (State, error) {
 	state := tooLarge()
-	status, changed := newStatus(p.instance.Object, state, connected, time.Now())
+	status, changed := newStatus(r.instance.Object, state, connected, time.Now())
 	if !changed {
 		return state, nil
 	}
-	return state, p.writeStatus(status)
+	return state, r.writeStatus(status)
 }
 
 // apply calls the handler. If the instance fails, it reads the instance and retries: a new default of the schema causes no watch event.
-func (p *reconciliation) apply() (State, error) {
-	state, err := p.Handler.Apply(p.ctx, p.instance)
+func (r *reconciliation) apply() (State, error) {
+	state, err := r.Handler.Apply(r.ctx, r.instance)
 	if err != nil || state.Phase != infrastructurev1alpha1.PhaseFailed {
 		return state, err
 	}
-	before := p.instance.Object
-	current, err := p.client().Get(p.ctx, before.GetName(), metav1.GetOptions{})
+	before := r.instance.Object
+	current, err := r.client().Get(r.ctx, before.GetName(), metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return state, nil // the watch event of the deletion follows
 	}
@@ -173,35 +173,35 @@ func (p *reconciliation) apply() (State, error) {
 	if current.GetResourceVersion() != before.GetResourceVersion() || equality.Semantic.DeepEqual(current.Object["spec"], before.Object["spec"]) {
 		return state, nil
 	}
-	p.kind.informer.Wrote(current)
-	p.instance.Object = current
-	return p.Handler.Apply(p.ctx, p.instance)
+	r.kind.informer.Wrote(current)
+	r.instance.Object = current
+	return r.Handler.Apply(r.ctx, r.instance)
 }
 
 // wait leaves an instance as it is until its Template changes.
-func (p *reconciliation) wait(cause error) error {
-	log.FromContext(p.ctx).Info("An instance waits for its Template", "template", p.instance.Template.Name, "reason", cause.Error())
-	if readyCondition(statusOf(p.instance.Object)) != nil {
+func (r *reconciliation) wait(cause error) error {
+	log.FromContext(r.ctx).Info("An instance waits for its Template", "template", r.instance.Template.Name, "reason", cause.Error())
+	if readyCondition(statusOf(r.instance.Object)) != nil {
 		return nil
 	}
-	status, _ := newStatus(p.instance.Object, State{Phase: infrastructurev1alpha1.PhasePending, Message: "The platform is preparing this kind."}, connection{}, time.Now())
-	return p.writeStatus(status)
+	status, _ := newStatus(r.instance.Object, State{Phase: infrastructurev1alpha1.PhasePending, Message: "The platform is preparing this kind."}, connection{}, time.Now())
+	return r.writeStatus(status)
 }
 
 // reportUnavailable reports in the status that the instance cannot be reconciled. It ignores the first errors, which a concurrent write of
 // another client may cause.
-func (p *reconciliation) reportUnavailable(err error) {
-	if p.controller.NumRequeues(p.request) < toleratedErrors && !errors.Is(err, context.DeadlineExceeded) {
+func (r *reconciliation) reportUnavailable(err error) {
+	if r.controller.NumRequeues(r.request) < toleratedErrors && !errors.Is(err, context.DeadlineExceeded) {
 		return
 	}
-	status, changed := unavailableStatus(p.instance.Object, time.Now())
+	status, changed := unavailableStatus(r.instance.Object, time.Now())
 	if !changed {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.ctx), statusTimeout) // the deadline of the reconciliation may have passed
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), statusTimeout) // the deadline of the reconciliation may have passed
 	defer cancel()
-	p.ctx = ctx
-	p.report(status)
+	r.ctx = ctx
+	r.report(status)
 }
 
 // recheckAfter returns when an instance is reconciled again without an event.
@@ -213,34 +213,34 @@ func recheckAfter(state State, connected connection) time.Duration {
 }
 
 // remove deletes the objects of an instance, and then removes the finalizer.
-func (p *reconciliation) remove() (reconcile.Result, error) {
-	object := p.instance.Object
-	if !p.hasFinalizer() {
+func (r *reconciliation) remove() (reconcile.Result, error) {
+	object := r.instance.Object
+	if !r.hasFinalizer() {
 		return reconcile.Result{}, nil
 	}
-	gone, err := p.Handler.Delete(p.ctx, p.instance)
+	gone, err := r.Handler.Delete(r.ctx, r.instance)
 	if err != nil {
-		p.reportUnavailable(err)
+		r.reportUnavailable(err)
 		return reconcile.Result{}, fmt.Errorf("removing the instance: %w", err)
 	}
 	if gone {
-		if err := p.removeFinalizer(); err != nil {
+		if err := r.removeFinalizer(); err != nil {
 			return reconcile.Result{}, err
 		}
-		p.kind.shard.record(p.ctx, p.instance.Cluster, object, corev1.EventTypeNormal, "Deleted", "The instance has been removed.")
+		r.kind.shard.record(r.ctx, r.instance.Cluster, object, corev1.EventTypeNormal, "Deleted", "The instance has been removed.")
 		return reconcile.Result{}, nil
 	}
 	if status, changed := newStatus(object, removalState(object), connectionOf(object), time.Now()); changed {
-		p.report(status)
+		r.report(status)
 	}
 	return reconcile.Result{RequeueAfter: deletionInterval}, nil
 }
 
 // reconcileDeleted deletes the remaining objects of an instance that is gone. Usually there are none. But an instance that is deleted while it gets
 // its finalizer can disappear without being finalized, and tenants can remove finalizers.
-func (p *reconciliation) reconcileDeleted() (reconcile.Result, error) {
-	name := p.instance.Object.GetName()
-	_, err := p.client().Get(p.ctx, name, metav1.GetOptions{})
+func (r *reconciliation) reconcileDeleted() (reconcile.Result, error) {
+	name := r.instance.Object.GetName()
+	_, err := r.client().Get(r.ctx, name, metav1.GetOptions{})
 	switch {
 	case err == nil:
 		return reconcile.Result{}, nil // it exists again, and its watch event follows
@@ -249,7 +249,7 @@ func (p *reconciliation) reconcileDeleted() (reconcile.Result, error) {
 	case apierrors.IsForbidden(err) || apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse):
 		return reconcile.Result{}, nil // the workspace is not visible, so the instance may exist: the sweep decides
 	}
-	gone, err := p.Handler.Delete(p.ctx, p.instance)
+	gone, err := r.Handler.Delete(r.ctx, r.instance)
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("removing what is left of instance %s: %w", name, err)
 	}
@@ -260,45 +260,45 @@ func (p *reconciliation) reconcileDeleted() (reconcile.Result, error) {
 }
 
 // setFinalizers replaces the finalizers, on condition that the object has not changed since it was read.
-func (p *reconciliation) setFinalizers(finalizers []string) error {
-	patch, err := finalizersPatch(p.instance.Object, finalizers)
+func (r *reconciliation) setFinalizers(finalizers []string) error {
+	patch, err := finalizersPatch(r.instance.Object, finalizers)
 	if err != nil {
 		return err
 	}
-	written, err := p.client().Patch(p.ctx, p.instance.Object.GetName(), types.MergePatchType, patch, metav1.PatchOptions{})
-	return p.wrote(written, err)
+	written, err := r.client().Patch(r.ctx, r.instance.Object.GetName(), types.MergePatchType, patch, metav1.PatchOptions{})
+	return r.wrote(written, err)
 }
 
 // writeStatus replaces the status.
-func (p *reconciliation) writeStatus(status map[string]any) error {
-	object := p.instance.Object.DeepCopy()
+func (r *reconciliation) writeStatus(status map[string]any) error {
+	object := r.instance.Object.DeepCopy()
 	object.Object["status"] = status
-	written, err := p.client().UpdateStatus(p.ctx, object, metav1.UpdateOptions{})
+	written, err := r.client().UpdateStatus(r.ctx, object, metav1.UpdateOptions{})
 	if err == nil {
-		p.recordTransition(status)
+		r.recordTransition(status)
 	}
-	return p.wrote(written, err)
+	return r.wrote(written, err)
 }
 
 // report writes a status whose failure does not stop the reconciliation, and reports whether it succeeded. A workspace that has reached a
 // limit refuses the write, but allows changes that reduce its size.
-func (p *reconciliation) report(status map[string]any) bool {
-	err := p.writeStatus(status)
+func (r *reconciliation) report(status map[string]any) bool {
+	err := r.writeStatus(status)
 	if err != nil {
-		log.FromContext(p.ctx).Info("Failed to write the status of an instance", "error", err.Error())
+		log.FromContext(r.ctx).Info("Failed to write the status of an instance", "error", err.Error())
 	}
 	return err == nil
 }
 
 // wrote stores the written object in the cache, so that the next reconciliation does not see an older state. It ignores conflicts and
 // missing objects, because a watch event follows.
-func (p *reconciliation) wrote(written *unstructured.Unstructured, err error) error {
+func (r *reconciliation) wrote(written *unstructured.Unstructured, err error) error {
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	p.kind.informer.Wrote(written)
+	r.kind.informer.Wrote(written)
 	return nil
 }

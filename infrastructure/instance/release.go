@@ -20,52 +20,52 @@ const movedMessage = "The instance is being set up again."
 
 // release deletes the objects of an instance, because another backend takes over. The object of the tenant stays. The absence of the
 // finalizer means that this backend has no objects for it.
-func (p *reconciliation) release() (reconcile.Result, error) {
-	if !p.hasFinalizer() {
+func (r *reconciliation) release() (reconcile.Result, error) {
+	if !r.hasFinalizer() {
 		return reconcile.Result{}, nil
 	}
-	status, changed := newStatus(p.instance.Object, State{Phase: infrastructurev1alpha1.PhaseProvisioning, Message: movedMessage}, connectionOf(p.instance.Object), time.Now())
-	if changed && p.report(status) {
+	status, changed := newStatus(r.instance.Object, State{Phase: infrastructurev1alpha1.PhaseProvisioning, Message: movedMessage}, connectionOf(r.instance.Object), time.Now())
+	if changed && r.report(status) {
 		return reconcile.Result{}, nil // the event of this write requeues the instance
 	}
-	gone, err := p.Handler.Delete(p.ctx, p.instance)
+	gone, err := r.Handler.Delete(r.ctx, r.instance)
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("releasing the instance: %w", err)
 	}
 	if !gone {
 		return reconcile.Result{RequeueAfter: deletionInterval}, nil
 	}
-	return reconcile.Result{}, p.removeFinalizer()
+	return reconcile.Result{}, r.removeFinalizer()
 }
 
 // confirm checks that this backend should still provide an instance after adding the finalizer, and otherwise removes it. The cached
 // Template may be older than the decision that another backend takes over, which is made when no instance has the finalizer.
-func (p *reconciliation) confirm() error {
+func (r *reconciliation) confirm() error {
 	current := &infrastructurev1alpha1.Template{}
-	err := p.provider.Get(p.ctx, client.ObjectKeyFromObject(p.instance.Template), current)
-	if err == nil && p.isServed(current) && current.Spec.Backend == p.Backend && current.Status.Backend.ReplacedBy == "" {
+	err := r.provider.Get(r.ctx, client.ObjectKeyFromObject(r.instance.Template), current)
+	if err == nil && r.isServed(current) && current.Spec.Backend == r.Backend && current.Status.Backend.ReplacedBy == "" {
 		return nil
 	}
-	if written := p.kind.get(p.instance.Cluster.String(), p.instance.Object.GetName()); written != nil {
-		p.instance.Object = written
+	if written := r.kind.get(r.instance.Cluster.String(), r.instance.Object.GetName()); written != nil {
+		r.instance.Object = written
 	}
-	if removeErr := p.removeFinalizer(); err == nil {
+	if removeErr := r.removeFinalizer(); err == nil {
 		err = removeErr
 	}
 	return err
 }
 
-func (p *reconciliation) hasFinalizer() bool {
-	return slices.Contains(p.instance.Object.GetFinalizers(), Finalizer(p.Group))
+func (r *reconciliation) hasFinalizer() bool {
+	return slices.Contains(r.instance.Object.GetFinalizers(), Finalizer(r.Group))
 }
 
 // removeFinalizer removes the finalizer from an instance whose objects are gone.
-func (p *reconciliation) removeFinalizer() error {
-	finalizer := Finalizer(p.Group)
-	if !p.hasFinalizer() {
+func (r *reconciliation) removeFinalizer() error {
+	finalizer := Finalizer(r.Group)
+	if !r.hasFinalizer() {
 		return nil
 	}
-	return p.setFinalizers(withoutFinalizer(p.instance.Object, finalizer))
+	return r.setFinalizers(withoutFinalizer(r.instance.Object, finalizer))
 }
 
 // Teardown implements TeardownTemplate for backends that call Run. It calls the Handler to delete all remaining objects of instances of a

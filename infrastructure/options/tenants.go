@@ -28,23 +28,23 @@ func newTenants() Tenants {
 	return Tenants{PodSecurity: "baseline", Requests: "cpu=50m,memory=64Mi", Limits: "memory=512Mi", NetworkIsolation: true}
 }
 
-func (o *Tenants) addFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&o.PodSecurity, "tenant-pod-security", o.PodSecurity, "level of pod security of namespaces of tenants: privileged, baseline or restricted; empty for that of the runtime cluster")
-	flags.StringVar(&o.Requests, "tenant-default-requests", o.Requests, "requests of containers of instances that have none; empty for none")
-	flags.StringVar(&o.Limits, "tenant-default-limits", o.Limits, "limits of containers of instances that have none; empty for none")
-	flags.StringVar(&o.Quota, "tenant-quota", o.Quota, "quota of each tenant in the runtime cluster, such as requests.cpu=4,pods=20; by default none")
-	flags.BoolVar(&o.NetworkIsolation, "tenant-network-isolation", o.NetworkIsolation, "whether pods of a tenant accept connections only from pods of the same tenant")
-	flags.StringSliceVar(&o.AllowedFrom, "tenant-network-allow-from", o.AllowedFrom, "namespaces, such as that of an ingress controller, whose pods may connect to those of tenants nevertheless")
-	flags.BoolVar(&o.NoConnecting, "tenant-restrict-egress", o.NoConnecting, "whether pods of a tenant may connect only to pods of the same tenant, and to port 53")
+func (t *Tenants) addFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&t.PodSecurity, "tenant-pod-security", t.PodSecurity, "level of pod security of namespaces of tenants: privileged, baseline or restricted; empty for that of the runtime cluster")
+	flags.StringVar(&t.Requests, "tenant-default-requests", t.Requests, "requests of containers of instances that have none; empty for none")
+	flags.StringVar(&t.Limits, "tenant-default-limits", t.Limits, "limits of containers of instances that have none; empty for none")
+	flags.StringVar(&t.Quota, "tenant-quota", t.Quota, "quota of each tenant in the runtime cluster, such as requests.cpu=4,pods=20; by default none")
+	flags.BoolVar(&t.NetworkIsolation, "tenant-network-isolation", t.NetworkIsolation, "whether pods of a tenant accept connections only from pods of the same tenant")
+	flags.StringSliceVar(&t.AllowedFrom, "tenant-network-allow-from", t.AllowedFrom, "namespaces, such as that of an ingress controller, whose pods may connect to those of tenants nevertheless")
+	flags.BoolVar(&t.NoConnecting, "tenant-restrict-egress", t.NoConnecting, "whether pods of a tenant may connect only to pods of the same tenant, and to port 53")
 }
 
 // complete validates the flags.
-func (o *Tenants) complete() (runtimecluster.Defaults, error) {
-	defaults := runtimecluster.Defaults{PodSecurity: o.PodSecurity, Isolated: o.NetworkIsolation, AllowedFrom: o.AllowedFrom, RestrictEgress: o.NoConnecting}
-	if !slices.Contains(podSecurityLevels, o.PodSecurity) {
-		return defaults, fmt.Errorf("--tenant-pod-security: got %q, expected privileged, baseline, restricted or nothing", o.PodSecurity)
+func (t *Tenants) complete() (runtimecluster.Defaults, error) {
+	defaults := runtimecluster.Defaults{PodSecurity: t.PodSecurity, Isolated: t.NetworkIsolation, AllowedFrom: t.AllowedFrom, RestrictEgress: t.NoConnecting}
+	if !slices.Contains(podSecurityLevels, t.PodSecurity) {
+		return defaults, fmt.Errorf("--tenant-pod-security: got %q, expected privileged, baseline, restricted or nothing", t.PodSecurity)
 	}
-	for _, namespace := range o.AllowedFrom {
+	for _, namespace := range t.AllowedFrom {
 		if problems := validation.IsDNS1123Label(namespace); len(problems) > 0 {
 			return defaults, fmt.Errorf("--tenant-network-allow-from: got %q, expected the name of a namespace: %s", namespace, strings.Join(problems, "; "))
 		}
@@ -53,9 +53,9 @@ func (o *Tenants) complete() (runtimecluster.Defaults, error) {
 		flag, text string
 		result     *corev1.ResourceList
 	}{
-		{"--tenant-default-requests", o.Requests, &defaults.Requests},
-		{"--tenant-default-limits", o.Limits, &defaults.Limits},
-		{"--tenant-quota", o.Quota, &defaults.Quota},
+		{"--tenant-default-requests", t.Requests, &defaults.Requests},
+		{"--tenant-default-limits", t.Limits, &defaults.Limits},
+		{"--tenant-quota", t.Quota, &defaults.Quota},
 	} {
 		parsed, err := parseResources(list.text)
 		if err != nil {

@@ -150,14 +150,14 @@ type allowList struct {
 }
 
 // RoundTrip implements http.RoundTripper.
-func (t *allowList) RoundTrip(in *http.Request) (*http.Response, error) {
+func (a *allowList) RoundTrip(in *http.Request) (*http.Response, error) {
 	// A new context omits the values with which a ReverseProxy traces interim responses.
 	ctx, cancel := context.WithCancel(context.Background())
 	stop := context.AfterFunc(in.Context(), cancel)
 	end := func() { stop(); cancel() }
-	res, err := t.next.RoundTrip((&http.Request{
+	res, err := a.next.RoundTrip((&http.Request{
 		Method: in.Method,
-		URL:    &url.URL{Scheme: "https", Host: t.host, Path: in.URL.Path, RawQuery: in.URL.RawQuery},
+		URL:    &url.URL{Scheme: "https", Host: a.host, Path: in.URL.Path, RawQuery: in.URL.RawQuery},
 		Header: pick(in.Header, requestHeaders),
 		Body:   in.Body, ContentLength: in.ContentLength,
 	}).WithContext(ctx))

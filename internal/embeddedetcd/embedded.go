@@ -190,16 +190,16 @@ type withoutPortWarning struct{ zapcore.Core }
 const portWarning = "Running http and grpc server on single port. This is not recommended for production."
 
 // Check implements zapcore.Core.
-func (c withoutPortWarning) Check(entry zapcore.Entry, checked *zapcore.CheckedEntry) *zapcore.CheckedEntry {
+func (w withoutPortWarning) Check(entry zapcore.Entry, checked *zapcore.CheckedEntry) *zapcore.CheckedEntry {
 	if entry.Message == portWarning {
 		return checked
 	}
-	return c.Core.Check(entry, checked)
+	return w.Core.Check(entry, checked)
 }
 
 // With implements zapcore.Core.
-func (c withoutPortWarning) With(fields []zapcore.Field) zapcore.Core {
-	return withoutPortWarning{c.Core.With(fields)}
+func (w withoutPortWarning) With(fields []zapcore.Field) zapcore.Core {
+	return withoutPortWarning{w.Core.With(fields)}
 }
 
 func wrapStartError(err error, cfg Config) error {

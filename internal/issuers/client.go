@@ -64,14 +64,14 @@ type limitedTransport struct {
 	limit flowcontrol.PassiveRateLimiter
 }
 
-func (b limitedTransport) RoundTrip(req *http.Request) (*http.Response, error) {
+func (l limitedTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.URL.Scheme != "https" {
 		return nil, errors.New("issuers are requested with https only")
 	}
-	if !b.limit.TryAccept() {
+	if !l.limit.TryAccept() {
 		return nil, errors.New("the issuer was requested too often")
 	}
-	resp, err := b.next.RoundTrip(req)
+	resp, err := l.next.RoundTrip(req)
 	if err != nil {
 		return nil, err
 	}

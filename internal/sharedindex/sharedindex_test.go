@@ -28,37 +28,37 @@ func newFakeSource() *fakeSource {
 	return &fakeSource{records: map[sharedindex.Key]string{}, broken: make(chan error)}
 }
 
-func (o *fakeSource) ListAndWatch(ctx context.Context, emit func(sharedindex.Change), synced func()) error {
-	o.mu.Lock()
-	for key, value := range o.records {
+func (f *fakeSource) ListAndWatch(ctx context.Context, emit func(sharedindex.Change), synced func()) error {
+	f.mu.Lock()
+	for key, value := range f.records {
 		emit(sharedindex.Change{Key: key, Value: []byte(value)})
 	}
-	o.emit = emit
+	f.emit = emit
 	synced()
-	o.mu.Unlock()
+	f.mu.Unlock()
 	select {
-	case err := <-o.broken:
+	case err := <-f.broken:
 		return err
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-func (o *fakeSource) set(key sharedindex.Key, value string) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.records[key] = value
-	if o.emit != nil {
-		o.emit(sharedindex.Change{Key: key, Value: []byte(value)})
+func (f *fakeSource) set(key sharedindex.Key, value string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.records[key] = value
+	if f.emit != nil {
+		f.emit(sharedindex.Change{Key: key, Value: []byte(value)})
 	}
 }
 
-func (o *fakeSource) remove(key sharedindex.Key) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	delete(o.records, key)
-	if o.emit != nil {
-		o.emit(sharedindex.Change{Key: key})
+func (f *fakeSource) remove(key sharedindex.Key) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.records, key)
+	if f.emit != nil {
+		f.emit(sharedindex.Change{Key: key})
 	}
 }
 
@@ -75,55 +75,55 @@ func newStore() *store {
 	return &store{records: map[string]map[sharedindex.Key]string{}, complete: map[string]bool{}}
 }
 
-func (k *store) OnListStart(string) {
-	k.listing = map[sharedindex.Key]string{}
+func (s *store) OnListStart(string) {
+	s.listing = map[sharedindex.Key]string{}
 }
 
-func (k *store) OnListRecord(key sharedindex.Key, value []byte) { k.listing[key] = string(value) }
+func (s *store) OnListRecord(key sharedindex.Key, value []byte) { s.listing[key] = string(value) }
 
-func (k *store) OnListEnd(shard string, complete bool) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.lists++
-	if complete || k.records[shard] == nil {
-		k.records[shard] = k.listing
+func (s *store) OnListEnd(shard string, complete bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lists++
+	if complete || s.records[shard] == nil {
+		s.records[shard] = s.listing
 	} else {
-		maps.Copy(k.records[shard], k.listing)
+		maps.Copy(s.records[shard], s.listing)
 	}
-	k.complete[shard] = k.complete[shard] || complete
+	s.complete[shard] = s.complete[shard] || complete
 }
 
-func (k *store) OnIncomplete(shard string) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.complete[shard] = false
+func (s *store) OnIncomplete(shard string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.complete[shard] = false
 }
 
-func (k *store) OnChange(shard string, change sharedindex.Change) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.records[shard] == nil {
-		k.records[shard] = map[sharedindex.Key]string{}
+func (s *store) OnChange(shard string, change sharedindex.Change) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.records[shard] == nil {
+		s.records[shard] = map[sharedindex.Key]string{}
 	}
 	if change.Value == nil {
-		delete(k.records[shard], change.Key)
+		delete(s.records[shard], change.Key)
 		return
 	}
-	k.records[shard][change.Key] = string(change.Value)
+	s.records[shard][change.Key] = string(change.Value)
 }
 
 // eventually waits until the records of a shard are those of its source.
-func (k *store) eventually(t *testing.T, what, shard string, o *fakeSource) {
+func (s *store) eventually(t *testing.T, what, shard string, o *fakeSource) {
 	t.Helper()
 	var got, want map[sharedindex.Key]string
 	for deadline := time.Now().Add(40 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		o.mu.Lock()
 		want = maps.Clone(o.records)
 		o.mu.Unlock()
-		k.mu.Lock()
-		got = maps.Clone(k.records[shard])
-		complete := k.complete[shard]
-		k.mu.Unlock()
+		s.mu.Lock()
+		got = maps.Clone(s.records[shard])
+		complete := s.complete[shard]
+		s.mu.Unlock()
 		if complete && maps.Equal(got, want) {
 			return
 		}

@@ -93,7 +93,7 @@ func (s *Server) getReason() string {
 type reusableListener struct{ *net.TCPListener }
 
 // Close makes Accept fail.
-func (b *reusableListener) Close() error { return b.SetDeadline(time.Unix(0, 1)) }
+func (r *reusableListener) Close() error { return r.SetDeadline(time.Unix(0, 1)) }
 
 // resume makes Accept wait for connections again.
-func (b *reusableListener) resume() error { return b.SetDeadline(time.Time{}) }
+func (r *reusableListener) resume() error { return r.SetDeadline(time.Time{}) }

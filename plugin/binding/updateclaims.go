@@ -25,36 +25,36 @@ type claimOptions struct {
 }
 
 // successMessage returns the message of success.
-func (a claimOptions) successMessage() string {
-	what := fmt.Sprintf("on APIBinding %q is %s", a.binding, strings.ToLower(a.state))
+func (co claimOptions) successMessage() string {
+	what := fmt.Sprintf("on APIBinding %q is %s", co.binding, strings.ToLower(co.state))
 	switch {
-	case a.resource != "":
-		return fmt.Sprintf("claim %q %s", a.resource, what)
-	case a.identityHash != "":
-		return fmt.Sprintf("claim with identity hash %q %s", a.identityHash, what)
+	case co.resource != "":
+		return fmt.Sprintf("claim %q %s", co.resource, what)
+	case co.identityHash != "":
+		return fmt.Sprintf("claim with identity hash %q %s", co.identityHash, what)
 	}
 	return what
 }
 
 // claimFilter returns the predicate for the selected claims.
-func (a claimOptions) claimFilter() (func(claim) bool, error) {
+func (co claimOptions) claimFilter() (func(claim) bool, error) {
 	var expected claim
-	if a.resource != "" {
+	if co.resource != "" {
 		var err error
-		if expected, err = parseClaim(a.resource); err != nil {
+		if expected, err = parseClaim(co.resource); err != nil {
 			return nil, err
 		}
 	}
 	return func(c claim) bool {
-		return (a.resource == "" || c.Group == expected.Group && c.Resource == expected.Resource) &&
-			(a.identityHash == "" || c.IdentityHash == a.identityHash)
+		return (co.resource == "" || c.Group == expected.Group && c.Resource == expected.Resource) &&
+			(co.identityHash == "" || c.IdentityHash == co.identityHash)
 	}, nil
 }
 
 // apply changes the spec of a binding: selected claims in it get the state, selected claims of the export that it does
 // not contain are added with the verbs and the selector that the export proposes. It fails when no claim is selected.
-func (a claimOptions) apply(object *unstructured.Unstructured) error {
-	isSelected, err := a.claimFilter()
+func (co claimOptions) apply(object *unstructured.Unstructured) error {
+	isSelected, err := co.claimFilter()
 	if err != nil {
 		return err
 	}
@@ -64,12 +64,12 @@ func (a claimOptions) apply(object *unstructured.Unstructured) error {
 	}
 	entries, _, err := unstructured.NestedSlice(object.Object, "spec", "permissionClaims")
 	if err != nil {
-		return fmt.Errorf("reading the claims of APIBinding %q: %w", a.binding, err)
+		return fmt.Errorf("reading the claims of APIBinding %q: %w", co.binding, err)
 	}
 	found := false
 	for i, specified := range binding.Spec.PermissionClaims {
 		if isSelected(specified) {
-			a.setState(entries[i].(map[string]any), specified, binding.Status.ExportPermissionClaims)
+			co.setState(entries[i].(map[string]any), specified, binding.Status.ExportPermissionClaims)
 			found = true
 		}
 	}
@@ -77,27 +77,27 @@ func (a claimOptions) apply(object *unstructured.Unstructured) error {
 		if !isSelected(exported) || slices.ContainsFunc(binding.Spec.PermissionClaims, exported.hasSameResource) {
 			continue
 		}
-		exported.State = a.state
+		exported.State = co.state
 		entries = append(entries, exported.object(object.GroupVersionKind().Version))
 		found = true
 	}
 	if !found {
-		return a.noMatchError(binding)
+		return co.noMatchError(binding)
 	}
 	return unstructured.SetNestedSlice(object.Object, entries, "spec", "permissionClaims")
 }
 
 // setState sets the state of a claim in a binding. Verbs take effect only where both sides name them, literally: an
 // accepted "*" means all requested verbs, and would grant nothing to an export that names its verbs.
-func (a claimOptions) setState(entry map[string]any, specified claim, exported []claim) {
-	entry["state"] = a.state
+func (co claimOptions) setState(entry map[string]any, specified claim, exported []claim) {
+	entry["state"] = co.state
 	at := slices.IndexFunc(exported, specified.hasSameResource)
-	if a.state == accepted && at >= 0 && specified.verbs() == "*" && !slices.Contains(exported[at].Verbs, "*") {
+	if co.state == accepted && at >= 0 && specified.verbs() == "*" && !slices.Contains(exported[at].Verbs, "*") {
 		entry["verbs"] = toAnySlice(exported[at].Verbs)
 	}
 }
 
-func (a claimOptions) noMatchError(binding claims) error {
+func (co claimOptions) noMatchError(binding claims) error {
 	var known []string
 	for _, one := range append(binding.Spec.PermissionClaims, binding.Status.ExportPermissionClaims...) {
 		group := orElse(one.Group, coreGroup)
@@ -108,10 +108,10 @@ func (a claimOptions) noMatchError(binding claims) error {
 		known = append(known, text)
 	}
 	if len(known) == 0 {
-		return fmt.Errorf("APIBinding %q has no permission claims", a.binding)
+		return fmt.Errorf("APIBinding %q has no permission claims", co.binding)
 	}
 	slices.Sort(known)
-	return fmt.Errorf("APIBinding %q has no such permission claim; it has %s", a.binding, strings.Join(slices.Compact(known), ", "))
+	return fmt.Errorf("APIBinding %q has no such permission claim; it has %s", co.binding, strings.Join(slices.Compact(known), ", "))
 }
 
 // updateClaims runs "kubectl kcp claims accept" and "reject".

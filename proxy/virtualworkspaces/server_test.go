@@ -81,103 +81,103 @@ func newEnv(t *testing.T) *env {
 }
 
 // start runs the server as its binary does.
-func (s *env) start() {
-	s.Helper()
+func (e *env) start() {
+	e.Helper()
 	o := virtualworkspaces.NewOptions()
-	o.Kubeconfig = s.kubeconfig()
-	o.SecureServing.ServerCert.CertKey.CertFile, o.SecureServing.ServerCert.CertKey.KeyFile = s.servers.Issue(s.T, "virtual-workspaces")
-	o.ClientCert.ClientCA = s.clients.CertFile
-	o.RequestHeader.ClientCAFile, o.RequestHeader.AllowedNames = s.proxies.CertFile, []string{proxyName}
+	o.Kubeconfig = e.kubeconfig()
+	o.SecureServing.ServerCert.CertKey.CertFile, o.SecureServing.ServerCert.CertKey.KeyFile = e.servers.Issue(e.T, "virtual-workspaces")
+	o.ClientCert.ClientCA = e.clients.CertFile
+	o.RequestHeader.ClientCAFile, o.RequestHeader.AllowedNames = e.proxies.CertFile, []string{proxyName}
 	o.ShutdownTimeout = 10 * time.Second
 	o.InFlight = inflight.Limits{Requests: 10, Watches: watchLimit}
-	s.audit = filepath.Join(s.TempDir(), "audit.log")
-	o.Audit.LogOptions.Path = s.audit
-	o.Audit.PolicyFile = filepath.Join(s.TempDir(), "policy.yaml")
+	e.audit = filepath.Join(e.TempDir(), "audit.log")
+	o.Audit.LogOptions.Path = e.audit
+	o.Audit.PolicyFile = filepath.Join(e.TempDir(), "policy.yaml")
 	if err := os.WriteFile(o.Audit.PolicyFile, []byte("apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]\n"), 0o600); err != nil {
-		s.Fatal(err)
+		e.Fatal(err)
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		s.Fatal(err)
+		e.Fatal(err)
 	}
 	o.SecureServing.Listener, o.SecureServing.BindPort = listener, listener.Addr().(*net.TCPAddr).Port
-	s.address = "https://" + listener.Addr().String()
+	e.address = "https://" + listener.Addr().String()
 	server, err := virtualworkspaces.New(o)
 	if err != nil {
-		s.Fatal(err)
+		e.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- server.Run(ctx) }()
 	stopped := false
-	s.stop = func() {
+	e.stop = func() {
 		if stopped {
 			return
 		}
 		stopped = true
 		cancel()
 		if err := <-ended; err != nil {
-			s.Errorf("the server ended with %v", err)
+			e.Errorf("the server ended with %v", err)
 		}
 	}
-	s.Cleanup(s.stop)
+	e.Cleanup(e.stop)
 }
 
 // kubeconfig has credentials in group system:masters, and a server URL with a path, which is ignored.
-func (s *env) kubeconfig() string {
-	s.Helper()
-	masters := s.shard.Masters(s.T)
-	cert, key := s.clients.Issue(s.T, "virtual-workspace", "system:masters")
-	file := filepath.Join(s.TempDir(), "kubeconfig")
+func (e *env) kubeconfig() string {
+	e.Helper()
+	masters := e.shard.Masters(e.T)
+	cert, key := e.clients.Issue(e.T, "virtual-workspace", "system:masters")
+	file := filepath.Join(e.TempDir(), "kubeconfig")
 	if err := clientcmd.WriteToFile(clientcmdapi.Config{
 		CurrentContext: "c",
 		Clusters:       map[string]*clientcmdapi.Cluster{"c": {Server: masters.Host + "/clusters/root", CertificateAuthorityData: masters.CAData}},
 		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"u": {ClientCertificate: cert, ClientKey: key}},
 		Contexts:       map[string]*clientcmdapi.Context{"c": {Cluster: "c", AuthInfo: "u"}},
 	}, file); err != nil {
-		s.Fatal(err)
+		e.Fatal(err)
 	}
 	return file
 }
 
 // anonymous returns a client configuration without credentials.
-func (s *env) anonymous() *rest.Config {
-	return &rest.Config{Host: s.address, TLSClientConfig: rest.TLSClientConfig{CAFile: s.servers.CertFile}, QPS: -1}
+func (e *env) anonymous() *rest.Config {
+	return &rest.Config{Host: e.address, TLSClientConfig: rest.TLSClientConfig{CAFile: e.servers.CertFile}, QPS: -1}
 }
 
-func (s *env) user(name string, groups ...string) *rest.Config {
-	s.Helper()
-	return s.clients.Client(s.T, s.anonymous(), name, groups...)
+func (e *env) user(name string, groups ...string) *rest.Config {
+	e.Helper()
+	return e.clients.Client(e.T, e.anonymous(), name, groups...)
 }
 
-func (s *env) token(token string) *rest.Config {
-	config := s.anonymous()
+func (e *env) token(token string) *rest.Config {
+	config := e.anonymous()
 	config.BearerToken = token
 	return config
 }
 
-func (s *env) get(config *rest.Config, path string, headers ...string) (int, string) {
-	s.Helper()
+func (e *env) get(config *rest.Config, path string, headers ...string) (int, string) {
+	e.Helper()
 	httpClient, err := rest.HTTPClientFor(config)
 	if err != nil {
-		s.Fatal(err)
+		e.Fatal(err)
 	}
 	defer httpClient.CloseIdleConnections()
-	req, err := http.NewRequestWithContext(s.Context(), http.MethodGet, config.Host+path, nil)
+	req, err := http.NewRequestWithContext(e.Context(), http.MethodGet, config.Host+path, nil)
 	if err != nil {
-		s.Fatal(err)
+		e.Fatal(err)
 	}
 	for i := 0; i+1 < len(headers); i += 2 {
 		req.Header[headers[i]] = append(req.Header[headers[i]], headers[i+1])
 	}
 	res, err := httpClient.Do(req)
 	if err != nil {
-		s.Fatal(err)
+		e.Fatal(err)
 	}
 	defer func() { _ = res.Body.Close() }()
 	body, err := io.ReadAll(res.Body)
 	if err != nil {
-		s.Fatal(err)
+		e.Fatal(err)
 	}
 	return res.StatusCode, string(body)
 }

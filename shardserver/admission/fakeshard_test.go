@@ -46,8 +46,8 @@ func (*fakeStore) Destroy()                {}
 func (*fakeStore) NewList() runtime.Object { return nil }
 
 // List returns an empty list for configurations of tenants, exports and policies of claims only, which do not exist in these tests.
-func (m *fakeStore) List(context.Context, *internalversion.ListOptions) (runtime.Object, error) {
-	if m.resource == apiExports || m.resource.Group == adminv1alpha1.GroupName || m.resource.Group == admissionregistration.GroupName || m.resource.Resource == "resourcequotas" {
+func (f *fakeStore) List(context.Context, *internalversion.ListOptions) (runtime.Object, error) {
+	if f.resource == apiExports || f.resource.Group == adminv1alpha1.GroupName || f.resource.Group == admissionregistration.GroupName || f.resource.Resource == "resourcequotas" {
 		return &metav1.List{}, nil
 	}
 	return nil, errors.New("admission is not expected to list")
@@ -57,7 +57,7 @@ func (*fakeStore) Watch(context.Context, *internalversion.ListOptions) (watch.In
 	return nil, errors.New("admission is not expected to watch")
 }
 
-func (m *fakeStore) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {
+func (f *fakeStore) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {
 	cluster, ok := logicalcluster.From(ctx)
 	if !ok {
 		return nil, errors.New("no logical cluster in the request")
@@ -65,13 +65,13 @@ func (m *fakeStore) Get(ctx context.Context, name string, options *metav1.GetOpt
 	if namespace := request.NamespaceValue(ctx); namespace != "" {
 		return nil, errors.New("admission reads cluster-scoped objects only")
 	}
-	from := m.latest
+	from := f.latest
 	if options.ResourceVersion == "0" {
-		from = m.cached
+		from = f.cached
 	}
 	obj, ok := from[cluster.String()+"/"+name]
 	if !ok {
-		return nil, apierrors.NewNotFound(m.resource, name)
+		return nil, apierrors.NewNotFound(f.resource, name)
 	}
 	return obj, nil
 }
@@ -190,10 +190,10 @@ type testRequest struct {
 	dryRun      bool
 }
 
-func (q testRequest) attributes() admission.Attributes {
-	version := cmp.Or(q.version, "v1alpha1")
-	return admission.NewAttributesRecord(q.obj, q.old, schema.GroupVersionKind{Group: q.resource.Group, Version: version}, q.namespace, q.name,
-		q.resource.WithVersion(version), q.subresource, q.operation, nil, q.dryRun, q.user)
+func (t testRequest) attributes() admission.Attributes {
+	version := cmp.Or(t.version, "v1alpha1")
+	return admission.NewAttributesRecord(t.obj, t.old, schema.GroupVersionKind{Group: t.resource.Group, Version: version}, t.namespace, t.name,
+		t.resource.WithVersion(version), t.subresource, t.operation, nil, t.dryRun, t.user)
 }
 
 // admitAndValidate runs a request through mutation, until an error, and validation.

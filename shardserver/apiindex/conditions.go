@@ -25,14 +25,14 @@ func conditionsOf(export *apisv1alpha2.APIExport) []ConditionStatus {
 }
 
 // CountConditions returns the number of exports by condition status.
-func (c *Resolver) CountConditions() map[ConditionStatus]int {
+func (r *Resolver) CountConditions() map[ConditionStatus]int {
 	counts := map[ConditionStatus]int{}
 	for _, status := range []corev1.ConditionStatus{corev1.ConditionTrue, corev1.ConditionFalse, corev1.ConditionUnknown} {
 		counts[ConditionStatus{apisv1alpha2.APIExportIdentityValid, status}] = 0
 	}
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	for _, known := range c.entries {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	for _, known := range r.entries {
 		for _, condition := range known.conditions {
 			counts[condition]++
 		}

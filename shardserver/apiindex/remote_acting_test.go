@@ -19,24 +19,24 @@ import (
 )
 
 // masters returns a client of system:masters that impersonates a user.
-func (s *env) masters(t *testing.T, shard string) client.Client {
-	return s.shards[shard].Client(t, s.shards[shard].Masters(t))
+func (e *env) masters(t *testing.T, shard string) client.Client {
+	return e.shards[shard].Client(t, e.shards[shard].Masters(t))
 }
 
-func (s *env) userConfig(t *testing.T, shard, user string) *rest.Config {
-	config := rest.CopyConfig(s.shards[shard].Masters(t))
+func (e *env) userConfig(t *testing.T, shard, user string) *rest.Config {
+	config := rest.CopyConfig(e.shards[shard].Masters(t))
 	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:authenticated"}}
 	return config
 }
 
-func (s *env) userClient(t *testing.T, shard, user string) client.Client {
-	return s.shards[shard].Client(t, s.userConfig(t, shard, user))
+func (e *env) userClient(t *testing.T, shard, user string) client.Client {
+	return e.shards[shard].Client(t, e.userConfig(t, shard, user))
 }
 
 // grant binds a ClusterRole to a user.
-func (s *env) grant(t *testing.T, shard, cluster, name, role, user string) {
+func (e *env) grant(t *testing.T, shard, cluster, name, role, user string) {
 	t.Helper()
-	create(t, s.masters(t, shard), cluster, &rbacv1.ClusterRoleBinding{
+	create(t, e.masters(t, shard), cluster, &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: user}},
@@ -44,10 +44,10 @@ func (s *env) grant(t *testing.T, shard, cluster, name, role, user string) {
 }
 
 // grantRule creates a ClusterRole with one rule and binds it to a user, both with the same name.
-func (s *env) grantRule(t *testing.T, shard, cluster, name, user string, rule rbacv1.PolicyRule) {
+func (e *env) grantRule(t *testing.T, shard, cluster, name, user string, rule rbacv1.PolicyRule) {
 	t.Helper()
-	create(t, s.masters(t, shard), cluster, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbacv1.PolicyRule{rule}})
-	s.grant(t, shard, cluster, name, name, user)
+	create(t, e.masters(t, shard), cluster, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbacv1.PolicyRule{rule}})
+	e.grant(t, shard, cluster, name, name, user)
 }
 
 func create(t *testing.T, c client.Client, cluster string, object client.Object) {
@@ -64,14 +64,14 @@ func widget(name string) *unstructured.Unstructured {
 }
 
 // widgets returns a client of a user for the widgets of a logical cluster.
-func (s *env) widgets(t *testing.T, shard, user, cluster string) dynamic.ResourceInterface {
-	return dynamic.NewForConfigOrDie(shardtesting.At(s.userConfig(t, shard, user), cluster)).Resource(widgets).Namespace("default")
+func (e *env) widgets(t *testing.T, shard, user, cluster string) dynamic.ResourceInterface {
+	return dynamic.NewForConfigOrDie(shardtesting.At(e.userConfig(t, shard, user), cluster)).Resource(widgets).Namespace("default")
 }
 
 // virtualWorkspace returns a resource in the virtual workspace of the export, over all logical clusters of a shard.
-func (s *env) virtualWorkspace(t *testing.T, shard, user string, resource schema.GroupVersionResource) dynamic.ResourceInterface {
-	config := s.userConfig(t, shard, user)
-	config.Host = strings.TrimSuffix(config.Host, "/") + "/services/apiexport/" + s.provider + "/widgets/clusters/*"
+func (e *env) virtualWorkspace(t *testing.T, shard, user string, resource schema.GroupVersionResource) dynamic.ResourceInterface {
+	config := e.userConfig(t, shard, user)
+	config.Host = strings.TrimSuffix(config.Host, "/") + "/services/apiexport/" + e.provider + "/widgets/clusters/*"
 	return dynamic.NewForConfigOrDie(config).Resource(resource)
 }
 

@@ -70,21 +70,21 @@ func testEndpointSliceShards(t *testing.T, s *env) {
 }
 
 // waitSlice waits until a slice of the provider has exactly the endpoints of these shards.
-func (s *env) waitSlice(t *testing.T, name string, shards ...string) {
+func (e *env) waitSlice(t *testing.T, name string, shards ...string) {
 	t.Helper()
 	var want []string
 	for _, name := range shards {
 		shard := &corev1alpha1.Shard{}
-		if err := s.masters(t, "root").Get(shardtesting.In(t.Context(), "root"), client.ObjectKey{Name: name}, shard); err != nil {
+		if err := e.masters(t, "root").Get(shardtesting.In(t.Context(), "root"), client.ObjectKey{Name: name}, shard); err != nil {
 			t.Fatal(err)
 		}
-		want = append(want, strings.TrimSuffix(shard.Spec.VirtualWorkspaceURL, "/")+"/services/apiexport/"+s.provider+"/widgets")
+		want = append(want, strings.TrimSuffix(shard.Spec.VirtualWorkspaceURL, "/")+"/services/apiexport/"+e.provider+"/widgets")
 	}
 	slices.Sort(want)
-	c := s.masters(t, "alpha")
+	c := e.masters(t, "alpha")
 	shardtesting.Eventually(t, "slice "+name, func(ctx context.Context) error {
 		slice := &apisv1alpha1.APIExportEndpointSlice{}
-		if err := c.Get(shardtesting.In(ctx, s.provider), client.ObjectKey{Name: name}, slice); err != nil {
+		if err := c.Get(shardtesting.In(ctx, e.provider), client.ObjectKey{Name: name}, slice); err != nil {
 			return err
 		}
 		var got []string

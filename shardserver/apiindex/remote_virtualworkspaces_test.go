@@ -67,15 +67,15 @@ func testClaimAccepted(t *testing.T, s *env) {
 	shardtesting.Eventually(t, "bob lists the claimed object", func(ctx context.Context) error { return checkListed(ctx, view, "shown") })
 }
 
-func (s *env) changeExport(t *testing.T, change func(*apisv1alpha2.APIExport)) {
+func (e *env) changeExport(t *testing.T, change func(*apisv1alpha2.APIExport)) {
 	t.Helper()
-	c := s.masters(t, "alpha")
+	c := e.masters(t, "alpha")
 	shardtesting.Eventually(t, "the export is changed", func(ctx context.Context) error {
 		export := &apisv1alpha2.APIExport{}
-		if err := c.Get(shardtesting.In(ctx, s.provider), client.ObjectKey{Name: "widgets"}, export); err != nil {
+		if err := c.Get(shardtesting.In(ctx, e.provider), client.ObjectKey{Name: "widgets"}, export); err != nil {
 			return err
 		}
 		change(export)
-		return c.Update(shardtesting.In(ctx, s.provider), export)
+		return c.Update(shardtesting.In(ctx, e.provider), export)
 	})
 }

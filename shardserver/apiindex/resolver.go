@@ -84,16 +84,16 @@ func NewResolver(registry *storage.Registry, locate LocateCluster) *Resolver {
 }
 
 // Run keeps the resolver up to date until the context is done. It is called once.
-func (c *Resolver) Run(ctx context.Context) { c.informer.Run(ctx) }
+func (r *Resolver) Run(ctx context.Context) { r.informer.Run(ctx) }
 
 // WaitForSync returns when every export that existed at the start is indexed.
-func (c *Resolver) WaitForSync(ctx context.Context) error { return c.informer.WaitForSync(ctx) }
+func (r *Resolver) WaitForSync(ctx context.Context) error { return r.informer.WaitForSync(ctx) }
 
 // Subscribe registers a function that is called after every add, update and delete of an export. It must not block.
-func (c *Resolver) Subscribe(changed func(bindings.ExportKey)) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.subscribers = append(c.subscribers, changed)
+func (r *Resolver) Subscribe(changed func(bindings.ExportKey)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.subscribers = append(r.subscribers, changed)
 }
 
 // ExportKeyOf returns the key of an export.
@@ -102,26 +102,26 @@ func ExportKeyOf(export *apisv1alpha2.APIExport) bindings.ExportKey {
 }
 
 // Get returns an export.
-func (c *Resolver) Get(ctx context.Context, export bindings.ExportKey) (*apisv1alpha2.APIExport, error) {
-	return c.exports.Get(logicalcluster.With(ctx, export.Cluster), "", export.Name)
+func (r *Resolver) Get(ctx context.Context, export bindings.ExportKey) (*apisv1alpha2.APIExport, error) {
+	return r.exports.Get(logicalcluster.With(ctx, export.Cluster), "", export.Name)
 }
 
 // Resolve returns the export of a reference, whose path is the export's canonical path (annotation kcp.io/path) or the
 // name of its logical cluster. It falls back to a consistent read, so that an export is found as soon as its creation
 // was acknowledged.
-func (c *Resolver) Resolve(ctx context.Context, reference Reference) (*apisv1alpha2.APIExport, error) {
-	c.mu.RLock()
-	found := sortedKeys(c.paths[reference])
-	c.mu.RUnlock()
+func (r *Resolver) Resolve(ctx context.Context, reference Reference) (*apisv1alpha2.APIExport, error) {
+	r.mu.RLock()
+	found := sortedKeys(r.paths[reference])
+	r.mu.RUnlock()
 	for _, export := range found {
-		if object, err := c.Get(ctx, export); !apierrors.IsNotFound(err) {
+		if object, err := r.Get(ctx, export); !apierrors.IsNotFound(err) {
 			return object, err
 		}
 	}
-	cluster, err := c.locateCluster(ctx, reference.Path)
+	cluster, err := r.locateCluster(ctx, reference.Path)
 	if apierrors.IsNotFound(err) {
 		if errors.Is(err, workspacepath.ErrRemote) {
-			if err := c.checkSynced(); err != nil {
+			if err := r.checkSynced(); err != nil {
 				return nil, err
 			}
 		}
@@ -130,12 +130,12 @@ func (c *Resolver) Resolve(ctx context.Context, reference Reference) (*apisv1alp
 	if err != nil {
 		return nil, fmt.Errorf("finding APIExport %q: %w", reference, err)
 	}
-	return c.exports.GetLatest(logicalcluster.With(ctx, cluster), "", reference.Name)
+	return r.exports.GetLatest(logicalcluster.With(ctx, cluster), "", reference.Name)
 }
 
 // checkSynced returns a ServiceUnavailable error unless the exports of all shards are synced.
-func (c *Resolver) checkSynced() error {
-	if err := c.registry.RemoteStore().CheckSynced(exports); err != nil {
+func (r *Resolver) checkSynced() error {
+	if err := r.registry.RemoteStore().CheckSynced(exports); err != nil {
 		return apierrors.NewServiceUnavailable(fmt.Sprintf("the exports of other shards are not synced yet: %v", err))
 	}
 	return nil
@@ -143,16 +143,16 @@ func (c *Resolver) checkSynced() error {
 
 // ListByIdentity returns the exports with an identity, ordered by logical cluster and name. It fails while the exports
 // of other shards are not synced, because each of them may carry a maximal permission policy.
-func (c *Resolver) ListByIdentity(ctx context.Context, hash string) ([]*apisv1alpha2.APIExport, error) {
-	if err := c.checkSynced(); err != nil {
+func (r *Resolver) ListByIdentity(ctx context.Context, hash string) ([]*apisv1alpha2.APIExport, error) {
+	if err := r.checkSynced(); err != nil {
 		return nil, err
 	}
-	c.mu.RLock()
-	found := sortedKeys(c.identities[hash])
-	c.mu.RUnlock()
+	r.mu.RLock()
+	found := sortedKeys(r.identities[hash])
+	r.mu.RUnlock()
 	objects := make([]*apisv1alpha2.APIExport, 0, len(found))
 	for _, export := range found {
-		object, err := c.Get(ctx, export)
+		object, err := r.Get(ctx, export)
 		if apierrors.IsNotFound(err) {
 			continue // deleted since it was indexed
 		}
@@ -167,90 +167,90 @@ func (c *Resolver) ListByIdentity(ctx context.Context, hash string) ([]*apisv1al
 }
 
 // GetSchema returns an APIResourceSchema.
-func (c *Resolver) GetSchema(ctx context.Context, cluster logicalcluster.Name, name string) (*apisv1alpha1.APIResourceSchema, error) {
-	return c.schemas.Get(logicalcluster.With(ctx, cluster), "", name)
+func (r *Resolver) GetSchema(ctx context.Context, cluster logicalcluster.Name, name string) (*apisv1alpha1.APIResourceSchema, error) {
+	return r.schemas.Get(logicalcluster.With(ctx, cluster), "", name)
 }
 
 // List returns the exports of a logical cluster.
-func (c *Resolver) List(ctx context.Context, cluster logicalcluster.Name) ([]*apisv1alpha2.APIExport, error) {
-	return c.exports.List(logicalcluster.With(ctx, cluster), "", nil)
+func (r *Resolver) List(ctx context.Context, cluster logicalcluster.Name) ([]*apisv1alpha2.APIExport, error) {
+	return r.exports.List(logicalcluster.With(ctx, cluster), "", nil)
 }
 
 // Sizes returns the number of indexed exports, references and identities, which bound the memory of the resolver.
-func (c *Resolver) Sizes() (known, references, identities int) {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	return len(c.entries), len(c.paths), len(c.identities)
+func (r *Resolver) Sizes() (known, references, identities int) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return len(r.entries), len(r.paths), len(r.identities)
 }
 
-func (c *Resolver) update(object *apisv1alpha2.APIExport) {
+func (r *Resolver) update(object *apisv1alpha2.APIExport) {
 	export := ExportKeyOf(object)
-	c.mu.Lock()
-	c.removeEntry(export)
-	c.addEntry(export, object)
-	c.mu.Unlock()
-	c.notify(export)
+	r.mu.Lock()
+	r.removeEntry(export)
+	r.addEntry(export, object)
+	r.mu.Unlock()
+	r.notify(export)
 }
 
-func (c *Resolver) delete(object *apisv1alpha2.APIExport) {
+func (r *Resolver) delete(object *apisv1alpha2.APIExport) {
 	export := ExportKeyOf(object)
-	c.mu.Lock()
-	c.removeEntry(export)
-	c.mu.Unlock()
-	c.notify(export)
+	r.mu.Lock()
+	r.removeEntry(export)
+	r.mu.Unlock()
+	r.notify(export)
 }
 
 // replace updates all exports and removes those that no longer exist.
-func (c *Resolver) replace(objects []*apisv1alpha2.APIExport) {
+func (r *Resolver) replace(objects []*apisv1alpha2.APIExport) {
 	existing := sets.New[bindings.ExportKey]()
 	for _, object := range objects {
 		existing.Insert(ExportKeyOf(object))
-		c.update(object)
+		r.update(object)
 	}
 	var removed []bindings.ExportKey
-	c.mu.Lock()
-	for export := range c.entries {
+	r.mu.Lock()
+	for export := range r.entries {
 		if !existing.Has(export) {
-			c.removeEntry(export)
+			r.removeEntry(export)
 			removed = append(removed, export)
 		}
 	}
-	c.mu.Unlock()
+	r.mu.Unlock()
 	for _, export := range removed {
-		c.notify(export)
+		r.notify(export)
 	}
 }
 
-func (c *Resolver) notify(export bindings.ExportKey) {
-	c.mu.RLock()
-	subscribers := c.subscribers
-	c.mu.RUnlock()
+func (r *Resolver) notify(export bindings.ExportKey) {
+	r.mu.RLock()
+	subscribers := r.subscribers
+	r.mu.RUnlock()
 	for _, changed := range subscribers {
 		changed(export)
 	}
 }
 
-func (c *Resolver) addEntry(export bindings.ExportKey, object *apisv1alpha2.APIExport) {
+func (r *Resolver) addEntry(export bindings.ExportKey, object *apisv1alpha2.APIExport) {
 	all := referencesTo(object)
 	known := entry{path: all[len(all)-1], identity: object.Status.IdentityHash, conditions: conditionsOf(object)}
-	c.entries[export] = known
+	r.entries[export] = known
 	for _, reference := range all {
-		insert(c.paths, reference, export)
+		insert(r.paths, reference, export)
 	}
 	if known.identity != "" {
-		insert(c.identities, known.identity, export)
+		insert(r.identities, known.identity, export)
 	}
 }
 
-func (c *Resolver) removeEntry(export bindings.ExportKey) {
-	known, ok := c.entries[export]
+func (r *Resolver) removeEntry(export bindings.ExportKey) {
+	known, ok := r.entries[export]
 	if !ok {
 		return
 	}
-	delete(c.entries, export)
-	removeFrom(c.paths, Reference{export.Cluster.Path(), export.Name}, export)
-	removeFrom(c.paths, known.path, export)
-	removeFrom(c.identities, known.identity, export)
+	delete(r.entries, export)
+	removeFrom(r.paths, Reference{export.Cluster.Path(), export.Name}, export)
+	removeFrom(r.paths, known.path, export)
+	removeFrom(r.identities, known.identity, export)
 }
 
 func insert[K comparable, V comparable](into map[K]sets.Set[V], key K, value V) {

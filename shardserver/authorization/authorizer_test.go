@@ -20,9 +20,9 @@ type fakeWebhook struct {
 	users []user.Info
 }
 
-func (a *fakeWebhook) Authorize(_ context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
-	a.users = append(a.users, attributes.GetUser())
-	if attributes.GetUser().GetName() == a.allow {
+func (f *fakeWebhook) Authorize(_ context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
+	f.users = append(f.users, attributes.GetUser())
+	if attributes.GetUser().GetName() == f.allow {
 		return authorizer.DecisionAllow, "because", nil
 	}
 	return authorizer.DecisionNoOpinion, "", nil

@@ -32,11 +32,11 @@ type accessRequest struct {
 
 // attributesWithoutIdentity returns the attributes with the resource name without identity. A client may send
 // "<resource>:<identity>", which RBAC matches literally; restrictions on a resource apply to every form of its name.
-func (s *accessRequest) attributesWithoutIdentity() authorizer.Attributes {
-	if resource, _, ok := strings.Cut(s.attributes.GetResource(), ":"); ok {
-		return attributesWithResource{s.attributes, resource}
+func (a *accessRequest) attributesWithoutIdentity() authorizer.Attributes {
+	if resource, _, ok := strings.Cut(a.attributes.GetResource(), ":"); ok {
+		return attributesWithResource{a.attributes, resource}
 	}
-	return s.attributes
+	return a.attributes
 }
 
 // attributesWithResource are the attributes of a request with another resource name.
@@ -45,7 +45,7 @@ type attributesWithResource struct {
 	resource string
 }
 
-func (n attributesWithResource) GetResource() string { return n.resource }
+func (a attributesWithResource) GetResource() string { return a.resource }
 
 // stepResult is the result of a step. Unless it is final, the next step is evaluated.
 type stepResult struct {

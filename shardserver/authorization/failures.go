@@ -43,22 +43,22 @@ func recordError[T any](ctx context.Context, result T, err error) (T, error) {
 // recordingSource is a source that records its errors in the context.
 type recordingSource struct{ source }
 
-func (n recordingSource) GetRole(ctx context.Context, namespace, name string) (*rbacv1.Role, error) {
-	role, err := n.source.GetRole(ctx, namespace, name)
+func (r recordingSource) GetRole(ctx context.Context, namespace, name string) (*rbacv1.Role, error) {
+	role, err := r.source.GetRole(ctx, namespace, name)
 	return recordError(ctx, role, err)
 }
 
-func (n recordingSource) ListRoleBindings(ctx context.Context, namespace string) ([]*rbacv1.RoleBinding, error) {
-	bindings, err := n.source.ListRoleBindings(ctx, namespace)
+func (r recordingSource) ListRoleBindings(ctx context.Context, namespace string) ([]*rbacv1.RoleBinding, error) {
+	bindings, err := r.source.ListRoleBindings(ctx, namespace)
 	return recordError(ctx, bindings, err)
 }
 
-func (n recordingSource) GetClusterRole(ctx context.Context, name string) (*rbacv1.ClusterRole, error) {
-	role, err := n.source.GetClusterRole(ctx, name)
+func (r recordingSource) GetClusterRole(ctx context.Context, name string) (*rbacv1.ClusterRole, error) {
+	role, err := r.source.GetClusterRole(ctx, name)
 	return recordError(ctx, role, err)
 }
 
-func (n recordingSource) ListClusterRoleBindings(ctx context.Context) ([]*rbacv1.ClusterRoleBinding, error) {
-	bindings, err := n.source.ListClusterRoleBindings(ctx)
+func (r recordingSource) ListClusterRoleBindings(ctx context.Context) ([]*rbacv1.ClusterRoleBinding, error) {
+	bindings, err := r.source.ListClusterRoleBindings(ctx)
 	return recordError(ctx, bindings, err)
 }

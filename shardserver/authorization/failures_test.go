@@ -15,23 +15,23 @@ import (
 // failingSource is a policy source that fails with err.
 type failingSource struct{ err error }
 
-func (b failingSource) GetRole(context.Context, string, string) (*rbacv1.Role, error) {
-	return nil, b.err
+func (f failingSource) GetRole(context.Context, string, string) (*rbacv1.Role, error) {
+	return nil, f.err
 }
-func (b failingSource) ListRoleBindings(context.Context, string) ([]*rbacv1.RoleBinding, error) {
-	return nil, b.err
+func (f failingSource) ListRoleBindings(context.Context, string) ([]*rbacv1.RoleBinding, error) {
+	return nil, f.err
 }
-func (b failingSource) GetClusterRole(context.Context, string) (*rbacv1.ClusterRole, error) {
-	return nil, b.err
+func (f failingSource) GetClusterRole(context.Context, string) (*rbacv1.ClusterRole, error) {
+	return nil, f.err
 }
-func (b failingSource) ListClusterRoleBindings(context.Context) ([]*rbacv1.ClusterRoleBinding, error) {
+func (f failingSource) ListClusterRoleBindings(context.Context) ([]*rbacv1.ClusterRoleBinding, error) {
 	binding := &rbacv1.ClusterRoleBinding{
 		Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, Name: "bob"}}, RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: "missing"},
 	}
-	if apierrors.IsNotFound(b.err) {
+	if apierrors.IsNotFound(f.err) {
 		return []*rbacv1.ClusterRoleBinding{binding}, nil
 	}
-	return nil, b.err
+	return nil, f.err
 }
 
 func TestPolicyReadErrorIsReturned(t *testing.T) {

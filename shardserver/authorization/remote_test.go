@@ -26,8 +26,8 @@ type fakeReplicas struct {
 	notSynced error
 }
 
-func (p *fakeReplicas) Get(resource schema.GroupResource, cluster logicalcluster.Name, _, name string) (runtime.Object, bool) {
-	for _, object := range p.List(resource, cluster) {
+func (f *fakeReplicas) Get(resource schema.GroupResource, cluster logicalcluster.Name, _, name string) (runtime.Object, bool) {
+	for _, object := range f.List(resource, cluster) {
 		if object.(metav1.Object).GetName() == name {
 			return object, true
 		}
@@ -35,9 +35,9 @@ func (p *fakeReplicas) Get(resource schema.GroupResource, cluster logicalcluster
 	return nil, false
 }
 
-func (p *fakeReplicas) List(resource schema.GroupResource, cluster logicalcluster.Name) []runtime.Object {
+func (f *fakeReplicas) List(resource schema.GroupResource, cluster logicalcluster.Name) []runtime.Object {
 	var found []runtime.Object
-	for _, object := range p.objects[resource] {
+	for _, object := range f.objects[resource] {
 		if cluster.IsWildcard() || logicalcluster.Of(object) == cluster {
 			found = append(found, object.(runtime.Object))
 		}
@@ -45,11 +45,11 @@ func (p *fakeReplicas) List(resource schema.GroupResource, cluster logicalcluste
 	return found
 }
 
-func (p *fakeReplicas) Watch(context.Context, schema.GroupResource) (watch.Interface, error) {
+func (f *fakeReplicas) Watch(context.Context, schema.GroupResource) (watch.Interface, error) {
 	return watch.NewFake(), nil
 }
 
-func (p *fakeReplicas) CheckSynced(schema.GroupResource) error { return p.notSynced }
+func (f *fakeReplicas) CheckSynced(schema.GroupResource) error { return f.notSynced }
 
 // remoteObjects returns the replicas of a logical cluster that alice may access and whose exports she may bind.
 func remoteObjects(cluster logicalcluster.Name) map[schema.GroupResource][]metav1.Object {

@@ -17,7 +17,7 @@ import (
 type shardJoinAuthorizer struct{ registry *storage.Registry }
 
 // Authorize implements authorizer.UnconditionalAuthorizer.
-func (r shardJoinAuthorizer) Authorize(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+func (s shardJoinAuthorizer) Authorize(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 	cluster, ok := logicalcluster.From(ctx)
 	if !ok || cluster != logicalcluster.Root || !a.IsResourceRequest() || !slices.Contains(a.GetUser().GetGroups(), GroupShard) {
 		return authorizer.DecisionNoOpinion, "", nil
@@ -26,7 +26,7 @@ func (r shardJoinAuthorizer) Authorize(ctx context.Context, a authorizer.Attribu
 	if reason == "" {
 		return authorizer.DecisionNoOpinion, "", nil
 	}
-	if local, err := r.registry.IsLocal(ctx, cluster); err != nil || !local {
+	if local, err := s.registry.IsLocal(ctx, cluster); err != nil || !local {
 		return authorizer.DecisionNoOpinion, "", err
 	}
 	return authorizer.DecisionAllow, reason, nil

@@ -132,11 +132,11 @@ type snapshotCache struct {
 }
 
 // get returns the snapshot and loads it if needed, or returns nil while not everything is watched.
-func (k *snapshotCache) get(load func() (*snapshot, error)) (*snapshot, error) {
-	if cached := k.value.Load(); cached != nil {
+func (s *snapshotCache) get(load func() (*snapshot, error)) (*snapshot, error) {
+	if cached := s.value.Load(); cached != nil {
 		return cached, nil
 	}
-	generation, synced := k.state()
+	generation, synced := s.state()
 	if !synced {
 		return nil, nil
 	}
@@ -144,27 +144,27 @@ func (k *snapshotCache) get(load func() (*snapshot, error)) (*snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.generation == generation {
-		k.value.Store(loaded)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.generation == generation {
+		s.value.Store(loaded)
 	}
 	return loaded, nil
 }
 
-func (k *snapshotCache) state() (generation uint64, synced bool) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.generation, k.watches == len(rbacResources)
+func (s *snapshotCache) state() (generation uint64, synced bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.generation, s.watches == len(rbacResources)
 }
 
 // invalidate drops the snapshot and changes the number of watches.
-func (k *snapshotCache) invalidate(watches int) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.generation++
-	k.watches += watches
-	k.value.Store(nil)
+func (s *snapshotCache) invalidate(watches int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.generation++
+	s.watches += watches
+	s.value.Store(nil)
 }
 
 // Run watches the bootstrap policy until the context ends, so that requests need not read it each time. It is optional:

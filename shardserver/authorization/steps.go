@@ -103,19 +103,19 @@ var accessiblePhases = map[string]bool{
 
 // lifecycleGroup returns the group of the request's initializer or terminator, if the logical cluster still waits for
 // it.
-func (s *accessRequest) lifecycleGroup() (string, bool) {
+func (a *accessRequest) lifecycleGroup() (string, bool) {
 	prefix, pending := "", []string(nil)
-	switch s.state.phase {
+	switch a.state.phase {
 	case phaseInitializing:
-		prefix, pending = InitializerGroupPrefix, s.state.initializers
+		prefix, pending = InitializerGroupPrefix, a.state.initializers
 	case phaseTerminating:
-		prefix, pending = TerminatorGroupPrefix, s.state.terminators
+		prefix, pending = TerminatorGroupPrefix, a.state.terminators
 	}
 	// The groups of the original user count, too: a service account of another workspace is an anonymous user here, but
 	// the virtual workspace, which alone adds such a group, added it for this logical cluster.
-	own := s.attributes.GetUser().GetGroups()
+	own := a.attributes.GetUser().GetGroups()
 	for _, name := range pending {
-		if group := prefix + name; s.groups[group] || slices.Contains(own, group) {
+		if group := prefix + name; a.groups[group] || slices.Contains(own, group) {
 			return group, true
 		}
 	}

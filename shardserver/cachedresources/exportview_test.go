@@ -43,12 +43,12 @@ func listQualified(ctx context.Context, flavors dynamic.ResourceInterface, limit
 }
 
 // testExportView reads the cached resource in the virtual workspace of the export, in one logical cluster and in all.
-func (s *env) testExportView(t *testing.T) {
-	view := "/services/apiexport/" + s.provider + "/flavors/clusters/"
-	admin := s.consumers.Admin(t)
-	single, all := s.flavorsClient(t, admin, view+s.consumer), s.flavorsClient(t, admin, view+"*")
-	own, _, err := listQualified(t.Context(), s.flavorsIn(t, s.consumer), 0)
-	if err != nil || !slices.Contains(own, s.consumer+"/sweet") {
+func (e *env) testExportView(t *testing.T) {
+	view := "/services/apiexport/" + e.provider + "/flavors/clusters/"
+	admin := e.consumers.Admin(t)
+	single, all := e.flavorsClient(t, admin, view+e.consumer), e.flavorsClient(t, admin, view+"*")
+	own, _, err := listQualified(t.Context(), e.flavorsIn(t, e.consumer), 0)
+	if err != nil || !slices.Contains(own, e.consumer+"/sweet") {
 		t.Fatalf("the consumer reads %v, %v", own, err)
 	}
 	for name, flavors := range map[string]dynamic.ResourceInterface{"one logical cluster": single, "all logical clusters": all} {
@@ -79,27 +79,27 @@ func (s *env) testExportView(t *testing.T) {
 	if err := single.Delete(t.Context(), "sweet", metav1.DeleteOptions{}); !apierrors.IsMethodNotSupported(err) {
 		t.Errorf("a deletion: %v", err)
 	}
-	for _, cluster := range []string{s.consumer, "*"} {
+	for _, cluster := range []string{e.consumer, "*"} {
 		if response, body := shardtesting.Send(t, admin, http.MethodGet, view+cluster+"/apis/example.com/v1", ""); response.StatusCode != http.StatusOK || !strings.Contains(body, `"verbs":["get","list","watch"]`) {
 			t.Errorf("discovery in %q: %d %s", cluster, response.StatusCode, body)
 		}
 	}
-	s.testExportViewFollowsConsumers(t, all, own)
+	e.testExportViewFollowsConsumers(t, all, own)
 }
 
 // testExportViewFollowsConsumers binds the export in another logical cluster, and unbinds it.
-func (s *env) testExportViewFollowsConsumers(t *testing.T, all dynamic.ResourceInterface, own []string) {
+func (e *env) testExportViewFollowsConsumers(t *testing.T, all dynamic.ResourceInterface, own []string) {
 	_, before, err := listQualified(t.Context(), all, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	events := startWatch(t, all, before)
-	second := s.createWorkspace(t, "second", s.consumers)
-	s.consumers.Bind(t, second, s.provider, "flavors")
+	second := e.createWorkspace(t, "second", e.consumers)
+	e.consumers.Bind(t, second, e.provider, "flavors")
 	expectExpired(t, events)
 	both := slices.Clone(own)
 	for _, name := range own {
-		both = append(both, strings.Replace(name, s.consumer, second, 1))
+		both = append(both, strings.Replace(name, e.consumer, second, 1))
 	}
 	slices.Sort(both)
 	for _, limit := range []int64{0, 1} {
@@ -123,17 +123,17 @@ func (s *env) testExportViewFollowsConsumers(t *testing.T, all dynamic.ResourceI
 		t.Fatal(err)
 	}
 	events = startWatch(t, all, version)
-	provider := s.flavorsIn(t, s.provider)
+	provider := e.flavorsIn(t, e.provider)
 	if _, err := provider.Create(t.Context(), newFlavor("umami", "yes"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	expectForBoth(t, events, watch.Added, s.consumer+"/umami", second+"/umami")
+	expectForBoth(t, events, watch.Added, e.consumer+"/umami", second+"/umami")
 	if err := provider.Delete(t.Context(), "umami", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	expectForBoth(t, events, watch.Deleted, s.consumer+"/umami", second+"/umami")
+	expectForBoth(t, events, watch.Deleted, e.consumer+"/umami", second+"/umami")
 
-	if err := s.consumers.Client(t, s.consumers.Admin(t)).Delete(shardtesting.In(t.Context(), second), &apisv1alpha2.APIBinding{ObjectMeta: metav1.ObjectMeta{Name: "flavors"}}); err != nil {
+	if err := e.consumers.Client(t, e.consumers.Admin(t)).Delete(shardtesting.In(t.Context(), second), &apisv1alpha2.APIBinding{ObjectMeta: metav1.ObjectMeta{Name: "flavors"}}); err != nil {
 		t.Fatal(err)
 	}
 	expectExpired(t, events)

@@ -79,25 +79,25 @@ func NewSliceResolver(registry *storage.Registry, exports Exports) SliceResolver
 
 // Resolve resolves the references of a slice. Faults that the owner of the slice must correct are in the result; errors
 // are to be retried.
-func (l SliceResolver) Resolve(ctx context.Context, slice *cachev1alpha1.ClusterCachedResourceEndpointSlice) (ResolvedSlice, error) {
+func (s SliceResolver) Resolve(ctx context.Context, slice *cachev1alpha1.ClusterCachedResourceEndpointSlice) (ResolvedSlice, error) {
 	var resolved ResolvedSlice
-	if err := l.resolveResource(ctx, slice, &resolved); err != nil {
+	if err := s.resolveResource(ctx, slice, &resolved); err != nil {
 		return resolved, err
 	}
-	return resolved, l.resolveExport(ctx, slice, &resolved)
+	return resolved, s.resolveExport(ctx, slice, &resolved)
 }
 
-func (l SliceResolver) resolveResource(ctx context.Context, slice *cachev1alpha1.ClusterCachedResourceEndpointSlice, resolved *ResolvedSlice) error {
+func (s SliceResolver) resolveResource(ctx context.Context, slice *cachev1alpha1.ClusterCachedResourceEndpointSlice, resolved *ResolvedSlice) error {
 	ref := slice.Spec.ClusterCachedResource
 	resolved.ResourceMessage = fmt.Sprintf("ClusterCachedResource %q was not found in %s; create it, or delete the slice", ref.Name, describePath(ref.Path))
 	cluster := logicalcluster.Of(slice)
 	if ref.Path != "" {
 		var err error
-		if cluster, err = l.Locate(ctx, ref.Path, ref.Name); err != nil || cluster.Empty() {
+		if cluster, err = s.Locate(ctx, ref.Path, ref.Name); err != nil || cluster.Empty() {
 			return client.IgnoreNotFound(err)
 		}
 	}
-	found, err := l.global.Get(logicalcluster.With(ctx, cluster), "", ref.Name)
+	found, err := s.global.Get(logicalcluster.With(ctx, cluster), "", ref.Name)
 	if err == nil {
 		resolved.Resource, resolved.ResourceMessage = found, ""
 	}
@@ -107,17 +107,17 @@ func (l SliceResolver) resolveResource(ctx context.Context, slice *cachev1alpha1
 // Locate returns the logical cluster of a referenced ClusterCachedResource; empty if the path is invalid or does not
 // exist. If the path leads to another shard, it is the logical cluster of the ClusterCachedResource of this name that
 // is annotated with the path; empty if several are, as none of them is more trustworthy.
-func (f ResourceResolver) Locate(ctx context.Context, path, name string) (logicalcluster.Name, error) {
+func (r ResourceResolver) Locate(ctx context.Context, path, name string) (logicalcluster.Name, error) {
 	none := logicalcluster.Name{}
 	parsed, err := logicalcluster.ParsePath(path)
 	if err != nil {
 		return none, nil // an invalid path does not exist
 	}
-	cluster, err := f.paths.Locate(ctx, parsed)
+	cluster, err := r.paths.Locate(ctx, parsed)
 	if !errors.Is(err, workspacepath.ErrRemote) {
 		return cluster, client.IgnoreNotFound(err)
 	}
-	all, err := f.listByPath(ctx, path, name)
+	all, err := r.listByPath(ctx, path, name)
 	if err != nil {
 		return none, err
 	}
@@ -129,28 +129,28 @@ func (f ResourceResolver) Locate(ctx context.Context, path, name string) (logica
 		found = logicalcluster.Of(cachedResource)
 	}
 	if found.Empty() {
-		return none, f.global.CheckSynced()
+		return none, r.global.CheckSynced()
 	}
 	return found, nil
 }
 
 // listByPath returns the ClusterCachedResources of that name that are annotated with a path. For logical clusters of
 // this shard, its own objects take precedence over published ones.
-func (f ResourceResolver) listByPath(ctx context.Context, path, name string) ([]*cachev1alpha1.ClusterCachedResource, error) {
+func (r ResourceResolver) listByPath(ctx context.Context, path, name string) ([]*cachev1alpha1.ClusterCachedResource, error) {
 	matches := func(cachedResource *cachev1alpha1.ClusterCachedResource) bool {
 		return cachedResource.Name == name && cachedResource.Annotations[logicalcluster.PathAnnotationKey] == path
 	}
-	found, err := f.local.List(logicalcluster.With(ctx, logicalcluster.Wildcard), "", nil)
+	found, err := r.local.List(logicalcluster.With(ctx, logicalcluster.Wildcard), "", nil)
 	if err != nil {
 		return nil, err
 	}
 	found = slices.DeleteFunc(found, func(cachedResource *cachev1alpha1.ClusterCachedResource) bool { return !matches(cachedResource) })
-	for _, object := range f.registry.RemoteStore().List(cachedResources, logicalcluster.Wildcard) {
+	for _, object := range r.registry.RemoteStore().List(cachedResources, logicalcluster.Wildcard) {
 		cachedResource, ok := object.(*cachev1alpha1.ClusterCachedResource)
 		if !ok || !matches(cachedResource) {
 			continue
 		}
-		isLocal, err := f.registry.IsLocal(ctx, logicalcluster.Of(cachedResource))
+		isLocal, err := r.registry.IsLocal(ctx, logicalcluster.Of(cachedResource))
 		if err != nil {
 			return nil, err
 		}
@@ -161,7 +161,7 @@ func (f ResourceResolver) listByPath(ctx context.Context, path, name string) ([]
 	return found, nil
 }
 
-func (l SliceResolver) resolveExport(ctx context.Context, slice *cachev1alpha1.ClusterCachedResourceEndpointSlice, resolved *ResolvedSlice) error {
+func (s SliceResolver) resolveExport(ctx context.Context, slice *cachev1alpha1.ClusterCachedResourceEndpointSlice, resolved *ResolvedSlice) error {
 	ref := slice.Spec.APIExport
 	if ref.Name == "" {
 		resolved.ExportMessage = "spec.export is not set; create a slice with the name of the APIExport whose consumers it serves"
@@ -172,7 +172,7 @@ func (l SliceResolver) resolveExport(ctx context.Context, slice *cachev1alpha1.C
 	if err != nil {
 		return nil // the message reports it
 	}
-	export, err := l.exports.Resolve(ctx, reference)
+	export, err := s.exports.Resolve(ctx, reference)
 	if err != nil {
 		return client.IgnoreNotFound(err)
 	}

@@ -55,14 +55,14 @@ func newEnv(t *testing.T) *env {
 }
 
 // shardOf returns the shard of a logical cluster.
-func (s *env) shardOf(cluster string) *shardtesting.Shard {
-	if cluster == s.provider {
-		return s.shard
+func (e *env) shardOf(cluster string) *shardtesting.Shard {
+	if cluster == e.provider {
+		return e.shard
 	}
-	return s.consumers
+	return e.consumers
 }
 
-func (s *env) dynamicClient(t *testing.T, config *rest.Config, path string) dynamic.Interface {
+func (e *env) dynamicClient(t *testing.T, config *rest.Config, path string) dynamic.Interface {
 	t.Helper()
 	config = rest.CopyConfig(config)
 	config.Host += path
@@ -73,14 +73,14 @@ func (s *env) dynamicClient(t *testing.T, config *rest.Config, path string) dyna
 	return c
 }
 
-func (s *env) flavorsClient(t *testing.T, config *rest.Config, path string) dynamic.ResourceInterface {
+func (e *env) flavorsClient(t *testing.T, config *rest.Config, path string) dynamic.ResourceInterface {
 	t.Helper()
-	return s.dynamicClient(t, config, path).Resource(flavors)
+	return e.dynamicClient(t, config, path).Resource(flavors)
 }
 
-func (s *env) flavorsIn(t *testing.T, cluster string) dynamic.ResourceInterface {
+func (e *env) flavorsIn(t *testing.T, cluster string) dynamic.ResourceInterface {
 	t.Helper()
-	return s.flavorsClient(t, s.shardOf(cluster).Admin(t), "/clusters/"+cluster)
+	return e.flavorsClient(t, e.shardOf(cluster).Admin(t), "/clusters/"+cluster)
 }
 
 func newFlavor(name, shown string) *unstructured.Unstructured {
@@ -91,7 +91,7 @@ func newFlavor(name, shown string) *unstructured.Unstructured {
 	}}
 }
 
-func (s *env) createCRD(t *testing.T) {
+func (e *env) createCRD(t *testing.T) {
 	t.Helper()
 	objectSchema := &apiextensionsv1.JSONSchemaProps{Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{
 		"spec": {Type: "object", XPreserveUnknownFields: ptr.To(true)},
@@ -101,29 +101,29 @@ func (s *env) createCRD(t *testing.T) {
 		Names:    apiextensionsv1.CustomResourceDefinitionNames{Plural: "flavors", Singular: "flavor", Kind: "Flavor", ListKind: "FlavorList"},
 		Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{Name: "v1", Served: true, Storage: true, Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: objectSchema}}},
 	}}
-	if err := s.c.Create(shardtesting.In(t.Context(), s.provider), definition); err != nil {
+	if err := e.c.Create(shardtesting.In(t.Context(), e.provider), definition); err != nil {
 		t.Fatal(err)
 	}
 	for _, object := range []*unstructured.Unstructured{newFlavor("sweet", "yes"), newFlavor("sour", "yes"), newFlavor("secret", "no")} {
 		shardtesting.Eventually(t, "flavors to be served", func(ctx context.Context) error {
-			_, err := s.flavorsIn(t, s.provider).Create(ctx, object, metav1.CreateOptions{})
+			_, err := e.flavorsIn(t, e.provider).Create(ctx, object, metav1.CreateOptions{})
 			return err
 		})
 	}
 }
 
 // cachedResource publishes the flavors with the label shown=yes, and returns the identity.
-func (s *env) cachedResource(t *testing.T) string {
+func (e *env) cachedResource(t *testing.T) string {
 	t.Helper()
 	cachedResource := &cachev1alpha1.ClusterCachedResource{ObjectMeta: metav1.ObjectMeta{Name: "flavors"}, Spec: cachev1alpha1.ClusterCachedResourceSpec{
 		GroupVersionResource: cachev1alpha1.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "flavors"},
 		LabelSelector:        &metav1.LabelSelector{MatchLabels: map[string]string{"shown": "yes"}},
 	}}
-	if err := s.c.Create(shardtesting.In(t.Context(), s.provider), cachedResource); err != nil {
+	if err := e.c.Create(shardtesting.In(t.Context(), e.provider), cachedResource); err != nil {
 		t.Fatal(err)
 	}
 	shardtesting.Eventually(t, "the cached resource to be ready", func(ctx context.Context) error {
-		if err := s.c.Get(shardtesting.In(ctx, s.provider), client.ObjectKeyFromObject(cachedResource), cachedResource); err != nil {
+		if err := e.c.Get(shardtesting.In(ctx, e.provider), client.ObjectKeyFromObject(cachedResource), cachedResource); err != nil {
 			return err
 		}
 		counts := cachedResource.Status.ResourceCounts
@@ -141,24 +141,24 @@ func (s *env) cachedResource(t *testing.T) string {
 		t.Errorf("kind %q, scope %q", kind, scope)
 	}
 	secret := &corev1.Secret{}
-	if err := s.c.Get(shardtesting.In(t.Context(), s.provider), client.ObjectKey{Namespace: "kcp-system", Name: "flavors"}, secret); err != nil {
+	if err := e.c.Get(shardtesting.In(t.Context(), e.provider), client.ObjectKey{Namespace: "kcp-system", Name: "flavors"}, secret); err != nil {
 		t.Error(err)
 	}
 	return cachedResource.Status.IdentityHash
 }
 
 // createExport serves the cached resource to consumers, by a slice.
-func (s *env) createExport(t *testing.T, identityHash string) {
+func (e *env) createExport(t *testing.T, identityHash string) {
 	t.Helper()
-	in := shardtesting.In(t.Context(), s.provider)
+	in := shardtesting.In(t.Context(), e.provider)
 	without := &cachev1alpha1.ClusterCachedResourceEndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: "no-export"}, Spec: cachev1alpha1.ClusterCachedResourceEndpointSliceSpec{
 		ClusterCachedResource: cachev1alpha1.ClusterCachedResourceReference{Name: "flavors"},
 	}}
-	if err := s.c.Create(in, without); err != nil {
+	if err := e.c.Create(in, without); err != nil {
 		t.Fatal(err)
 	}
 	shardtesting.Eventually(t, "the condition of a slice without an export", func(ctx context.Context) error {
-		if err := s.c.Get(shardtesting.In(ctx, s.provider), client.ObjectKeyFromObject(without), without); err != nil {
+		if err := e.c.Get(shardtesting.In(ctx, e.provider), client.ObjectKeyFromObject(without), without); err != nil {
 			return err
 		}
 		if condition := conditionsv1alpha1.Get(without, cachev1alpha1.APIExportValid); condition == nil || condition.Reason != cachev1alpha1.ReasonAPIExportInvalidReference || !strings.Contains(condition.Message, "spec.export is not set") {
@@ -170,20 +170,20 @@ func (s *env) createExport(t *testing.T, identityHash string) {
 		ClusterCachedResource: cachev1alpha1.ClusterCachedResourceReference{Name: "flavors"},
 		APIExport:             cachev1alpha1.ExportBindingReference{Name: "flavors"},
 	}}
-	if err := s.c.Create(in, slice); err != nil {
+	if err := e.c.Create(in, slice); err != nil {
 		t.Fatal(err)
 	}
-	s.waitSlice(t, func(slice *cachev1alpha1.ClusterCachedResourceEndpointSlice) bool {
+	e.waitSlice(t, func(slice *cachev1alpha1.ClusterCachedResourceEndpointSlice) bool {
 		condition := conditionsv1alpha1.Get(slice, cachev1alpha1.APIExportValid)
 		return condition != nil && condition.Reason == cachev1alpha1.ReasonAPIExportInvalidReference
 	})
 	resourceSchema, export := newExport("flavors", identityHash)
 	for _, object := range []client.Object{resourceSchema, export} {
-		if err := s.c.Create(in, object); err != nil {
+		if err := e.c.Create(in, object); err != nil {
 			t.Fatal(err)
 		}
 	}
-	s.waitSlice(t, func(slice *cachev1alpha1.ClusterCachedResourceEndpointSlice) bool {
+	e.waitSlice(t, func(slice *cachev1alpha1.ClusterCachedResourceEndpointSlice) bool {
 		return conditionsv1alpha1.IsTrue(slice, cachev1alpha1.APIExportValid) && conditionsv1alpha1.IsTrue(slice, cachev1alpha1.ResourceValid) &&
 			conditionsv1alpha1.IsTrue(slice, cachev1alpha1.PartitionValid) && len(slice.Status.Endpoints) == 0
 	})
@@ -203,11 +203,11 @@ func newExport(name, identityHash string) (*apisv1alpha1.APIResourceSchema, *api
 	}}}}
 }
 
-func (s *env) waitSlice(t *testing.T, condition func(*cachev1alpha1.ClusterCachedResourceEndpointSlice) bool) {
+func (e *env) waitSlice(t *testing.T, condition func(*cachev1alpha1.ClusterCachedResourceEndpointSlice) bool) {
 	t.Helper()
 	slice := &cachev1alpha1.ClusterCachedResourceEndpointSlice{}
 	shardtesting.Eventually(t, "the slice", func(ctx context.Context) error {
-		if err := s.c.Get(shardtesting.In(ctx, s.provider), client.ObjectKey{Name: "flavors"}, slice); err != nil {
+		if err := e.c.Get(shardtesting.In(ctx, e.provider), client.ObjectKey{Name: "flavors"}, slice); err != nil {
 			return err
 		}
 		if !condition(slice) {
@@ -239,11 +239,11 @@ func TestCachedResources(t *testing.T) {
 }
 
 // expectCopies checks the copies in the cache server, as clients without a shard list them: by the name of the resource.
-func (s *env) expectCopies(t *testing.T, shard string, want ...string) {
+func (e *env) expectCopies(t *testing.T, shard string, want ...string) {
 	t.Helper()
-	masters := s.cache.Masters(t)
-	for _, scope := range []string{"/shards/" + shard + "/clusters/" + s.provider, "/shards/*/clusters/*"} {
-		waitForNames(t, "the copies in "+scope, s.flavorsClient(t, masters, "/services/cache"+scope), want...)
+	masters := e.cache.Masters(t)
+	for _, scope := range []string{"/shards/" + shard + "/clusters/" + e.provider, "/shards/*/clusters/*"} {
+		waitForNames(t, "the copies in "+scope, e.flavorsClient(t, masters, "/services/cache"+scope), want...)
 	}
 }
 
@@ -268,8 +268,8 @@ func waitForNames(t *testing.T, what string, c dynamic.ResourceInterface, want .
 	return resourceVersion
 }
 
-func (s *env) testConsumerReads(t *testing.T) {
-	consumerFlavors := s.flavorsIn(t, s.consumer)
+func (e *env) testConsumerReads(t *testing.T) {
+	consumerFlavors := e.flavorsIn(t, e.consumer)
 	shardtesting.Eventually(t, "the consumer to list the objects", func(ctx context.Context) error {
 		list, err := consumerFlavors.List(ctx, metav1.ListOptions{})
 		if err != nil {
@@ -279,13 +279,13 @@ func (s *env) testConsumerReads(t *testing.T) {
 			return fmt.Errorf("%d objects", len(list.Items))
 		}
 		for _, item := range list.Items {
-			if item.GetAnnotations()["kcp.io/cluster"] != s.consumer {
+			if item.GetAnnotations()["kcp.io/cluster"] != e.consumer {
 				return fmt.Errorf("%s is in %q", item.GetName(), item.GetAnnotations())
 			}
 		}
 		return nil
 	})
-	if got, err := consumerFlavors.Get(t.Context(), "sweet", metav1.GetOptions{}); err != nil || got.GetAnnotations()["kcp.io/cluster"] != s.consumer {
+	if got, err := consumerFlavors.Get(t.Context(), "sweet", metav1.GetOptions{}); err != nil || got.GetAnnotations()["kcp.io/cluster"] != e.consumer {
 		t.Errorf("%v, %v", got, err)
 	}
 	if list, err := consumerFlavors.List(t.Context(), metav1.ListOptions{LabelSelector: "shown=no"}); err != nil || len(list.Items) != 0 {
@@ -294,7 +294,7 @@ func (s *env) testConsumerReads(t *testing.T) {
 	if _, err := consumerFlavors.Get(t.Context(), "secret", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("object that is not published: got %v, want NotFound", err)
 	}
-	if original, err := s.flavorsIn(t, s.provider).Get(t.Context(), "sweet", metav1.GetOptions{}); err != nil || original.GetAnnotations()["kcp.io/cluster"] != s.provider {
+	if original, err := e.flavorsIn(t, e.provider).Get(t.Context(), "sweet", metav1.GetOptions{}); err != nil || original.GetAnnotations()["kcp.io/cluster"] != e.provider {
 		t.Errorf("in the provider: %v, %v", original, err)
 	}
 	if _, err := consumerFlavors.Create(t.Context(), newFlavor("mine", "yes"), metav1.CreateOptions{}); !apierrors.IsMethodNotSupported(err) {
@@ -303,37 +303,37 @@ func (s *env) testConsumerReads(t *testing.T) {
 	if err := consumerFlavors.Delete(t.Context(), "sweet", metav1.DeleteOptions{}); !apierrors.IsMethodNotSupported(err) {
 		t.Errorf("deleting: got %v, want MethodNotAllowed", err)
 	}
-	_, body := shardtesting.Send(t, s.consumers.Admin(t), http.MethodGet, "/clusters/"+s.consumer+"/apis/example.com/v1", "")
+	_, body := shardtesting.Send(t, e.consumers.Admin(t), http.MethodGet, "/clusters/"+e.consumer+"/apis/example.com/v1", "")
 	if !strings.Contains(body, `"watch"`) || strings.Contains(body, `"create"`) {
 		t.Errorf("discovery: %s", body)
 	}
 }
 
-func (s *env) testConsumerWatches(t *testing.T) {
-	list, err := s.flavorsIn(t, s.consumer).List(t.Context(), metav1.ListOptions{})
+func (e *env) testConsumerWatches(t *testing.T) {
+	list, err := e.flavorsIn(t, e.consumer).List(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	events, err := s.flavorsIn(t, s.consumer).Watch(t.Context(), metav1.ListOptions{ResourceVersion: list.GetResourceVersion()})
+	events, err := e.flavorsIn(t, e.consumer).Watch(t.Context(), metav1.ListOptions{ResourceVersion: list.GetResourceVersion()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer events.Stop()
 	for _, object := range []*unstructured.Unstructured{newFlavor("hidden", "no"), newFlavor("bitter", "yes")} {
-		if _, err := s.flavorsIn(t, s.provider).Create(t.Context(), object, metav1.CreateOptions{}); err != nil {
+		if _, err := e.flavorsIn(t, e.provider).Create(t.Context(), object, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	event := <-events.ResultChan()
 	got, ok := event.Object.(*unstructured.Unstructured)
-	if !ok || event.Type != watch.Added || got.GetName() != "bitter" || got.GetAnnotations()["kcp.io/cluster"] != s.consumer {
+	if !ok || event.Type != watch.Added || got.GetName() != "bitter" || got.GetAnnotations()["kcp.io/cluster"] != e.consumer {
 		t.Errorf("got %+v", event)
 	}
 }
 
-func (s *env) basePath(t *testing.T, basePath string) {
-	admin, user, masters := s.consumers.Admin(t), s.consumers.User(t), s.consumers.Masters(t)
-	neighbour := s.createWorkspace(t, "neighbour", s.consumers)
+func (e *env) basePath(t *testing.T, basePath string) {
+	admin, user, masters := e.consumers.Admin(t), e.consumers.User(t), e.consumers.Masters(t)
+	neighbour := e.createWorkspace(t, "neighbour", e.consumers)
 	path := "/apis/example.com/v1/flavors"
 	const body = `{"apiVersion":"example.com/v1","kind":"Flavor","metadata":{"name":"new"}}`
 	for name, tc := range map[string]struct {
@@ -341,23 +341,23 @@ func (s *env) basePath(t *testing.T, basePath string) {
 		method, path string
 		want         int
 	}{
-		"provider lists for a consumer":                 {admin, http.MethodGet, basePath + "/clusters/" + s.consumer + path, http.StatusOK},
-		"provider gets for a consumer":                  {admin, http.MethodGet, basePath + "/clusters/" + s.consumer + path + "/sweet", http.StatusOK},
-		"object that is not published":                  {admin, http.MethodGet, basePath + "/clusters/" + s.consumer + path + "/secret", http.StatusNotFound},
+		"provider lists for a consumer":                 {admin, http.MethodGet, basePath + "/clusters/" + e.consumer + path, http.StatusOK},
+		"provider gets for a consumer":                  {admin, http.MethodGet, basePath + "/clusters/" + e.consumer + path + "/sweet", http.StatusOK},
+		"object that is not published":                  {admin, http.MethodGet, basePath + "/clusters/" + e.consumer + path + "/secret", http.StatusNotFound},
 		"logical cluster without a binding":             {admin, http.MethodGet, basePath + "/clusters/" + neighbour + path, http.StatusForbidden},
 		"logical cluster without a binding, as masters": {masters, http.MethodGet, basePath + "/clusters/" + neighbour + path, http.StatusForbidden},
 		"wildcard":                               {admin, http.MethodGet, basePath + "/clusters/*" + path, http.StatusBadRequest},
-		"other resource":                         {admin, http.MethodGet, basePath + "/clusters/" + s.consumer + "/api/v1/secrets", http.StatusNotFound},
-		"create":                                 {admin, http.MethodPost, basePath + "/clusters/" + s.consumer + path, http.StatusForbidden},
-		"delete":                                 {admin, http.MethodDelete, basePath + "/clusters/" + s.consumer + path + "/sweet", http.StatusForbidden},
-		"delete as masters":                      {masters, http.MethodDelete, basePath + "/clusters/" + s.consumer + path + "/sweet", http.StatusMethodNotAllowed},
-		"user without permission":                {user, http.MethodGet, basePath + "/clusters/" + s.consumer + path, http.StatusForbidden},
-		"discovery by a user without permission": {user, http.MethodGet, basePath + "/clusters/" + s.consumer + "/apis", http.StatusForbidden},
-		"discovery":                              {admin, http.MethodGet, basePath + "/clusters/" + s.consumer + "/apis/example.com/v1", http.StatusOK},
-		"OpenAPI":                                {admin, http.MethodGet, basePath + "/clusters/" + s.consumer + "/openapi/v3/apis/example.com/v1", http.StatusOK},
-		"discovery of a group that is not served": {admin, http.MethodGet, basePath + "/clusters/" + s.consumer + "/apis/apis.kcp.io/v1alpha2", http.StatusNotFound},
-		"slice that does not exist":               {admin, http.MethodGet, "/services/replication/" + s.provider + "/other/clusters/" + s.consumer + path, http.StatusForbidden},
-		"slice that does not exist, as masters":   {masters, http.MethodGet, "/services/replication/" + s.provider + "/other/clusters/" + s.consumer + path, http.StatusNotFound},
+		"other resource":                         {admin, http.MethodGet, basePath + "/clusters/" + e.consumer + "/api/v1/secrets", http.StatusNotFound},
+		"create":                                 {admin, http.MethodPost, basePath + "/clusters/" + e.consumer + path, http.StatusForbidden},
+		"delete":                                 {admin, http.MethodDelete, basePath + "/clusters/" + e.consumer + path + "/sweet", http.StatusForbidden},
+		"delete as masters":                      {masters, http.MethodDelete, basePath + "/clusters/" + e.consumer + path + "/sweet", http.StatusMethodNotAllowed},
+		"user without permission":                {user, http.MethodGet, basePath + "/clusters/" + e.consumer + path, http.StatusForbidden},
+		"discovery by a user without permission": {user, http.MethodGet, basePath + "/clusters/" + e.consumer + "/apis", http.StatusForbidden},
+		"discovery":                              {admin, http.MethodGet, basePath + "/clusters/" + e.consumer + "/apis/example.com/v1", http.StatusOK},
+		"OpenAPI":                                {admin, http.MethodGet, basePath + "/clusters/" + e.consumer + "/openapi/v3/apis/example.com/v1", http.StatusOK},
+		"discovery of a group that is not served": {admin, http.MethodGet, basePath + "/clusters/" + e.consumer + "/apis/apis.kcp.io/v1alpha2", http.StatusNotFound},
+		"slice that does not exist":               {admin, http.MethodGet, "/services/replication/" + e.provider + "/other/clusters/" + e.consumer + path, http.StatusForbidden},
+		"slice that does not exist, as masters":   {masters, http.MethodGet, "/services/replication/" + e.provider + "/other/clusters/" + e.consumer + path, http.StatusNotFound},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if response, text := shardtesting.Send(t, tc.config, tc.method, tc.path, body); response.StatusCode != tc.want {
@@ -367,45 +367,45 @@ func (s *env) basePath(t *testing.T, basePath string) {
 	}
 }
 
-func (s *env) testWatchEnds(t *testing.T) {
-	events, err := s.flavorsIn(t, s.consumer).Watch(t.Context(), metav1.ListOptions{})
+func (e *env) testWatchEnds(t *testing.T) {
+	events, err := e.flavorsIn(t, e.consumer).Watch(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer events.Stop()
-	if err := s.consumers.Client(t, s.consumers.Admin(t)).Delete(shardtesting.In(t.Context(), s.consumer), &apisv1alpha2.APIBinding{ObjectMeta: metav1.ObjectMeta{Name: "flavors"}}); err != nil {
+	if err := e.consumers.Client(t, e.consumers.Admin(t)).Delete(shardtesting.In(t.Context(), e.consumer), &apisv1alpha2.APIBinding{ObjectMeta: metav1.ObjectMeta{Name: "flavors"}}); err != nil {
 		t.Fatal(err)
 	}
 	for range events.ResultChan() { // until it is closed
 	}
 	shardtesting.Eventually(t, "the resource not to be served", func(ctx context.Context) error {
-		_, err := s.flavorsIn(t, s.consumer).List(ctx, metav1.ListOptions{})
+		_, err := e.flavorsIn(t, e.consumer).List(ctx, metav1.ListOptions{})
 		if !apierrors.IsNotFound(err) {
 			return fmt.Errorf("got %w", errors.Join(err, errors.New("want NotFound")))
 		}
 		return nil
 	})
-	if _, err := s.flavorsIn(t, s.provider).Get(t.Context(), "sweet", metav1.GetOptions{}); err != nil {
+	if _, err := e.flavorsIn(t, e.provider).Get(t.Context(), "sweet", metav1.GetOptions{}); err != nil {
 		t.Errorf("the provider's object was deleted with the binding: %v", err)
 	}
-	s.waitSlice(t, func(slice *cachev1alpha1.ClusterCachedResourceEndpointSlice) bool {
+	e.waitSlice(t, func(slice *cachev1alpha1.ClusterCachedResourceEndpointSlice) bool {
 		return len(slice.Status.Endpoints) == 0
 	})
 }
 
-func (s *env) testDeletion(t *testing.T) {
+func (e *env) testDeletion(t *testing.T) {
 	cachedResource := &cachev1alpha1.ClusterCachedResource{ObjectMeta: metav1.ObjectMeta{Name: "flavors"}}
-	in := shardtesting.In(t.Context(), s.provider)
-	if err := s.c.Delete(in, cachedResource); err != nil {
+	in := shardtesting.In(t.Context(), e.provider)
+	if err := e.c.Delete(in, cachedResource); err != nil {
 		t.Fatal(err)
 	}
 	shardtesting.Eventually(t, "the deletion of the cached resource", func(ctx context.Context) error {
-		if err := s.c.Get(shardtesting.In(ctx, s.provider), client.ObjectKeyFromObject(cachedResource), cachedResource); !apierrors.IsNotFound(err) {
+		if err := e.c.Get(shardtesting.In(ctx, e.provider), client.ObjectKeyFromObject(cachedResource), cachedResource); !apierrors.IsNotFound(err) {
 			return fmt.Errorf("it exists: %w", errors.Join(err, errors.New("want NotFound")))
 		}
 		return nil
 	})
-	s.waitSlice(t, func(slice *cachev1alpha1.ClusterCachedResourceEndpointSlice) bool {
+	e.waitSlice(t, func(slice *cachev1alpha1.ClusterCachedResourceEndpointSlice) bool {
 		condition := conditionsv1alpha1.Get(slice, cachev1alpha1.ResourceValid)
 		return condition != nil && condition.Reason == cachev1alpha1.ReasonClusterCachedResourceNotFound
 	})
@@ -414,11 +414,11 @@ func (s *env) testDeletion(t *testing.T) {
 		bad := &cachev1alpha1.ClusterCachedResource{ObjectMeta: metav1.ObjectMeta{Name: resource}, Spec: cachev1alpha1.ClusterCachedResourceSpec{
 			GroupVersionResource: cachev1alpha1.GroupVersionResource{Group: group, Version: "v1", Resource: resource},
 		}}
-		if err := s.c.Create(in, bad); err != nil {
+		if err := e.c.Create(in, bad); err != nil {
 			t.Fatal(err)
 		}
 		shardtesting.Eventually(t, name, func(ctx context.Context) error {
-			if err := s.c.Get(shardtesting.In(ctx, s.provider), client.ObjectKeyFromObject(bad), bad); err != nil {
+			if err := e.c.Get(shardtesting.In(ctx, e.provider), client.ObjectKeyFromObject(bad), bad); err != nil {
 				return err
 			}
 			if condition := conditionsv1alpha1.Get(bad, cachev1alpha1.ResourceValid); condition == nil || condition.Reason != name {

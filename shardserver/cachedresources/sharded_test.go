@@ -62,16 +62,16 @@ func newShardedEnv(t *testing.T) *shardedEnv {
 }
 
 // createWorkspace creates a workspace on a shard, and returns its logical cluster.
-func (s *env) createWorkspace(t *testing.T, name string, shard *shardtesting.Shard) string {
+func (e *env) createWorkspace(t *testing.T, name string, shard *shardtesting.Shard) string {
 	t.Helper()
 	shardName := "beta"
 	switch shard {
-	case s.root:
+	case e.root:
 		shardName = "root"
-	case s.shard:
+	case e.shard:
 		shardName = "alpha"
 	}
-	return shardtesting.NewWorkspace(t, s.root.Client(t, s.root.Admin(t)), "root", name, shardtesting.OnShard(shardName)).Spec.Cluster
+	return shardtesting.NewWorkspace(t, e.root.Client(t, e.root.Admin(t)), "root", name, shardtesting.OnShard(shardName)).Spec.Cluster
 }
 
 // TestCachedResourcesAcrossShards is TestCachedResources with provider and consumers on different shards, and with

@@ -165,26 +165,26 @@ func (s *shardedEnv) testSubresources(t *testing.T) {
 }
 
 // testSubresourceWithoutBackends requests a custom subresource on a shard without the files for backends.
-func (s *env) testSubresourceWithoutBackends(t *testing.T) {
-	if err := s.c.Create(shardtesting.In(t.Context(), s.provider), shardtesting.NewSchema("v1", schema.GroupResource{Group: "example.com", Resource: "console"}, "Console")); err != nil {
+func (e *env) testSubresourceWithoutBackends(t *testing.T) {
+	if err := e.c.Create(shardtesting.In(t.Context(), e.provider), shardtesting.NewSchema("v1", schema.GroupResource{Group: "example.com", Resource: "console"}, "Console")); err != nil {
 		t.Fatal(err)
 	}
-	shardtesting.NewExport(t, s.c, s.provider, "machines", schema.GroupResource{Group: "example.com", Resource: "machines"}, "Machine", func(export *apisv1alpha2.APIExport) {
+	shardtesting.NewExport(t, e.c, e.provider, "machines", schema.GroupResource{Group: "example.com", Resource: "machines"}, "Machine", func(export *apisv1alpha2.APIExport) {
 		export.Spec.Resources = append(export.Spec.Resources, subresourceEntry("machines/console", "shell"))
 	})
-	s.consumers.Bind(t, s.consumer, s.provider, "machines")
-	s.waitForMachine(t)
-	response, body := shardtesting.Send(t, s.consumers.Admin(t), http.MethodGet, "/clusters/"+s.consumer+consolePath, "")
+	e.consumers.Bind(t, e.consumer, e.provider, "machines")
+	e.waitForMachine(t)
+	response, body := shardtesting.Send(t, e.consumers.Admin(t), http.MethodGet, "/clusters/"+e.consumer+consolePath, "")
 	if response.StatusCode != http.StatusServiceUnavailable || !strings.Contains(body, "not configured") {
 		t.Errorf("%d: %s", response.StatusCode, body)
 	}
 }
 
 // waitForMachine creates the machine "own" of the consumer.
-func (s *env) waitForMachine(t *testing.T) {
+func (e *env) waitForMachine(t *testing.T) {
 	t.Helper()
 	shardtesting.Eventually(t, "machines are served", func(context.Context) error {
-		response, body := shardtesting.Send(t, s.consumers.Admin(t), http.MethodPost, "/clusters/"+s.consumer+machinesPath, `{"apiVersion":"example.com/v1","kind":"Machine","metadata":{"name":"own","labels":{"shown":"yes"}}}`)
+		response, body := shardtesting.Send(t, e.consumers.Admin(t), http.MethodPost, "/clusters/"+e.consumer+machinesPath, `{"apiVersion":"example.com/v1","kind":"Machine","metadata":{"name":"own","labels":{"shown":"yes"}}}`)
 		if response.StatusCode != http.StatusCreated && response.StatusCode != http.StatusConflict {
 			return fmt.Errorf("%d: %s", response.StatusCode, body)
 		}

@@ -43,11 +43,11 @@ type Request struct {
 }
 
 // String returns "<cluster>|<namespace>/<name>", without the namespace for cluster-scoped objects.
-func (k Request) String() string {
-	if k.Namespace == "" {
-		return k.ClusterName.String() + "|" + k.Name
+func (r Request) String() string {
+	if r.Namespace == "" {
+		return r.ClusterName.String() + "|" + r.Name
 	}
-	return k.ClusterName.String() + "|" + k.Namespace + "/" + k.Name
+	return r.ClusterName.String() + "|" + r.Namespace + "/" + r.Name
 }
 
 // Result is controller-runtime's result of a reconciliation.

@@ -100,7 +100,7 @@ func (s *leaseServer) election(t *testing.T, identity string) *Election {
 
 type roundTripper func(*http.Request) (*http.Response, error)
 
-func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
+func (r roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return r(req) }
 
 // runElection runs an election that counts its terms.
 func runElection(t *testing.T, election *Election) (leading *atomic.Bool, terms *atomic.Int64, stop func()) {

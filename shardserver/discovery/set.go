@@ -175,36 +175,36 @@ func NewResolver(compiled *Source, registry *storage.Registry, hashOf func(*apie
 
 // Resolve returns the API set of the context's logical cluster. For the wildcard, and without a logical cluster, it has the
 // built-in resources.
-func (s *Resolver) Resolve(ctx context.Context) (*APISet, error) {
-	compiled, err := s.compiled.Load(ctx)
+func (r *Resolver) Resolve(ctx context.Context) (*APISet, error) {
+	compiled, err := r.compiled.Load(ctx)
 	if err != nil {
 		return nil, err
 	}
-	bound, err := s.bound(ctx) // first: built-in resources may be visible because they are bound
+	bound, err := r.bound(ctx) // first: built-in resources may be visible because they are bound
 	if err != nil {
 		return nil, fmt.Errorf("listing the bound resources of the logical cluster: %w", err)
 	}
 	set := &APISet{Compiled: compiled}
 	for _, resource := range compiled.resources {
-		if !s.registry.IsVisible(ctx, resource) {
+		if !r.registry.IsVisible(ctx, resource) {
 			set.Hidden = append(set.Hidden, resource)
 		}
 	}
 	if cluster, ok := logicalcluster.From(ctx); !ok || cluster.IsWildcard() || cluster == logicalcluster.BoundCRDs {
 		return set, nil // definitions of system:bound-crds are served where they are bound
 	}
-	all, err := s.definitions.ListLatest(ctx, "", nil)
+	all, err := r.definitions.ListLatest(ctx, "", nil)
 	if err != nil {
 		return nil, fmt.Errorf("listing the definitions of the logical cluster: %w", err)
 	}
-	return set, s.hasher.addDefinitions(ctx, set, append(bound, s.ownDefinitions(all)...))
+	return set, r.hasher.addDefinitions(ctx, set, append(bound, r.ownDefinitions(all)...))
 }
 
 // ownDefinitions returns the logical cluster's own definitions, except those that are never served.
-func (s *Resolver) ownDefinitions(all []*apiextensions.CustomResourceDefinition) []CandidateDefinition {
+func (r *Resolver) ownDefinitions(all []*apiextensions.CustomResourceDefinition) []CandidateDefinition {
 	defined := make([]CandidateDefinition, 0, len(all))
 	for _, object := range all {
-		if s.overlapsBuiltIn(resourceOf(object)) {
+		if r.overlapsBuiltIn(resourceOf(object)) {
 			continue
 		}
 		defined = append(defined, CandidateDefinition{Object: object, Terminating: apiextensions.IsCRDConditionTrue(object, apiextensions.Terminating)})

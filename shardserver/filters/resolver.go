@@ -68,17 +68,17 @@ type resolution struct {
 }
 
 // visit visits one workspace. A path whose last workspace is mounted resolves to the mount.
-func (w *resolution) visit(step workspacepath.Step) error {
+func (r *resolution) visit(step workspacepath.Step) error {
 	workspace := step.Workspace
-	w.unavailable = w.unavailable || workspacepath.IsUnavailable(workspace)
-	if w.resolver.mounts && step.Last && isMount(workspace) {
-		if w.unavailable {
+	r.unavailable = r.unavailable || workspacepath.IsUnavailable(workspace)
+	if r.resolver.mounts && step.Last && isMount(workspace) {
+		if r.unavailable {
 			return errNotAvailable
 		}
 		return &mountError{cluster: step.Cluster, url: workspace.Spec.URL}
 	}
-	w.shard = workspace.Annotations[corev1alpha1.ShardAnnotationKey]
-	w.remote = w.shard != "" && w.shard != w.resolver.shard
+	r.shard = workspace.Annotations[corev1alpha1.ShardAnnotationKey]
+	r.remote = r.shard != "" && r.shard != r.resolver.shard
 	return nil
 }
 
@@ -117,12 +117,12 @@ func (r *CachedResolver) checkExists(ctx context.Context, state *resolution) err
 	return err
 }
 
-func (w *resolution) getWorkspace(ctx context.Context, in logicalcluster.Name, name string) (*tenancyv1alpha1.Workspace, error) {
+func (r *resolution) getWorkspace(ctx context.Context, in logicalcluster.Name, name string) (*tenancyv1alpha1.Workspace, error) {
 	ctx = logicalcluster.With(ctx, in)
-	workspaces := w.resolver.workspaces
+	workspaces := r.resolver.workspaces
 	workspace, err := workspaces.Get(ctx, "", name)
 	stale := apierrors.IsNotFound(err) || err == nil && workspace.Spec.Mount == nil && !workspacepath.IsResolvable(workspace)
-	if stale && w.mayRead() {
+	if stale && r.mayRead() {
 		return workspaces.GetLatest(ctx, "", name)
 	}
 	return workspace, err

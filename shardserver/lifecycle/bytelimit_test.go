@@ -43,19 +43,19 @@ func newConfigMap(name string, bytes int) *corev1.ConfigMap {
 }
 
 // annotate sets an annotation of a LogicalCluster.
-func (w *env) annotate(t *testing.T, cluster, key, value string) {
+func (e *env) annotate(t *testing.T, cluster, key, value string) {
 	t.Helper()
 	object := &corev1alpha1.LogicalCluster{ObjectMeta: metav1.ObjectMeta{Name: corev1alpha1.LogicalClusterName}}
 	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, key, value)
-	if err := w.client.Patch(shardtesting.In(t.Context(), cluster), object, client.RawPatch("application/merge-patch+json", []byte(patch))); err != nil {
+	if err := e.client.Patch(shardtesting.In(t.Context(), cluster), object, client.RawPatch("application/merge-patch+json", []byte(patch))); err != nil {
 		t.Fatal(err)
 	}
 }
 
 // storedBytes returns the size of a logical cluster in etcd.
-func (w *env) storedBytes(t *testing.T, cluster string) (sum int) {
+func (e *env) storedBytes(t *testing.T, cluster string) (sum int) {
 	t.Helper()
-	for key, value := range w.Stored(t) {
+	for key, value := range e.Stored(t) {
 		if strings.Contains(key, "/"+cluster+"/") {
 			sum += len(value)
 		}
@@ -311,9 +311,9 @@ func TestEtcdSpace(t *testing.T) {
 }
 
 // expectShardMessage returns an error unless the shard accepts no workspaces for the given reason.
-func (w *env) expectShardMessage(ctx context.Context, want string) error {
+func (e *env) expectShardMessage(ctx context.Context, want string) error {
 	shard := &corev1alpha1.Shard{}
-	if err := w.client.Get(shardtesting.In(ctx, "root"), client.ObjectKey{Name: "root"}, shard); err != nil {
+	if err := e.client.Get(shardtesting.In(ctx, "root"), client.ObjectKey{Name: "root"}, shard); err != nil {
 		return err
 	}
 	for _, condition := range shard.Status.Conditions {

@@ -57,13 +57,13 @@ func TestLifecycle(t *testing.T) {
 	}
 }
 
-func (w *env) dynamicClient(t *testing.T, cluster string) dynamic.Interface {
+func (e *env) dynamicClient(t *testing.T, cluster string) dynamic.Interface {
 	t.Helper()
-	return dynamic.NewForConfigOrDie(shardtesting.At(w.Masters(t), cluster))
+	return dynamic.NewForConfigOrDie(shardtesting.At(e.Masters(t), cluster))
 }
 
 // createCRD creates the definition of a resource and waits until it is served.
-func (w *env) createCRD(t *testing.T, cluster string, resource schema.GroupVersionResource, kind, scope string) {
+func (e *env) createCRD(t *testing.T, cluster string, resource schema.GroupVersionResource, kind, scope string) {
 	t.Helper()
 	definition := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
@@ -77,39 +77,39 @@ func (w *env) createCRD(t *testing.T, cluster string, resource schema.GroupVersi
 			}},
 		},
 	}}
-	if _, err := w.dynamicClient(t, cluster).Resource(crds).Create(t.Context(), definition, metav1.CreateOptions{}); err != nil {
+	if _, err := e.dynamicClient(t, cluster).Resource(crds).Create(t.Context(), definition, metav1.CreateOptions{}); err != nil {
 		t.Fatalf("defining %s: %v", resource, err)
 	}
 	shardtesting.Eventually(t, "the resource to be served", func(ctx context.Context) error {
-		_, err := w.dynamicClient(t, cluster).Resource(resource).List(ctx, metav1.ListOptions{})
+		_, err := e.dynamicClient(t, cluster).Resource(resource).List(ctx, metav1.ListOptions{})
 		return err
 	})
 }
 
-func (w *env) createThing(t *testing.T, cluster, namespace, name string, change func(*unstructured.Unstructured)) *unstructured.Unstructured {
+func (e *env) createThing(t *testing.T, cluster, namespace, name string, change func(*unstructured.Unstructured)) *unstructured.Unstructured {
 	t.Helper()
 	object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": "Thing", "metadata": map[string]any{"name": name}}}
 	if change != nil {
 		change(object)
 	}
-	created, err := w.dynamicClient(t, cluster).Resource(things).Namespace(namespace).Create(t.Context(), object, metav1.CreateOptions{})
+	created, err := e.dynamicClient(t, cluster).Resource(things).Namespace(namespace).Create(t.Context(), object, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return created
 }
 
-func (w *env) create(t *testing.T, cluster string, obj client.Object) {
+func (e *env) create(t *testing.T, cluster string, obj client.Object) {
 	t.Helper()
-	if err := w.client.Create(shardtesting.In(t.Context(), cluster), obj); err != nil {
+	if err := e.client.Create(shardtesting.In(t.Context(), cluster), obj); err != nil {
 		t.Fatalf("creating %T %s: %v", obj, obj.GetName(), err)
 	}
 }
 
-func (w *env) eventuallyDeleted(t *testing.T, cluster string, obj client.Object) {
+func (e *env) eventuallyDeleted(t *testing.T, cluster string, obj client.Object) {
 	t.Helper()
 	shardtesting.Eventually(t, obj.GetName()+" to be deleted", func(ctx context.Context) error {
-		err := w.client.Get(shardtesting.In(ctx, cluster), client.ObjectKeyFromObject(obj), obj)
+		err := e.client.Get(shardtesting.In(ctx, cluster), client.ObjectKeyFromObject(obj), obj)
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
@@ -117,13 +117,13 @@ func (w *env) eventuallyDeleted(t *testing.T, cluster string, obj client.Object)
 	})
 }
 
-func (w *env) deleteWorkspace(t *testing.T, name, cluster string) {
+func (e *env) deleteWorkspace(t *testing.T, name, cluster string) {
 	t.Helper()
-	if err := w.client.Delete(shardtesting.In(t.Context(), "root"), &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
+	if err := e.client.Delete(shardtesting.In(t.Context(), "root"), &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
 		t.Fatal(err)
 	}
 	shardtesting.Eventually(t, "all keys of the logical cluster to be deleted", func(context.Context) error {
-		if left := w.Keys(t, "/"+cluster+"/"); len(left) > 0 {
+		if left := e.Keys(t, "/"+cluster+"/"); len(left) > 0 {
 			return fmt.Errorf("%d keys: %v", len(left), left[:min(len(left), 5)])
 		}
 		return nil
@@ -397,9 +397,9 @@ func testFencedPurge(t *testing.T, w *env, cluster string) {
 }
 
 // orphan deletes the definition of a resource without its objects.
-func (w *env) orphan(t *testing.T, cluster string, resource schema.GroupVersionResource) {
+func (e *env) orphan(t *testing.T, cluster string, resource schema.GroupVersionResource) {
 	t.Helper()
-	definitions, definition := w.dynamicClient(t, cluster).Resource(crds), resource.GroupResource().String()
+	definitions, definition := e.dynamicClient(t, cluster).Resource(crds), resource.GroupResource().String()
 	if err := definitions.Delete(t.Context(), definition, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}

@@ -130,7 +130,7 @@ func belongs(account *core.ServiceAccount, secret *core.Secret) bool {
 // missingData is the data that a token Secret lacks.
 type missingData struct{ token, ca, namespace, uid bool }
 
-func (l missingData) any() bool { return l.token || l.ca || l.namespace || l.uid }
+func (m missingData) any() bool { return m.token || m.ca || m.namespace || m.uid }
 
 func findMissing(secret *core.Secret, account types.UID, rootCA []byte) missingData {
 	return missingData{

@@ -27,11 +27,11 @@ func (c *Clients) ServeDirectly(ctx context.Context, handler http.Handler) {
 var writeMethods = []string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}
 
 // handlerFor returns the handler for a request, or nil if it has to take the network.
-func (s *directHandler) handlerFor(req *http.Request) http.Handler {
-	if s == nil || !slices.Contains(writeMethods, req.Method) {
+func (d *directHandler) handlerFor(req *http.Request) http.Handler {
+	if d == nil || !slices.Contains(writeMethods, req.Method) {
 		return nil
 	}
-	if handler := s.handler.Load(); handler != nil {
+	if handler := d.handler.Load(); handler != nil {
 		return *handler
 	}
 	return nil

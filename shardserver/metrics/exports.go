@@ -33,23 +33,23 @@ func NewExportCollector(shard string, index *bindings.Index, exports *apiindex.R
 }
 
 // DescribeWithStability implements metrics.StableCollector.
-func (s *exportCollector) DescribeWithStability(to chan<- *metrics.Desc) {
-	for _, description := range []*metrics.Desc{s.phase, s.bindingCondition, s.exportCondition} {
+func (e *exportCollector) DescribeWithStability(to chan<- *metrics.Desc) {
+	for _, description := range []*metrics.Desc{e.phase, e.bindingCondition, e.exportCondition} {
 		to <- description
 	}
 }
 
 // CollectWithStability implements metrics.StableCollector.
-func (s *exportCollector) CollectWithStability(to chan<- metrics.Metric) {
+func (e *exportCollector) CollectWithStability(to chan<- metrics.Metric) {
 	gauge := func(description *metrics.Desc, value int, labels ...string) {
-		to <- metrics.NewLazyConstMetric(description, metrics.GaugeValue, float64(value), append([]string{s.shard}, labels...)...)
+		to <- metrics.NewLazyConstMetric(description, metrics.GaugeValue, float64(value), append([]string{e.shard}, labels...)...)
 	}
 	phases := map[apisv1alpha2.APIBindingPhaseType]int{"": 0, apisv1alpha2.APIBindingPhaseBinding: 0, apisv1alpha2.APIBindingPhaseBound: 0}
 	conditions := make([]map[corev1.ConditionStatus]int, len(bindings.Conditions))
 	for i := range conditions {
 		conditions[i] = map[corev1.ConditionStatus]int{corev1.ConditionTrue: 0, corev1.ConditionFalse: 0, corev1.ConditionUnknown: 0}
 	}
-	for state, count := range s.bindings.CountStates() {
+	for state, count := range e.bindings.CountStates() {
 		phases[state.Phase()] += count
 		for i := range conditions {
 			if status := state.Condition(i); status != "" {
@@ -58,14 +58,14 @@ func (s *exportCollector) CollectWithStability(to chan<- metrics.Metric) {
 		}
 	}
 	for phase, count := range phases {
-		gauge(s.phase, count, string(phase))
+		gauge(e.phase, count, string(phase))
 	}
 	for i, statuses := range conditions {
 		for status, count := range statuses {
-			gauge(s.bindingCondition, count, string(bindings.Conditions[i]), string(status))
+			gauge(e.bindingCondition, count, string(bindings.Conditions[i]), string(status))
 		}
 	}
-	for condition, count := range s.exports.CountConditions() {
-		gauge(s.exportCondition, count, string(condition.Type), string(condition.Status))
+	for condition, count := range e.exports.CountConditions() {
+		gauge(e.exportCondition, count, string(condition.Type), string(condition.Status))
 	}
 }

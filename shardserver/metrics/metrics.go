@@ -129,10 +129,10 @@ type phaseSelector struct {
 }
 
 // Matches implements labels.Selector.
-func (b *phaseSelector) Matches(set labels.Labels) bool {
-	b.count[set.Get(corev1alpha1.PhaseLabelKey)]++
+func (p *phaseSelector) Matches(set labels.Labels) bool {
+	p.count[set.Get(corev1alpha1.PhaseLabelKey)]++
 	return false
 }
 
 // Empty implements labels.Selector. A selector that is empty would not be evaluated.
-func (b *phaseSelector) Empty() bool { return false }
+func (p *phaseSelector) Empty() bool { return false }

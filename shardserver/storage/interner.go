@@ -31,50 +31,50 @@ func NewInterner() *Interner {
 const MinInternedSize = 256
 
 // internString returns the shared text that equals the given one.
-func (s *Interner) internString(text string) string {
-	interned := s.stringTable.intern(hashContent(text), unsafe.StringData(text), func(known *byte) bool { return unsafe.String(known, len(text)) == text })
+func (in *Interner) internString(text string) string {
+	interned := in.stringTable.intern(hashContent(text), unsafe.StringData(text), func(known *byte) bool { return unsafe.String(known, len(text)) == text })
 	return unsafe.String(interned, len(text))
 }
 
 // InternCopy returns the shared text that equals the given one. If there is none yet, it copies the given one, which may be
 // part of a larger buffer that must not be retained.
-func (s *Interner) InternCopy(text string) string {
-	if interned := s.stringTable.lookup(hashContent(text)); interned != nil && unsafe.String(interned, len(text)) == text {
+func (in *Interner) InternCopy(text string) string {
+	if interned := in.stringTable.lookup(hashContent(text)); interned != nil && unsafe.String(interned, len(text)) == text {
 		return unsafe.String(interned, len(text))
 	}
-	return s.internString(strings.Clone(text))
+	return in.internString(strings.Clone(text))
 }
 
 // InternValues replaces the long values of a map by shared texts.
-func (s *Interner) InternValues(values map[string]string) {
+func (in *Interner) InternValues(values map[string]string) {
 	for key, text := range values {
 		if len(text) >= MinInternedSize {
-			values[key] = s.internString(text)
+			values[key] = in.internString(text)
 		}
 	}
 }
 
 // internFields returns the shared set of fields that equals the given one. Shared sets are immutable: stock code
 // creates new sets, and copies references to old ones between versions of an object.
-func (s *Interner) internFields(set *metav1.FieldsV1) *metav1.FieldsV1 {
-	return s.fieldsTable.intern(hashContent(set.GetRawString()), set, func(known *metav1.FieldsV1) bool { return known.Equal(*set) })
+func (in *Interner) internFields(set *metav1.FieldsV1) *metav1.FieldsV1 {
+	return in.fieldsTable.intern(hashContent(set.GetRawString()), set, func(known *metav1.FieldsV1) bool { return known.Equal(*set) })
 }
 
 // InternMetadata shares the metadata of an object that was just decoded and has no other references yet.
-func (s *Interner) InternMetadata(obj metav1.Object) {
-	s.InternValues(obj.GetAnnotations())
+func (in *Interner) InternMetadata(obj metav1.Object) {
+	in.InternValues(obj.GetAnnotations())
 	managed := obj.GetManagedFields()
 	for i := range managed {
 		if managed[i].FieldsV1 != nil {
-			managed[i].FieldsV1 = s.internFields(managed[i].FieldsV1)
+			managed[i].FieldsV1 = in.internFields(managed[i].FieldsV1)
 		}
 	}
 }
 
 // Codec returns a codec that shares the content of decoded objects: the metadata, and the texts that the given function
 // returns for an object; it may return nil.
-func (s *Interner) Codec(codec runtime.Codec, stringsOf func(runtime.Object) map[string]string) runtime.Codec {
-	return &interningCodec{Codec: codec, interner: s, stringsOf: stringsOf}
+func (in *Interner) Codec(codec runtime.Codec, stringsOf func(runtime.Object) map[string]string) runtime.Codec {
+	return &interningCodec{Codec: codec, interner: in, stringsOf: stringsOf}
 }
 
 type interningCodec struct {
@@ -97,7 +97,7 @@ func (c *interningCodec) Decode(data []byte, defaults *schema.GroupVersionKind, 
 }
 
 // Sizes returns the number of shared texts and sets of fields.
-func (s *Interner) Sizes() (texts, sets int) { return s.stringTable.size(), s.fieldsTable.size() }
+func (in *Interner) Sizes() (texts, sets int) { return in.stringTable.size(), in.fieldsTable.size() }
 
 // contentHash is a hash of a content. Hashes may collide: callers must compare the content of an entry.
 type contentHash struct {
@@ -118,37 +118,37 @@ type internTable[T any] struct {
 }
 
 // intern returns the value for this content, which is the given one if there was none.
-func (s *internTable[T]) intern(key contentHash, value *T, equal func(known *T) bool) *T {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if existing := s.values[key].Value(); existing != nil {
+func (i *internTable[T]) intern(key contentHash, value *T, equal func(known *T) bool) *T {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if existing := i.values[key].Value(); existing != nil {
 		if equal(existing) {
 			return existing
 		}
 		return value
 	}
 	pointer := weak.Make(value)
-	s.values[key] = pointer
+	i.values[key] = pointer
 	goruntime.AddCleanup(value, func(removed weak.Pointer[T]) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.values[key] == removed { // unless an equal value was added since
-			delete(s.values, key)
+		i.mu.Lock()
+		defer i.mu.Unlock()
+		if i.values[key] == removed { // unless an equal value was added since
+			delete(i.values, key)
 		}
 	}, pointer)
 	return value
 }
 
 // lookup returns the value for this content hash, or nil. Callers must compare its content.
-func (s *internTable[T]) lookup(key contentHash) *T {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.values[key].Value()
+func (i *internTable[T]) lookup(key contentHash) *T {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.values[key].Value()
 }
 
 // size returns the number of values.
-func (s *internTable[T]) size() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.values)
+func (i *internTable[T]) size() int {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return len(i.values)
 }

@@ -14,8 +14,8 @@ type limitRecorder struct {
 	limit int64
 }
 
-func (a *limitRecorder) GetList(_ context.Context, _ string, opts storage.ListOptions, _ runtime.Object) error {
-	a.limit = opts.Predicate.Limit
+func (l *limitRecorder) GetList(_ context.Context, _ string, opts storage.ListOptions, _ runtime.Object) error {
+	l.limit = opts.Predicate.Limit
 	return nil
 }
 

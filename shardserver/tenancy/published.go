@@ -58,7 +58,7 @@ type requestSource struct {
 
 // mapWorkspace maps a workspace that is scheduled on another shard to the requests for its current and its previous
 // logical cluster.
-func (a *requestSource) mapWorkspace(event watch.Event) []controller.Request {
+func (r *requestSource) mapWorkspace(event watch.Event) []controller.Request {
 	workspace, ok := event.Object.(*tenancyv1alpha1.Workspace)
 	if !ok || workspace.Spec.Mount != nil {
 		return nil
@@ -67,7 +67,7 @@ func (a *requestSource) mapWorkspace(event watch.Event) []controller.Request {
 	key := func(cluster logicalcluster.Name) {
 		keys = append(keys, controller.Request{ClusterName: logicalcluster.Of(workspace), Name: placement.RequestName(workspace.Name, cluster)})
 	}
-	if cluster, ok := placement.Cluster(workspace); ok && (workspace.Annotations[corev1alpha1.ShardAnnotationKey] != a.cfg.ShardName || a.isReported(workspace, cluster)) {
+	if cluster, ok := placement.Cluster(workspace); ok && (workspace.Annotations[corev1alpha1.ShardAnnotationKey] != r.cfg.ShardName || r.isReported(workspace, cluster)) {
 		key(cluster)
 	}
 	if previous, err := logicalcluster.ParseName(workspace.Annotations[tenancyv1alpha1.WorkspacePreviousClusterAnnotationKey]); err == nil {
@@ -77,15 +77,15 @@ func (a *requestSource) mapWorkspace(event watch.Event) []controller.Request {
 }
 
 // isReported reports whether another shard reports on the logical cluster of a workspace: it has handed it over to this one.
-func (a *requestSource) isReported(workspace *tenancyv1alpha1.Workspace, cluster logicalcluster.Name) bool {
-	_, err := a.reports.Get(logicalcluster.With(context.Background(), cluster), "", placement.ReportName(logicalcluster.Of(workspace), workspace.Name))
+func (r *requestSource) isReported(workspace *tenancyv1alpha1.Workspace, cluster logicalcluster.Name) bool {
+	_, err := r.reports.Get(logicalcluster.With(context.Background(), cluster), "", placement.ReportName(logicalcluster.Of(workspace), workspace.Name))
 	return err == nil
 }
 
 // mapReport maps a report for this shard to the request.
-func (a *requestSource) mapReport(event watch.Event) []controller.Request {
+func (r *requestSource) mapReport(event watch.Event) []controller.Request {
 	report, ok := event.Object.(*shardingv1alpha1.LogicalClusterReport)
-	if !ok || report.Spec.Shard != a.cfg.ShardName {
+	if !ok || report.Spec.Shard != r.cfg.ShardName {
 		return nil
 	}
 	parent, workspace, ok := placement.ParseReportName(report.Name)
@@ -97,10 +97,10 @@ func (a *requestSource) mapReport(event watch.Event) []controller.Request {
 
 // desired returns the request. Deletion and confirmation are final, so they are decided with a consistent read of the
 // workspace.
-func (a *requestSource) desired(ctx context.Context, key controller.Request) (runtime.Object, error) {
-	request, err := a.request(ctx, key, a.workspaces.Get)
+func (r *requestSource) desired(ctx context.Context, key controller.Request) (runtime.Object, error) {
+	request, err := r.request(ctx, key, r.workspaces.Get)
 	if err == nil && request != nil && (request.Spec.Delete || request.Spec.Confirmed != "") {
-		request, err = a.request(ctx, key, a.workspaces.GetLatest)
+		request, err = r.request(ctx, key, r.workspaces.GetLatest)
 	}
 	if err != nil || request == nil {
 		return nil, err
@@ -108,7 +108,7 @@ func (a *requestSource) desired(ctx context.Context, key controller.Request) (ru
 	return request, nil
 }
 
-func (a *requestSource) request(ctx context.Context, key controller.Request, read func(context.Context, string, string) (*tenancyv1alpha1.Workspace, error)) (*shardingv1alpha1.LogicalClusterRequest, error) {
+func (r *requestSource) request(ctx context.Context, key controller.Request, read func(context.Context, string, string) (*tenancyv1alpha1.Workspace, error)) (*shardingv1alpha1.LogicalClusterRequest, error) {
 	name, cluster, ok := placement.ParseRequestName(key.Name)
 	if !ok {
 		return nil, nil
@@ -124,22 +124,22 @@ func (a *requestSource) request(ctx context.Context, key controller.Request, rea
 	if workspace != nil {
 		shard = workspace.Annotations[corev1alpha1.ShardAnnotationKey]
 	}
-	report, err := publishedBy(logicalcluster.With(ctx, cluster), a.reports, shard, placement.ReportName(key.ClusterName, name))
+	report, err := publishedBy(logicalcluster.With(ctx, cluster), r.reports, shard, placement.ReportName(key.ClusterName, name))
 	if client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("reading the report on logical cluster %q: %w", cluster, err)
 	}
 	if err != nil {
 		report = nil
 	}
-	requester := placement.Requester{ShardName: a.cfg.ShardName, Parent: key.ClusterName, Cluster: cluster, Workspace: workspace, Report: report}
-	requester.Template = func() (*corev1alpha1.LogicalCluster, error) { return a.template(ctx, key.ClusterName, workspace) }
+	requester := placement.Requester{ShardName: r.cfg.ShardName, Parent: key.ClusterName, Cluster: cluster, Workspace: workspace, Report: report}
+	requester.Template = func() (*corev1alpha1.LogicalCluster, error) { return r.template(ctx, key.ClusterName, workspace) }
 	return requester.Request()
 }
 
 // template returns the desired LogicalCluster of a workspace. While its type cannot be resolved, the request is not
 // changed; the condition of the workspace has the reason.
-func (a *requestSource) template(ctx context.Context, parent logicalcluster.Name, workspace *tenancyv1alpha1.Workspace) (*corev1alpha1.LogicalCluster, error) {
-	cluster, _, err := newLogicalCluster(ctx, a.cfg.Types, parent, workspace, workspace.Annotations[corev1alpha1.ShardAnnotationKey])
+func (r *requestSource) template(ctx context.Context, parent logicalcluster.Name, workspace *tenancyv1alpha1.Workspace) (*corev1alpha1.LogicalCluster, error) {
+	cluster, _, err := newLogicalCluster(ctx, r.cfg.Types, parent, workspace, workspace.Annotations[corev1alpha1.ShardAnnotationKey])
 	if errors.Is(err, workspacetype.ErrUnresolvable) {
 		return nil, fmt.Errorf("%w: %w", publisher.ErrUnchanged, err)
 	}
@@ -150,7 +150,7 @@ func (a *requestSource) template(ctx context.Context, parent logicalcluster.Name
 type reportSource struct{ requestReader }
 
 // mapLogicalCluster maps a logical cluster of a workspace on another shard to its report.
-func (a *reportSource) mapLogicalCluster(event watch.Event) []controller.Request {
+func (r *reportSource) mapLogicalCluster(event watch.Event) []controller.Request {
 	cluster, ok := event.Object.(*corev1alpha1.LogicalCluster)
 	if !ok {
 		return nil
@@ -165,8 +165,8 @@ func (a *reportSource) mapLogicalCluster(event watch.Event) []controller.Request
 	return []controller.Request{{ClusterName: logicalcluster.Of(cluster), Name: placement.ReportName(parent, cluster.Spec.Owner.Name)}}
 }
 
-func (a *reportSource) desired(ctx context.Context, key controller.Request) (runtime.Object, error) {
-	responder, err := a.read(ctx, key)
+func (r *reportSource) desired(ctx context.Context, key controller.Request) (runtime.Object, error) {
+	responder, err := r.read(ctx, key)
 	if responder == nil || err != nil {
 		return nil, err
 	}

@@ -44,29 +44,29 @@ func startEnv(t *testing.T, names ...string) *env {
 	return in
 }
 
-func (in *env) setShard(t *testing.T, name string, shard *shardtesting.Shard) {
-	in.shards[name], in.clients[name] = shard, shard.Client(t, shard.Masters(t))
+func (e *env) setShard(t *testing.T, name string, shard *shardtesting.Shard) {
+	e.shards[name], e.clients[name] = shard, shard.Client(t, shard.Masters(t))
 }
 
 // stop stops a shard, restart starts it again.
-func (in *env) stop(t *testing.T, name string) {
+func (e *env) stop(t *testing.T, name string) {
 	t.Helper()
-	if err := in.shards[name].Stop(); err != nil {
+	if err := e.shards[name].Stop(); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func (in *env) restart(t *testing.T, name string, configure ...func(*options.Options)) {
+func (e *env) restart(t *testing.T, name string, configure ...func(*options.Options)) {
 	t.Helper()
-	in.setShard(t, name, shardtesting.StartShardIn(in.t, in.shards[name].Directory, in.shards["root"], name, configure...))
+	e.setShard(t, name, shardtesting.StartShardIn(e.t, e.shards[name].Directory, e.shards["root"], name, configure...))
 }
 
 // waitShardReady waits until a shard accepts workspaces of root.
-func (in *env) waitShardReady(t *testing.T, name string) {
+func (e *env) waitShardReady(t *testing.T, name string) {
 	t.Helper()
 	shardtesting.Eventually(t, "shard "+name+" to report", func(ctx context.Context) error {
 		shard := &corev1alpha1.Shard{}
-		if err := in.clients["root"].Get(shardtesting.In(ctx, "root"), client.ObjectKey{Name: name}, shard); err != nil {
+		if err := e.clients["root"].Get(shardtesting.In(ctx, "root"), client.ObjectKey{Name: name}, shard); err != nil {
 			return err
 		}
 		if !conditionsv1alpha1.IsTrue(shard, conditionsv1alpha1.Ready) {
@@ -77,7 +77,7 @@ func (in *env) waitShardReady(t *testing.T, name string) {
 }
 
 // create creates a workspace on a shard, with its logical cluster on another.
-func (in *env) create(t *testing.T, at, parent, name, on string) *tenancyv1alpha1.Workspace {
+func (e *env) create(t *testing.T, at, parent, name, on string) *tenancyv1alpha1.Workspace {
 	t.Helper()
 	workspace := &tenancyv1alpha1.Workspace{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -86,31 +86,31 @@ func (in *env) create(t *testing.T, at, parent, name, on string) *tenancyv1alpha
 	if on != "" {
 		shardtesting.OnShard(on)(workspace)
 	}
-	if err := in.clients[at].Create(shardtesting.In(t.Context(), parent), workspace); err != nil {
+	if err := e.clients[at].Create(shardtesting.In(t.Context(), parent), workspace); err != nil {
 		t.Fatal(err)
 	}
 	return workspace
 }
 
-func (in *env) createReady(t *testing.T, at, parent, name, on string) *tenancyv1alpha1.Workspace {
+func (e *env) createReady(t *testing.T, at, parent, name, on string) *tenancyv1alpha1.Workspace {
 	t.Helper()
-	in.create(t, at, parent, name, on)
-	return waitReady(t, in.clients[at], parent, name)
+	e.create(t, at, parent, name, on)
+	return waitReady(t, e.clients[at], parent, name)
 }
 
-func (in *env) delete(t *testing.T, at, parent, name string) {
+func (e *env) delete(t *testing.T, at, parent, name string) {
 	t.Helper()
 	workspace := &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	if err := in.clients[at].Delete(shardtesting.In(t.Context(), parent), workspace); err != nil {
+	if err := e.clients[at].Delete(shardtesting.In(t.Context(), parent), workspace); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func (in *env) waitDeleted(t *testing.T, at, parent, name string) {
+func (e *env) waitDeleted(t *testing.T, at, parent, name string) {
 	t.Helper()
 	shardtesting.Eventually(t, "the deletion of workspace "+name, func(ctx context.Context) error {
 		workspace := &tenancyv1alpha1.Workspace{}
-		err := in.clients[at].Get(shardtesting.In(ctx, parent), client.ObjectKey{Name: name}, workspace)
+		err := e.clients[at].Get(shardtesting.In(ctx, parent), client.ObjectKey{Name: name}, workspace)
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
@@ -119,10 +119,10 @@ func (in *env) waitDeleted(t *testing.T, at, parent, name string) {
 }
 
 // assertOn checks that a workspace and its logical cluster are on a shard, and match.
-func (in *env) assertOn(t *testing.T, workspace *tenancyv1alpha1.Workspace, shard string) *corev1alpha1.LogicalCluster {
+func (e *env) assertOn(t *testing.T, workspace *tenancyv1alpha1.Workspace, shard string) *corev1alpha1.LogicalCluster {
 	t.Helper()
 	cluster := &corev1alpha1.LogicalCluster{}
-	get(t, in.clients[shard], shardtesting.In(t.Context(), workspace.Spec.Cluster), cluster, "", corev1alpha1.LogicalClusterName)
+	get(t, e.clients[shard], shardtesting.In(t.Context(), workspace.Spec.Cluster), cluster, "", corev1alpha1.LogicalClusterName)
 	if workspace.Annotations[corev1alpha1.ShardAnnotationKey] != shard || cluster.Annotations[corev1alpha1.ShardAnnotationKey] != shard {
 		t.Errorf("on shard %q and %q, want %q", workspace.Annotations[corev1alpha1.ShardAnnotationKey], cluster.Annotations[corev1alpha1.ShardAnnotationKey], shard)
 	}
@@ -133,9 +133,9 @@ func (in *env) assertOn(t *testing.T, workspace *tenancyv1alpha1.Workspace, shar
 }
 
 // assertNoKey checks that a shard stores no key of a logical cluster, except in its snapshot of other shards.
-func (in *env) assertNoKey(t *testing.T, shard, cluster string) {
+func (e *env) assertNoKey(t *testing.T, shard, cluster string) {
 	t.Helper()
-	for _, key := range in.shards[shard].Keys(t, "/"+cluster+"/") {
+	for _, key := range e.shards[shard].Keys(t, "/"+cluster+"/") {
 		if !strings.Contains(key, "/cache/") && !strings.Contains(key, "/~elsewhere/") {
 			t.Errorf("shard %s: key %s remains", shard, key)
 		}
@@ -143,9 +143,9 @@ func (in *env) assertNoKey(t *testing.T, shard, cluster string) {
 }
 
 // assertNothingPublished checks that no shard publishes requests or reports any more.
-func (in *env) assertNothingPublished(t *testing.T) {
+func (e *env) assertNothingPublished(t *testing.T) {
 	t.Helper()
-	cache, err := cacheclient.New(in.shards["root"].Masters(t), "")
+	cache, err := cacheclient.New(e.shards["root"].Masters(t), "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -322,21 +322,21 @@ func TestRemoteWorkspaces(t *testing.T) {
 }
 
 // limit merges limits into those of a shard.
-func (in *env) limit(t *testing.T, shard, limits string) {
+func (e *env) limit(t *testing.T, shard, limits string) {
 	t.Helper()
 	object := &corev1alpha1.Shard{}
 	object.Name = shard
 	patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"resourceLimits":{`+limits+`}}}`))
-	if err := in.clients["root"].Patch(shardtesting.In(t.Context(), "root"), object, patch); err != nil {
+	if err := e.clients["root"].Patch(shardtesting.In(t.Context(), "root"), object, patch); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func (in *env) waitForShard(t *testing.T, name string, is func(*corev1alpha1.Shard) bool) {
+func (e *env) waitForShard(t *testing.T, name string, is func(*corev1alpha1.Shard) bool) {
 	t.Helper()
 	shardtesting.Eventually(t, "the status of Shard "+name+" follows its limits", func(ctx context.Context) error {
 		shard := &corev1alpha1.Shard{}
-		get(t, in.clients["root"], shardtesting.In(ctx, "root"), shard, "", name)
+		get(t, e.clients["root"], shardtesting.In(ctx, "root"), shard, "", name)
 		if !is(shard) {
 			return fmt.Errorf("status %+v", shard.Status)
 		}
@@ -344,11 +344,11 @@ func (in *env) waitForShard(t *testing.T, name string, is func(*corev1alpha1.Sha
 	})
 }
 
-func (in *env) waitForReason(t *testing.T, name string, condition conditionsv1alpha1.Type, reason string) {
+func (e *env) waitForReason(t *testing.T, name string, condition conditionsv1alpha1.Type, reason string) {
 	t.Helper()
 	shardtesting.Eventually(t, fmt.Sprintf("reason %s of workspace %s", reason, name), func(ctx context.Context) error {
 		workspace := &tenancyv1alpha1.Workspace{}
-		get(t, in.clients["root"], shardtesting.In(ctx, "root"), workspace, "", name)
+		get(t, e.clients["root"], shardtesting.In(ctx, "root"), workspace, "", name)
 		if conditionsv1alpha1.GetReason(workspace, condition) != reason {
 			return fmt.Errorf("status %+v", workspace.Status)
 		}

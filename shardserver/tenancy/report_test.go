@@ -19,8 +19,8 @@ import (
 // fakeReports are the reports of one logical cluster, in the order of the replica informer.
 type fakeReports []*shardingv1alpha1.LogicalClusterReport
 
-func (p fakeReports) Get(_ context.Context, _, name string) (*shardingv1alpha1.LogicalClusterReport, error) {
-	for _, report := range p {
+func (f fakeReports) Get(_ context.Context, _, name string) (*shardingv1alpha1.LogicalClusterReport, error) {
+	for _, report := range f {
 		if report.Name == name {
 			return report, nil
 		}
@@ -28,8 +28,8 @@ func (p fakeReports) Get(_ context.Context, _, name string) (*shardingv1alpha1.L
 	return nil, apierrors.NewNotFound(reports, name)
 }
 
-func (p fakeReports) List(context.Context, string, labels.Selector) ([]*shardingv1alpha1.LogicalClusterReport, error) {
-	return p, nil
+func (f fakeReports) List(context.Context, string, labels.Selector) ([]*shardingv1alpha1.LogicalClusterReport, error) {
+	return f, nil
 }
 
 func TestReadReportPrefersAssignedShard(t *testing.T) {

@@ -38,9 +38,9 @@ func newRequestReader(cfg Config) requestReader {
 }
 
 // mapRequestToReport maps a request to this shard to its report.
-func (i requestReader) mapRequestToReport(event watch.Event) []controller.Request {
+func (r requestReader) mapRequestToReport(event watch.Event) []controller.Request {
 	request, ok := event.Object.(*shardingv1alpha1.LogicalClusterRequest)
-	if !ok || request.Spec.Shard != i.cfg.ShardName {
+	if !ok || request.Spec.Shard != r.cfg.ShardName {
 		return nil
 	}
 	workspace, cluster, ok := placement.ParseRequestName(request.Name)
@@ -51,8 +51,8 @@ func (i requestReader) mapRequestToReport(event watch.Event) []controller.Reques
 }
 
 // mapRequestToCluster maps a request to this shard to its LogicalCluster.
-func (i requestReader) mapRequestToCluster(event watch.Event) []controller.Request {
-	keys := i.mapRequestToReport(event)
+func (r requestReader) mapRequestToCluster(event watch.Event) []controller.Request {
+	keys := r.mapRequestToReport(event)
 	for at := range keys {
 		keys[at].Name = corev1alpha1.LogicalClusterName
 	}
@@ -61,27 +61,27 @@ func (i requestReader) mapRequestToCluster(event watch.Event) []controller.Reque
 
 // read returns the Responder for a report. A missing logical cluster is verified with a consistent read; a missing
 // request is an error while requests are not synced.
-func (i requestReader) read(ctx context.Context, key controller.Request) (*placement.Responder, error) {
+func (r requestReader) read(ctx context.Context, key controller.Request) (*placement.Responder, error) {
 	parent, workspace, ok := placement.ParseReportName(key.Name)
 	if !ok {
 		return nil, nil
 	}
-	responder := &placement.Responder{ShardName: i.cfg.ShardName, Parent: parent, Workspace: workspace, Cluster: key.ClusterName, Full: i.cfg.Health.Full()}
+	responder := &placement.Responder{ShardName: r.cfg.ShardName, Parent: parent, Workspace: workspace, Cluster: key.ClusterName, Full: r.cfg.Health.Full()}
 	var err error
-	responder.Request, err = i.requests.Get(logicalcluster.With(ctx, parent), "", placement.RequestName(workspace, key.ClusterName))
+	responder.Request, err = r.requests.Get(logicalcluster.With(ctx, parent), "", placement.RequestName(workspace, key.ClusterName))
 	if client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("reading the request for logical cluster %q: %w", key.ClusterName, err)
 	}
-	cluster, err := i.clusters.Get(ctx, "", corev1alpha1.LogicalClusterName)
+	cluster, err := r.clusters.Get(ctx, "", corev1alpha1.LogicalClusterName)
 	if apierrors.IsNotFound(err) && responder.Request != nil {
-		cluster, err = i.clusters.GetLatest(ctx, "", corev1alpha1.LogicalClusterName)
+		cluster, err = r.clusters.GetLatest(ctx, "", corev1alpha1.LogicalClusterName)
 	}
 	if client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("reading logical cluster %q: %w", key.ClusterName, err)
 	}
 	if responder.Request != nil && cluster != nil {
 		if shard, ok := placement.Remote(cluster); ok && shard != placement.Publisher(responder.Request) {
-			if responder.Request, err = publishedBy(logicalcluster.With(ctx, parent), i.requests, shard, responder.Request.Name); err != nil {
+			if responder.Request, err = publishedBy(logicalcluster.With(ctx, parent), r.requests, shard, responder.Request.Name); err != nil {
 				return nil, fmt.Errorf("reading the request for logical cluster %q: %w", key.ClusterName, err)
 			}
 		}
@@ -92,7 +92,7 @@ func (i requestReader) read(ctx context.Context, key controller.Request) (*place
 
 // responderFor returns the Responder for a logical cluster of a workspace on another shard; nil for any other. The
 // request may be missing because it is not published yet.
-func (i requestReader) responderFor(ctx context.Context, cluster *corev1alpha1.LogicalCluster) (*placement.Responder, error) {
+func (r requestReader) responderFor(ctx context.Context, cluster *corev1alpha1.LogicalCluster) (*placement.Responder, error) {
 	if _, ok := placement.Remote(cluster); !ok {
 		return nil, nil
 	}
@@ -101,11 +101,11 @@ func (i requestReader) responderFor(ctx context.Context, cluster *corev1alpha1.L
 	if err != nil {
 		return nil, nil // there is no request for it
 	}
-	request, err := publishedBy(logicalcluster.With(ctx, parent), i.requests, cluster.Annotations[corev1alpha1.OwnerShardAnnotationKey], placement.RequestName(owner.Name, name))
+	request, err := publishedBy(logicalcluster.With(ctx, parent), r.requests, cluster.Annotations[corev1alpha1.OwnerShardAnnotationKey], placement.RequestName(owner.Name, name))
 	if err != nil && !notPublished(err) {
 		return nil, fmt.Errorf("reading the request for logical cluster %q: %w", name, err)
 	}
-	return &placement.Responder{ShardName: i.cfg.ShardName, Parent: parent, Workspace: owner.Name, Cluster: name, Request: request, LogicalCluster: cluster}, nil
+	return &placement.Responder{ShardName: r.cfg.ShardName, Parent: parent, Workspace: owner.Name, Cluster: name, Request: request, LogicalCluster: cluster}, nil
 }
 
 // requestController processes the requests of other shards: it creates and deletes logical clusters of their

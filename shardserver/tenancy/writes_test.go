@@ -116,19 +116,19 @@ type storeWrite struct {
 	shardtesting.Write
 }
 
-func (in *env) revisions(t *testing.T) map[string]int64 {
+func (e *env) revisions(t *testing.T) map[string]int64 {
 	t.Helper()
 	revisions := map[string]int64{}
-	for name, shard := range in.shards {
+	for name, shard := range e.shards {
 		revisions[name] = shard.Revision(t)
 	}
 	return revisions
 }
 
-func (in *env) writes(t *testing.T, after map[string]int64) []storeWrite {
+func (e *env) writes(t *testing.T, after map[string]int64) []storeWrite {
 	t.Helper()
 	var all []storeWrite
-	for name, shard := range in.shards {
+	for name, shard := range e.shards {
 		for _, write := range shard.Writes(t, after[name]) {
 			all = append(all, storeWrite{name, write})
 		}
@@ -138,18 +138,18 @@ func (in *env) writes(t *testing.T, after map[string]int64) []storeWrite {
 
 // waitSettled waits until a workspace has its default objects, and no shard publishes requests or reports of it any
 // more.
-func (in *env) waitSettled(t *testing.T, workspace *tenancyv1alpha1.Workspace, on string) {
+func (e *env) waitSettled(t *testing.T, workspace *tenancyv1alpha1.Workspace, on string) {
 	t.Helper()
 	inside := shardtesting.In(t.Context(), workspace.Spec.Cluster)
 	for _, namespace := range []string{"default", "kube-system"} {
 		shardtesting.Eventually(t, "the content of namespace "+namespace, func(context.Context) error {
-			if err := in.clients[on].Get(inside, client.ObjectKey{Namespace: namespace, Name: "default"}, &corev1.ServiceAccount{}); err != nil {
+			if err := e.clients[on].Get(inside, client.ObjectKey{Namespace: namespace, Name: "default"}, &corev1.ServiceAccount{}); err != nil {
 				return err
 			}
-			return in.clients[on].Get(inside, client.ObjectKey{Namespace: namespace, Name: "kube-root-ca.crt"}, &corev1.ConfigMap{})
+			return e.clients[on].Get(inside, client.ObjectKey{Namespace: namespace, Name: "kube-root-ca.crt"}, &corev1.ConfigMap{})
 		})
 	}
-	in.assertNothingPublished(t)
+	e.assertNothingPublished(t)
 }
 
 // Keys contain identities of exports, and names of default bindings end with a hash.

@@ -32,13 +32,13 @@ const (
 // WithRequest resolves URLs below Prefix, stores the Request in the context, and strips the prefix from the path. It runs
 // after the resolution of /clusters/, which must not apply to the stripped path, and before the generic handler chain,
 // which parses verb and resource from it.
-func (s *Registry) WithRequest(handler http.Handler) http.Handler {
+func (r *Registry) WithRequest(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if _, inCluster := logicalcluster.From(req.Context()); inCluster || !strings.HasPrefix(req.URL.Path, Prefix) {
 			handler.ServeHTTP(w, req)
 			return
 		}
-		target := s.resolve(req.URL.Path)
+		target := r.resolve(req.URL.Path)
 		if filters.IsShardLevel(target.Path) { // never served in virtual workspaces
 			target = Request{}
 		}
@@ -61,7 +61,7 @@ func (s *Registry) WithRequest(handler http.Handler) http.Handler {
 
 // Authorizer returns the authorizer of the handler chain: it calls the authorizer of the virtual workspace for requests
 // to one, and delegate for all others.
-func (s *Registry) Authorizer(delegate authorizer.UnconditionalAuthorizer) authorizer.Authorizer {
+func (r *Registry) Authorizer(delegate authorizer.UnconditionalAuthorizer) authorizer.Authorizer {
 	return authorizer.AuthorizerFunc(chainAuthorizer{delegate}.Authorize)
 }
 
@@ -90,9 +90,9 @@ func (a chainAuthorizer) Authorize(ctx context.Context, attributes authorizer.At
 
 // WithServing routes requests to the handlers of their virtual workspaces. It is the outermost handler after
 // authorization; content serves logical clusters.
-func (s *Registry) WithServing(content http.Handler, serializer runtime.NegotiatedSerializer) http.Handler {
+func (r *Registry) WithServing(content http.Handler, serializer runtime.NegotiatedSerializer) http.Handler {
 	handlers := map[string]http.Handler{}
-	for name, w := range s.workspaces {
+	for name, w := range r.workspaces {
 		handlers[name] = w.Handler(content)
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {

@@ -68,29 +68,29 @@ type Registry struct {
 func NewRegistry() *Registry { return &Registry{workspaces: map[string]*Workspace{}} }
 
 // Register adds virtual workspaces. It must be called before the first request.
-func (s *Registry) Register(workspaces ...*Workspace) error {
+func (r *Registry) Register(workspaces ...*Workspace) error {
 	for _, w := range workspaces {
-		if s.workspaces[w.Name] != nil {
+		if r.workspaces[w.Name] != nil {
 			return fmt.Errorf("virtual workspace %q exists twice", w.Name)
 		}
-		s.workspaces[w.Name] = w
+		r.workspaces[w.Name] = w
 	}
 	return nil
 }
 
 // Checks returns the readiness checks of all virtual workspaces.
-func (s *Registry) Checks() []healthz.HealthChecker {
+func (r *Registry) Checks() []healthz.HealthChecker {
 	var checks []healthz.HealthChecker
-	for _, w := range s.workspaces {
+	for _, w := range r.workspaces {
 		checks = append(checks, w.Checks...)
 	}
 	return checks
 }
 
 // resolve parses a URL path below Prefix. It returns the zero Request for an unknown one.
-func (s *Registry) resolve(path string) Request {
+func (r *Registry) resolve(path string) Request {
 	name, rest, _ := strings.Cut(strings.TrimPrefix(path, Prefix), "/")
-	w := s.workspaces[name]
+	w := r.workspaces[name]
 	if w == nil {
 		return Request{}
 	}

@@ -72,18 +72,18 @@ func New() *Options {
 }
 
 // AddFlags adds the flags of the two sides.
-func (o *Clusters) AddFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&o.KcpKubeconfig, "kcp-kubeconfig", o.KcpKubeconfig,
+func (cl *Clusters) AddFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&cl.KcpKubeconfig, "kcp-kubeconfig", cl.KcpKubeconfig,
 		"kubeconfig for the workspace of the APIExportEndpointSlice; its server URL contains /clusters/ (required)")
-	flags.StringVar(&o.EndpointSlice, "apiexportendpointslice-ref", o.EndpointSlice, "name of the APIExportEndpointSlice (required)")
-	flags.StringVar(&o.Namespace, "namespace", o.Namespace, "namespace on the service cluster for the state of objects and for leases (required)")
-	flags.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, "kubeconfig for the service cluster; by default, the service account of the pod is used")
-	flags.StringVar(&o.AgentName, "agent-name", o.AgentName,
+	flags.StringVar(&cl.EndpointSlice, "apiexportendpointslice-ref", cl.EndpointSlice, "name of the APIExportEndpointSlice (required)")
+	flags.StringVar(&cl.Namespace, "namespace", cl.Namespace, "namespace on the service cluster for the state of objects and for leases (required)")
+	flags.StringVar(&cl.Kubeconfig, "kubeconfig", cl.Kubeconfig, "kubeconfig for the service cluster; by default, the service account of the pod is used")
+	flags.StringVar(&cl.AgentName, "agent-name", cl.AgentName,
 		"name of this agent, a DNS-1035 label that no other agent on the service cluster has; copies are labelled with it, so it must stay the same (default <slice>-syncagent)")
-	flags.StringVar(&o.PublishedResourceSelector, "published-resource-selector", o.PublishedResourceSelector,
+	flags.StringVar(&cl.PublishedResourceSelector, "published-resource-selector", cl.PublishedResourceSelector,
 		"label selector of the PublishedResources of this agent; by default, all")
-	flags.StringVar(&o.HostOverride, "kubeconfig-host-override", o.HostOverride, "server URL of the service cluster, in place of the one in its kubeconfig")
-	flags.StringVar(&o.CAFileOverride, "kubeconfig-ca-file-override", o.CAFileOverride,
+	flags.StringVar(&cl.HostOverride, "kubeconfig-host-override", cl.HostOverride, "server URL of the service cluster, in place of the one in its kubeconfig")
+	flags.StringVar(&cl.CAFileOverride, "kubeconfig-ca-file-override", cl.CAFileOverride,
 		"file with the certificate authorities of the service cluster, in place of those in its kubeconfig")
 }
 
@@ -150,19 +150,19 @@ func (o *Options) Complete() (*Completed, error) {
 }
 
 // Complete validates the flags of the two sides.
-func (o *Clusters) Complete() (*Config, error) {
+func (cl *Clusters) Complete() (*Config, error) {
 	for _, required := range []struct{ flag, value, meaning string }{
-		{"kcp-kubeconfig", o.KcpKubeconfig, "a kubeconfig for the workspace of the APIExportEndpointSlice"},
-		{"apiexportendpointslice-ref", o.EndpointSlice, "the name of the APIExportEndpointSlice"},
-		{"namespace", o.Namespace, "a namespace of the service cluster, for the state of the agent"},
+		{"kcp-kubeconfig", cl.KcpKubeconfig, "a kubeconfig for the workspace of the APIExportEndpointSlice"},
+		{"apiexportendpointslice-ref", cl.EndpointSlice, "the name of the APIExportEndpointSlice"},
+		{"namespace", cl.Namespace, "a namespace of the service cluster, for the state of the agent"},
 	} {
 		if required.value == "" {
 			return nil, fmt.Errorf("--%s is required: %s", required.flag, required.meaning)
 		}
 	}
-	c := &Config{EndpointSlice: o.EndpointSlice, Namespace: o.Namespace, AgentName: o.AgentName}
+	c := &Config{EndpointSlice: cl.EndpointSlice, Namespace: cl.Namespace, AgentName: cl.AgentName}
 	if c.AgentName == "" {
-		c.AgentName = o.EndpointSlice + "-syncagent"
+		c.AgentName = cl.EndpointSlice + "-syncagent"
 	}
 	if problems := validation.IsDNS1035Label(c.AgentName); len(problems) > 0 {
 		return nil, fmt.Errorf("--agent-name: %q: %s", c.AgentName, problems[0])
@@ -171,13 +171,13 @@ func (o *Clusters) Complete() (*Config, error) {
 		return nil, fmt.Errorf("--namespace: %q: %s", c.Namespace, problems[0])
 	}
 	var err error
-	if c.Selector, err = labels.Parse(o.PublishedResourceSelector); err != nil {
+	if c.Selector, err = labels.Parse(cl.PublishedResourceSelector); err != nil {
 		return nil, fmt.Errorf("--published-resource-selector: %w", err)
 	}
-	if c.Kcp, err = loadKcp(o.KcpKubeconfig); err != nil {
+	if c.Kcp, err = loadKcp(cl.KcpKubeconfig); err != nil {
 		return nil, fmt.Errorf("--kcp-kubeconfig: %w", err)
 	}
-	if c.Service, err = o.loadService(); err != nil {
+	if c.Service, err = cl.loadService(); err != nil {
 		return nil, err
 	}
 	return c, nil
@@ -196,24 +196,24 @@ func loadKcp(file string) (*rest.Config, error) {
 	return config, nil
 }
 
-func (o *Clusters) loadService() (*rest.Config, error) {
+func (cl *Clusters) loadService() (*rest.Config, error) {
 	var config *rest.Config
 	var err error
-	if o.Kubeconfig == "" {
+	if cl.Kubeconfig == "" {
 		if config, err = rest.InClusterConfig(); err != nil {
 			return nil, fmt.Errorf("--kubeconfig is not set, and there is no service account of a pod: %w", err)
 		}
-		if o.HostOverride != "" {
-			config.Host = o.HostOverride
+		if cl.HostOverride != "" {
+			config.Host = cl.HostOverride
 		}
-	} else if config, err = load(o.Kubeconfig, o.HostOverride); err != nil {
+	} else if config, err = load(cl.Kubeconfig, cl.HostOverride); err != nil {
 		return nil, fmt.Errorf("--kubeconfig: %w", err)
 	}
-	if o.CAFileOverride != "" {
-		if _, err := os.Stat(o.CAFileOverride); err != nil {
+	if cl.CAFileOverride != "" {
+		if _, err := os.Stat(cl.CAFileOverride); err != nil {
 			return nil, fmt.Errorf("--kubeconfig-ca-file-override: %w", err)
 		}
-		config.CAFile, config.CAData = o.CAFileOverride, nil
+		config.CAFile, config.CAData = cl.CAFileOverride, nil
 	}
 	return config, nil
 }

@@ -37,12 +37,12 @@ type Previous struct {
 }
 
 // Find returns an object of a kind in any version, or nil.
-func (f *Previous) Find(kind schema.GroupKind, key types.NamespacedName) *unstructured.Unstructured {
-	if f == nil {
+func (p *Previous) Find(kind schema.GroupKind, key types.NamespacedName) *unstructured.Unstructured {
+	if p == nil {
 		return nil
 	}
-	if at := slices.IndexFunc(f.objects, is(kind, key)); at >= 0 {
-		return &f.objects[at]
+	if at := slices.IndexFunc(p.objects, is(kind, key)); at >= 0 {
+		return &p.objects[at]
 	}
 	return nil
 }

@@ -113,8 +113,8 @@ func (e *endpointSync) awaitResources(ctx context.Context) (*served, bool) {
 	}
 }
 
-func (f *served) firstUnresolved() error {
-	for _, r := range f.related {
+func (s *served) firstUnresolved() error {
+	for _, r := range s.related {
 		if r.Unresolved != nil {
 			return r.Unresolved
 		}
@@ -292,9 +292,9 @@ func (e *endpointSync) enqueueIndex(index workspaces.IndexKey) bool {
 }
 
 // unresolved returns messages about the related resources that are not served, for the owner of the publication.
-func (f *served) unresolved() []string {
+func (s *served) unresolved() []string {
 	var problems []string
-	for _, r := range f.related {
+	for _, r := range s.related {
 		if r.Unresolved != nil {
 			problems = append(problems, fmt.Sprintf("related resource %q: %s", r.Spec.Identifier, strings.ReplaceAll(r.Unresolved.Error(), "\n", ", ")))
 		}
@@ -310,9 +310,9 @@ func (e *endpointSync) unresolvedRelated() []string {
 }
 
 // resources returns all resources that are read or written in workspaces.
-func (f *served) resources() []workspaces.Resource {
-	resources := []workspaces.Resource{f.resource, servers.Namespaces, servers.Events, servers.LogicalClusters}
-	for _, r := range f.related {
+func (s *served) resources() []workspaces.Resource {
+	resources := []workspaces.Resource{s.resource, servers.Namespaces, servers.Events, servers.LogicalClusters}
+	for _, r := range s.related {
 		if side := workspaceSide(r); side.Resource != "" {
 			resources = append(resources, side)
 		}

@@ -32,14 +32,14 @@ type served struct {
 }
 
 // context returns the context of requests for the published resource.
-func (f *served) context(ctx context.Context) context.Context {
-	return workspaces.WithRevision(ctx, f.revision)
+func (s *served) context(ctx context.Context) context.Context {
+	return workspaces.WithRevision(ctx, s.revision)
 }
 
 // isOver reports whether an error of the informer means that the view does not serve the publication any more: the agent has lost its
 // permission, or the view does not have the resource, possibly because another resource has its name.
-func (f *served) isOver(err error) bool {
-	return f.revision != "" && (apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsConflict(err))
+func (s *served) isOver(err error) bool {
+	return s.revision != "" && (apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsConflict(err))
 }
 
 // discover finds the resources of the publication at the endpoint. If patient is true, it returns an error while the view may still start
@@ -113,12 +113,12 @@ func (e *endpointSync) awaitView(ctx context.Context) bool {
 const noObjects = publication.LabelAgentName + ",!" + publication.LabelAgentName
 
 // check returns an error while the view has a different description of the publication.
-func (f *served) check(ctx context.Context) error {
-	dynamic, err := f.endpoint.Dynamic()
+func (s *served) check(ctx context.Context) error {
+	dynamic, err := s.endpoint.Dynamic()
 	if err != nil {
 		return err
 	}
-	_, err = dynamic.Resource(f.resource.GroupVersionResource()).List(f.context(ctx), metav1.ListOptions{LabelSelector: noObjects, ResourceVersion: "0"})
+	_, err = dynamic.Resource(s.resource.GroupVersionResource()).List(s.context(ctx), metav1.ListOptions{LabelSelector: noObjects, ResourceVersion: "0"})
 	switch {
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
 		return view.ErrNotServed

@@ -107,14 +107,14 @@ func (c ListedCopies) Find(ctx context.Context, source Source) ([]unstructured.U
 }
 
 // theCopy returns the copy that belongs to the resource of the publication, or nil. It returns an error if several copies do.
-func (p *reconciliation) theCopy(found []unstructured.Unstructured) (*unstructured.Unstructured, error) {
+func (re *reconciliation) theCopy(found []unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	var own *unstructured.Unstructured
 	for i := range found {
-		if !BelongsTo(&found[i], p.config.WorkspaceResource) {
+		if !BelongsTo(&found[i], re.config.WorkspaceResource) {
 			continue
 		}
 		if own != nil {
-			return nil, &AmbiguousError{p.request.Source()}
+			return nil, &AmbiguousError{re.request.Source()}
 		}
 		own = &found[i]
 	}
@@ -122,18 +122,18 @@ func (p *reconciliation) theCopy(found []unstructured.Unstructured) (*unstructur
 }
 
 // identification returns the labels and annotations that identify the source of a copy.
-func (p *reconciliation) identification() metadata {
-	labels := p.request.Source().Labels()
-	labels[publication.LabelAgentName] = p.config.AgentName
-	labels[publication.LabelRemoteResource] = resourceHash(p.config.WorkspaceResource)
+func (re *reconciliation) identification() metadata {
+	labels := re.request.Source().Labels()
+	labels[publication.LabelAgentName] = re.config.AgentName
+	labels[publication.LabelRemoteResource] = resourceHash(re.config.WorkspaceResource)
 	annotations := map[string]string{
-		publication.AnnotationRemoteName: p.request.Name, publication.AnnotationRemoteResource: resourceName(p.config.WorkspaceResource),
+		publication.AnnotationRemoteName: re.request.Name, publication.AnnotationRemoteResource: resourceName(re.config.WorkspaceResource),
 	}
-	if p.request.Namespace != "" {
-		annotations[publication.AnnotationRemoteNamespace] = p.request.Namespace
+	if re.request.Namespace != "" {
+		annotations[publication.AnnotationRemoteNamespace] = re.request.Namespace
 	}
-	if p.path != "" {
-		annotations[publication.AnnotationWorkspacePath] = p.path
+	if re.path != "" {
+		annotations[publication.AnnotationWorkspacePath] = re.path
 	}
 	return metadata{labels, annotations}
 }

@@ -15,82 +15,82 @@ import (
 )
 
 // write executes a write of an agent, and checks that the agent is allowed to send it.
-func (p *modelReconciliation) write(where string, c client.WithWatch, what string, o client.Object, do func() error) error {
+func (m *modelReconciliation) write(where string, c client.WithWatch, what string, o client.Object, do func() error) error {
 	resource := workspaces.Resource{GroupVersionKind: gvkOf(o)}
 	key := client.ObjectKeyFromObject(o)
-	before := p.get(c, resource, key)
+	before := m.get(c, resource, key)
 	err := do()
 	if err != nil {
-		p.log("%s: %s: %v", p, what, err)
+		m.log("%s: %s: %v", m, what, err)
 		return err
 	}
-	p.log("%s: %s", p, what)
-	p.written++
-	after := p.get(c, resource, key)
+	m.log("%s: %s", m, what)
+	m.written++
+	after := m.get(c, resource, key)
 	switch {
 	case before == nil:
-		p.made[o.GetUID()] = true
+		m.made[o.GetUID()] = true
 	case strings.HasPrefix(what, "delete "):
-		p.checkDelete(what, before)
-	case after != nil && p.made[before.GetUID()]:
-	case after != nil && resource.GroupVersionKind == p.publication.config.ServiceResource.GroupVersionKind && where == "service":
+		m.checkDelete(what, before)
+	case after != nil && m.made[before.GetUID()]:
+	case after != nil && resource.GroupVersionKind == m.publication.config.ServiceResource.GroupVersionKind && where == "service":
 		if before.GetLabels()[publication.LabelAgentName] != "" {
-			p.violation("%s: %s: is not theirs", p, what)
+			m.violation("%s: %s: is not theirs", m, what)
 		}
-		p.made[before.GetUID()], p.adopted[before.GetUID()] = true, true
+		m.made[before.GetUID()], m.adopted[before.GetUID()] = true, true
 	case after != nil && !equal(before.Object["data"], after.Object["data"]):
-		p.violation("%s: %s: changes the content of what it has not made", p, what)
+		m.violation("%s: %s: changes the content of what it has not made", m, what)
 	}
 	return nil
 }
 
 // checkDelete checks that an agent created the deleted object, and that no other agent created it for another object.
-func (p *modelReconciliation) checkDelete(what string, deleted *unstructured.Unstructured) {
-	if !p.made[deleted.GetUID()] {
-		p.violation("%s: %s: no agent has made it", p, what)
+func (m *modelReconciliation) checkDelete(what string, deleted *unstructured.Unstructured) {
+	if !m.made[deleted.GetUID()] {
+		m.violation("%s: %s: no agent has made it", m, what)
 	}
-	config, labels, annotations := p.publication.config, deleted.GetLabels(), deleted.GetAnnotations()
+	config, labels, annotations := m.publication.config, deleted.GetLabels(), deleted.GetAnnotations()
 	switch {
 	case labels[publication.LabelObjectState] != "":
-		if own := state.SecretName(p.primary()); deleted.GetName() != own {
-			p.violation("%s: %s: its own state is %s", p, what, own)
+		if own := state.SecretName(m.primary()); deleted.GetName() != own {
+			m.violation("%s: %s: its own state is %s", m, what, own)
 		}
 	case deleted.GroupVersionKind() == config.ServiceResource.GroupVersionKind:
 		if agent := labels[publication.LabelAgentName]; agent != config.AgentName && agent != "" {
-			p.violation("%s: %s: it is a copy of agent %s", p, what, agent)
+			m.violation("%s: %s: it is a copy of agent %s", m, what, agent)
 		}
 		if !BelongsTo(deleted, config.WorkspaceResource) {
-			p.violation("%s: %s: it is the copy of an object of another resource", p, what)
+			m.violation("%s: %s: it is the copy of an object of another resource", m, what)
 		}
-		if source := p.get(p.key.workspace.client, config.WorkspaceResource, p.key.NamespacedName); source != nil && source.GetDeletionTimestamp() == nil && len(source.GetFinalizers()) > 0 && source.GetUID() == p.uid() {
-			p.violation("%s: %s: its source lives", p, what)
+		if source := m.get(m.key.workspace.client, config.WorkspaceResource, m.key.NamespacedName); source != nil && source.GetDeletionTimestamp() == nil && len(source.GetFinalizers()) > 0 && source.GetUID() == m.uid() {
+			m.violation("%s: %s: its source lives", m, what)
 		}
 	default:
-		own := p.syncerReconciliation().ownerKey()
+		own := m.syncerReconciliation().ownerKey()
 		for key := range annotations {
 			if strings.HasPrefix(key, ownerKeyPrefix) && key != own {
-				p.violation("%s: %s: it is also a copy for %s", p, what, key)
+				m.violation("%s: %s: it is also a copy for %s", m, what, key)
 			}
 		}
 	}
 }
 
 // uid returns the UID of the primary object of the reconciliation.
-func (p *modelReconciliation) uid() types.UID {
-	if cached := p.publication.primaries[p.key]; cached != nil {
+func (m *modelReconciliation) uid() types.UID {
+	if cached := m.publication.primaries[m.key]; cached != nil {
 		return cached.GetUID()
 	}
 	return ""
 }
 
-func (p *modelReconciliation) primary() state.Primary {
+func (m *modelReconciliation) primary() state.Primary {
 	return state.Primary{
-		Cluster: p.key.workspace.cluster, GroupVersionKind: p.publication.config.WorkspaceResource.GroupVersionKind, NamespacedName: p.key.NamespacedName,
+		Cluster: m.key.workspace.cluster, GroupVersionKind: m.publication.config.WorkspaceResource.GroupVersionKind, NamespacedName: m.key.NamespacedName,
 	}
 }
 
-func (p *modelReconciliation) syncerReconciliation() *reconciliation {
-	return &reconciliation{Syncer: New(p.publication.config), request: Request{Cluster: p.key.workspace.cluster, NamespacedName: p.key.NamespacedName}}
+func (m *modelReconciliation) syncerReconciliation() *reconciliation {
+	return &reconciliation{Syncer: New(m.publication.config), request: Request{Cluster: m.key.workspace.cluster, NamespacedName: m.key.NamespacedName}}
 }
 
 // expectations are the objects and finalizers that the existing primary objects need.
@@ -212,8 +212,8 @@ func hasOwner(o *unstructured.Unstructured) bool {
 }
 
 // syncerPass2 returns a reconciliation over a primary object that has already been read.
-func (p *modelReconciliation) syncerReconciliation2(primary *unstructured.Unstructured) *reconciliation {
-	result := p.syncerReconciliation()
+func (m *modelReconciliation) syncerReconciliation2(primary *unstructured.Unstructured) *reconciliation {
+	result := m.syncerReconciliation()
 	result.source = primary
 	return result
 }

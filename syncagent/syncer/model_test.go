@@ -222,8 +222,8 @@ type modelReconciliation struct {
 	err         error
 }
 
-func (p *modelReconciliation) String() string {
-	return fmt.Sprintf("%s %s/%s", p.publication.name, p.key.workspace.name, p.key.Name)
+func (m *modelReconciliation) String() string {
+	return fmt.Sprintf("%s %s/%s", m.publication.name, m.key.workspace.name, m.key.Name)
 }
 
 func (m *model) start(pub *modelPublication, key modelKey) *modelReconciliation {
@@ -261,20 +261,20 @@ func (m *model) end(p *modelReconciliation) {
 }
 
 // request sends a request when the model continues the reconciliation.
-func (p *modelReconciliation) request(what string, do func() error) error {
-	if p.dead || !p.yield(what) {
-		p.dead = true
+func (m *modelReconciliation) request(what string, do func() error) error {
+	if m.dead || !m.yield(what) {
+		m.dead = true
 		return errDisturbed
 	}
-	if !p.faults {
+	if !m.faults {
 		return do()
 	}
-	switch p.rand.IntN(60) {
+	switch m.rand.IntN(60) {
 	case 0:
-		p.log("%s: refused: %s", p, what)
+		m.log("%s: refused: %s", m, what)
 		return apierrors.NewInternalError(errDisturbed)
 	case 1:
-		p.log("%s: response lost: %s", p, what)
+		m.log("%s: response lost: %s", m, what)
 		return errors.Join(apierrors.NewInternalError(errDisturbed), do())
 	}
 	return do()
@@ -293,28 +293,28 @@ func (c cachedCopies) Find(_ context.Context, source Source) ([]unstructured.Uns
 }
 
 // client returns the client of a cluster for a reconciliation. It reads primary objects from the cache.
-func (p *modelReconciliation) client(name string, inner client.WithWatch) client.Client {
+func (m *modelReconciliation) client(name string, inner client.WithWatch) client.Client {
 	what := func(verb string, o client.Object) string {
 		return fmt.Sprintf("%s %s %s %s/%s", verb, name, gvkOf(o).Kind, o.GetNamespace(), o.GetName())
 	}
 	write := func(verb string, o client.Object, do func() error) error {
 		request := what(verb, o)
-		return p.request(request, func() error { return p.write(name, inner, request, o, do) })
+		return m.request(request, func() error { return m.write(name, inner, request, o, do) })
 	}
 	return interceptor.NewClient(inner, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
-			if u, ok := o.(*unstructured.Unstructured); ok && name == "workspace" && u.GroupVersionKind() == p.publication.config.WorkspaceResource.GroupVersionKind {
-				cached := p.publication.primaries[modelKey{p.key.workspace, key}]
+			if u, ok := o.(*unstructured.Unstructured); ok && name == "workspace" && u.GroupVersionKind() == m.publication.config.WorkspaceResource.GroupVersionKind {
+				cached := m.publication.primaries[modelKey{m.key.workspace, key}]
 				if cached == nil {
 					return apierrors.NewNotFound(schema.GroupResource{Resource: "primaries"}, key.Name)
 				}
 				cached.DeepCopyInto(u)
 				return nil
 			}
-			return p.request("get "+key.String(), func() error { return c.Get(ctx, key, o, options...) })
+			return m.request("get "+key.String(), func() error { return c.Get(ctx, key, o, options...) })
 		},
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
-			return p.request("list", func() error { return c.List(ctx, list, options...) })
+			return m.request("list", func() error { return c.List(ctx, list, options...) })
 		},
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
 			return write("create", o, func() error { return c.Create(ctx, o, options...) })

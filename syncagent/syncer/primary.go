@@ -31,18 +31,18 @@ var logicalClusters = workspaces.Resource{
 const logicalClusterName = "cluster"
 
 // matchesFilter reports whether the publication selects the source.
-func (p *reconciliation) matchesFilter(ctx context.Context) (bool, error) {
-	filter := p.spec().Filter
+func (re *reconciliation) matchesFilter(ctx context.Context) (bool, error) {
+	filter := re.spec().Filter
 	if filter == nil {
 		return true, nil
 	}
-	if matches, err := selects(filter.Resource, p.source.GetLabels()); err != nil || !matches {
+	if matches, err := selects(filter.Resource, re.source.GetLabels()); err != nil || !matches {
 		return false, err
 	}
-	if filter.Namespace == nil || p.request.Namespace == "" {
+	if filter.Namespace == nil || re.request.Namespace == "" {
 		return true, nil
 	}
-	namespace, err := p.workspace().get(ctx, namespaces, types.NamespacedName{Name: p.request.Namespace})
+	namespace, err := re.workspace().get(ctx, namespaces, types.NamespacedName{Name: re.request.Namespace})
 	if err != nil || namespace == nil {
 		return false, err
 	}
@@ -61,63 +61,63 @@ func selects(selector *metav1.LabelSelector, values map[string]string) (bool, er
 }
 
 // readPath reads the path of the workspace if the publication enables workspace paths.
-func (p *reconciliation) readPath(ctx context.Context) error {
-	if !p.spec().EnableWorkspacePaths {
+func (re *reconciliation) readPath(ctx context.Context) error {
+	if !re.spec().EnableWorkspacePaths {
 		return nil
 	}
-	cluster, err := p.workspace().get(ctx, logicalClusters, types.NamespacedName{Name: logicalClusterName})
+	cluster, err := re.workspace().get(ctx, logicalClusters, types.NamespacedName{Name: logicalClusterName})
 	if err != nil {
 		return err
 	}
 	if cluster != nil {
-		p.path = cluster.GetAnnotations()[logicalcluster.PathAnnotationKey]
+		re.path = cluster.GetAnnotations()[logicalcluster.PathAnnotationKey]
 	}
-	if p.path == "" {
-		return fmt.Errorf("logical cluster %s has no path", p.request.Cluster)
+	if re.path == "" {
+		return fmt.Errorf("logical cluster %s has no path", re.request.Cluster)
 	}
 	return nil
 }
 
-func (p *reconciliation) loadState(ctx context.Context) (err error) {
-	p.state, err = p.Syncer.state.Load(ctx, state.Primary{
-		Cluster: p.request.Cluster, GroupVersionKind: p.config.WorkspaceResource.GroupVersionKind, NamespacedName: p.request.NamespacedName,
-	}, p.request.Source().Labels())
+func (re *reconciliation) loadState(ctx context.Context) (err error) {
+	re.state, err = re.Syncer.state.Load(ctx, state.Primary{
+		Cluster: re.request.Cluster, GroupVersionKind: re.config.WorkspaceResource.GroupVersionKind, NamespacedName: re.request.NamespacedName,
+	}, re.request.Source().Labels())
 	return err
 }
 
-func (p *reconciliation) saveState(ctx context.Context) error {
-	return p.Syncer.state.Save(ctx, p.state)
+func (re *reconciliation) saveState(ctx context.Context) error {
+	return re.Syncer.state.Save(ctx, re.state)
 }
 
 // primaryKey is the key of the content of the primary object in its state.
-func (p *reconciliation) primaryKey() string {
-	return state.Key(p.request.Cluster.String(), p.request.Namespace, p.request.Name)
+func (re *reconciliation) primaryKey() string {
+	return state.Key(re.request.Cluster.String(), re.request.Namespace, re.request.Name)
 }
 
 // findCopy returns the copy of the source, or nil.
-func (p *reconciliation) findCopy(ctx context.Context) (*unstructured.Unstructured, error) {
-	found, err := p.config.Copies.Find(ctx, p.request.Source())
+func (re *reconciliation) findCopy(ctx context.Context) (*unstructured.Unstructured, error) {
+	found, err := re.config.Copies.Find(ctx, re.request.Source())
 	if err != nil {
 		return nil, fmt.Errorf("finding the copy: %w", err)
 	}
-	if own, err := p.theCopy(found); err != nil {
+	if own, err := re.theCopy(found); err != nil {
 		return nil, err
 	} else if own != nil {
-		return p.fresh(ctx, own)
+		return re.fresh(ctx, own)
 	}
-	key, recorded := p.state.Copy()
+	key, recorded := re.state.Copy()
 	if !recorded {
 		return nil, nil
 	}
-	copied, err := p.service().get(ctx, p.config.ServiceResource, key) // a cache may not have it yet
+	copied, err := re.service().get(ctx, re.config.ServiceResource, key) // a cache may not have it yet
 	if err != nil || copied == nil {
 		return nil, err
 	}
-	switch claimOf(copied, p.identification()) {
+	switch claimOf(copied, re.identification()) {
 	case claimOwn:
 		return copied, nil
 	case claimNone:
-		if p.state.CopyUID() == copied.GetUID() { // the copy has lost its labels; without a recorded UID, it is adopted
+		if re.state.CopyUID() == copied.GetUID() { // the copy has lost its labels; without a recorded UID, it is adopted
 			return copied, nil
 		}
 	}
@@ -126,26 +126,26 @@ func (p *reconciliation) findCopy(ctx context.Context) (*unstructured.Unstructur
 
 // fresh returns the current version of a copy where a cached one is not sufficient: related objects are located by its fields, or it is
 // deleted.
-func (p *reconciliation) fresh(ctx context.Context, copied *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	if len(p.config.Related) == 0 && p.source.GetDeletionTimestamp() == nil {
+func (re *reconciliation) fresh(ctx context.Context, copied *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	if len(re.config.Related) == 0 && re.source.GetDeletionTimestamp() == nil {
 		return copied, nil
 	}
-	current, err := p.service().get(ctx, p.config.ServiceResource, client.ObjectKeyFromObject(copied))
-	if err != nil || current == nil || current.GetUID() != copied.GetUID() || claimOf(current, p.identification()) == claimOther {
+	current, err := re.service().get(ctx, re.config.ServiceResource, client.ObjectKeyFromObject(copied))
+	if err != nil || current == nil || current.GetUID() != copied.GetUID() || claimOf(current, re.identification()) == claimOther {
 		return nil, err // another object has its name
 	}
 	return current, nil
 }
 
-func (p *reconciliation) ensureFinalizer(ctx context.Context) error {
-	finalizers := p.source.GetFinalizers()
+func (re *reconciliation) ensureFinalizer(ctx context.Context) error {
+	finalizers := re.source.GetFinalizers()
 	if slices.Contains(finalizers, publication.Finalizer) {
 		return nil
 	}
-	if err := p.workspace().setFinalizers(ctx, p.source, append(slices.Clone(finalizers), publication.Finalizer)); err != nil {
+	if err := re.workspace().setFinalizers(ctx, re.source, append(slices.Clone(finalizers), publication.Finalizer)); err != nil {
 		return err
 	}
-	p.record(ctx, ReasonAccepted)
+	re.record(ctx, ReasonAccepted)
 	return nil
 }
 
@@ -160,40 +160,40 @@ type desired struct {
 }
 
 // desiredCopy computes the desired state of the source's copy. found is the existing copy, or nil.
-func (p *reconciliation) desiredCopy(found *unstructured.Unstructured) (desired, error) {
-	result := desired{mutated: p.source.DeepCopy(), identification: p.identification()}
+func (re *reconciliation) desiredCopy(found *unstructured.Unstructured) (desired, error) {
+	result := desired{mutated: re.source.DeepCopy(), identification: re.identification()}
 	if found != nil {
 		result.key = client.ObjectKeyFromObject(found)
 	} else {
 		var err error
-		if result.key, err = p.nameCopy(); err != nil {
+		if result.key, err = re.nameCopy(); err != nil {
 			return desired{}, err
 		}
-		found = newObject(p.config.ServiceResource, result.key, contentOf(p.source), result.identification)
+		found = newObject(re.config.ServiceResource, result.key, contentOf(re.source), result.identification)
 	}
-	if err := mutation.Apply(p.mutation().Spec, result.mutated, found); err != nil {
+	if err := mutation.Apply(re.mutation().Spec, result.mutated, found); err != nil {
 		return desired{}, fmt.Errorf("mutating the object: %w", err)
 	}
 	result.content = contentOf(result.mutated)
 	return result, nil
 }
 
-func (p *reconciliation) mutation() syncagentv1alpha1.ResourceMutationSpec {
-	if m := p.spec().Mutation; m != nil {
+func (re *reconciliation) mutation() syncagentv1alpha1.ResourceMutationSpec {
+	if m := re.spec().Mutation; m != nil {
 		return *m
 	}
 	return syncagentv1alpha1.ResourceMutationSpec{}
 }
 
 // nameCopy returns the namespace and name of a new copy.
-func (p *reconciliation) nameCopy() (types.NamespacedName, error) {
-	key, err := naming.Key(p.spec().Naming, naming.Input{
-		Object: p.source, ClusterName: p.request.Cluster.String(), ClusterPath: p.path, ClusterScoped: !p.config.ServiceResource.Namespaced,
+func (re *reconciliation) nameCopy() (types.NamespacedName, error) {
+	key, err := naming.Key(re.spec().Naming, naming.Input{
+		Object: re.source, ClusterName: re.request.Cluster.String(), ClusterPath: re.path, ClusterScoped: !re.config.ServiceResource.Namespaced,
 	})
 	if err != nil {
 		return types.NamespacedName{}, fmt.Errorf("naming the copy: %w", err)
 	}
-	return key, p.guardPrimary(key)
+	return key, re.guardPrimary(key)
 }
 
 // newObject returns an object that does not exist yet.
@@ -207,29 +207,29 @@ func newObject(resource workspaces.Resource, key types.NamespacedName, content m
 
 // create creates the copy, or adopts an existing object with its name. wait means that the existing object, or the namespace, is being
 // deleted.
-func (p *reconciliation) create(ctx context.Context, d desired) (created *unstructured.Unstructured, wait bool, err error) {
-	key, err := p.recordedKey(ctx, d.key)
+func (re *reconciliation) create(ctx context.Context, d desired) (created *unstructured.Unstructured, wait bool, err error) {
+	key, err := re.recordedKey(ctx, d.key)
 	if err != nil {
 		return nil, false, err
 	}
-	if wait, err := p.service().ensureNamespace(ctx, key.Namespace); err != nil || wait {
+	if wait, err := re.service().ensureNamespace(ctx, key.Namespace); err != nil || wait {
 		return nil, wait, err
 	}
-	if err := p.removeContent(ctx, p.primaryKey()); err != nil {
+	if err := re.removeContent(ctx, re.primaryKey()); err != nil {
 		return nil, false, err
 	}
-	object := newObject(p.config.ServiceResource, key, d.content, d.identification)
-	err = p.config.Service.Create(ctx, object)
+	object := newObject(re.config.ServiceResource, key, d.content, d.identification)
+	err = re.config.Service.Create(ctx, object)
 	switch {
 	case apierrors.IsAlreadyExists(err):
-		return p.adopt(ctx, key, d)
+		return re.adopt(ctx, key, d)
 	case isNamespaceTerminating(err):
 		return nil, true, nil
 	case err != nil:
-		return nil, false, fmt.Errorf("creating %s: %w", p.service().describe(p.config.ServiceResource, key), err)
+		return nil, false, fmt.Errorf("creating %s: %w", re.service().describe(re.config.ServiceResource, key), err)
 	}
-	p.record(ctx, ReasonPlaced)
-	if err := p.recordContent(ctx, object, d.content); err != nil {
+	re.record(ctx, ReasonPlaced)
+	if err := re.recordContent(ctx, object, d.content); err != nil {
 		return nil, false, err
 	}
 	return object, false, nil
@@ -237,28 +237,28 @@ func (p *reconciliation) create(ctx context.Context, d desired) (created *unstru
 
 // recordedKey returns the recorded key of an earlier reconciliation if its object exists and is not the copy of another source, and the given key
 // otherwise. It removes a record with another key before the copy is created: a reconciliation without a record finds the copy with a list request.
-func (p *reconciliation) recordedKey(ctx context.Context, key types.NamespacedName) (types.NamespacedName, error) {
-	recorded, found := p.state.Copy()
+func (re *reconciliation) recordedKey(ctx context.Context, key types.NamespacedName) (types.NamespacedName, error) {
+	recorded, found := re.state.Copy()
 	if !found || recorded == key {
 		return key, nil
 	}
-	existing, err := p.service().get(ctx, p.config.ServiceResource, recorded)
+	existing, err := re.service().get(ctx, re.config.ServiceResource, recorded)
 	if err != nil {
 		return key, err
 	}
-	if existing != nil && claimOf(existing, p.identification()) != claimOther {
+	if existing != nil && claimOf(existing, re.identification()) != claimOther {
 		return recorded, nil
 	}
-	p.state.RemoveCopy()
-	return key, p.saveState(ctx)
+	re.state.RemoveCopy()
+	return key, re.saveState(ctx)
 }
 
 // adopt makes an existing object the copy, unless it is the copy of another source. It does not change the content of the object: it
 // records the current content of the source as already written, so that later passes write only later changes. It writes the record
 // before the labels, because the next reconciliation finds the copy by its labels.
-func (p *reconciliation) adopt(ctx context.Context, key types.NamespacedName, d desired) (adopted *unstructured.Unstructured, wait bool, err error) {
-	service := p.service()
-	existing, err := service.get(ctx, p.config.ServiceResource, key)
+func (re *reconciliation) adopt(ctx context.Context, key types.NamespacedName, d desired) (adopted *unstructured.Unstructured, wait bool, err error) {
+	service := re.service()
+	existing, err := service.get(ctx, re.config.ServiceResource, key)
 	switch {
 	case err != nil:
 		return nil, false, err
@@ -271,15 +271,15 @@ func (p *reconciliation) adopt(ctx context.Context, key types.NamespacedName, d 
 	case claimOther:
 		return nil, false, &OwnedError{service.describeObject(existing), "is the copy of another object, or of another agent"}
 	}
-	if err := p.confineAdoption(existing); err != nil {
+	if err := re.confineAdoption(existing); err != nil {
 		return nil, false, err
 	}
-	p.state.SetCopy(key)
-	p.state.SetCopyUID("") // without the labels it is not a copy yet
-	if err := p.state.SetLast(p.primaryKey(), d.content); err != nil {
+	re.state.SetCopy(key)
+	re.state.SetCopyUID("") // without the labels it is not a copy yet
+	if err := re.state.SetLast(re.primaryKey(), d.content); err != nil {
 		return nil, false, err
 	}
-	if err := p.saveState(ctx); err != nil {
+	if err := re.saveState(ctx); err != nil {
 		return nil, false, err
 	}
 	patch := map[string]any{"metadata": map[string]any{"resourceVersion": existing.GetResourceVersion()}}
@@ -287,54 +287,54 @@ func (p *reconciliation) adopt(ctx context.Context, key types.NamespacedName, d 
 	if err := service.patch(ctx, existing, patch); err != nil {
 		return nil, false, err
 	}
-	p.record(ctx, ReasonPlaced)
+	re.record(ctx, ReasonPlaced)
 	return existing, false, nil
 }
 
 // removeContent removes the recorded content of a previous copy before another copy is created: if the reconciliation ends before it records the
 // content of the new copy, the state must not contain that of the previous one.
-func (p *reconciliation) removeContent(ctx context.Context, key string) error {
-	if !p.state.Has(key) {
+func (re *reconciliation) removeContent(ctx context.Context, key string) error {
+	if !re.state.Has(key) {
 		return nil
 	}
-	p.state.Forget(key)
-	return p.saveState(ctx)
+	re.state.Forget(key)
+	return re.saveState(ctx)
 }
 
 // recordContent records the content that the agent has written to the copy.
-func (p *reconciliation) recordContent(ctx context.Context, copied *unstructured.Unstructured, content map[string]any) error {
-	p.state.SetCopy(client.ObjectKeyFromObject(copied))
-	p.state.SetCopyUID(copied.GetUID())
-	if err := p.state.SetLast(p.primaryKey(), content); err != nil {
+func (re *reconciliation) recordContent(ctx context.Context, copied *unstructured.Unstructured, content map[string]any) error {
+	re.state.SetCopy(client.ObjectKeyFromObject(copied))
+	re.state.SetCopyUID(copied.GetUID())
+	if err := re.state.SetLast(re.primaryKey(), content); err != nil {
 		return err
 	}
-	return p.saveState(ctx)
+	return re.saveState(ctx)
 }
 
 // syncContent writes the differences between the source and its copy.
-func (p *reconciliation) syncContent(ctx context.Context, copied *unstructured.Unstructured, d desired) (*unstructured.Unstructured, error) {
-	result, written, err := p.write(ctx, p.service(), p.primaryKey(), copied, p.config.ServiceResource, d)
+func (re *reconciliation) syncContent(ctx context.Context, copied *unstructured.Unstructured, d desired) (*unstructured.Unstructured, error) {
+	result, written, err := re.write(ctx, re.service(), re.primaryKey(), copied, re.config.ServiceResource, d)
 	if err != nil {
 		return nil, err
 	}
 	if written {
-		p.record(ctx, ReasonSynced)
+		re.record(ctx, ReasonSynced)
 	}
-	return result, p.recordContent(ctx, result, d.content)
+	return result, re.recordContent(ctx, result, d.content)
 }
 
 // syncStatus copies the status of the copy to the source.
-func (p *reconciliation) syncStatus(ctx context.Context, copied, mutated *unstructured.Unstructured) error {
-	if !p.config.WorkspaceResource.HasStatus || !p.config.ServiceResource.HasStatus {
+func (re *reconciliation) syncStatus(ctx context.Context, copied, mutated *unstructured.Unstructured) error {
+	if !re.config.WorkspaceResource.HasStatus || !re.config.ServiceResource.HasStatus {
 		return nil
 	}
 	from := copied.DeepCopy()
-	if err := mutation.Apply(p.mutation().Status, from, mutated); err != nil {
+	if err := mutation.Apply(re.mutation().Status, from, mutated); err != nil {
 		return fmt.Errorf("mutating the status: %w", err)
 	}
-	written, err := p.writeStatus(ctx, p.workspace(), p.source, from.Object["status"], p.primaryKey()+statusKeySuffix)
+	written, err := re.writeStatus(ctx, re.workspace(), re.source, from.Object["status"], re.primaryKey()+statusKeySuffix)
 	if written {
-		p.record(ctx, ReasonStatusSynced)
+		re.record(ctx, ReasonStatusSynced)
 	}
-	return errors.Join(err, p.saveState(ctx))
+	return errors.Join(err, re.saveState(ctx))
 }

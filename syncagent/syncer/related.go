@@ -63,22 +63,22 @@ func (r *relatedReconciliation) failed(identifier string, err error) {
 
 // syncRelated syncs the related objects of a primary object that is not being deleted. One that fails does not prevent the sync of the
 // others.
-func (p *reconciliation) syncRelated(ctx context.Context, copied *unstructured.Unstructured) (Result, error) {
-	recorded, _ := p.state.Related()
-	if len(p.config.Related) == 0 && len(recorded) == 0 {
+func (re *reconciliation) syncRelated(ctx context.Context, copied *unstructured.Unstructured) (Result, error) {
+	recorded, _ := re.state.Related()
+	if len(re.config.Related) == 0 && len(recorded) == 0 {
 		return Result{}, nil
 	}
-	p.home = copied.GetNamespace()
-	r := newRelatedReconciliation(p)
+	re.home = copied.GetNamespace()
+	r := newRelatedReconciliation(re)
 	relations := r.observe(ctx, r.locate(ctx, copied), recorded)
 	if err := r.recordRelations(ctx, relations); err != nil {
 		return Result{}, err
 	}
 	r.apply(ctx, relations)
-	if err := p.saveState(ctx); err != nil {
+	if err := re.saveState(ctx); err != nil {
 		r.errs = append(r.errs, err)
 	}
-	if err := p.annotateRelated(ctx, r.synced, r.incomplete); err != nil {
+	if err := re.annotateRelated(ctx, r.synced, r.incomplete); err != nil {
 		r.errs = append(r.errs, err)
 	}
 	result := Result{}
@@ -122,13 +122,13 @@ func (r *relatedReconciliation) locate(ctx context.Context, copied *unstructured
 	return located
 }
 
-func (p *reconciliation) locatePairs(ctx context.Context, resource *RelatedResource, copied *unstructured.Unstructured) ([]related.Pair, error) {
+func (re *reconciliation) locatePairs(ctx context.Context, resource *RelatedResource, copied *unstructured.Unstructured) ([]related.Pair, error) {
 	if resource.Unresolved != nil {
 		return nil, resource.Unresolved
 	}
-	origin, _ := p.sides(resource.Spec.Origin)
+	origin, _ := re.sides(resource.Spec.Origin)
 	return related.Locate(ctx, resource.Spec, related.Input{
-		Workspace: p.source, Service: copied, ClusterName: p.request.Cluster.String(), ClusterPath: p.path,
+		Workspace: re.source, Service: copied, ClusterName: re.request.Cluster.String(), ClusterPath: re.path,
 		OriginClusterScoped: !resource.Origin.Namespaced, CopyClusterScoped: !resource.Copy.Namespaced,
 		List: func(ctx context.Context, namespace string, selector labels.Selector) ([]unstructured.Unstructured, error) {
 			return origin.list(ctx, resource.Origin, namespace, selector)
@@ -140,11 +140,11 @@ func (p *reconciliation) locatePairs(ctx context.Context, resource *RelatedResou
 }
 
 // sides returns the side of the origin and the side of the copy.
-func (p *reconciliation) sides(origin syncagentv1alpha1.RelatedResourceOrigin) (from, to side) {
+func (re *reconciliation) sides(origin syncagentv1alpha1.RelatedResourceOrigin) (from, to side) {
 	if origin == syncagentv1alpha1.RelatedResourceOriginKcp {
-		return p.workspace(), p.service()
+		return re.workspace(), re.service()
 	}
-	return p.service(), p.workspace()
+	return re.service(), re.workspace()
 }
 
 func newRelated(resource *RelatedResource, pair related.Pair) state.Related {
@@ -267,9 +267,9 @@ func (r *relatedReconciliation) removeNeedless(ctx context.Context, relation rel
 }
 
 // holds reports whether an unrecorded origin has a finalizer of the agent, because the record is missing.
-func (p *reconciliation) holds(r relation) bool {
+func (re *reconciliation) holds(r relation) bool {
 	return r.Side == syncagentv1alpha1.RelatedResourceOriginKcp && r.origin != nil &&
-		len(p.releasedFinalizers(r.origin.GetFinalizers(), r.Related)) < len(r.origin.GetFinalizers())
+		len(re.releasedFinalizers(r.origin.GetFinalizers(), r.Related)) < len(r.origin.GetFinalizers())
 }
 
 func (r *relatedReconciliation) sync(ctx context.Context, relation relation) {

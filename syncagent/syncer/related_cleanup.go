@@ -21,28 +21,28 @@ import (
 
 // cleanUp deletes the copy of a related object, and then removes the finalizer of its origin. done is false while the copy is being
 // deleted.
-func (p *reconciliation) cleanUp(ctx context.Context, entry state.Related) (done bool, err error) {
-	from, to := p.sides(entry.Side)
-	if !p.recordsOther(entry, func(other state.Related) bool { return other.Copy == entry.Copy }) {
-		if gone, err := p.removeRelatedCopy(ctx, to, entry); err != nil || !gone {
+func (re *reconciliation) cleanUp(ctx context.Context, entry state.Related) (done bool, err error) {
+	from, to := re.sides(entry.Side)
+	if !re.recordsOther(entry, func(other state.Related) bool { return other.Copy == entry.Copy }) {
+		if gone, err := re.removeRelatedCopy(ctx, to, entry); err != nil || !gone {
 			return false, err
 		}
 	}
 	if entry.Side == syncagentv1alpha1.RelatedResourceOriginKcp &&
-		!p.recordsOther(entry, func(other state.Related) bool { return other.Origin == entry.Origin }) {
-		if err := p.releaseOrigin(ctx, from, entry); err != nil {
+		!re.recordsOther(entry, func(other state.Related) bool { return other.Origin == entry.Origin }) {
+		if err := re.releaseOrigin(ctx, from, entry); err != nil {
 			return false, err
 		}
 	}
-	p.state.ForgetRelated(entry.Key())
-	p.state.Forget(entry.Key() + statusKeySuffix)
+	re.state.ForgetRelated(entry.Key())
+	re.state.Forget(entry.Key() + statusKeySuffix)
 	return true, nil
 }
 
 // recordsOther reports whether another related object of the primary object has the same origin, or the same copy. They share the
 // finalizer, or the annotation.
-func (p *reconciliation) recordsOther(entry state.Related, same func(other state.Related) bool) bool {
-	recorded, _ := p.state.Related()
+func (re *reconciliation) recordsOther(entry state.Related, same func(other state.Related) bool) bool {
+	recorded, _ := re.state.Related()
 	return slices.ContainsFunc(recorded, func(other state.Related) bool {
 		return other.Side == entry.Side && other.Key() != entry.Key() && same(other)
 	})
@@ -50,7 +50,7 @@ func (p *reconciliation) recordsOther(entry state.Related, same func(other state
 
 // removeRelatedCopy deletes a copy that no other primary object uses. gone means that the copy does not exist, or does not belong to this
 // primary object.
-func (p *reconciliation) removeRelatedCopy(ctx context.Context, to side, entry state.Related) (gone bool, err error) {
+func (re *reconciliation) removeRelatedCopy(ctx context.Context, to side, entry state.Related) (gone bool, err error) {
 	copied, err := to.get(ctx, resourceOf(entry.Copy), keyOf(entry.Copy))
 	switch {
 	case err != nil && to.name == syncagentv1alpha1.RelatedResourceOriginService && isNotServed(err):
@@ -58,17 +58,17 @@ func (p *reconciliation) removeRelatedCopy(ctx context.Context, to side, entry s
 	case err != nil || copied == nil:
 		return err == nil, err
 	}
-	owners := ownersOf(copied, p.ownerKey(), "")
+	owners := ownersOf(copied, re.ownerKey(), "")
 	switch {
 	case owners.foreign: // independent of their origin
 		if !owners.own {
 			return true, nil
 		}
 		return true, to.patch(ctx, copied, map[string]any{"metadata": map[string]any{
-			"labels": map[string]any{p.ownerKey(): nil}, "annotations": map[string]any{p.ownerKey(): nil},
+			"labels": map[string]any{re.ownerKey(): nil}, "annotations": map[string]any{re.ownerKey(): nil},
 			"resourceVersion": copied.GetResourceVersion(),
 		}})
-	case !owners.own && !p.state.HasCopy(entry.Key(), copied.GetUID()):
+	case !owners.own && !re.state.HasCopy(entry.Key(), copied.GetUID()):
 		return true, nil
 	}
 	if copied.GetDeletionTimestamp() == nil {
@@ -91,12 +91,12 @@ func isNotServed(err error) bool {
 }
 
 // releaseOrigin removes the finalizer from an origin in the workspace.
-func (p *reconciliation) releaseOrigin(ctx context.Context, from side, entry state.Related) error {
+func (re *reconciliation) releaseOrigin(ctx context.Context, from side, entry state.Related) error {
 	origin, err := from.get(ctx, resourceOf(entry.Origin), keyOf(entry.Origin))
 	if err != nil || origin == nil {
 		return err
 	}
-	remaining := p.releasedFinalizers(origin.GetFinalizers(), entry)
+	remaining := re.releasedFinalizers(origin.GetFinalizers(), entry)
 	if len(remaining) == len(origin.GetFinalizers()) {
 		return nil
 	}
@@ -104,40 +104,40 @@ func (p *reconciliation) releaseOrigin(ctx context.Context, from side, entry sta
 }
 
 // releasedFinalizers returns the remaining finalizers of an origin after the primary object has released it.
-func (p *reconciliation) releasedFinalizers(finalizers []string, entry state.Related) []string {
-	isOwn := func(finalizer string) bool { return finalizer == p.relatedFinalizer() }
-	return WithoutRelatedFinalizers(finalizers, isOwn, p.maybePrimary(entry.Origin) && !entry.Previous)
+func (re *reconciliation) releasedFinalizers(finalizers []string, entry state.Related) []string {
+	isOwn := func(finalizer string) bool { return finalizer == re.relatedFinalizer() }
+	return WithoutRelatedFinalizers(finalizers, isOwn, re.maybePrimary(entry.Origin) && !entry.Previous)
 }
 
 // maybePrimary reports whether an origin may be the primary object of some agent, so that it has the contract's finalizer: exported
 // resources have a group. Resources of other exports have one as well.
-func (p *reconciliation) maybePrimary(origin state.Object) bool {
-	return origin.Group != "" || p.config.WorkspaceResource.Group == ""
+func (re *reconciliation) maybePrimary(origin state.Object) bool {
+	return origin.Group != "" || re.config.WorkspaceResource.Group == ""
 }
 
 // cleanUpRelated cleans up the related objects of a primary object that is being deleted. copied is its copy, or nil.
-func (p *reconciliation) cleanUpRelated(ctx context.Context, copied *unstructured.Unstructured) (result Result, done bool, err error) {
-	entries, known := p.state.Related()
-	if !known && len(p.config.Related) > 0 {
-		if entries, err = p.locateUnrecorded(ctx, copied); err != nil {
+func (re *reconciliation) cleanUpRelated(ctx context.Context, copied *unstructured.Unstructured) (result Result, done bool, err error) {
+	entries, known := re.state.Related()
+	if !known && len(re.config.Related) > 0 {
+		if entries, err = re.locateUnrecorded(ctx, copied); err != nil {
 			return Result{}, false, err
 		}
 	}
 	if len(entries) == 0 {
 		return Result{}, true, nil
 	}
-	r := newRelatedReconciliation(p)
+	r := newRelatedReconciliation(re)
 	var remaining []state.Related
 	for _, entry := range entries {
 		if !cleansUpWithPrimary(entry) {
-			p.state.ForgetRelated(entry.Key())
+			re.state.ForgetRelated(entry.Key())
 			continue
 		}
-		cleaned, err := p.cleanUp(ctx, entry)
+		cleaned, err := re.cleanUp(ctx, entry)
 		if IsClaimNotAccepted(err) {
 			// The consumer has revoked access to the workspace; the objects on the service cluster are deleted.
 			klog.FromContext(ctx).Info("What is in the workspace of a related object is left", "identifier", entry.Identifier, "err", err)
-			p.state.ForgetRelated(entry.Key())
+			re.state.ForgetRelated(entry.Key())
 			cleaned, err = true, nil
 		}
 		if err != nil {
@@ -147,9 +147,9 @@ func (p *reconciliation) cleanUpRelated(ctx context.Context, copied *unstructure
 			remaining = append(remaining, entry)
 		}
 	}
-	p.state.SetRelated(remaining)
-	if p.state.Exists() {
-		if err := p.saveState(ctx); err != nil {
+	re.state.SetRelated(remaining)
+	if re.state.Exists() {
+		if err := re.saveState(ctx); err != nil {
 			r.errs = append(r.errs, err)
 		}
 	}
@@ -158,23 +158,23 @@ func (p *reconciliation) cleanUpRelated(ctx context.Context, copied *unstructure
 
 // suspend ends the reconciliation over a primary object that is not being deleted and not synced, because of an error or a filter. It releases
 // related objects that the user deletes in the meantime: their deletion must not wait until the primary object is synced again.
-func (p *reconciliation) suspend(ctx context.Context, cause error) (Result, error) {
-	if !slices.Contains(p.source.GetFinalizers(), publication.Finalizer) || isConflict(cause) {
+func (re *reconciliation) suspend(ctx context.Context, cause error) (Result, error) {
+	if !slices.Contains(re.source.GetFinalizers(), publication.Finalizer) || isConflict(cause) {
 		return Result{}, cause
 	}
-	if p.state == nil {
-		if err := p.loadState(ctx); err != nil {
+	if re.state == nil {
+		if err := re.loadState(ctx); err != nil {
 			return Result{}, errors.Join(cause, err)
 		}
 	}
-	r := newRelatedReconciliation(p)
+	r := newRelatedReconciliation(re)
 	r.errs = append(r.errs, cause)
-	recorded, _ := p.state.Related()
+	recorded, _ := re.state.Related()
 	for _, entry := range recorded {
 		r.releaseDeleted(ctx, entry)
 	}
-	if remaining, _ := p.state.Related(); len(remaining) < len(recorded) {
-		r.errs = append(r.errs, p.saveState(ctx))
+	if remaining, _ := re.state.Related(); len(remaining) < len(recorded) {
+		r.errs = append(r.errs, re.saveState(ctx))
 	}
 	result := Result{}
 	if r.wait {
@@ -203,22 +203,22 @@ func (r *relatedReconciliation) releaseDeleted(ctx context.Context, entry state.
 }
 
 // locateUnrecorded returns the related objects of a primary object without state, as far as it still references them.
-func (p *reconciliation) locateUnrecorded(ctx context.Context, copied *unstructured.Unstructured) ([]state.Related, error) {
-	if err := p.readPath(ctx); err != nil {
+func (re *reconciliation) locateUnrecorded(ctx context.Context, copied *unstructured.Unstructured) ([]state.Related, error) {
+	if err := re.readPath(ctx); err != nil {
 		klog.FromContext(ctx).V(2).Info("The path of the workspace is not known for the clean-up", "err", err)
 	}
-	d, err := p.desiredCopy(copied)
+	d, err := re.desiredCopy(copied)
 	if err != nil {
 		klog.FromContext(ctx).Info("The related objects of an object without state cannot be located", "err", err)
 		return nil, nil
 	}
 	if copied == nil {
-		copied = newObject(p.config.ServiceResource, d.key, d.content, d.identification)
+		copied = newObject(re.config.ServiceResource, d.key, d.content, d.identification)
 	}
 	var entries []state.Related
-	for i := range p.config.Related {
-		resource := &p.config.Related[i]
-		pairs, err := p.locatePairs(ctx, resource, copied)
+	for i := range re.config.Related {
+		resource := &re.config.Related[i]
+		pairs, err := re.locatePairs(ctx, resource, copied)
 		switch {
 		case isTransient(err):
 			return nil, err
@@ -234,16 +234,16 @@ func (p *reconciliation) locateUnrecorded(ctx context.Context, copied *unstructu
 
 // annotateRelated lists the related objects that originate on the service cluster in annotations of the primary object. It does not
 // change annotations of incomplete identifiers.
-func (p *reconciliation) annotateRelated(ctx context.Context, synced []relation, incomplete map[string]bool) error {
+func (re *reconciliation) annotateRelated(ctx context.Context, synced []relation, incomplete map[string]bool) error {
 	wanted, err := relatedAnnotations(synced)
 	if err != nil {
 		return err
 	}
-	patch := annotationPatch(p.source.GetAnnotations(), wanted, incomplete)
+	patch := annotationPatch(re.source.GetAnnotations(), wanted, incomplete)
 	if len(patch) == 0 {
 		return nil
 	}
-	return p.workspace().patch(ctx, p.source, map[string]any{"metadata": map[string]any{"annotations": patch}})
+	return re.workspace().patch(ctx, re.source, map[string]any{"metadata": map[string]any{"annotations": patch}})
 }
 
 const (

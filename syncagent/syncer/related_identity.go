@@ -23,8 +23,8 @@ const ownerKeyPrefix = "related." + publication.Prefix
 const relatedFinalizerInfix = ".syncagent.kcp.io/cleanup-"
 
 // ownerHash identifies the agent and the primary object. It reveals neither of them.
-func (p *reconciliation) ownerHash() string {
-	return ownerHash(p.config.AgentName, p.config.WorkspaceResource, p.request.Source())
+func (re *reconciliation) ownerHash() string {
+	return ownerHash(re.config.AgentName, re.config.WorkspaceResource, re.request.Source())
 }
 
 func ownerHash(agentName string, resource workspaces.Resource, source Source) string {
@@ -43,21 +43,21 @@ func RelatedFinalizer(agentName string, resource workspaces.Resource, source Sou
 	return agentName + relatedFinalizerInfix + ownerHash(agentName, resource, source)
 }
 
-func (p *reconciliation) ownerKey() string { return ownerKeyPrefix + p.ownerHash() }
+func (re *reconciliation) ownerKey() string { return ownerKeyPrefix + re.ownerHash() }
 
 // relatedFinalizer is the finalizer of the agent and the primary object on origins in workspaces. Agents and primary objects that share
 // an origin remove only their own finalizer.
-func (p *reconciliation) relatedFinalizer() string {
-	return RelatedFinalizer(p.config.AgentName, p.config.WorkspaceResource, p.request.Source())
+func (re *reconciliation) relatedFinalizer() string {
+	return RelatedFinalizer(re.config.AgentName, re.config.WorkspaceResource, re.request.Source())
 }
 
 // originHash identifies an origin. The hash of an origin in a workspace includes its UID, because logical clusters of two installations
 // may have the same name. Such an origin cannot be created again before all finalizers are removed, and the copies with their annotations
 // are deleted before that. An origin on the service cluster can be created again at any time, so its hash does not include the UID.
-func (p *reconciliation) originHash(r relation) string {
+func (re *reconciliation) originHash(r relation) string {
 	cluster, uid := "", ""
 	if r.Side == syncagentv1alpha1.RelatedResourceOriginKcp {
-		cluster, uid = p.request.Cluster.String(), string(r.origin.GetUID())
+		cluster, uid = re.request.Cluster.String(), string(r.origin.GetUID())
 	}
 	origin := r.Origin
 	return expression.SHA1Hex(strings.Join([]string{cluster, uid, origin.Group, origin.Resource, origin.Namespace, origin.Name}, "/"))

@@ -17,13 +17,13 @@ import (
 )
 
 // syncOne updates the copy of a related object. wait means that an object of the same name, or the namespace, is being deleted.
-func (p *reconciliation) syncOne(ctx context.Context, r relation) (wait bool, err error) {
-	from, to := p.sides(r.Side)
-	if err := p.guard(r, nil, nil); err != nil { // before the first write
+func (re *reconciliation) syncOne(ctx context.Context, r relation) (wait bool, err error) {
+	from, to := re.sides(r.Side)
+	if err := re.guard(r, nil, nil); err != nil { // before the first write
 		return false, err
 	}
 	if r.Side == syncagentv1alpha1.RelatedResourceOriginKcp {
-		if err := p.addOriginFinalizer(ctx, from, r); err != nil {
+		if err := re.addOriginFinalizer(ctx, from, r); err != nil {
 			return false, err
 		}
 	}
@@ -34,33 +34,33 @@ func (p *reconciliation) syncOne(ctx context.Context, r relation) (wait bool, er
 	if copied != nil && copied.GetDeletionTimestamp() != nil {
 		return true, nil
 	}
-	d, err := p.desiredRelated(r, copied)
+	d, err := re.desiredRelated(r, copied)
 	if err != nil {
 		return false, err
 	}
-	if err := p.guard(r, copied, d.content); err != nil {
+	if err := re.guard(r, copied, d.content); err != nil {
 		return false, err
 	}
 	written := copied == nil
 	if copied == nil {
-		copied, wait, err = p.createRelated(ctx, to, r, d)
+		copied, wait, err = re.createRelated(ctx, to, r, d)
 	} else {
-		copied, written, err = p.writeRelated(ctx, to, r, copied, d)
+		copied, written, err = re.writeRelated(ctx, to, r, copied, d)
 	}
 	if err != nil || wait {
 		return wait, err
 	}
-	if err := p.state.SetLast(r.Key(), d.content); err != nil {
+	if err := re.state.SetLast(r.Key(), d.content); err != nil {
 		return false, err
 	}
-	p.state.SetRelatedCopy(r.Key(), copied.GetUID())
-	return false, p.forwardStatus(ctx, to, r, copied, written)
+	re.state.SetRelatedCopy(r.Key(), copied.GetUID())
+	return false, re.forwardStatus(ctx, to, r, copied, written)
 }
 
 // addOriginFinalizer adds finalizers to an origin in the workspace.
-func (p *reconciliation) addOriginFinalizer(ctx context.Context, from side, r relation) error {
+func (re *reconciliation) addOriginFinalizer(ctx context.Context, from side, r relation) error {
 	finalizers := r.origin.GetFinalizers()
-	wanted := withRelatedFinalizers(finalizers, p.relatedFinalizer(), p.maybePrimary(r.Origin), r.Previous)
+	wanted := withRelatedFinalizers(finalizers, re.relatedFinalizer(), re.maybePrimary(r.Origin), r.Previous)
 	if slices.Equal(finalizers, wanted) {
 		return nil
 	}
@@ -68,10 +68,10 @@ func (p *reconciliation) addOriginFinalizer(ctx context.Context, from side, r re
 }
 
 // desiredRelated computes the desired state of a related object's copy.
-func (p *reconciliation) desiredRelated(r relation, copied *unstructured.Unstructured) (desired, error) {
+func (re *reconciliation) desiredRelated(r relation, copied *unstructured.Unstructured) (desired, error) {
 	d := desired{
 		key: keyOf(r.Copy), mutated: r.origin.DeepCopy(),
-		identification: metadata{annotations: map[string]string{p.ownerKey(): p.originHash(r)}},
+		identification: metadata{annotations: map[string]string{re.ownerKey(): re.originHash(r)}},
 	}
 	if copied == nil {
 		copied = newObject(r.resource.Copy, d.key, contentOf(r.origin), metadata{})
@@ -86,13 +86,13 @@ func (p *reconciliation) desiredRelated(r relation, copied *unstructured.Unstruc
 	return d, err
 }
 
-func (p *reconciliation) createRelated(ctx context.Context, to side, r relation, d desired) (created *unstructured.Unstructured, wait bool, err error) {
-	if r.Side != syncagentv1alpha1.RelatedResourceOriginService || d.key.Namespace != p.request.Namespace { // the namespace of the primary object exists
+func (re *reconciliation) createRelated(ctx context.Context, to side, r relation, d desired) (created *unstructured.Unstructured, wait bool, err error) {
+	if r.Side != syncagentv1alpha1.RelatedResourceOriginService || d.key.Namespace != re.request.Namespace { // the namespace of the primary object exists
 		if wait, err := to.ensureNamespace(ctx, d.key.Namespace); err != nil || wait {
 			return nil, wait, err
 		}
 	}
-	if err := p.removeContent(ctx, r.Key()); err != nil {
+	if err := re.removeContent(ctx, r.Key()); err != nil {
 		return nil, false, err
 	}
 	object := newObject(r.resource.Copy, d.key, d.content, d.identification)
@@ -105,7 +105,7 @@ func (p *reconciliation) createRelated(ctx context.Context, to side, r relation,
 	case err != nil:
 		return nil, false, fmt.Errorf("creating %s: %w", to.describe(r.resource.Copy, d.key), err)
 	}
-	p.record(ctx, ReasonPlaced)
+	re.record(ctx, ReasonPlaced)
 	return object, false, nil
 }
 
@@ -121,15 +121,15 @@ func (s side) explainExisting(ctx context.Context, resource workspaces.Resource,
 	return conflict(resource, key, "the object has just been created")
 }
 
-func (p *reconciliation) writeRelated(ctx context.Context, to side, r relation, copied *unstructured.Unstructured, d desired) (*unstructured.Unstructured, bool, error) {
-	owners := ownersOf(copied, p.ownerKey(), p.originHash(r))
-	if !owners.mayWrite(p.state.HasCopy(r.Key(), copied.GetUID())) {
+func (re *reconciliation) writeRelated(ctx context.Context, to side, r relation, copied *unstructured.Unstructured, d desired) (*unstructured.Unstructured, bool, error) {
+	owners := ownersOf(copied, re.ownerKey(), re.originHash(r))
+	if !owners.mayWrite(re.state.HasCopy(r.Key(), copied.GetUID())) {
 		return nil, false, &OwnedError{to.describeObject(copied), "is no copy of the related object"}
 	}
-	if err := p.replaceOwnerLabel(ctx, to, copied); err != nil {
+	if err := re.replaceOwnerLabel(ctx, to, copied); err != nil {
 		return nil, false, err
 	}
-	if unchanged, err := p.state.IsLast(r.Key(), d.content); err != nil {
+	if unchanged, err := re.state.IsLast(r.Key(), d.content); err != nil {
 		return nil, false, err
 	} else if !unchanged && mustReplace(copied, d.content) {
 		if err := to.delete(ctx, copied); err != nil {
@@ -137,22 +137,22 @@ func (p *reconciliation) writeRelated(ctx context.Context, to side, r relation, 
 		}
 		return nil, false, conflict(r.resource.Copy, d.key, "the copy cannot be changed and is replaced")
 	}
-	result, written, err := p.write(ctx, to, r.Key(), copied, r.resource.Copy, d)
+	result, written, err := re.write(ctx, to, r.Key(), copied, r.resource.Copy, d)
 	if err == nil && written {
-		p.record(ctx, ReasonSynced)
+		re.record(ctx, ReasonSynced)
 	}
 	return result, written, err
 }
 
 // replaceOwnerLabel replaces the label of this primary object by an annotation. It keeps the labels of other owners, because their agents
 // may not support annotations.
-func (p *reconciliation) replaceOwnerLabel(ctx context.Context, to side, copied *unstructured.Unstructured) error {
-	value, found := copied.GetLabels()[p.ownerKey()]
+func (re *reconciliation) replaceOwnerLabel(ctx context.Context, to side, copied *unstructured.Unstructured) error {
+	value, found := copied.GetLabels()[re.ownerKey()]
 	if !found {
 		return nil
 	}
 	return to.patch(ctx, copied, map[string]any{"metadata": map[string]any{
-		"labels": map[string]any{p.ownerKey(): nil}, "annotations": map[string]any{p.ownerKey(): value}, "resourceVersion": copied.GetResourceVersion(),
+		"labels": map[string]any{re.ownerKey(): nil}, "annotations": map[string]any{re.ownerKey(): value}, "resourceVersion": copied.GetResourceVersion(),
 	}})
 }
 
@@ -190,13 +190,13 @@ func withStringData(content map[string]any) map[string]any {
 
 // forwardStatus copies the status of an origin to its copy if the publication enables it. written means that this reconciliation has written the
 // copy: only then does the consumer get an event that the copy has no status subresource, not in every reconciliation.
-func (p *reconciliation) forwardStatus(ctx context.Context, to side, r relation, copied *unstructured.Unstructured, written bool) error {
+func (re *reconciliation) forwardStatus(ctx context.Context, to side, r relation, copied *unstructured.Unstructured, written bool) error {
 	if !r.resource.Spec.SyncStatus {
 		return nil
 	}
 	if !r.resource.Copy.HasStatus {
 		if written {
-			p.warn(ctx, ReasonStatusSubresourceMissing, fmt.Sprintf("The status of %s cannot be synchronized: it has no status subresource.", describeWorkspace(r)))
+			re.warn(ctx, ReasonStatusSubresourceMissing, fmt.Sprintf("The status of %s cannot be synchronized: it has no status subresource.", describeWorkspace(r)))
 		}
 		return nil
 	}
@@ -206,7 +206,7 @@ func (p *reconciliation) forwardStatus(ctx context.Context, to side, r relation,
 			return fmt.Errorf("mutating the status: %w", err)
 		}
 	}
-	_, err := p.writeStatus(ctx, to, copied, from.Object["status"], r.Key()+statusKeySuffix)
+	_, err := re.writeStatus(ctx, to, copied, from.Object["status"], r.Key()+statusKeySuffix)
 	return err
 }
 

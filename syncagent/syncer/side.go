@@ -32,8 +32,8 @@ type side struct {
 	namespaceLabels map[string]string
 }
 
-func (p *reconciliation) workspace() side {
-	return side{client: p.request.Workspace, name: syncagentv1alpha1.RelatedResourceOriginKcp, own: p.config.WorkspaceResource.GroupKind()}
+func (re *reconciliation) workspace() side {
+	return side{client: re.request.Workspace, name: syncagentv1alpha1.RelatedResourceOriginKcp, own: re.config.WorkspaceResource.GroupKind()}
 }
 
 func (s *Syncer) service() side {

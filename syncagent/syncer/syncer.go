@@ -130,74 +130,74 @@ type reconciliation struct {
 	home string
 }
 
-func (p *reconciliation) run(ctx context.Context) (Result, error) {
-	if p.source.GetDeletionTimestamp() != nil {
-		return p.delete(ctx)
+func (re *reconciliation) run(ctx context.Context) (Result, error) {
+	if re.source.GetDeletionTimestamp() != nil {
+		return re.delete(ctx)
 	}
-	if matches, err := p.matchesFilter(ctx); err != nil || !matches {
-		return p.suspend(ctx, err)
+	if matches, err := re.matchesFilter(ctx); err != nil || !matches {
+		return re.suspend(ctx, err)
 	}
-	if err := p.readPath(ctx); err != nil {
-		return p.suspend(ctx, err)
+	if err := re.readPath(ctx); err != nil {
+		return re.suspend(ctx, err)
 	}
-	if err := p.loadState(ctx); err != nil {
+	if err := re.loadState(ctx); err != nil {
 		return Result{}, err
 	}
-	found, err := p.findCopy(ctx)
+	found, err := re.findCopy(ctx)
 	if err != nil {
-		return p.suspend(ctx, err)
+		return re.suspend(ctx, err)
 	}
 	if found != nil && found.GetDeletionTimestamp() != nil {
-		return p.suspendUntilGone(ctx, found) // a later reconciliation creates it again
+		return re.suspendUntilGone(ctx, found) // a later reconciliation creates it again
 	}
-	if err := p.takeOver(ctx, found); err != nil {
-		return p.suspend(ctx, err)
+	if err := re.takeOver(ctx, found); err != nil {
+		return re.suspend(ctx, err)
 	}
-	if err := p.ensureFinalizer(ctx); err != nil {
+	if err := re.ensureFinalizer(ctx); err != nil {
 		return Result{}, err
 	}
-	return p.update(ctx, found)
+	return re.update(ctx, found)
 }
 
 // update updates the copy, the status and the related objects.
-func (p *reconciliation) update(ctx context.Context, found *unstructured.Unstructured) (Result, error) {
-	desired, err := p.desiredCopy(found)
+func (re *reconciliation) update(ctx context.Context, found *unstructured.Unstructured) (Result, error) {
+	desired, err := re.desiredCopy(found)
 	if err != nil {
-		return p.suspend(ctx, err)
+		return re.suspend(ctx, err)
 	}
 	if found == nil {
 		var wait bool
-		if found, wait, err = p.create(ctx, desired); err != nil {
-			return p.suspend(ctx, err)
+		if found, wait, err = re.create(ctx, desired); err != nil {
+			return re.suspend(ctx, err)
 		}
 		if wait {
-			_, err := p.suspend(ctx, nil)
+			_, err := re.suspend(ctx, nil)
 			return Result{RequeueAfter: pollDelay}, err
 		}
 	}
-	found, err = p.syncContent(ctx, found, desired)
+	found, err = re.syncContent(ctx, found, desired)
 	if err != nil {
-		return p.suspend(ctx, err)
+		return re.suspend(ctx, err)
 	}
 	if found.GetDeletionTimestamp() != nil {
-		return p.suspendUntilGone(ctx, found)
+		return re.suspendUntilGone(ctx, found)
 	}
-	statusErr := p.syncStatus(ctx, found, desired.mutated) // an error must not delay the related objects
-	result, err := p.syncRelated(ctx, found)
+	statusErr := re.syncStatus(ctx, found, desired.mutated) // an error must not delay the related objects
+	result, err := re.syncRelated(ctx, found)
 	return result, errors.Join(statusErr, err)
 }
 
 // suspendUntilGone ends the reconciliation over a live primary object whose copy is being deleted.
-func (p *reconciliation) suspendUntilGone(ctx context.Context, copied *unstructured.Unstructured) (Result, error) {
-	result, err := p.suspend(ctx, nil)
-	result.RequeueAfter = max(result.RequeueAfter, p.awaitDeletion(copied).RequeueAfter)
+func (re *reconciliation) suspendUntilGone(ctx context.Context, copied *unstructured.Unstructured) (Result, error) {
+	result, err := re.suspend(ctx, nil)
+	result.RequeueAfter = max(result.RequeueAfter, re.awaitDeletion(copied).RequeueAfter)
 	return result, err
 }
 
 // awaitDeletion returns when to check a copy that is being deleted again. For copies with the agent's label, the watch of copies triggers
 // the next reconciliation.
-func (p *reconciliation) awaitDeletion(copied *unstructured.Unstructured) Result {
-	if copied.GetLabels()[publication.LabelAgentName] == p.config.AgentName {
+func (re *reconciliation) awaitDeletion(copied *unstructured.Unstructured) Result {
+	if copied.GetLabels()[publication.LabelAgentName] == re.config.AgentName {
 		return Result{}
 	}
 	return Result{RequeueAfter: pollDelay}
@@ -306,10 +306,10 @@ var texts = map[string]string{
 }
 
 // record records an event of the type Normal.
-func (p *reconciliation) record(ctx context.Context, reason string) {
-	p.config.Events.Event(ctx, p.request.Workspace, p.source, corev1.EventTypeNormal, reason, texts[reason])
+func (re *reconciliation) record(ctx context.Context, reason string) {
+	re.config.Events.Event(ctx, re.request.Workspace, re.source, corev1.EventTypeNormal, reason, texts[reason])
 }
 
-func (p *reconciliation) warn(ctx context.Context, reason, message string) {
-	p.config.Events.Event(ctx, p.request.Workspace, p.source, corev1.EventTypeWarning, reason, message)
+func (re *reconciliation) warn(ctx context.Context, reason, message string) {
+	re.config.Events.Event(ctx, re.request.Workspace, re.source, corev1.EventTypeWarning, reason, message)
 }

@@ -21,25 +21,25 @@ import (
 // last, and which objects are copies of related objects, because these copies have no labels of their own that identify them. found is
 // the copy of the primary object, or nil. takeOver must run before the agent writes the copy: related objects are located by the content
 // that api-syncagent wrote, not by later changes of the consumer.
-func (p *reconciliation) takeOver(ctx context.Context, found *unstructured.Unstructured) error {
-	if p.state.Claimed() || !slices.Contains(p.source.GetFinalizers(), publication.Finalizer) {
+func (re *reconciliation) takeOver(ctx context.Context, found *unstructured.Unstructured) error {
+	if re.state.Claimed() || !slices.Contains(re.source.GetFinalizers(), publication.Finalizer) {
 		return nil // no agent has synced it before
 	}
-	previous, err := p.Syncer.state.LoadPrevious(ctx, p.request.Source().Labels(), p.request.NamespacedName,
-		p.config.WorkspaceResource.GroupKind(), p.config.ServiceResource.GroupKind())
+	previous, err := re.Syncer.state.LoadPrevious(ctx, re.request.Source().Labels(), re.request.NamespacedName,
+		re.config.WorkspaceResource.GroupKind(), re.config.ServiceResource.GroupKind())
 	if err != nil || previous == nil && !isPreviousCopy(found) {
 		return err
 	}
 	if previous != nil {
-		p.state.SetPrevious(previous)
+		re.state.SetPrevious(previous)
 	}
 	if found != nil {
-		if err := p.takeOverObjects(ctx, found, previous); err != nil {
+		if err := re.takeOverObjects(ctx, found, previous); err != nil {
 			return err
 		}
 	}
 	klog.FromContext(ctx).Info("An object of api-syncagent has been taken over", "state", previous != nil)
-	return p.saveState(ctx)
+	return re.saveState(ctx)
 }
 
 // isPreviousCopy reports whether api-syncagent has created a copy: such a copy does not name its resource.
@@ -49,30 +49,30 @@ func isPreviousCopy(copied *unstructured.Unstructured) bool {
 
 // takeOverObjects records the copy of the primary object and the copies of related objects. It accepts nil if the state of api-syncagent
 // does not exist.
-func (p *reconciliation) takeOverObjects(ctx context.Context, found *unstructured.Unstructured, previous *state.Previous) error {
-	p.home = found.GetNamespace()
-	p.state.SetCopy(client.ObjectKeyFromObject(found))
-	p.state.SetCopyUID(found.GetUID())
+func (re *reconciliation) takeOverObjects(ctx context.Context, found *unstructured.Unstructured, previous *state.Previous) error {
+	re.home = found.GetNamespace()
+	re.state.SetCopy(client.ObjectKeyFromObject(found))
+	re.state.SetCopyUID(found.GetUID())
 	if previous != nil {
-		if err := p.state.SetLast(p.primaryKey(), contentOf(previous.Primary)); err != nil {
+		if err := re.state.SetLast(re.primaryKey(), contentOf(previous.Primary)); err != nil {
 			return err
 		}
 	}
-	return p.takeOverRelated(ctx, found, previous)
+	return re.takeOverRelated(ctx, found, previous)
 }
 
 // takeOverRelated records the copies of related objects that api-syncagent has created.
-func (p *reconciliation) takeOverRelated(ctx context.Context, found *unstructured.Unstructured, previous *state.Previous) error {
-	switch err := p.readPath(ctx); {
+func (re *reconciliation) takeOverRelated(ctx context.Context, found *unstructured.Unstructured, previous *state.Previous) error {
+	switch err := re.readPath(ctx); {
 	case isTransient(err):
 		return err
 	case err != nil: // a deletion must not wait for it
 		klog.FromContext(ctx).Info("The path of the workspace is not known for related objects of api-syncagent", "err", err)
 	}
 	var entries []state.Related
-	for i := range p.config.Related {
-		resource := &p.config.Related[i]
-		pairs, err := p.locatePrevious(ctx, resource, found, previous)
+	for i := range re.config.Related {
+		resource := &re.config.Related[i]
+		pairs, err := re.locatePrevious(ctx, resource, found, previous)
 		switch {
 		case isTransient(err):
 			return err
@@ -82,7 +82,7 @@ func (p *reconciliation) takeOverRelated(ctx context.Context, found *unstructure
 		}
 		for _, pair := range pairs {
 			entry := newRelated(resource, pair)
-			known, err := p.takeOverCopy(ctx, resource, &entry, previous)
+			known, err := re.takeOverCopy(ctx, resource, &entry, previous)
 			if err != nil {
 				return err
 			}
@@ -91,20 +91,20 @@ func (p *reconciliation) takeOverRelated(ctx context.Context, found *unstructure
 			}
 		}
 	}
-	p.state.SetRelated(entries)
+	re.state.SetRelated(entries)
 	return nil
 }
 
 // locateFormer returns the locations of related objects at the last sync of api-syncagent. If names of copies on the service cluster
 // depend on the object in the workspace, it uses the version of that object that api-syncagent has synced.
-func (p *reconciliation) locatePrevious(ctx context.Context, resource *RelatedResource, found *unstructured.Unstructured, previous *state.Previous) ([]related.Pair, error) {
+func (re *reconciliation) locatePrevious(ctx context.Context, resource *RelatedResource, found *unstructured.Unstructured, previous *state.Previous) ([]related.Pair, error) {
 	if previous == nil || resource.Spec.Origin != syncagentv1alpha1.RelatedResourceOriginKcp || !selectsBy(resource.Spec.Object) {
-		return p.locatePairs(ctx, resource, found)
+		return re.locatePairs(ctx, resource, found)
 	}
-	current := p.source
-	defer func() { p.source = current }()
-	p.source = overwrite(current, contentOf(previous.Primary), metadata{})
-	return p.locatePairs(ctx, resource, found)
+	current := re.source
+	defer func() { re.source = current }()
+	re.source = overwrite(current, contentOf(previous.Primary), metadata{})
+	return re.locatePairs(ctx, resource, found)
 }
 
 func selectsBy(object syncagentv1alpha1.RelatedResourceObject) bool {
@@ -112,16 +112,16 @@ func selectsBy(object syncagentv1alpha1.RelatedResourceObject) bool {
 }
 
 // takeOverCopy completes an entry, and reports whether the records of api-syncagent show that it has created the copy.
-func (p *reconciliation) takeOverCopy(ctx context.Context, resource *RelatedResource, entry *state.Related, previous *state.Previous) (bool, error) {
+func (re *reconciliation) takeOverCopy(ctx context.Context, resource *RelatedResource, entry *state.Related, previous *state.Previous) (bool, error) {
 	origin := previous.Find(resource.Origin.GroupVersionKind.GroupKind(), keyOf(entry.Origin))
-	if origin == nil && !p.isAnnotated(*entry) {
+	if origin == nil && !re.isAnnotated(*entry) {
 		return false, nil
 	}
 	entry.Previous = true
-	if p.confine(relation{Related: *entry, resource: resource}) != nil {
+	if re.confine(relation{Related: *entry, resource: resource}) != nil {
 		return true, nil // an object there may belong to another owner; only the finalizer is removed
 	}
-	_, to := p.sides(entry.Side)
+	_, to := re.sides(entry.Side)
 	copied, err := to.get(ctx, resource.Copy, keyOf(entry.Copy))
 	switch {
 	case isTransient(err):
@@ -138,16 +138,16 @@ func (p *reconciliation) takeOverCopy(ctx context.Context, resource *RelatedReso
 	if err != nil {
 		return true, nil // a server has refused the content
 	}
-	return true, p.state.SetLast(entry.Key(), content)
+	return true, re.state.SetLast(entry.Key(), content)
 }
 
 // isAnnotated reports whether annotations of the primary object name a copy in the workspace.
-func (p *reconciliation) isAnnotated(entry state.Related) bool {
+func (re *reconciliation) isAnnotated(entry state.Related) bool {
 	if entry.Side != syncagentv1alpha1.RelatedResourceOriginService {
 		return false
 	}
 	apiVersion, kind := resourceOf(entry.Origin).ToAPIVersionAndKind()
-	for key, value := range p.source.GetAnnotations() {
+	for key, value := range re.source.GetAnnotations() {
 		name, isRelated := strings.CutPrefix(key, publication.AnnotationRelatedPrefix)
 		var named relatedAnnotation
 		if !isRelated || name[:max(0, strings.LastIndexByte(name, '.'))] != entry.Identifier || json.Unmarshal([]byte(value), &named) != nil {

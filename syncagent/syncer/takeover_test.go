@@ -336,9 +336,9 @@ func TestNewObjectsLookForNoPreviousState(t *testing.T) {
 // noSecretLists is a client that refuses to list Secrets.
 type noSecretLists struct{ Client }
 
-func (c noSecretLists) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+func (n noSecretLists) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
 	if _, ok := list.(*corev1.SecretList); ok {
 		return errors.New("Secrets are listed")
 	}
-	return c.Client.List(ctx, list, options...)
+	return n.Client.List(ctx, list, options...)
 }

@@ -19,23 +19,23 @@ import (
 // write writes the differences between a desired and an existing copy, and returns the resulting copy. If the state does not contain the
 // last content, it compares the desired content with the copy and overwrites all of it. It records a patch before it sends the patch: if
 // the result of the request is unknown, the next reconciliation sends the fields again, with their values in the source at that time.
-func (p *reconciliation) write(ctx context.Context, to side, key string, copied *unstructured.Unstructured, resource workspaces.Resource, d desired) (result *unstructured.Unstructured, written bool, err error) {
-	unfinished, isUnfinished := p.state.Unfinished(key)
-	if unchanged, err := p.state.IsLast(key, d.content); err != nil {
+func (re *reconciliation) write(ctx context.Context, to side, key string, copied *unstructured.Unstructured, resource workspaces.Resource, d desired) (result *unstructured.Unstructured, written bool, err error) {
+	unfinished, isUnfinished := re.state.Unfinished(key)
+	if unchanged, err := re.state.IsLast(key, d.content); err != nil {
 		return nil, false, err
 	} else if unchanged && !isUnfinished {
 		return to.writePatch(ctx, copied, map[string]any{}, d.identification)
 	}
-	last, found := p.state.Last(key)
+	last, found := re.state.Last(key)
 	if !found || isUnfinished && unfinished == nil {
 		return to.writeAll(ctx, copied, resource, d)
 	}
 	patch := unionFields(contentPatch(last, d.content), repeatPatch(unfinished, withMetadata(d.content)))
 	if len(patch) > 0 {
-		if err := p.state.SetUnfinished(key, unionFields(unfinished, patch)); err != nil {
+		if err := re.state.SetUnfinished(key, unionFields(unfinished, patch)); err != nil {
 			return nil, false, err
 		}
-		if err := p.saveState(ctx); err != nil {
+		if err := re.saveState(ctx); err != nil {
 			return nil, false, err
 		}
 	}
@@ -102,11 +102,11 @@ const statusKeySuffix = ".status"
 
 // writeStatus replaces the status of the version of an object that was read, if it differs. If the server defaults or prunes fields of
 // the status, writeStatus records the result under a key of the state, so that later passes do not write the same status again.
-func (p *reconciliation) writeStatus(ctx context.Context, to side, object *unstructured.Unstructured, status any, key string) (written bool, err error) {
+func (re *reconciliation) writeStatus(ctx context.Context, to side, object *unstructured.Unstructured, status any, key string) (written bool, err error) {
 	if equal(object.Object["status"], status) {
 		return false, nil
 	}
-	if known, err := p.state.IsLast(key, statusPair(status, object.Object["status"])); err != nil || known {
+	if known, err := re.state.IsLast(key, statusPair(status, object.Object["status"])); err != nil || known {
 		return false, err
 	}
 	updated := object.DeepCopy()
@@ -120,10 +120,10 @@ func (p *reconciliation) writeStatus(ctx context.Context, to side, object *unstr
 	}
 	*object = *updated
 	if equal(object.Object["status"], status) {
-		p.state.Forget(key)
+		re.state.Forget(key)
 		return true, nil
 	}
-	return true, p.state.SetLast(key, statusPair(status, object.Object["status"]))
+	return true, re.state.SetLast(key, statusPair(status, object.Object["status"]))
 }
 
 func statusPair(wanted, got any) map[string]any {
@@ -132,68 +132,68 @@ func statusPair(wanted, got any) map[string]any {
 
 // delete deletes the copy of a source that is being deleted, with its related objects and its state, and then removes the finalizer. It
 // ignores filters, because a source with a finalizer has been synced.
-func (p *reconciliation) delete(ctx context.Context) (Result, error) {
-	held := slices.Contains(p.source.GetFinalizers(), publication.Finalizer)
-	if err := p.loadState(ctx); err != nil {
+func (re *reconciliation) delete(ctx context.Context) (Result, error) {
+	held := slices.Contains(re.source.GetFinalizers(), publication.Finalizer)
+	if err := re.loadState(ctx); err != nil {
 		return Result{}, err
 	}
-	copied, err := p.findCopy(ctx)
+	copied, err := re.findCopy(ctx)
 	if err == nil && copied == nil && held {
-		copied, err = p.findUnrecordedCopy(ctx)
+		copied, err = re.findUnrecordedCopy(ctx)
 	}
-	if err != nil || copied == nil && !held && !p.state.Exists() {
+	if err != nil || copied == nil && !held && !re.state.Exists() {
 		return Result{}, err
 	}
-	if err := p.takeOver(ctx, copied); err != nil {
+	if err := re.takeOver(ctx, copied); err != nil {
 		return Result{}, err
 	}
 	if copied == nil || copied.GetDeletionTimestamp() == nil {
-		if result, done, err := p.cleanUpRelated(ctx, copied); err != nil || !done {
+		if result, done, err := re.cleanUpRelated(ctx, copied); err != nil || !done {
 			return result, err
 		}
 	}
 	if copied != nil {
-		return p.deleteCopy(ctx, copied)
+		return re.deleteCopy(ctx, copied)
 	}
-	if err := p.Syncer.state.Delete(ctx, p.state); err != nil || !held {
+	if err := re.Syncer.state.Delete(ctx, re.state); err != nil || !held {
 		return Result{}, err
 	}
-	return Result{}, p.removeFinalizer(ctx)
+	return Result{}, re.removeFinalizer(ctx)
 }
 
 // findUnrecordedCopy lists copies if the state does not record the location of the copy: an earlier reconciliation may have created a copy that no
 // cache has yet.
-func (p *reconciliation) findUnrecordedCopy(ctx context.Context) (*unstructured.Unstructured, error) {
-	if _, recorded := p.state.Copy(); recorded {
+func (re *reconciliation) findUnrecordedCopy(ctx context.Context) (*unstructured.Unstructured, error) {
+	if _, recorded := re.state.Copy(); recorded {
 		return nil, nil
 	}
-	found, err := ListedCopies{p.config.Service, p.config.ServiceResource.GroupVersionKind, p.config.AgentName}.Find(ctx, p.request.Source())
+	found, err := ListedCopies{re.config.Service, re.config.ServiceResource.GroupVersionKind, re.config.AgentName}.Find(ctx, re.request.Source())
 	if err != nil {
 		return nil, err
 	}
-	own, err := p.theCopy(found)
-	if err != nil || own == nil || claimOf(own, p.identification()) == claimOther {
+	own, err := re.theCopy(found)
+	if err != nil || own == nil || claimOf(own, re.identification()) == claimOther {
 		return nil, err
 	}
 	return own, nil
 }
 
-func (p *reconciliation) deleteCopy(ctx context.Context, copied *unstructured.Unstructured) (Result, error) {
+func (re *reconciliation) deleteCopy(ctx context.Context, copied *unstructured.Unstructured) (Result, error) {
 	if copied.GetDeletionTimestamp() != nil {
-		return p.awaitDeletion(copied), nil
+		return re.awaitDeletion(copied), nil
 	}
-	if err := p.service().delete(ctx, copied); err != nil {
+	if err := re.service().delete(ctx, copied); err != nil {
 		return Result{}, err
 	}
-	p.record(ctx, ReasonCleanup)
-	return p.awaitDeletion(copied), nil
+	re.record(ctx, ReasonCleanup)
+	return re.awaitDeletion(copied), nil
 }
 
-func (p *reconciliation) removeFinalizer(ctx context.Context) error {
-	finalizers := slices.DeleteFunc(slices.Clone(p.source.GetFinalizers()), func(f string) bool { return f == publication.Finalizer })
-	err := p.workspace().setFinalizers(ctx, p.source, finalizers)
+func (re *reconciliation) removeFinalizer(ctx context.Context) error {
+	finalizers := slices.DeleteFunc(slices.Clone(re.source.GetFinalizers()), func(f string) bool { return f == publication.Finalizer })
+	err := re.workspace().setFinalizers(ctx, re.source, finalizers)
 	if err == nil {
-		p.record(ctx, ReasonDeleted)
+		re.record(ctx, ReasonDeleted)
 	}
 	return err
 }

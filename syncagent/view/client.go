@@ -93,10 +93,10 @@ type renamingStatus struct {
 	kinds
 }
 
-func (c *renamingStatus) Update(ctx context.Context, object client.Object, options ...client.SubResourceUpdateOption) error {
-	return c.call(object, func() error { return c.SubResourceWriter.Update(ctx, object, options...) })
+func (r *renamingStatus) Update(ctx context.Context, object client.Object, options ...client.SubResourceUpdateOption) error {
+	return r.call(object, func() error { return r.SubResourceWriter.Update(ctx, object, options...) })
 }
 
-func (c *renamingStatus) Patch(ctx context.Context, object client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
-	return c.call(object, func() error { return c.SubResourceWriter.Patch(ctx, object, patch, options...) })
+func (r *renamingStatus) Patch(ctx context.Context, object client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
+	return r.call(object, func() error { return r.SubResourceWriter.Patch(ctx, object, patch, options...) })
 }

@@ -117,34 +117,34 @@ func newBinder(b *testing.B, shard *shardtesting.Shard, provider string) *binder
 	return result
 }
 
-func (r *binder) stop() { r.cancel() }
+func (bi *binder) stop() { bi.cancel() }
 
-func (r *binder) notifyBound(key string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if bound := r.waiting[key]; bound != nil {
+func (bi *binder) notifyBound(key string) {
+	bi.mu.Lock()
+	defer bi.mu.Unlock()
+	if bound := bi.waiting[key]; bound != nil {
 		close(bound)
-		delete(r.waiting, key)
+		delete(bi.waiting, key)
 	}
 }
 
 // bind binds an export in the workspaces with concurrent writers and lists the exported resource there. It returns how
 // long each binding took to become Bound.
-func (r *binder) bind(b *testing.B, clusters []createdWorkspace, export string) []time.Duration {
+func (bi *binder) bind(b *testing.B, clusters []createdWorkspace, export string) []time.Duration {
 	b.Helper()
 	took := make([]time.Duration, len(clusters))
-	base := r.Masters(b)
+	base := bi.Masters(b)
 	runInParallel(b, len(clusters), func(i int) error {
 		cluster := clusters[i].cluster
 		bound, begun := make(chan struct{}), time.Now()
-		r.mu.Lock()
-		r.waiting[cluster+"/"+export] = bound
-		r.mu.Unlock()
+		bi.mu.Lock()
+		bi.waiting[cluster+"/"+export] = bound
+		bi.mu.Unlock()
 		binding := &apisv1alpha2.APIBinding{
 			ObjectMeta: metav1.ObjectMeta{Name: export},
-			Spec:       apisv1alpha2.APIBindingSpec{Reference: apisv1alpha2.BindingReference{Export: &apisv1alpha2.ExportBindingReference{Path: r.provider, Name: export}}},
+			Spec:       apisv1alpha2.APIBindingSpec{Reference: apisv1alpha2.BindingReference{Export: &apisv1alpha2.ExportBindingReference{Path: bi.provider, Name: export}}},
 		}
-		if err := r.client.Create(shardtesting.In(b.Context(), cluster), binding); err != nil {
+		if err := bi.client.Create(shardtesting.In(b.Context(), cluster), binding); err != nil {
 			return fmt.Errorf("binding %s in %s: %w", export, cluster, err)
 		}
 		select {

@@ -110,12 +110,12 @@ type loadedSamples struct {
 	served, refused float64
 }
 
-func (d *loadedSamples) measure(b *testing.B, quiet tenants, noisy *tenant, profile loadProfile) {
+func (l *loadedSamples) measure(b *testing.B, quiet tenants, noisy *tenant, profile loadProfile) {
 	b.Helper()
 	stop := noisy.startLoad(b, profile)
-	d.add(quiet.measure(b, window))
+	l.add(quiet.measure(b, window))
 	served, refused := stop()
-	d.served, d.refused = d.served+served, d.refused+refused
+	l.served, l.refused = l.served+served, l.refused+refused
 }
 
 func (f *fairness) record(loadName string) {
@@ -246,7 +246,7 @@ func (t *tenant) do(ctx context.Context, method, name string) (int, error) {
 type tenants []*tenant
 
 // measure has each tenant alternate reads and creations at a steady rate, one request at a time.
-func (all tenants) measure(b *testing.B, howLong time.Duration) samples {
+func (te tenants) measure(b *testing.B, howLong time.Duration) samples {
 	b.Helper()
 	const interval = time.Second / quietRate
 	ctx, cancel := context.WithCancel(b.Context())
@@ -254,9 +254,9 @@ func (all tenants) measure(b *testing.B, howLong time.Duration) samples {
 	var mu sync.Mutex
 	var combined samples
 	var workers sync.WaitGroup
-	for i, t := range all {
+	for i, t := range te {
 		workers.Go(func() {
-			time.Sleep(interval * time.Duration(i) / time.Duration(len(all)))
+			time.Sleep(interval * time.Duration(i) / time.Duration(len(te)))
 			s, err := t.work(ctx, interval, howLong)
 			if err != nil {
 				b.Error(err)

@@ -56,16 +56,16 @@ func writeProfile(b *testing.B, metrics []byte) {
 }
 
 // recordCost records the cost of n workspaces, given an observation without them.
-func (before observation) recordCost(after observation, n int) {
+func (o observation) recordCost(after observation, n int) {
 	per := func(a, b int64) float64 { return float64(a-b) / float64(n) }
 	suffix := fmt.Sprintf(", %d workspaces", n)
-	record("heap per empty workspace"+suffix, per(int64(after.heapBytes), int64(before.heapBytes))/1024, "KiB", "goal 64 KiB; shard and client with the event history of watch caches, without etcd")
-	record("total heap"+suffix, float64(after.heapBytes)/(1<<20), "MiB", fmt.Sprintf("%.1f MiB without", float64(before.heapBytes)/(1<<20)))
-	record("goroutines"+suffix, float64(after.goroutines), "", fmt.Sprintf("goal: unchanged; %d without", before.goroutines))
-	record("metric lines"+suffix, float64(after.series), "", fmt.Sprintf("goal: unchanged; %d without", before.series))
-	record("etcd keys per empty workspace"+suffix, per(after.keys, before.keys), "", "")
-	record("etcd bytes per empty workspace"+suffix, per(after.bytes, before.bytes)/1024, "KiB", "database in use, without history")
-	record("etcd writes per workspace created"+suffix, per(after.writes, before.writes), "", "revisions; floor 25-40")
+	record("heap per empty workspace"+suffix, per(int64(after.heapBytes), int64(o.heapBytes))/1024, "KiB", "goal 64 KiB; shard and client with the event history of watch caches, without etcd")
+	record("total heap"+suffix, float64(after.heapBytes)/(1<<20), "MiB", fmt.Sprintf("%.1f MiB without", float64(o.heapBytes)/(1<<20)))
+	record("goroutines"+suffix, float64(after.goroutines), "", fmt.Sprintf("goal: unchanged; %d without", o.goroutines))
+	record("metric lines"+suffix, float64(after.series), "", fmt.Sprintf("goal: unchanged; %d without", o.series))
+	record("etcd keys per empty workspace"+suffix, per(after.keys, o.keys), "", "")
+	record("etcd bytes per empty workspace"+suffix, per(after.bytes, o.bytes)/1024, "KiB", "database in use, without history")
+	record("etcd writes per workspace created"+suffix, per(after.writes, o.writes), "", "revisions; floor 25-40")
 }
 
 // series counts the series of a /metrics page.

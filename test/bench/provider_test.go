@@ -95,10 +95,10 @@ type eventWatch struct {
 }
 
 // watchEvents opens a watch and returns once the initial events of all existing objects have arrived.
-func (p *apiServer) watchEvents(b *testing.B, path string, exist int) *eventWatch {
+func (a *apiServer) watchEvents(b *testing.B, path string, exist int) *eventWatch {
 	b.Helper()
 	ctx, cancel := context.WithCancel(b.Context())
-	response, err := p.request(ctx, http.MethodGet, path, "")
+	response, err := a.request(ctx, http.MethodGet, path, "")
 	if err != nil {
 		b.Fatal(err)
 	}

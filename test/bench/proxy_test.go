@@ -73,9 +73,9 @@ func mustGet(b *testing.B, client *http.Client, url string) {
 // cost is the resource usage of the proxy, from its own metrics.
 type cost struct{ cpu, resident, goroutines float64 }
 
-func (s *env) measureCost(b *testing.B) cost {
+func (e *env) measureCost(b *testing.B) cost {
 	b.Helper()
-	status, page, err := get(s.proxied, s.URL+"/metrics")
+	status, page, err := get(e.proxied, e.URL+"/metrics")
 	if err != nil || status != http.StatusOK {
 		b.Fatalf("metrics of the proxy: %d, %v", status, err)
 	}
@@ -105,16 +105,16 @@ func BenchmarkFrontProxy(b *testing.B) {
 }
 
 // measureOverhead sends the same request to the shard and through the proxy, alternating.
-func (s *env) measureOverhead(b *testing.B) {
+func (e *env) measureOverhead(b *testing.B) {
 	const rounds = 200
 	var direct, proxied []time.Duration
 	each := scaled(2000) / rounds * 2
 	for round := range rounds {
 		for range max(each, 1) {
-			for client, to := range map[*http.Client]*[]time.Duration{s.direct: &direct, s.proxied: &proxied} {
-				url := s.Shard + smallRequestPath
-				if client == s.proxied {
-					url = s.URL + smallRequestPath
+			for client, to := range map[*http.Client]*[]time.Duration{e.direct: &direct, e.proxied: &proxied} {
+				url := e.Shard + smallRequestPath
+				if client == e.proxied {
+					url = e.URL + smallRequestPath
 				}
 				begun := time.Now()
 				mustGet(b, client, url)
@@ -131,16 +131,16 @@ func (s *env) measureOverhead(b *testing.B) {
 }
 
 // measureRequestCost sends requests at a steady rate for a while.
-func (s *env) measureRequestCost(b *testing.B) {
+func (e *env) measureRequestCost(b *testing.B) {
 	const perSecond, workers = 1000, 16
 	seconds := max(2, scaled(20))
-	before, begun := s.measureCost(b), time.Now()
+	before, begun := e.measureCost(b), time.Now()
 	tokens := make(chan struct{}, perSecond)
 	var group sync.WaitGroup
 	for range workers {
 		group.Go(func() {
 			for range tokens {
-				if status, _, err := get(s.proxied, s.URL+smallRequestPath); err != nil || status != http.StatusOK {
+				if status, _, err := get(e.proxied, e.URL+smallRequestPath); err != nil || status != http.StatusOK {
 					b.Errorf("%d, %v", status, err)
 				}
 			}
@@ -158,23 +158,23 @@ func (s *env) measureRequestCost(b *testing.B) {
 	tick.Stop()
 	close(tokens)
 	group.Wait()
-	used := s.measureCost(b).cpu - before.cpu
+	used := e.measureCost(b).cpu - before.cpu
 	record("proxy: processors per 1,000 requests a second", used/float64(sent)*1000, "cores",
 		fmt.Sprintf("%d requests at %.0f/s through one connection", sent, float64(sent)/time.Since(begun).Seconds()))
 }
 
 // measureWatchCost opens watches and keeps them open.
-func (s *env) measureWatchCost(b *testing.B) {
+func (e *env) measureWatchCost(b *testing.B) {
 	n := scaled(2000)
-	before := s.measureCost(b)
+	before := e.measureCost(b)
 	ctx, cancel := context.WithCancel(b.Context())
 	var open sync.WaitGroup
 	for range n {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL+"/clusters/root/api/v1/configmaps?watch=1&resourceVersion=0", nil)
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, e.URL+"/clusters/root/api/v1/configmaps?watch=1&resourceVersion=0", nil)
 		if err != nil {
 			b.Fatal(err)
 		}
-		answer, err := s.proxied.Do(req)
+		answer, err := e.proxied.Do(req)
 		if err != nil || answer.StatusCode != http.StatusOK {
 			b.Fatalf("watching: %v", err)
 		}
@@ -183,7 +183,7 @@ func (s *env) measureWatchCost(b *testing.B) {
 			_, _ = io.Copy(io.Discard, answer.Body)
 		})
 	}
-	after := s.measureCost(b)
+	after := e.measureCost(b)
 	cancel()
 	open.Wait()
 	record("proxy: memory per open watch", (after.resident-before.resident)/float64(n)/1024, "KiB", fmt.Sprintf("resident, %d watches; %.1f MiB before", n, before.resident/(1<<20)))
@@ -202,10 +202,10 @@ func BenchmarkIndexDelay(b *testing.B) {
 	}
 }
 
-func (s *env) measureIndexDelay(b *testing.B, how string) {
+func (e *env) measureIndexDelay(b *testing.B, how string) {
 	b.Helper()
 	n := scaled(200)
-	seen := s.watchClusters(b)
+	seen := e.watchClusters(b)
 	var mu sync.Mutex
 	delays := map[string][]time.Duration{}
 	var waiting sync.WaitGroup
@@ -217,7 +217,7 @@ func (s *env) measureIndexDelay(b *testing.B, how string) {
 				return
 			}
 			waiting.Go(func() {
-				delay, err := s.waitForRoute(event)
+				delay, err := e.waitForRoute(event)
 				if err != nil {
 					b.Error(err)
 				}
@@ -227,8 +227,8 @@ func (s *env) measureIndexDelay(b *testing.B, how string) {
 			})
 		}
 	})
-	config := rest.CopyConfig(s.admin)
-	config.Host = s.URL
+	config := rest.CopyConfig(e.admin)
+	config.Host = e.URL
 	c, err := newClusterClient(config)
 	if err != nil {
 		b.Fatal(err)
@@ -271,10 +271,10 @@ type clusterEvent struct {
 }
 
 // watchClusters sends the events of logical clusters until the benchmark ends.
-func (s *env) watchClusters(b *testing.B) <-chan clusterEvent {
+func (e *env) watchClusters(b *testing.B) <-chan clusterEvent {
 	b.Helper()
-	masters := httpClient(b, s.Masters(b, installation.Root))
-	list := s.Shard + "/clusters/*/apis/core.kcp.io/v1alpha1/logicalclusters"
+	masters := httpClient(b, e.Masters(b, installation.Root))
+	list := e.Shard + "/clusters/*/apis/core.kcp.io/v1alpha1/logicalclusters"
 	_, body, err := get(masters, list)
 	if err != nil {
 		b.Fatal(err)
@@ -313,9 +313,9 @@ func (s *env) watchClusters(b *testing.B) <-chan clusterEvent {
 }
 
 // waitForRoute polls the proxy until it routes as the event requires, and returns the delay since the event.
-func (s *env) waitForRoute(n clusterEvent) (time.Duration, error) {
+func (e *env) waitForRoute(n clusterEvent) (time.Duration, error) {
 	for time.Since(n.at) < time.Minute {
-		_, body, err := get(s.proxied, s.URL+"/clusters/"+n.cluster+"/version")
+		_, body, err := get(e.proxied, e.URL+"/clusters/"+n.cluster+"/version")
 		if err != nil {
 			return 0, err
 		}
@@ -387,7 +387,7 @@ func runInBackground(b *testing.B, f func(context.Context)) (stop func()) {
 // fakeShard simulates a shard with that many workspaces, ten below each.
 type fakeShard int
 
-func (n fakeShard) ListAndWatch(ctx context.Context, emit func(sharedindex.Change), synced func()) error {
+func (f fakeShard) ListAndWatch(ctx context.Context, emit func(sharedindex.Change), synced func()) error {
 	put := func(kind sharedindex.Kind, cluster logicalcluster.Name, name string, value any) {
 		encoded, err := sharedindex.Encode(value)
 		if err != nil {
@@ -398,7 +398,7 @@ func (n fakeShard) ListAndWatch(ctx context.Context, emit func(sharedindex.Chang
 	put(sharedindex.Shards, logicalcluster.Name{}, installation.Root, sharedindex.Shard{BaseURL: "https://root.example"})
 	put(sharedindex.Clusters, logicalcluster.Root, "", sharedindex.Cluster{Type: "root:root"})
 	clusters := []logicalcluster.Name{logicalcluster.Root}
-	for i := range int(n) {
+	for i := range int(f) {
 		cluster := logicalcluster.RandomName()
 		put(sharedindex.Clusters, cluster, "", sharedindex.Cluster{Type: "root:universal"})
 		put(sharedindex.Workspaces, clusters[i/10], fmt.Sprintf("workspace-%d", i), sharedindex.Workspace{Cluster: cluster.String()})

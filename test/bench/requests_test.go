@@ -139,7 +139,7 @@ func median(values []float64) float64 {
 }
 
 // runParallel calls do n times with concurrent writers and returns the rate per second.
-func (p *apiServer) runParallel(b *testing.B, n int, do func(i int) error) float64 {
+func (a *apiServer) runParallel(b *testing.B, n int, do func(i int) error) float64 {
 	b.Helper()
 	next := make(chan int)
 	var group sync.WaitGroup
@@ -148,7 +148,7 @@ func (p *apiServer) runParallel(b *testing.B, n int, do func(i int) error) float
 		group.Go(func() {
 			for i := range next {
 				if err := do(i); err != nil {
-					b.Errorf("%s: %v", p.name, err)
+					b.Errorf("%s: %v", a.name, err)
 				}
 			}
 		})
@@ -164,12 +164,12 @@ func (p *apiServer) runParallel(b *testing.B, n int, do func(i int) error) float
 	return float64(n) / time.Since(begun).Seconds()
 }
 
-func (p *apiServer) create(l load, run string, i int) error {
-	return p.send(http.MethodPost, l.collection, fmt.Sprintf(`{"apiVersion":%q,"kind":%q,"metadata":{"name":"%s-%d","labels":{"run":%q}},%s}`, l.apiVersion, l.kind, run, i, run, l.payload))
+func (a *apiServer) create(l load, run string, i int) error {
+	return a.send(http.MethodPost, l.collection, fmt.Sprintf(`{"apiVersion":%q,"kind":%q,"metadata":{"name":"%s-%d","labels":{"run":%q}},%s}`, l.apiVersion, l.kind, run, i, run, l.payload))
 }
 
 // watch opens watches, updates one object repeatedly, and returns the total rate of events per second.
-func (p *apiServer) watch(b *testing.B, l load, run string) float64 {
+func (a *apiServer) watch(b *testing.B, l load, run string) float64 {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(b.Context(), 2*time.Minute)
 	defer cancel()
@@ -177,7 +177,7 @@ func (p *apiServer) watch(b *testing.B, l load, run string) float64 {
 	open.Add(watchers)
 	for range watchers {
 		done.Go(func() {
-			response, err := p.request(ctx, http.MethodGet, l.collection+"?watch=1&resourceVersion=0&labelSelector=watched%3D"+run, "")
+			response, err := a.request(ctx, http.MethodGet, l.collection+"?watch=1&resourceVersion=0&labelSelector=watched%3D"+run, "")
 			open.Done()
 			if err != nil {
 				b.Error(err)
@@ -197,7 +197,7 @@ func (p *apiServer) watch(b *testing.B, l load, run string) float64 {
 	begun := time.Now()
 	for i := 1; i <= changes; i++ {
 		body := fmt.Sprintf(`{"metadata":{"labels":{"watched":%q,"change":"%d"}}}`, run, i)
-		if err := p.send(http.MethodPatch, l.collection+"/"+run+"-0", body); err != nil {
+		if err := a.send(http.MethodPatch, l.collection+"/"+run+"-0", body); err != nil {
 			b.Error(err)
 		}
 	}
@@ -205,14 +205,14 @@ func (p *apiServer) watch(b *testing.B, l load, run string) float64 {
 	return float64(changes*watchers) / time.Since(begun).Seconds()
 }
 
-func (p *apiServer) request(ctx context.Context, method, path, body string) (*http.Response, error) {
-	request, err := http.NewRequestWithContext(ctx, method, p.config.Host+path, strings.NewReader(body))
+func (a *apiServer) request(ctx context.Context, method, path, body string) (*http.Response, error) {
+	request, err := http.NewRequestWithContext(ctx, method, a.config.Host+path, strings.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
 	request.Header.Set("Accept", "application/json")
 	request.Header.Set("Content-Type", map[bool]string{true: "application/merge-patch+json", false: "application/json"}[method == http.MethodPatch])
-	response, err := p.client.Do(request)
+	response, err := a.client.Do(request)
 	if err != nil {
 		return nil, err
 	}
@@ -224,8 +224,8 @@ func (p *apiServer) request(ctx context.Context, method, path, body string) (*ht
 	return response, nil
 }
 
-func (p *apiServer) send(method, path, body string) error {
-	response, err := p.request(context.Background(), method, path, body)
+func (a *apiServer) send(method, path, body string) error {
+	response, err := a.request(context.Background(), method, path, body)
 	if err != nil {
 		return err
 	}
@@ -234,12 +234,12 @@ func (p *apiServer) send(method, path, body string) error {
 	return err
 }
 
-func (p *apiServer) checkServed(path string) error { return p.send(http.MethodGet, path, "") }
+func (a *apiServer) checkServed(path string) error { return a.send(http.MethodGet, path, "") }
 
-func (p *apiServer) mustSend(b *testing.B, method, path, body string) {
+func (a *apiServer) mustSend(b *testing.B, method, path, body string) {
 	b.Helper()
-	if err := p.send(method, path, body); err != nil {
-		b.Fatalf("%s: %v", p.name, err)
+	if err := a.send(method, path, body); err != nil {
+		b.Fatalf("%s: %v", a.name, err)
 	}
 }
 

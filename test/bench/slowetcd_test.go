@@ -80,10 +80,10 @@ func compareLoads(b *testing.B, who string, delay time.Duration, ours, theirs te
 }
 
 // rateOf returns the rate of requests per second that the tenants are served together.
-func (all tenants) rateOf(b *testing.B, profile loadProfile) (total float64) {
+func (te tenants) rateOf(b *testing.B, profile loadProfile) (total float64) {
 	b.Helper()
 	var stops []func() (served, refused float64)
-	for _, t := range all {
+	for _, t := range te {
 		stops = append(stops, t.startLoad(b, profile))
 	}
 	time.Sleep(window)

@@ -121,35 +121,35 @@ func newWorkspace(b *testing.B, base *rest.Config, parent, name string) (cluster
 	return workspace.Spec.Cluster
 }
 
-func (p *apiServer) waitReady(b *testing.B) {
+func (a *apiServer) waitReady(b *testing.B) {
 	b.Helper()
-	eventually(b, p.name+" is ready", func(ctx context.Context) error { return kubeapiserver.CheckReady(ctx, p.base) })
+	eventually(b, a.name+" is ready", func(ctx context.Context) error { return kubeapiserver.CheckReady(ctx, a.base) })
 }
 
 // heap returns the live heap of the process after a garbage collection, in bytes.
-func (p *apiServer) heap(b *testing.B) float64 {
+func (a *apiServer) heap(b *testing.B) float64 {
 	b.Helper()
 	size := math.Inf(1)
 	for range 10 { // objects in a sync.Pool survive a first collection
-		p.collectGarbage(b)
+		a.collectGarbage(b)
 		last := size
-		if size = p.metrics(b, "go_memstats_heap_alloc_bytes")[0]; size > last*0.99 {
+		if size = a.metrics(b, "go_memstats_heap_alloc_bytes")[0]; size > last*0.99 {
 			break
 		}
 	}
 	return size
 }
 
-func (p *apiServer) collectGarbage(b *testing.B) {
+func (a *apiServer) collectGarbage(b *testing.B) {
 	b.Helper()
-	response, err := p.collector.Get(p.collect)
+	response, err := a.collector.Get(a.collect)
 	if err != nil {
 		b.Fatal(err)
 	}
 	_, _ = io.Copy(io.Discard, response.Body)
 	_ = response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		b.Fatalf("collecting the garbage of %s: %s", p.name, response.Status)
+		b.Fatalf("collecting the garbage of %s: %s", a.name, response.Status)
 	}
 }
 
@@ -164,17 +164,17 @@ func (u usage) since(before usage) usage {
 	return usage{processor: u.processor - before.processor, allocated: u.allocated - before.allocated}
 }
 
-func (p *apiServer) currentUsage(b *testing.B) usage {
+func (a *apiServer) currentUsage(b *testing.B) usage {
 	b.Helper()
-	values := p.metrics(b, "process_cpu_seconds_total", "go_memstats_alloc_bytes_total")
+	values := a.metrics(b, "process_cpu_seconds_total", "go_memstats_alloc_bytes_total")
 	return usage{processor: values[0], allocated: values[1]}
 }
 
 // metrics returns the values of metrics without labels.
-func (p *apiServer) metrics(b *testing.B, names ...string) []float64 {
+func (a *apiServer) metrics(b *testing.B, names ...string) []float64 {
 	b.Helper()
 	values, found := make([]float64, len(names)), 0
-	for line := range bytes.Lines(getRaw(b, p.base, "/metrics")) {
+	for line := range bytes.Lines(getRaw(b, a.base, "/metrics")) {
 		name, value, _ := strings.Cut(string(bytes.TrimSpace(line)), " ")
 		at := slices.Index(names, name)
 		if at < 0 {
@@ -187,7 +187,7 @@ func (p *apiServer) metrics(b *testing.B, names ...string) []float64 {
 		found++
 	}
 	if found != len(names) {
-		b.Fatalf("%s does not expose all of %v", p.name, names)
+		b.Fatalf("%s does not expose all of %v", a.name, names)
 	}
 	return values
 }

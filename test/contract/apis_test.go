@@ -21,11 +21,11 @@ const widgetSpec = `{"group":"example.io","scope":"Namespaced","names":{"plural"
 	"versions":[{"name":"v1","served":true,"storage":true,"schema":{"type":"object"}}]}`
 
 // exportAPI has alice export widgets from root:a in two identical exports. bob may bind the first, and has bound it.
-func (s *env) exportAPI(t *testing.T) {
+func (e *env) exportAPI(t *testing.T) {
 	t.Helper()
 	create := func(user, path, body string) {
 		t.Helper()
-		s.must(t, request{user: user, method: http.MethodPost, path: path, body: body})
+		e.must(t, request{user: user, method: http.MethodPost, path: path, body: body})
 	}
 	// Secrets need a quota here (see admissionConfiguration), those of export identities included.
 	create("alice", "/clusters/{a}"+namespaces, `{"metadata":{"name":"kcp-system"}}`)
@@ -38,16 +38,16 @@ func (s *env) exportAPI(t *testing.T) {
 	create("alice", "/clusters/{a}"+rbac+"clusterroles", `{"metadata":{"name":"bind"},"rules":[{"apiGroups":["apis.kcp.io"],"resources":["apiexports"],"resourceNames":["widgets"],"verbs":["bind"]}]}`)
 	create("alice", "/clusters/{a}"+rbac+"clusterrolebindings", `{"metadata":{"name":"bind"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"bind"},
 		"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"bob"}]}`)
-	s.waitForStatus(t, request{user: "bob", method: http.MethodPost, path: "/clusters/{b}" + bindings, body: bindingJSON("w", "root:a", "widgets")}, http.StatusCreated)
-	s.waitForRow(t, row{"12.2", "the binding is bound", "bob", "/clusters/{b}" + bindings + "/w", "", 200, 0, `"phase":"Bound"`})
-	s.addPlaceholders("{identity}", s.exportIdentity(t, "{a}", "widgets"), "{tenancy}", s.exportIdentity(t, "root", "tenancy.kcp.io"))
+	e.waitForStatus(t, request{user: "bob", method: http.MethodPost, path: "/clusters/{b}" + bindings, body: bindingJSON("w", "root:a", "widgets")}, http.StatusCreated)
+	e.waitForRow(t, row{"12.2", "the binding is bound", "bob", "/clusters/{b}" + bindings + "/w", "", 200, 0, `"phase":"Bound"`})
+	e.addPlaceholders("{identity}", e.exportIdentity(t, "{a}", "widgets"), "{tenancy}", e.exportIdentity(t, "root", "tenancy.kcp.io"))
 }
 
 // exportIdentity returns the identity hash of an export.
-func (s *env) exportIdentity(t *testing.T, cluster, name string) string {
+func (e *env) exportIdentity(t *testing.T, cluster, name string) string {
 	t.Helper()
 	var export struct{ Status struct{ IdentityHash string } }
-	s.must(t, request{user: "masters", path: "/clusters/" + cluster + exports + "/" + name}).decode(t, &export)
+	e.must(t, request{user: "masters", path: "/clusters/" + cluster + exports + "/" + name}).decode(t, &export)
 	return export.Status.IdentityHash
 }
 

@@ -34,7 +34,7 @@ func TestContract(t *testing.T) {
 }
 
 // checkRow sends the request of a row to the shard and through the proxy, where the row defines a status code.
-func (s *env) checkRow(t *testing.T, row row) {
+func (e *env) checkRow(t *testing.T, row row) {
 	t.Helper()
 	method, path, found := strings.Cut(row.request, " ")
 	if !found {
@@ -42,12 +42,12 @@ func (s *env) checkRow(t *testing.T, row row) {
 	}
 	req := request{user: row.user, method: method, path: path, body: row.body}
 	if row.shard != 0 {
-		if got := s.do(t, req); got.status != row.shard || !strings.Contains(got.body, s.names.Replace(row.contains)) {
+		if got := e.do(t, req); got.status != row.shard || !strings.Contains(got.body, e.names.Replace(row.contains)) {
 			t.Errorf("%s %s: the shard returns %d, want %d and %q: %.500s", row.section, row.description, got.status, row.shard, row.contains, got.body)
 		}
 	}
 	if req.proxy = true; row.proxy != 0 {
-		if got := s.do(t, req); got.status != row.proxy {
+		if got := e.do(t, req); got.status != row.proxy {
 			t.Errorf("%s %s: the proxy returns %d, want %d: %.500s", row.section, row.description, got.status, row.proxy, got.body)
 		}
 	}

@@ -88,19 +88,19 @@ func newEnv(t *testing.T) *env {
 }
 
 // addUser adds the clients of a user, for the front proxy and for shards.
-func (s *env) addUser(t *testing.T, name string, config *rest.Config) {
+func (e *env) addUser(t *testing.T, name string, config *rest.Config) {
 	t.Helper()
-	s.proxyClients[name] = s.client(t, config)
-	s.directClients[name] = s.client(t, s.Direct(t, config))
+	e.proxyClients[name] = e.client(t, config)
+	e.directClients[name] = e.client(t, e.Direct(t, config))
 }
 
 // addPlaceholders adds pairs of a placeholder and its value.
-func (s *env) addPlaceholders(pairs ...string) {
-	s.replacements = append(s.replacements, pairs...)
-	s.names = strings.NewReplacer(s.replacements...)
+func (e *env) addPlaceholders(pairs ...string) {
+	e.replacements = append(e.replacements, pairs...)
+	e.names = strings.NewReplacer(e.replacements...)
 }
 
-func (s *env) client(t *testing.T, config *rest.Config) *http.Client {
+func (e *env) client(t *testing.T, config *rest.Config) *http.Client {
 	t.Helper()
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
@@ -112,10 +112,10 @@ func (s *env) client(t *testing.T, config *rest.Config) *http.Client {
 }
 
 // workspaceCluster returns the logical cluster of a workspace below root.
-func (s *env) workspaceCluster(t *testing.T, name string) string {
+func (e *env) workspaceCluster(t *testing.T, name string) string {
 	t.Helper()
 	var workspace struct{ Spec struct{ Cluster string } }
-	s.must(t, request{user: "admin", path: "/clusters/root" + workspaces + "/" + name}).decode(t, &workspace)
+	e.must(t, request{user: "admin", path: "/clusters/root" + workspaces + "/" + name}).decode(t, &workspace)
 	return workspace.Spec.Cluster
 }
 
@@ -135,23 +135,23 @@ type httpResponse struct {
 	body   string
 }
 
-func (a httpResponse) decode(t *testing.T, object any) {
+func (h httpResponse) decode(t *testing.T, object any) {
 	t.Helper()
-	if err := json.Unmarshal([]byte(a.body), object); err != nil {
-		t.Fatalf("%d %.300s: %v", a.status, a.body, err)
+	if err := json.Unmarshal([]byte(h.body), object); err != nil {
+		t.Fatalf("%d %.300s: %v", h.status, h.body, err)
 	}
 }
 
-func (s *env) do(t *testing.T, r request) httpResponse {
+func (e *env) do(t *testing.T, r request) httpResponse {
 	t.Helper()
-	base, client := s.Shard, s.directClients[r.user]
+	base, client := e.Shard, e.directClients[r.user]
 	if r.proxy {
-		base, client = s.URL, s.proxyClients[r.user]
+		base, client = e.URL, e.proxyClients[r.user]
 	}
 	if r.method == "" {
 		r.method = http.MethodGet
 	}
-	req, err := http.NewRequestWithContext(t.Context(), r.method, base+s.names.Replace(r.path), strings.NewReader(s.names.Replace(r.body)))
+	req, err := http.NewRequestWithContext(t.Context(), r.method, base+e.names.Replace(r.path), strings.NewReader(e.names.Replace(r.body)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,20 +171,20 @@ func (s *env) do(t *testing.T, r request) httpResponse {
 	return httpResponse{response.StatusCode, response.Header, string(body)}
 }
 
-func (s *env) must(t *testing.T, r request) httpResponse {
+func (e *env) must(t *testing.T, r request) httpResponse {
 	t.Helper()
-	got := s.do(t, r)
+	got := e.do(t, r)
 	if got.status >= http.StatusMultipleChoices {
 		t.Fatalf("%s: %d %s", r, got.status, got.body)
 	}
 	return got
 }
 
-func (s *env) waitForStatus(t *testing.T, r request, status int) httpResponse {
+func (e *env) waitForStatus(t *testing.T, r request, status int) httpResponse {
 	t.Helper()
 	var got httpResponse
 	shardtesting.Eventually(t, r.String(), func(context.Context) error {
-		if got = s.do(t, r); got.status != status {
+		if got = e.do(t, r); got.status != status {
 			return fmt.Errorf("%d %.300s, want %d", got.status, got.body, status)
 		}
 		return nil
@@ -193,15 +193,15 @@ func (s *env) waitForStatus(t *testing.T, r request, status int) httpResponse {
 }
 
 // waitForRow waits until the shard's response to a row is as the row expects.
-func (s *env) waitForRow(t *testing.T, r row) {
+func (e *env) waitForRow(t *testing.T, r row) {
 	t.Helper()
 	method, path, found := strings.Cut(r.request, " ")
 	if !found {
 		method, path = http.MethodGet, r.request
 	}
 	shardtesting.Eventually(t, r.section+" "+r.description, func(context.Context) error {
-		got := s.do(t, request{user: r.user, method: method, path: path, body: r.body})
-		if contains := s.names.Replace(r.contains); got.status != r.shard || !strings.Contains(got.body, contains) {
+		got := e.do(t, request{user: r.user, method: method, path: path, body: r.body})
+		if contains := e.names.Replace(r.contains); got.status != r.shard || !strings.Contains(got.body, contains) {
 			return fmt.Errorf("%d, want %d and %q: %.2000s", got.status, r.shard, contains, got.body)
 		}
 		return nil

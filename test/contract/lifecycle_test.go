@@ -62,17 +62,17 @@ func TestLifecycle(t *testing.T) {
 
 // createLifecycleType creates the type and returns the paths of its two virtual workspaces, as its status publishes
 // them: they are the same on every shard.
-func (s *env) createLifecycleType(t *testing.T) (initializing, terminating string) {
+func (e *env) createLifecycleType(t *testing.T) (initializing, terminating string) {
 	t.Helper()
-	s.must(t, request{user: "alice", method: http.MethodPost, path: "/clusters/root:a" + types, body: lifecycleType, proxy: true})
+	e.must(t, request{user: "alice", method: http.MethodPost, path: "/clusters/root:a" + types, body: lifecycleType, proxy: true})
 	var kind struct {
 		Status struct {
 			VirtualWorkspaces []struct{ URL, Type string }
 		}
 	}
 	shardtesting.Eventually(t, "the type has two virtual workspaces on each shard", func(context.Context) error {
-		s.must(t, request{user: "alice", path: "/clusters/root:a" + types + "/procedure"}).decode(t, &kind)
-		if len(kind.Status.VirtualWorkspaces) != 2*len(s.Shards()) {
+		e.must(t, request{user: "alice", path: "/clusters/root:a" + types + "/procedure"}).decode(t, &kind)
+		if len(kind.Status.VirtualWorkspaces) != 2*len(e.Shards()) {
 			return fmt.Errorf("it has %+v", kind.Status.VirtualWorkspaces)
 		}
 		return nil
@@ -89,11 +89,11 @@ func (s *env) createLifecycleType(t *testing.T) (initializing, terminating strin
 }
 
 // waitForWorkspace waits until the workspace satisfies a predicate.
-func (s *env) waitForWorkspace(t *testing.T, condition func(workspace) bool) (w workspace) {
+func (e *env) waitForWorkspace(t *testing.T, condition func(workspace) bool) (w workspace) {
 	t.Helper()
 	shardtesting.Eventually(t, "the workspace changes", func(context.Context) error {
 		w = workspace{}
-		s.must(t, request{user: "alice", path: "/clusters/root:a" + workspaces + "/team"}).decode(t, &w)
+		e.must(t, request{user: "alice", path: "/clusters/root:a" + workspaces + "/team"}).decode(t, &w)
 		if !condition(w) {
 			return fmt.Errorf("it is %+v", w)
 		}
@@ -102,9 +102,9 @@ func (s *env) waitForWorkspace(t *testing.T, condition func(workspace) bool) (w 
 	return w
 }
 
-func (s *env) testInitialize(t *testing.T, view, team string) {
+func (e *env) testInitialize(t *testing.T, view, team string) {
 	t.Helper()
-	events := s.watch(t, view+"/clusters/*"+clusters+"?watch=true")
+	events := e.watch(t, view+"/clusters/*"+clusters+"?watch=true")
 	if event := <-events; event != "ADDED" {
 		t.Errorf("the first event of the watch is %s", event)
 	}
@@ -120,7 +120,7 @@ func (s *env) testInitialize(t *testing.T, view, team string) {
 		{"5.4", "added initializer", "alice", "PATCH " + at + ownClusterPath + "/status", `{"status":{"initializers":["{a}:procedure","root:other"]}}`, 0, 422, ""},
 		{"12.3", "remove the initializer", "alice", "PATCH " + at + ownClusterPath + "/status", `{"status":{"initializers":[]}}`, 0, 200, ""},
 	} {
-		s.checkRow(t, row)
+		e.checkRow(t, row)
 	}
 	for timeout, event := time.After(time.Minute), ""; event != "DELETED"; {
 		select {
@@ -133,17 +133,17 @@ func (s *env) testInitialize(t *testing.T, view, team string) {
 			t.Fatal("the watch does not deliver the deletion of the initialized workspace")
 		}
 	}
-	s.checkRow(t, row{"12.3", "content after the initialization is Forbidden", "alice", at + configMaps, "", 0, 403, ""})
-	s.checkRow(t, row{"12.3", "get after the initialization", "alice", at + ownClusterPath, "", 0, 404, ""})
+	e.checkRow(t, row{"12.3", "content after the initialization is Forbidden", "alice", at + configMaps, "", 0, 403, ""})
+	e.checkRow(t, row{"12.3", "get after the initialization", "alice", at + ownClusterPath, "", 0, 404, ""})
 }
 
-func (s *env) testTerminate(t *testing.T, view, team string) {
+func (e *env) testTerminate(t *testing.T, view, team string) {
 	t.Helper()
-	s.checkRow(t, row{"5.5", "get before the deletion", "alice", view + team + ownClusterPath, "", 0, 404, ""})
-	s.must(t, request{user: "alice", method: http.MethodPost, path: team + configMaps, body: `{"metadata":{"name":"kept","finalizers":["example.com/keep"]}}`})
-	s.must(t, request{user: "alice", method: http.MethodDelete, path: "/clusters/root:a" + workspaces + "/team", proxy: true})
-	s.waitForStatus(t, request{user: "alice", path: view + team + ownClusterPath, proxy: true}, http.StatusOK)
-	s.waitForWorkspace(t, func(w workspace) bool { return w.Status.Phase == "Terminating" })
+	e.checkRow(t, row{"5.5", "get before the deletion", "alice", view + team + ownClusterPath, "", 0, 404, ""})
+	e.must(t, request{user: "alice", method: http.MethodPost, path: team + configMaps, body: `{"metadata":{"name":"kept","finalizers":["example.com/keep"]}}`})
+	e.must(t, request{user: "alice", method: http.MethodDelete, path: "/clusters/root:a" + workspaces + "/team", proxy: true})
+	e.waitForStatus(t, request{user: "alice", path: view + team + ownClusterPath, proxy: true}, http.StatusOK)
+	e.waitForWorkspace(t, func(w workspace) bool { return w.Status.Phase == "Terminating" })
 	at := view + team
 	for _, row := range []row{
 		{"2.7", "tenants access a terminating workspace", "alice", team + namespaces, "", 0, 200, ""},
@@ -152,35 +152,35 @@ func (s *env) testTerminate(t *testing.T, view, team string) {
 		{"5.5", "added terminator", "alice", "PATCH " + at + ownClusterPath + "/status", `{"status":{"terminators":["{a}:procedure","root:other"]}}`, 0, 422, ""},
 		{"5.5", "remove the terminator", "alice", "PATCH " + at + ownClusterPath + "/status", `{"status":{"terminators":[]}}`, 0, 200, ""},
 	} {
-		s.checkRow(t, row)
+		e.checkRow(t, row)
 	}
-	s.waitForWorkspace(t, func(w workspace) bool { return w.Status.Phase == "Deleting" })
-	s.must(t, request{user: "alice", method: http.MethodPatch, path: team + configMaps + "/kept", body: `{"metadata":{"finalizers":null}}`})
-	s.waitForStatus(t, request{user: "alice", path: "/clusters/root:a" + workspaces + "/team", proxy: true}, http.StatusNotFound)
-	s.checkRow(t, row{"11", "deleted cluster is Forbidden", "alice", team + namespaces, "", 403, 0, ""})
-	s.waitForStatus(t, request{user: "alice", path: team + namespaces, proxy: true}, http.StatusForbidden)
+	e.waitForWorkspace(t, func(w workspace) bool { return w.Status.Phase == "Deleting" })
+	e.must(t, request{user: "alice", method: http.MethodPatch, path: team + configMaps + "/kept", body: `{"metadata":{"finalizers":null}}`})
+	e.waitForStatus(t, request{user: "alice", path: "/clusters/root:a" + workspaces + "/team", proxy: true}, http.StatusNotFound)
+	e.checkRow(t, row{"11", "deleted cluster is Forbidden", "alice", team + namespaces, "", 403, 0, ""})
+	e.waitForStatus(t, request{user: "alice", path: team + namespaces, proxy: true}, http.StatusForbidden)
 }
 
 // testLostCluster deletes the logical cluster of a workspace on the same shard. The workspace of a logical cluster on
 // another shard would record the loss and become Unavailable.
-func (s *env) testLostCluster(t *testing.T) {
+func (e *env) testLostCluster(t *testing.T) {
 	t.Helper()
 	const path = "/clusters/root:a:lost"
-	s.must(t, request{user: "alice", method: http.MethodPost, path: "/clusters/root:a" + workspaces, body: `{"metadata":{"name":"lost"},"spec":{"location":{"selector":{"matchLabels":{"name":"alpha"}}}}}`})
-	s.waitForStatus(t, request{user: "alice", path: path + namespaces}, http.StatusOK)
-	s.must(t, request{user: "masters", method: http.MethodDelete, path: path + ownClusterPath})
-	s.waitForStatus(t, request{user: "alice", path: path + namespaces}, http.StatusNotFound)
-	s.waitForStatus(t, request{user: "alice", path: path + namespaces, proxy: true}, http.StatusForbidden)
+	e.must(t, request{user: "alice", method: http.MethodPost, path: "/clusters/root:a" + workspaces, body: `{"metadata":{"name":"lost"},"spec":{"location":{"selector":{"matchLabels":{"name":"alpha"}}}}}`})
+	e.waitForStatus(t, request{user: "alice", path: path + namespaces}, http.StatusOK)
+	e.must(t, request{user: "masters", method: http.MethodDelete, path: path + ownClusterPath})
+	e.waitForStatus(t, request{user: "alice", path: path + namespaces}, http.StatusNotFound)
+	e.waitForStatus(t, request{user: "alice", path: path + namespaces, proxy: true}, http.StatusForbidden)
 }
 
 // watch returns the event types of a watch through the proxy, which ends with the test.
-func (s *env) watch(t *testing.T, path string) <-chan string {
+func (e *env) watch(t *testing.T, path string) <-chan string {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL+path, nil)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, e.URL+path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	client := *s.proxyClients["alice"]
+	client := *e.proxyClients["alice"]
 	client.Timeout = 0
 	response, err := client.Do(req)
 	if err != nil {

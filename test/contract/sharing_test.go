@@ -21,18 +21,18 @@ func TestAPISharing(t *testing.T) {
 	s.testUnbind(t)
 }
 
-func (s *env) waitForRows(t *testing.T, rows ...row) {
+func (e *env) waitForRows(t *testing.T, rows ...row) {
 	t.Helper()
 	for _, row := range rows {
-		s.waitForRow(t, row)
+		e.waitForRow(t, row)
 	}
 }
 
-func (s *env) testPublish(t *testing.T) {
+func (e *env) testPublish(t *testing.T) {
 	t.Helper()
 	const export, slice, binding = "/clusters/{a}" + exports + "/widgets", "/clusters/{a}" + endpointSlices + "/widgets", "/clusters/{b}" + bindings + "/w"
 	const widget = `{"apiVersion":"example.io/v1","kind":"Widget","metadata":{"name":"one"},"spec":{}}`
-	s.waitForRows(t,
+	e.waitForRows(t,
 		row{"4.3", "an export refers to an identity secret", "alice", export, "", 200, 0, `"identity":{"secretRef":{"name":"widgets","namespace":"kcp-system"}}`},
 		row{"4.3", "the identity of the export is valid", "alice", export, "", 200, 0, `"conditions":[{"type":"IdentityValid","status":"True",`},
 		row{"4.5", "an endpoint slice is created", "alice", slice, "", 200, 0, `"ownerReferences":[{"apiVersion":"apis.kcp.io/v1alpha2","kind":"APIExport","name":"widgets",`},
@@ -62,11 +62,11 @@ func (s *env) testPublish(t *testing.T) {
 
 // testAdmissionPolicies has provider and consumer deny a name by policy: only the provider's policies apply to the
 // exported resource (7.5).
-func (s *env) testAdmissionPolicies(t *testing.T) {
+func (e *env) testAdmissionPolicies(t *testing.T) {
 	t.Helper()
 	const admission = "/apis/admissionregistration.k8s.io/v1/"
 	for cluster, owner := range map[string]string{"{a}": "alice", "{b}": "bob"} {
-		s.waitForRows(t,
+		e.waitForRows(t,
 			row{"7.5", owner + " creates a policy", owner, "POST /clusters/" + cluster + admission + "validatingadmissionpolicies", `{"metadata":{"name":"rule"},"spec":{"matchConstraints":{"resourceRules":
 				[{"apiGroups":["example.io"],"apiVersions":["*"],"operations":["CREATE"],"resources":["widgets"]}]},"validations":[{"expression":"object.metadata.name != 'not-of-` + owner + `'","message":"` + owner + ` denies"}]}}`, 201, 0, ""},
 			row{"7.5", "binds the policy", owner, "POST /clusters/" + cluster + admission + "validatingadmissionpolicybindings", `{"metadata":{"name":"rule"},"spec":{"policyName":"rule","validationActions":["Deny"]}}`, 201, 0, ""})
@@ -75,19 +75,19 @@ func (s *env) testAdmissionPolicies(t *testing.T) {
 		return `{"apiVersion":"example.io/v1","kind":"Widget","metadata":{"name":"not-of-` + owner + `"},"spec":{}}`
 	}
 	const path = "POST /clusters/{b}/apis/example.io/v1/namespaces/default/widgets" + dryRun
-	s.waitForRows(t,
+	e.waitForRows(t,
 		row{"7.5", "the provider's policy applies to consumers", "bob", path, create("alice"), 422, 0, "alice denies"},
 		row{"7.5", "the provider's policy applies to the provider", "alice", "POST " + exportVirtualWorkspacePath + "{b}/apis/example.io/v1/namespaces/default/widgets" + dryRun, create("alice"), 422, 0, "alice denies"},
 		row{"7.5", "the consumer's policy does not apply", "bob", path, create("bob"), 201, 0, ""})
 }
 
-func (s *env) testClaims(t *testing.T) {
+func (e *env) testClaims(t *testing.T) {
 	t.Helper()
 	const binding, maps = "/clusters/{b}" + bindings + "/w", exportVirtualWorkspacePath + "*/api/v1/configmaps"
 	claim := func(more string) string {
 		return `{"spec":{"permissionClaims":[{"resource":"configmaps","verbs":["get","list","watch","create"]` + more + `}]}}`
 	}
-	s.waitForRows(t,
+	e.waitForRows(t,
 		row{"12.4", "the provider claims config maps", "alice", "PATCH /clusters/{a}" + exports + "/widgets", claim(""), 200, 0, `"group":"","resource":"configmaps"`},
 		row{"12.4", "the binding has the claims of the export", "bob", binding, "", 200, 0, `"exportPermissionClaims":[{"group":"","resource":"configmaps","verbs":["get","list","watch","create"],"identityHash":""}]`},
 		row{"12.4", "unaccepted claim is Forbidden", "alice", exportVirtualWorkspacePath + "{b}/api/v1/configmaps", "", 403, 0, "access denied"},
@@ -115,10 +115,10 @@ func (s *env) testClaims(t *testing.T) {
 	)
 }
 
-func (s *env) testExportRecreation(t *testing.T) {
+func (e *env) testExportRecreation(t *testing.T) {
 	t.Helper()
 	const export, binding = "/clusters/{a}" + exports + "/widgets", "/clusters/{b}" + bindings + "/w"
-	s.waitForRows(t,
+	e.waitForRows(t,
 		row{"4.8", "delete the export", "alice", "DELETE " + export, "", 200, 0, ""},
 		row{"4.8", "the binding reports the missing export", "bob", binding, "", 200, 0, `"reason":"APIExportNotFound"`},
 		row{"4.8", "the binding stays bound", "bob", binding, "", 200, 0, `"phase":"Bound"`},
@@ -134,10 +134,10 @@ func (s *env) testExportRecreation(t *testing.T) {
 	)
 }
 
-func (s *env) testUnbind(t *testing.T) {
+func (e *env) testUnbind(t *testing.T) {
 	t.Helper()
 	const binding, one = "/clusters/{b}" + bindings + "/w", "/clusters/{b}/apis/example.io/v1/namespaces/default/widgets/one"
-	s.waitForRows(t,
+	e.waitForRows(t,
 		row{"4.9", "add a finalizer to an object", "bob", "PATCH " + one, `{"metadata":{"finalizers":["example.com/keep"]}}`, 200, 0, ""},
 		row{"4.9", "delete the binding", "bob", "DELETE " + binding, "", 200, 0, ""},
 		row{"4.9", "the resource has no write verbs", "bob", "/clusters/{b}/apis/example.io/v1", "", 200, 0, `"verbs":["delete","deletecollection","get","list","watch"]`},

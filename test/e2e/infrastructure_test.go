@@ -169,20 +169,20 @@ func (in *installation) newTenant(t *testing.T, name, shard string) tenant {
 }
 
 // order applies a manifest, and returns the instance once it is Ready.
-func (n tenant) order(t *testing.T, manifest string) *unstructured.Unstructured {
+func (te tenant) order(t *testing.T, manifest string) *unstructured.Unstructured {
 	t.Helper()
-	n.apply(t, manifest)
+	te.apply(t, manifest)
 	ordered := time.Now()
-	instance := n.waitReady(t, parseObjects(t, manifest)[0])
+	instance := te.waitReady(t, parseObjects(t, manifest)[0])
 	t.Logf("%s %s is Ready %.1f s after it was applied", instance.GetKind(), instance.GetName(), time.Since(ordered).Seconds())
 	return instance
 }
 
 // waitReady waits until the present generation of an instance is Ready.
-func (n tenant) waitReady(t *testing.T, instance *unstructured.Unstructured) *unstructured.Unstructured {
+func (te tenant) waitReady(t *testing.T, instance *unstructured.Unstructured) *unstructured.Unstructured {
 	t.Helper()
 	eventually(t, 2*time.Minute, instance.GetKind()+" "+instance.GetName(), func(ctx context.Context) error {
-		if err := newClient(t, n.config).Get(ctx, client.ObjectKeyFromObject(instance), instance); err != nil {
+		if err := newClient(t, te.config).Get(ctx, client.ObjectKeyFromObject(instance), instance); err != nil {
 			return err
 		}
 		phase, _, _ := unstructured.NestedString(instance.Object, "status", "phase")
@@ -196,11 +196,11 @@ func (n tenant) waitReady(t *testing.T, instance *unstructured.Unstructured) *un
 }
 
 // connection returns the Secret that an instance's status names.
-func (n tenant) connection(t *testing.T, instance *unstructured.Unstructured) map[string]string {
+func (te tenant) connection(t *testing.T, instance *unstructured.Unstructured) map[string]string {
 	t.Helper()
 	values := map[string]string{}
 	eventually(t, 30*time.Second, "the connection of "+instance.GetName(), func(ctx context.Context) error {
-		if err := newClient(t, n.config).Get(ctx, client.ObjectKeyFromObject(instance), instance); err != nil {
+		if err := newClient(t, te.config).Get(ctx, client.ObjectKeyFromObject(instance), instance); err != nil {
 			return err
 		}
 		name, _, _ := unstructured.NestedString(instance.Object, "status", "connectionSecret", "name")
@@ -208,7 +208,7 @@ func (n tenant) connection(t *testing.T, instance *unstructured.Unstructured) ma
 			return fmt.Errorf("status is %v", instance.Object["status"])
 		}
 		secret := &corev1.Secret{}
-		if err := n.client.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: name}, secret); err != nil {
+		if err := te.client.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: name}, secret); err != nil {
 			return err
 		}
 		for key, value := range secret.Data {
@@ -220,14 +220,14 @@ func (n tenant) connection(t *testing.T, instance *unstructured.Unstructured) ma
 }
 
 // runClient runs a program in a pod beside the tenant's instances, and returns its output. It retries until the program succeeds.
-func (n tenant) runClient(t *testing.T, image string, command ...string) string {
+func (te tenant) runClient(t *testing.T, image string, command ...string) string {
 	t.Helper()
-	clients, err := kubernetes.NewForConfig(n.in.config)
+	clients, err := kubernetes.NewForConfig(te.in.config)
 	if err != nil {
 		t.Fatal(err)
 	}
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{GenerateName: "client-", Namespace: n.namespace},
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "client-", Namespace: te.namespace},
 		Spec: corev1.PodSpec{
 			RestartPolicy: corev1.RestartPolicyOnFailure, AutomountServiceAccountToken: ptr.To(false),
 			SecurityContext: &corev1.PodSecurityContext{RunAsNonRoot: ptr.To(true), RunAsUser: ptr.To[int64](999), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}},
@@ -237,11 +237,11 @@ func (n tenant) runClient(t *testing.T, image string, command ...string) string 
 			}},
 		},
 	}
-	if err := n.in.host.Create(t.Context(), pod); err != nil {
+	if err := te.in.host.Create(t.Context(), pod); err != nil {
 		t.Fatal(err)
 	}
 	defer func() {
-		if err := n.in.host.Delete(t.Context(), pod, client.GracePeriodSeconds(0)); err != nil {
+		if err := te.in.host.Delete(t.Context(), pod, client.GracePeriodSeconds(0)); err != nil {
 			t.Error(err)
 		}
 	}()
@@ -254,8 +254,8 @@ func (n tenant) runClient(t *testing.T, image string, command ...string) string 
 		text, err := io.ReadAll(stream)
 		return strings.TrimSpace(string(text)) + strings.TrimPrefix(fmt.Sprint(err), "<nil>")
 	}
-	eventually(t, time.Minute, "the end of a client of "+n.path, func(ctx context.Context) error {
-		if err := n.in.host.Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
+	eventually(t, time.Minute, "the end of a client of "+te.path, func(ctx context.Context) error {
+		if err := te.in.host.Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
 			return err
 		}
 		if pod.Status.Phase != corev1.PodSucceeded {
@@ -267,17 +267,17 @@ func (n tenant) runClient(t *testing.T, image string, command ...string) string 
 }
 
 // expectRestricted checks that all pods of the tenant comply with the restricted profile of pod security.
-func (n tenant) expectRestricted(t *testing.T) {
+func (te tenant) expectRestricted(t *testing.T) {
 	t.Helper()
-	config := rest.CopyConfig(n.in.config)
+	config := rest.CopyConfig(te.in.config)
 	found := &warnings{}
 	config.WarningHandlerWithContext = found
 	patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"restricted"}}}`))
-	if err := newClient(t, config).Patch(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: n.namespace}}, patch, client.DryRunAll); err != nil {
+	if err := newClient(t, config).Patch(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: te.namespace}}, patch, client.DryRunAll); err != nil {
 		t.Fatal(err)
 	}
 	if len(found.texts) > 0 {
-		t.Errorf("pods of %s: %v", n.path, found.texts)
+		t.Errorf("pods of %s: %v", te.path, found.texts)
 	}
 }
 
@@ -290,52 +290,52 @@ func (w *warnings) HandleWarningHeaderWithContext(_ context.Context, _ int, _, t
 }
 
 // testRedis orders a Redis, uses, changes and damages it.
-func (n tenant) testRedis(t *testing.T) {
+func (te tenant) testRedis(t *testing.T) {
 	t.Helper()
 	const image = "docker.io/library/redis:7"
-	redis := n.order(t, readFile(t, infrastructureSamples+"redis.yaml"))
-	n.expectRestricted(t)
-	connection := n.connection(t, redis)
-	if got := n.runClient(t, image, "redis-cli", "--no-auth-warning", "-u", connection["url"], "SET", "key", "kept"); got != "OK" {
+	redis := te.order(t, readFile(t, infrastructureSamples+"redis.yaml"))
+	te.expectRestricted(t)
+	connection := te.connection(t, redis)
+	if got := te.runClient(t, image, "redis-cli", "--no-auth-warning", "-u", connection["url"], "SET", "key", "kept"); got != "OK" {
 		t.Errorf("SET returns %q", got)
 	}
-	if got := n.runClient(t, image, "redis-cli", "-h", connection["host"], "GET", "key"); !strings.Contains(got, "NOAUTH") {
+	if got := te.runClient(t, image, "redis-cli", "-h", connection["host"], "GET", "key"); !strings.Contains(got, "NOAUTH") {
 		t.Errorf("without the password, GET returns %q", got)
 	}
 
-	n.apply(t, strings.Replace(readFile(t, infrastructureSamples+"redis.yaml"), "size: small", "size: medium", 1))
-	n.waitReady(t, redis)
+	te.apply(t, strings.Replace(readFile(t, infrastructureSamples+"redis.yaml"), "size: small", "size: medium", 1))
+	te.waitReady(t, redis)
 	server := &appsv1.StatefulSet{}
-	key := client.ObjectKey{Namespace: n.namespace, Name: "redis-sessions"}
-	if err := n.in.host.Get(t.Context(), key, server); err != nil {
+	key := client.ObjectKey{Namespace: te.namespace, Name: "redis-sessions"}
+	if err := te.in.host.Get(t.Context(), key, server); err != nil {
 		t.Fatal(err)
 	}
 	if got := server.Spec.Template.Spec.Containers[0].Resources.Limits.Memory().String(); got != "1Gi" {
 		t.Errorf("a medium Redis has %s of memory", got)
 	}
-	if again := n.connection(t, redis); again["password"] != connection["password"] {
+	if again := te.connection(t, redis); again["password"] != connection["password"] {
 		t.Error("the password has changed")
 	}
-	if got := n.runClient(t, image, "redis-cli", "--no-auth-warning", "-u", connection["url"], "GET", "key"); got != "kept" {
+	if got := te.runClient(t, image, "redis-cli", "--no-auth-warning", "-u", connection["url"], "GET", "key"); got != "kept" {
 		t.Errorf("after the change of its size, GET returns %q", got)
 	}
 
-	if err := n.in.host.Patch(t.Context(), server, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"replicas":0}}`))); err != nil {
+	if err := te.in.host.Patch(t.Context(), server, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"replicas":0}}`))); err != nil {
 		t.Fatal(err)
 	}
 	service := &corev1.Service{}
-	if err := n.in.host.Get(t.Context(), key, service); err != nil {
+	if err := te.in.host.Get(t.Context(), key, service); err != nil {
 		t.Fatal(err)
 	}
 	before := service.UID
-	if err := n.in.host.Delete(t.Context(), service); err != nil {
+	if err := te.in.host.Delete(t.Context(), service); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, time.Minute, "the repair of the StatefulSet and the Service", func(ctx context.Context) error {
-		if err := n.in.host.Get(ctx, key, service); err != nil {
+		if err := te.in.host.Get(ctx, key, service); err != nil {
 			return err
 		}
-		if err := n.in.host.Get(ctx, key, server); err != nil {
+		if err := te.in.host.Get(ctx, key, server); err != nil {
 			return err
 		}
 		if service.UID == before || *server.Spec.Replicas != 1 || server.Status.ReadyReplicas != 1 {
@@ -343,53 +343,53 @@ func (n tenant) testRedis(t *testing.T) {
 		}
 		return nil
 	})
-	n.waitReady(t, redis)
-	if got := n.runClient(t, image, "redis-cli", "--no-auth-warning", "-u", connection["url"], "GET", "key"); got != "kept" {
+	te.waitReady(t, redis)
+	if got := te.runClient(t, image, "redis-cli", "--no-auth-warning", "-u", connection["url"], "GET", "key"); got != "kept" {
 		t.Errorf("after the repair, GET returns %q", got)
 	}
 }
 
 // testPostgres orders a Postgres and kills the leader of the provider in the meantime: the other replica completes it, once.
-func (n tenant) testPostgres(t *testing.T, provider workspace) {
+func (te tenant) testPostgres(t *testing.T, provider workspace) {
 	t.Helper()
 	lease := client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: "infrastructure-provider"}
 	killed := leader(t, provider.client, lease)
 	manifest := readFile(t, infrastructureSamples+"postgres.yaml")
-	n.apply(t, manifest)
+	te.apply(t, manifest)
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: infrastructureNamespace, Name: killed}}
-	if err := n.in.host.Delete(t.Context(), pod, client.GracePeriodSeconds(0)); err != nil {
+	if err := te.in.host.Delete(t.Context(), pod, client.GracePeriodSeconds(0)); err != nil {
 		t.Fatal(err)
 	}
-	postgres := n.order(t, manifest)
+	postgres := te.order(t, manifest)
 	if next := leader(t, provider.client, lease); next == killed {
 		t.Errorf("%s still holds the lease", killed)
 	}
-	connection := n.connection(t, postgres)
+	connection := te.connection(t, postgres)
 	const sql = "CREATE TABLE t (a int); INSERT INTO t VALUES (42); SELECT current_user, a FROM t"
-	if got := n.runClient(t, "docker.io/library/postgres:15", "psql", connection["url"], "-At", "-c", sql); !strings.HasSuffix(got, "orders|42") {
+	if got := te.runClient(t, "docker.io/library/postgres:15", "psql", connection["url"], "-At", "-c", sql); !strings.HasSuffix(got, "orders|42") {
 		t.Errorf("psql prints %q", got)
 	}
 	for _, list := range []client.ObjectList{&appsv1.StatefulSetList{}, &corev1.ServiceList{}, &corev1.SecretList{}, &corev1.PersistentVolumeClaimList{}} {
-		if got := n.made(t.Context(), t, list, postgres); len(got) != 1 {
+		if got := te.made(t.Context(), t, list, postgres); len(got) != 1 {
 			t.Errorf("%T: has %v, want one", list, got)
 		}
 	}
-	n.testApplication(t)
-	n.expectRestricted(t)
+	te.testApplication(t)
+	te.expectRestricted(t)
 }
 
 // testApplication orders an application, and asks one of its pods.
-func (n tenant) testApplication(t *testing.T) {
+func (te tenant) testApplication(t *testing.T) {
 	t.Helper()
-	application := n.order(t, readFile(t, infrastructureSamples+"application.yaml"))
+	application := te.order(t, readFile(t, infrastructureSamples+"application.yaml"))
 	pods := &corev1.PodList{}
-	if err := n.in.host.List(t.Context(), pods, client.InNamespace(n.namespace), client.MatchingLabels{"app.kubernetes.io/name": "application"}); err != nil {
+	if err := te.in.host.List(t.Context(), pods, client.InNamespace(te.namespace), client.MatchingLabels{"app.kubernetes.io/name": "application"}); err != nil {
 		t.Fatal(err)
 	}
 	if len(pods.Items) != 2 {
 		t.Fatalf("%s has %d pods, want 2", application.GetName(), len(pods.Items))
 	}
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+n.in.podAddress(t, &pods.Items[0], 8080), http.NoBody)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+te.in.podAddress(t, &pods.Items[0], 8080), http.NoBody)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -404,13 +404,13 @@ func (n tenant) testApplication(t *testing.T) {
 }
 
 // made returns the names of objects of an instance, or of all instances of the tenant, in the runtime cluster.
-func (n tenant) made(ctx context.Context, t *testing.T, list client.ObjectList, instance *unstructured.Unstructured) (names []string) {
+func (te tenant) made(ctx context.Context, t *testing.T, list client.ObjectList, instance *unstructured.Unstructured) (names []string) {
 	t.Helper()
-	labels := client.MatchingLabels{labelTenant: n.cluster}
+	labels := client.MatchingLabels{labelTenant: te.cluster}
 	if instance != nil {
 		labels[labelInstance] = instance.GetName()
 	}
-	if err := n.in.host.List(ctx, list, client.InNamespace(n.namespace), labels); err != nil {
+	if err := te.in.host.List(ctx, list, client.InNamespace(te.namespace), labels); err != nil {
 		return []string{err.Error()}
 	}
 	items, err := meta.ExtractList(list)
@@ -424,13 +424,13 @@ func (n tenant) made(ctx context.Context, t *testing.T, list client.ObjectList, 
 }
 
 // waitEmpty waits until the runtime cluster has no object of an instance, or of all instances of the tenant.
-func (n tenant) waitEmpty(t *testing.T, instance *unstructured.Unstructured) {
+func (te tenant) waitEmpty(t *testing.T, instance *unstructured.Unstructured) {
 	t.Helper()
-	eventually(t, 2*time.Minute, "the end of what instances of "+n.path+" are made of", func(ctx context.Context) error {
+	eventually(t, 2*time.Minute, "the end of what instances of "+te.path+" are made of", func(ctx context.Context) error {
 		for _, list := range []client.ObjectList{
 			&appsv1.StatefulSetList{}, &appsv1.DeploymentList{}, &corev1.ServiceList{}, &corev1.SecretList{}, &corev1.PersistentVolumeClaimList{}, &corev1.ConfigMapList{},
 		} {
-			if left := n.made(ctx, t, list, instance); len(left) > 0 {
+			if left := te.made(ctx, t, list, instance); len(left) > 0 {
 				return fmt.Errorf("%T: %v", list, left)
 			}
 		}
@@ -439,9 +439,9 @@ func (n tenant) waitEmpty(t *testing.T, instance *unstructured.Unstructured) {
 }
 
 // testDeletion deletes the Redis of a tenant. When it is deleted, so are its objects and its Secret.
-func (n tenant) testDeletion(t *testing.T) {
+func (te tenant) testDeletion(t *testing.T) {
 	t.Helper()
-	c := newClient(t, n.config)
+	c := newClient(t, te.config)
 	redis := parseObjects(t, readFile(t, infrastructureSamples+"redis.yaml"))[0]
 	if err := c.Delete(t.Context(), redis); err != nil {
 		t.Fatal(err)
@@ -454,13 +454,13 @@ func (n tenant) testDeletion(t *testing.T) {
 		return client.IgnoreNotFound(err)
 	})
 	for _, list := range []client.ObjectList{&appsv1.StatefulSetList{}, &corev1.ServiceList{}, &corev1.SecretList{}, &corev1.PersistentVolumeClaimList{}, &corev1.ConfigMapList{}} {
-		if left := n.made(t.Context(), t, list, redis); len(left) > 0 {
+		if left := te.made(t.Context(), t, list, redis); len(left) > 0 {
 			t.Errorf("after the Redis is gone, %T: %v", list, left)
 		}
 	}
 	eventually(t, 30*time.Second, "the deletion of its Secret in the workspace", func(ctx context.Context) error {
 		secrets := &corev1.SecretList{}
-		if err := n.client.List(ctx, secrets, client.MatchingLabels{infrastructureGroup + "/connection": "true"}); err != nil {
+		if err := te.client.List(ctx, secrets, client.MatchingLabels{infrastructureGroup + "/connection": "true"}); err != nil {
 			return err
 		}
 		if len(secrets.Items) > 0 {
@@ -498,26 +498,26 @@ spec:
 `
 
 // testOpenTofu orders an instance that a run of OpenTofu creates in a pod, changes it, and deletes it.
-func (n tenant) testOpenTofu(t *testing.T, provider workspace) {
+func (te tenant) testOpenTofu(t *testing.T, provider workspace) {
 	t.Helper()
 	provider.apply(t, tokenTemplate)
 	provider.waitTemplates(t, "token")
 	const manifest = "apiVersion: infrastructure.kedge.faros.sh/v1alpha1\nkind: Token\nmetadata: {name: first}\nspec: {length: 8}\n"
-	token := n.order(t, manifest)
-	value := n.connection(t, token)["value"]
-	n.apply(t, strings.Replace(manifest, "8", "9", 1))
-	n.waitReady(t, token)
+	token := te.order(t, manifest)
+	value := te.connection(t, token)["value"]
+	te.apply(t, strings.Replace(manifest, "8", "9", 1))
+	te.waitReady(t, token)
 	if endpoint, _, _ := unstructured.NestedString(token.Object, "status", "endpoint"); endpoint != "9.tokens.example.org" {
 		t.Errorf("endpoint %q", endpoint)
 	}
-	if again := n.connection(t, token)["value"]; value == "" || again != value {
+	if again := te.connection(t, token)["value"]; value == "" || again != value {
 		t.Errorf("the resource was replaced: %q, before %q", again, value)
 	}
-	if err := newClient(t, n.config).Delete(t.Context(), token); err != nil {
+	if err := newClient(t, te.config).Delete(t.Context(), token); err != nil {
 		t.Fatal(err)
 	}
-	n.waitEmpty(t, token)
-	if jobs := n.made(t.Context(), t, &batchv1.JobList{}, token); len(jobs) > 0 {
+	te.waitEmpty(t, token)
+	if jobs := te.made(t.Context(), t, &batchv1.JobList{}, token); len(jobs) > 0 {
 		t.Errorf("left: %v", jobs)
 	}
 }

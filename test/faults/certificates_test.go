@@ -35,7 +35,7 @@ func TestExpiredCertificates(t *testing.T) {
 
 // testClientCertificates lets the certificates expire with which a shard and the front proxy connect to other servers. The metric reports
 // the time before that, and the servers use renewed files without a restart.
-func (s *env) testClientCertificates() {
+func (e *env) testClientCertificates() {
 	for _, c := range []struct{ server, to, flag, restarted string }{
 		{alpha, sharded.CacheServer, "cache-kubeconfig", sharded.CacheServer},
 		{beta, root, "root-shard-kubeconfig-file", root},
@@ -43,43 +43,43 @@ func (s *env) testClientCertificates() {
 	}[:scaled(1, 3)] {
 		began := time.Now()
 		series := fmt.Sprintf("atoll_certificate_expiration_timestamp_seconds{flag=%q", c.flag)
-		s.expectExpiry(c.server, series, time.Hour)
-		s.reissueClient(c.server, c.to, 10*time.Minute)
-		s.expectExpiry(c.server, series, 10*time.Minute)
-		s.reissueClient(c.server, c.to, -time.Second)
-		s.expectExpiry(c.server, series, -time.Second)
-		s.Kill(s.T, c.restarted) // so that no connection from before remains
-		s.restart(c.restarted)
-		s.WaitReady(s.T, c.restarted)
+		e.expectExpiry(c.server, series, time.Hour)
+		e.reissueClient(c.server, c.to, 10*time.Minute)
+		e.expectExpiry(c.server, series, 10*time.Minute)
+		e.reissueClient(c.server, c.to, -time.Second)
+		e.expectExpiry(c.server, series, -time.Second)
+		e.Kill(e.T, c.restarted) // so that no connection from before remains
+		e.restart(c.restarted)
+		e.WaitReady(e.T, c.restarted)
 		if c.to == sharded.CacheServer { // its log has no entries of clients
-			s.waitForLag(c.server)
+			e.waitForLag(c.server)
 		} else {
-			s.waitForLog(c.restarted, "certificate has expired or is not yet valid")
+			e.waitForLog(c.restarted, "certificate has expired or is not yet valid")
 		}
-		s.reissueClient(c.server, c.to, time.Hour)
-		s.expectExpiry(c.server, series, time.Hour)
-		s.waitForRecovery(root, alpha, beta)
-		s.bind(s.createWorkspace("renewed-"+c.server, alpha))
-		s.Logf("%s: --%s expired, and renewed without a restart, within %s", c.server, c.flag, time.Since(began).Round(time.Second))
+		e.reissueClient(c.server, c.to, time.Hour)
+		e.expectExpiry(c.server, series, time.Hour)
+		e.waitForRecovery(root, alpha, beta)
+		e.bind(e.createWorkspace("renewed-"+c.server, alpha))
+		e.Logf("%s: --%s expired, and renewed without a restart, within %s", c.server, c.flag, time.Since(began).Round(time.Second))
 	}
 	for server, flag := range map[string]string{sharded.CacheServer: "tls-cert-file", sharded.FrontProxy: "shards-kubeconfig", root: "tls-cert-file"} {
-		s.expectExpiry(server, fmt.Sprintf("atoll_certificate_expiration_timestamp_seconds{flag=%q", flag), time.Hour)
+		e.expectExpiry(server, fmt.Sprintf("atoll_certificate_expiration_timestamp_seconds{flag=%q", flag), time.Hour)
 	}
 }
 
-func (s *env) reissueClient(server, to string, validity time.Duration) {
-	s.Helper()
-	if err := s.Layout().ReissueClient(server, to, validity); err != nil {
-		s.Fatal(err)
+func (e *env) reissueClient(server, to string, validity time.Duration) {
+	e.Helper()
+	if err := e.Layout().ReissueClient(server, to, validity); err != nil {
+		e.Fatal(err)
 	}
 }
 
 // waitForLag waits until a shard reports that the cache server does not serve it.
-func (s *env) waitForLag(shard string) {
-	s.Helper()
-	shardtesting.Eventually(s.T, "the lag is told", func(ctx context.Context) error {
+func (e *env) waitForLag(shard string) {
+	e.Helper()
+	shardtesting.Eventually(e.T, "the lag is told", func(ctx context.Context) error {
 		const enough = 2
-		lag, err := s.lag(ctx, shard, "read")
+		lag, err := e.lag(ctx, shard, "read")
 		if err == nil && lag < enough {
 			return fmt.Errorf("%v s", lag)
 		}
@@ -88,10 +88,10 @@ func (s *env) waitForLag(shard string) {
 }
 
 // expectExpiry checks that a metric reports when a certificate expires. The certificate was issued some minutes ago.
-func (s *env) expectExpiry(server, series string, in time.Duration) {
-	s.Helper()
-	shardtesting.Eventually(s.T, "the metric tells the expiry", func(ctx context.Context) error {
-		value, err := s.metric(ctx, server, series)
+func (e *env) expectExpiry(server, series string, in time.Duration) {
+	e.Helper()
+	shardtesting.Eventually(e.T, "the metric tells the expiry", func(ctx context.Context) error {
+		value, err := e.metric(ctx, server, series)
 		if err != nil {
 			return err
 		}
@@ -103,19 +103,19 @@ func (s *env) expectExpiry(server, series string, in time.Duration) {
 }
 
 // expireCertificate restarts a server with an expired certificate, so that no connection from before remains.
-func (s *env) expireCertificate(server string) {
-	s.Helper()
-	s.Kill(s.T, server)
-	if err := s.Layout().Reissue(server, -time.Second); err != nil {
-		s.Fatal(err)
+func (e *env) expireCertificate(server string) {
+	e.Helper()
+	e.Kill(e.T, server)
+	if err := e.Layout().Reissue(server, -time.Second); err != nil {
+		e.Fatal(err)
 	}
-	s.restart(server)
+	e.restart(server)
 }
 
-func (s *env) renewCertificate(server string) {
-	s.Helper()
-	if err := s.Layout().Reissue(server, time.Hour); err != nil {
-		s.Fatal(err)
+func (e *env) renewCertificate(server string) {
+	e.Helper()
+	if err := e.Layout().Reissue(server, time.Hour); err != nil {
+		e.Fatal(err)
 	}
-	s.WaitReady(s.T, server)
+	e.WaitReady(e.T, server)
 }

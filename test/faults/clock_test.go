@@ -77,15 +77,15 @@ func TestClockSkew(t *testing.T) {
 }
 
 // expectClock checks that a server's clock differs by a duration.
-func (s *env) expectClock(server string, by time.Duration) {
-	s.Helper()
-	config := s.Masters(s.T, server)
+func (e *env) expectClock(server string, by time.Duration) {
+	e.Helper()
+	config := e.Masters(e.T, server)
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
-		s.Fatal(err)
+		e.Fatal(err)
 	}
 	defer client.CloseIdleConnections()
-	shardtesting.Eventually(s.T, "the clock of "+server, func(context.Context) error {
+	shardtesting.Eventually(e.T, "the clock of "+server, func(context.Context) error {
 		response, err := client.Get(config.Host + "/livez")
 		if err != nil {
 			return err
@@ -100,11 +100,11 @@ func (s *env) expectClock(server string, by time.Duration) {
 }
 
 // expectHealthyShards checks that all shards count as healthy, and receive workspaces.
-func (s *env) expectHealthyShards(prefix string) {
-	s.Helper()
-	shardtesting.Eventually(s.T, "all shards are healthy", func(ctx context.Context) error {
+func (e *env) expectHealthyShards(prefix string) {
+	e.Helper()
+	shardtesting.Eventually(e.T, "all shards are healthy", func(ctx context.Context) error {
 		var shards corev1alpha1.ShardList
-		if err := s.admin.List(shardtesting.In(ctx, "root"), &shards); err != nil {
+		if err := e.admin.List(shardtesting.In(ctx, "root"), &shards); err != nil {
 			return err
 		}
 		for i := range shards.Items {
@@ -116,46 +116,46 @@ func (s *env) expectHealthyShards(prefix string) {
 		}
 		return nil
 	})
-	for _, shard := range s.Shards() {
-		s.createWorkspace(prefix+"-"+shard, shard)
+	for _, shard := range e.Shards() {
+		e.createWorkspace(prefix+"-"+shard, shard)
 	}
 }
 
 // testDeletion checks on each shard that deleted objects disappear with their dependants and content while others are
 // kept, and that a workspace tree that spans all shards is deleted.
-func (s *env) testDeletion(name string) {
-	s.Helper()
-	for _, shard := range s.Shards() {
-		s.testOwnerDeletion(s.consumers[shard], name)
-		cluster := s.createWorkspace(name+"-"+shard, shard)
-		s.bind(cluster)
-		if err := s.createWidget(s.Context(), cluster, name); err != nil {
-			s.Fatal(err)
+func (e *env) testDeletion(name string) {
+	e.Helper()
+	for _, shard := range e.Shards() {
+		e.testOwnerDeletion(e.consumers[shard], name)
+		cluster := e.createWorkspace(name+"-"+shard, shard)
+		e.bind(cluster)
+		if err := e.createWidget(e.Context(), cluster, name); err != nil {
+			e.Fatal(err)
 		}
 		binding := &apisv1alpha2.APIBinding{ObjectMeta: metav1.ObjectMeta{Name: "widgets"}}
-		s.deleteAndWait(cluster, binding)
+		e.deleteAndWait(cluster, binding)
 	}
-	for _, top := range s.Shards() {
+	for _, top := range e.Shards() {
 		parent := "root"
 		tree := name + "-tree-" + top
 		for _, shard := range []string{top, root, alpha, beta} {
-			parent = shardtesting.NewWorkspace(s.T, s.admin, parent, tree, shardtesting.OnShard(shard)).Spec.Cluster
+			parent = shardtesting.NewWorkspace(e.T, e.admin, parent, tree, shardtesting.OnShard(shard)).Spec.Cluster
 		}
-		s.deleteAndWait("root", &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{Name: tree}})
+		e.deleteAndWait("root", &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{Name: tree}})
 	}
-	for _, shard := range s.Shards() {
-		s.deleteAndWait("root", &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{Name: name + "-" + shard}})
+	for _, shard := range e.Shards() {
+		e.deleteAndWait("root", &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{Name: name + "-" + shard}})
 	}
 }
 
 // testOwnerDeletion deletes one of two owners, and a namespace.
-func (s *env) testOwnerDeletion(cluster, name string) {
-	s.Helper()
-	ctx := shardtesting.In(s.Context(), cluster)
+func (e *env) testOwnerDeletion(cluster, name string) {
+	e.Helper()
+	ctx := shardtesting.In(e.Context(), cluster)
 	create := func(object client.Object) {
-		s.Helper()
-		if err := s.admin.Create(ctx, object); err != nil {
-			s.Fatal(err)
+		e.Helper()
+		if err := e.admin.Create(ctx, object); err != nil {
+			e.Fatal(err)
 		}
 	}
 	configMap := func(name string, owner *corev1.ConfigMap) *corev1.ConfigMap {
@@ -177,29 +177,29 @@ func (s *env) testOwnerDeletion(cluster, name string) {
 	namespaced.Namespace = name
 	create(namespaced)
 
-	s.deleteAndWait(cluster, namespace)
-	s.deleteAndWait(cluster, deletedOwner)
-	s.waitForDeletion(cluster, deletedDependant)
+	e.deleteAndWait(cluster, namespace)
+	e.deleteAndWait(cluster, deletedOwner)
+	e.waitForDeletion(cluster, deletedDependant)
 	for _, object := range []client.Object{keptOwner, keptDependant} {
-		if err := s.admin.Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
-			s.Error(err)
+		if err := e.admin.Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
+			e.Error(err)
 		}
 	}
 }
 
 // deleteAndWait deletes an object and waits for its deletion.
-func (s *env) deleteAndWait(cluster string, object client.Object) {
-	s.Helper()
-	if err := s.admin.Delete(shardtesting.In(s.Context(), cluster), object); err != nil {
-		s.Fatalf("deleting %s: %v", object.GetName(), err)
+func (e *env) deleteAndWait(cluster string, object client.Object) {
+	e.Helper()
+	if err := e.admin.Delete(shardtesting.In(e.Context(), cluster), object); err != nil {
+		e.Fatalf("deleting %s: %v", object.GetName(), err)
 	}
-	s.waitForDeletion(cluster, object)
+	e.waitForDeletion(cluster, object)
 }
 
-func (s *env) waitForDeletion(cluster string, object client.Object) {
-	s.Helper()
-	shardtesting.Eventually(s.T, object.GetName()+" is deleted", func(ctx context.Context) error {
-		err := s.admin.Get(shardtesting.In(ctx, cluster), client.ObjectKeyFromObject(object), object)
+func (e *env) waitForDeletion(cluster string, object client.Object) {
+	e.Helper()
+	shardtesting.Eventually(e.T, object.GetName()+" is deleted", func(ctx context.Context) error {
+		err := e.admin.Get(shardtesting.In(ctx, cluster), client.ObjectKeyFromObject(object), object)
 		if err == nil {
 			return fmt.Errorf("it exists: %+v", object)
 		}
@@ -232,28 +232,28 @@ func (*env) testTokens(s *env) {
 }
 
 // createToken returns a new token of an account in the consumer on a shard.
-func (s *env) createToken(shard string) string {
-	s.Helper()
+func (e *env) createToken(shard string) string {
+	e.Helper()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "default"}}
 	request := &authenticationv1.TokenRequest{}
-	if err := s.admin.SubResource("token").Create(shardtesting.In(s.Context(), s.consumers[shard]), account, request); err != nil {
-		s.Fatal(err)
+	if err := e.admin.SubResource("token").Create(shardtesting.In(e.Context(), e.consumers[shard]), account, request); err != nil {
+		e.Fatal(err)
 	}
 	return request.Status.Token
 }
 
-func (s *env) createSecretToken(shard string) string {
-	s.Helper()
-	ctx := shardtesting.In(s.Context(), s.consumers[shard])
+func (e *env) createSecretToken(shard string) string {
+	e.Helper()
+	ctx := shardtesting.In(e.Context(), e.consumers[shard])
 	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "token", Annotations: map[string]string{corev1.ServiceAccountNameKey: "default"}},
 		Type:       corev1.SecretTypeServiceAccountToken,
 	}
-	if err := s.admin.Create(ctx, secret); err != nil {
-		s.Fatal(err)
+	if err := e.admin.Create(ctx, secret); err != nil {
+		e.Fatal(err)
 	}
-	shardtesting.Eventually(s.T, "the secret gets its token", func(context.Context) error {
-		if err := s.admin.Get(ctx, client.ObjectKeyFromObject(secret), secret); err != nil || len(secret.Data[corev1.ServiceAccountTokenKey]) > 0 {
+	shardtesting.Eventually(e.T, "the secret gets its token", func(context.Context) error {
+		if err := e.admin.Get(ctx, client.ObjectKeyFromObject(secret), secret); err != nil || len(secret.Data[corev1.ServiceAccountTokenKey]) > 0 {
 			return err
 		}
 		return fmt.Errorf("got %v", secret.Data)
@@ -263,35 +263,35 @@ func (s *env) createSecretToken(shard string) string {
 
 // expectTokenStatus checks the status of a request that any account of a logical cluster may send there: 401 for a
 // token that is not accepted, 403 for one of another logical cluster.
-func (s *env) expectTokenStatus(token, url, cluster string, want int) {
-	s.Helper()
-	config := rest.AnonymousClientConfig(s.Masters(s.T, root))
+func (e *env) expectTokenStatus(token, url, cluster string, want int) {
+	e.Helper()
+	config := rest.AnonymousClientConfig(e.Masters(e.T, root))
 	config.BearerToken = token
-	s.expectStatus(config, url+"/clusters/"+cluster+"/api", want)
+	e.expectStatus(config, url+"/clusters/"+cluster+"/api", want)
 }
 
-func (s *env) expectStatus(config *rest.Config, url string, want int) {
-	s.Helper()
+func (e *env) expectStatus(config *rest.Config, url string, want int) {
+	e.Helper()
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
-		s.Fatal(err)
+		e.Fatal(err)
 	}
 	defer client.CloseIdleConnections()
 	response, err := client.Get(url)
 	if err != nil {
-		s.Fatal(err)
+		e.Fatal(err)
 	}
 	response.Body.Close()
 	if response.StatusCode != want {
-		s.Errorf("%s returns %d, want %d", url, response.StatusCode, want)
+		e.Errorf("%s returns %d, want %d", url, response.StatusCode, want)
 	}
 }
 
 // waitForLog waits until the log of a server contains a message, which may be written after the response.
-func (s *env) waitForLog(server, want string) {
-	s.Helper()
-	shardtesting.Eventually(s.T, server+" logs the message", func(context.Context) error {
-		if !strings.Contains(s.Process(s.T, server).Output(), want) {
+func (e *env) waitForLog(server, want string) {
+	e.Helper()
+	shardtesting.Eventually(e.T, server+" logs the message", func(context.Context) error {
+		if !strings.Contains(e.Process(e.T, server).Output(), want) {
 			return fmt.Errorf("%s does not log %q", server, want)
 		}
 		return nil

@@ -72,74 +72,74 @@ func newEnv(t *testing.T, options sharded.Options) *env {
 }
 
 // createWorkspace creates a workspace below root on a shard, and returns its logical cluster.
-func (s *env) createWorkspace(name, shard string) string {
-	s.Helper()
-	return shardtesting.NewWorkspace(s.T, s.admin, "root", name, shardtesting.OnShard(shard)).Spec.Cluster
+func (e *env) createWorkspace(name, shard string) string {
+	e.Helper()
+	return shardtesting.NewWorkspace(e.T, e.admin, "root", name, shardtesting.OnShard(shard)).Spec.Cluster
 }
 
-func (s *env) bind(cluster string) {
-	s.Helper()
-	shardtesting.Bind(s.T, s.admin, cluster, s.provider, "widgets")
+func (e *env) bind(cluster string) {
+	e.Helper()
+	shardtesting.Bind(e.T, e.admin, cluster, e.provider, "widgets")
 }
 
 // restart starts a server that has ended.
-func (s *env) restart(server string) { s.Restart(s.parentT, server) }
+func (e *env) restart(server string) { e.Restart(e.parentT, server) }
 
 // requestWorkspace creates a workspace and does not wait.
-func (s *env) requestWorkspace(name, shard string) *tenancyv1alpha1.Workspace {
-	s.Helper()
+func (e *env) requestWorkspace(name, shard string) *tenancyv1alpha1.Workspace {
+	e.Helper()
 	workspace := &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	shardtesting.OnShard(shard)(workspace)
-	if err := s.admin.Create(shardtesting.In(s.Context(), "root"), workspace); err != nil {
-		s.Fatal(err)
+	if err := e.admin.Create(shardtesting.In(e.Context(), "root"), workspace); err != nil {
+		e.Fatal(err)
 	}
 	return workspace
 }
 
 // waitReady waits until a workspace below root is Ready.
-func (s *env) waitReady(name string) {
-	s.Helper()
-	shardtesting.WaitReady(s.T, s.admin, "root", name)
+func (e *env) waitReady(name string) {
+	e.Helper()
+	shardtesting.WaitReady(e.T, e.admin, "root", name)
 }
 
 // createWidget creates a bound object in a logical cluster.
-func (s *env) createWidget(ctx context.Context, cluster, name string) error {
+func (e *env) createWidget(ctx context.Context, cluster, name string) error {
 	body := fmt.Sprintf(`{"apiVersion":"%s/v1","kind":"Widget","metadata":{"name":%q}}`, widgets.Group, name)
-	return s.restClient.Post().AbsPath("/clusters/"+cluster+"/apis/"+widgets.Group+"/v1/namespaces/default/"+widgets.Resource).
+	return e.restClient.Post().AbsPath("/clusters/"+cluster+"/apis/"+widgets.Group+"/v1/namespaces/default/"+widgets.Resource).
 		SetHeader("Content-Type", "application/json").Body([]byte(body)).Do(ctx).Error()
 }
 
 // expectServing checks that a fault of another server fails no request: it waits until writes have continued for a
 // while, and fails if one has failed since the given counts, or a bound object cannot be written.
-func (s *env) expectServing(since failureCounts, shards ...string) {
-	s.Helper()
+func (e *env) expectServing(since failureCounts, shards ...string) {
+	e.Helper()
 	const enough = 20
 	for _, shard := range shards {
-		w := s.writers[shard]
+		w := e.writers[shard]
 		from := w.acknowledgedCount()
-		shardtesting.Eventually(s.T, "writes continue on "+shard, func(context.Context) error {
+		shardtesting.Eventually(e.T, "writes continue on "+shard, func(context.Context) error {
 			if got := w.acknowledgedCount() - from; got < enough {
 				return fmt.Errorf("%d of %d; last failure: %v", got, enough, w.lastFailure())
 			}
 			return nil
 		})
 		if failures := w.failureCount() - since[shard]; failures > 0 {
-			s.Errorf("%d requests failed on %s, the last with: %v", failures, shard, w.lastFailure())
+			e.Errorf("%d requests failed on %s, the last with: %v", failures, shard, w.lastFailure())
 		}
-		if err := s.createWidget(s.Context(), s.consumers[shard], fmt.Sprint("w", w.acknowledgedCount())); err != nil {
-			s.Errorf("writing a bound object on %s: %v", shard, err)
+		if err := e.createWidget(e.Context(), e.consumers[shard], fmt.Sprint("w", w.acknowledgedCount())); err != nil {
+			e.Errorf("writing a bound object on %s: %v", shard, err)
 		}
 	}
 }
 
 // waitForRecovery waits until writes on shards succeed again, however many have failed.
-func (s *env) waitForRecovery(shards ...string) {
-	s.Helper()
+func (e *env) waitForRecovery(shards ...string) {
+	e.Helper()
 	for _, shard := range shards {
-		from := s.writers[shard].acknowledgedCount()
-		shardtesting.Eventually(s.T, "writes on "+shard+" succeed again", func(context.Context) error {
-			if s.writers[shard].acknowledgedCount() < from+5 {
-				return s.writers[shard].lastFailure()
+		from := e.writers[shard].acknowledgedCount()
+		shardtesting.Eventually(e.T, "writes on "+shard+" succeed again", func(context.Context) error {
+			if e.writers[shard].acknowledgedCount() < from+5 {
+				return e.writers[shard].lastFailure()
 			}
 			return nil
 		})
@@ -147,8 +147,8 @@ func (s *env) waitForRecovery(shards ...string) {
 }
 
 // checkStatus returns the status of a request for a logical cluster through the front proxy, as an error.
-func (s *env) checkStatus(path string) error {
-	err := s.admin.List(shardtesting.In(s.Context(), path), &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NamespaceList"}})
+func (e *env) checkStatus(path string) error {
+	err := e.admin.List(shardtesting.In(e.Context(), path), &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NamespaceList"}})
 	var status apierrors.APIStatus
 	if errors.As(err, &status) {
 		return fmt.Errorf("%d: %w", status.Status().Code, err)
@@ -169,8 +169,8 @@ func isFull() bool { return os.Getenv("ATOLL_FAULTS") == "full" }
 
 // metric returns the value of the series of a server whose text begins with a name and labels, as "name{label=", and the
 // highest if there are several. Without a series it returns an error.
-func (s *env) metric(ctx context.Context, server, series string) (float64, error) {
-	config := s.metrics(server)
+func (e *env) metric(ctx context.Context, server, series string) (float64, error) {
+	config := e.metrics(server)
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return 0, err
@@ -204,11 +204,11 @@ func (s *env) metric(ctx context.Context, server, series string) (float64, error
 }
 
 // metrics returns a client configuration that may read the metrics of a server.
-func (s *env) metrics(server string) *rest.Config {
+func (e *env) metrics(server string) *rest.Config {
 	if server != sharded.FrontProxy {
-		return s.Masters(s.T, server)
+		return e.Masters(e.T, server)
 	}
-	config := s.Admin(s.T, "root")
-	config.Host = s.URL
+	config := e.Admin(e.T, "root")
+	config.Host = e.URL
 	return config
 }

@@ -111,20 +111,20 @@ const (
 )
 
 // testEtcdAway checks that all clients of a shard reconnect to an etcd that was away: storage has one for each resource.
-func (s *env) testEtcdAway(members []*etcdMember, urls []string) {
+func (e *env) testEtcdAway(members []*etcdMember, urls []string) {
 	for _, m := range members {
-		m.Signal(s.T, syscall.SIGKILL)
-		m.Exit(s.T)
+		m.Signal(e.T, syscall.SIGKILL)
+		m.Exit(e.T)
 	}
-	before := s.countFailures()
+	before := e.countFailures()
 	<-time.After(etcdAway) // the fault itself
-	s.expectServing(before, root, beta)
+	e.expectServing(before, root, beta)
 	for _, m := range members {
-		m.run(s.parentT, m.Directory())
+		m.run(e.parentT, m.Directory())
 	}
-	waitForHealth(s.T, urls)
+	waitForHealth(e.T, urls)
 	healthy := time.Now()
-	ctx := shardtesting.In(s.Context(), s.consumers[alpha])
+	ctx := shardtesting.In(e.Context(), e.consumers[alpha])
 	meta := metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "after-etcd"}
 	var written sync.WaitGroup
 	for name, object := range map[string]client.Object{
@@ -138,18 +138,18 @@ func (s *env) testEtcdAway(members []*etcdMember, urls []string) {
 		written.Go(func() {
 			attempt, cancel := context.WithTimeout(ctx, time.Minute)
 			defer cancel()
-			last := s.admin.Create(attempt, object)
+			last := e.admin.Create(attempt, object)
 			for last != nil && !apierrors.IsAlreadyExists(last) && attempt.Err() == nil {
 				time.Sleep(writeInterval)
-				last = s.admin.Create(attempt, object)
+				last = e.admin.Create(attempt, object)
 			}
 			took := time.Since(healthy)
-			s.Logf("%s: the first write %s after etcd was back", name, took.Round(time.Millisecond))
+			e.Logf("%s: the first write %s after etcd was back", name, took.Round(time.Millisecond))
 			if took > maxReconnect {
-				s.Errorf("%s: the first write %s after etcd was back, want at most %s: %v", name, took, maxReconnect, last)
+				e.Errorf("%s: the first write %s after etcd was back, want at most %s: %v", name, took, maxReconnect, last)
 			}
 		})
 	}
 	written.Wait()
-	s.waitForRecovery(alpha)
+	e.waitForRecovery(alpha)
 }

@@ -34,10 +34,10 @@ func TestServersKilled(t *testing.T) {
 }
 
 // step runs a part of a test under its own name. Parts build on one another: when one fails, the rest is skipped.
-func (s *env) step(t *testing.T, name string, part func(*env)) {
+func (e *env) step(t *testing.T, name string, part func(*env)) {
 	t.Helper()
 	ok := t.Run(name, func(t *testing.T) {
-		within := *s
+		within := *e
 		within.T = t
 		part(&within)
 	})

@@ -155,43 +155,43 @@ func (f *processFaults) watchWrites(shard string) *watched {
 	return out
 }
 
-func (o *watched) receive(stream watch.Interface) {
+func (w *watched) receive(stream watch.Interface) {
 	for event := range stream.ResultChan() {
-		o.mu.Lock()
+		w.mu.Lock()
 		if object, ok := event.Object.(*corev1.ConfigMap); ok && event.Type == watch.Added {
-			o.names[object.Name] = true
+			w.names[object.Name] = true
 		}
 		if event.Type == watch.Error {
-			o.ended = fmt.Errorf("%+v", event.Object)
+			w.ended = fmt.Errorf("%+v", event.Object)
 		}
-		o.mu.Unlock()
+		w.mu.Unlock()
 	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.ended == nil {
-		o.ended = fmt.Errorf("the watch has ended")
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.ended == nil {
+		w.ended = fmt.Errorf("the watch has ended")
 	}
 }
 
-func (o *watched) count() int {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return len(o.names)
+func (w *watched) count() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.names)
 }
 
 // expectAll checks that the watch is open, and has delivered every acknowledged write.
-func (o *watched) expectAll(f *processFaults) {
+func (w *watched) expectAll(f *processFaults) {
 	f.Helper()
-	names := o.w.acknowledged()
-	names = names[min(o.from, len(names)):]
+	names := w.w.acknowledged()
+	names = names[min(w.from, len(names)):]
 	shardtesting.Eventually(f.T, "the watch delivers all writes", func(context.Context) error {
-		o.mu.Lock()
-		defer o.mu.Unlock()
-		if o.ended != nil {
-			return o.ended
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.ended != nil {
+			return w.ended
 		}
 		for _, name := range names {
-			if !o.names[name] {
+			if !w.names[name] {
 				return fmt.Errorf("%s of %d is not delivered", name, len(names))
 			}
 		}

@@ -54,41 +54,41 @@ func (*processFaults) testCacheOutage(f *processFaults) {
 	f.expectServing(before, root, alpha, beta)
 }
 
-func (s *env) acknowledgedCounts() map[string]int {
+func (e *env) acknowledgedCounts() map[string]int {
 	counts := map[string]int{}
-	for shard, w := range s.writers {
+	for shard, w := range e.writers {
 		counts[shard] = w.acknowledgedCount()
 	}
 	return counts
 }
 
 // createExport creates an export without resources on alpha.
-func (s *env) createExport(name string) {
-	s.Helper()
+func (e *env) createExport(name string) {
+	e.Helper()
 	export := &apisv1alpha2.APIExport{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	if err := s.admin.Create(shardtesting.In(s.Context(), s.provider), export); err != nil {
-		s.Fatal(err)
+	if err := e.admin.Create(shardtesting.In(e.Context(), e.provider), export); err != nil {
+		e.Fatal(err)
 	}
 }
 
 // publishFor creates exports for a time, and deletes every third again. It returns those names, and whether they exist.
-func (s *env) publishFor(duration time.Duration) map[string]bool {
-	s.Helper()
+func (e *env) publishFor(duration time.Duration) map[string]bool {
+	e.Helper()
 	published := map[string]bool{"published-before": false}
 	export := &apisv1alpha2.APIExport{ObjectMeta: metav1.ObjectMeta{Name: "published-before"}}
-	if err := s.admin.Delete(shardtesting.In(s.Context(), s.provider), export); err != nil {
-		s.Fatal(err)
+	if err := e.admin.Delete(shardtesting.In(e.Context(), e.provider), export); err != nil {
+		e.Fatal(err)
 	}
 	ticker := time.NewTicker(publishInterval)
 	defer ticker.Stop()
 	for end := time.Now().Add(duration); time.Now().Before(end); <-ticker.C {
 		name := fmt.Sprint("published-", len(published))
-		s.createExport(name)
+		e.createExport(name)
 		published[name] = len(published)%3 != 0
 		if !published[name] {
 			export := &apisv1alpha2.APIExport{ObjectMeta: metav1.ObjectMeta{Name: name}}
-			if err := s.admin.Delete(shardtesting.In(s.Context(), s.provider), export); err != nil {
-				s.Fatal(err)
+			if err := e.admin.Delete(shardtesting.In(e.Context(), e.provider), export); err != nil {
+				e.Fatal(err)
 			}
 		}
 	}
@@ -96,11 +96,11 @@ func (s *env) publishFor(duration time.Duration) map[string]bool {
 }
 
 // waitForPublished waits until exactly those of the exports are in the cache that exist.
-func (s *env) waitForPublished(published map[string]bool) {
-	s.Helper()
-	config := s.Masters(s.T, sharded.CacheServer)
-	shardtesting.EventuallyWithin(s.T, 2*time.Minute, "the cache has the exports", func(context.Context) error {
-		response, body := shardtesting.Send(s.T, config, http.MethodGet, "/services/cache/shards/*/clusters/*/apis/apis.kcp.io/v1alpha2/apiexports", "")
+func (e *env) waitForPublished(published map[string]bool) {
+	e.Helper()
+	config := e.Masters(e.T, sharded.CacheServer)
+	shardtesting.EventuallyWithin(e.T, 2*time.Minute, "the cache has the exports", func(context.Context) error {
+		response, body := shardtesting.Send(e.T, config, http.MethodGet, "/services/cache/shards/*/clusters/*/apis/apis.kcp.io/v1alpha2/apiexports", "")
 		var list metav1.PartialObjectMetadataList
 		if err := json.Unmarshal([]byte(body), &list); err != nil || response.StatusCode != http.StatusOK {
 			return fmt.Errorf("%s: %w", response.Status, err)
@@ -119,20 +119,20 @@ func (s *env) waitForPublished(published map[string]bool) {
 }
 
 // lag returns the replication lag of a shard, in seconds.
-func (s *env) lag(ctx context.Context, shard, direction string) (float64, error) {
-	return s.metric(ctx, shard, fmt.Sprintf("atoll_replication_lag_seconds{direction=%q", direction))
+func (e *env) lag(ctx context.Context, shard, direction string) (float64, error) {
+	return e.metric(ctx, shard, fmt.Sprintf("atoll_replication_lag_seconds{direction=%q", direction))
 }
 
 // expectLag checks that alpha reports most of the outage as its lag.
-func (s *env) expectLag(direction string, outage time.Duration) {
-	s.Helper()
-	shardtesting.Eventually(s.T, "the lag is told", func(ctx context.Context) error {
-		lag, err := s.lag(ctx, alpha, direction)
+func (e *env) expectLag(direction string, outage time.Duration) {
+	e.Helper()
+	shardtesting.Eventually(e.T, "the lag is told", func(ctx context.Context) error {
+		lag, err := e.lag(ctx, alpha, direction)
 		if err == nil && lag < outage.Seconds()-5 {
 			return fmt.Errorf("%s: %v s", direction, lag)
 		}
 		if err == nil {
-			s.Logf("atoll_replication_lag_seconds{direction=%q} of alpha: %.0f", direction, lag)
+			e.Logf("atoll_replication_lag_seconds{direction=%q} of alpha: %.0f", direction, lag)
 		}
 		return err
 	})

@@ -111,13 +111,13 @@ func (p *placements) eventually(what string, condition func(context.Context) err
 	shardtesting.EventuallyWithin(p.T, p.timeout(), what, condition)
 }
 
-func (s *env) newPlacements(parent string, count int) *placements {
-	s.Helper()
-	p := &placements{env: s, parent: s.createWorkspace(parent, alpha), count: count, shards: map[string]client.Client{}}
-	for _, shard := range s.Shards() {
-		direct, err := loopback.NewClient(s.Masters(s.T, shard))
+func (e *env) newPlacements(parent string, count int) *placements {
+	e.Helper()
+	p := &placements{env: e, parent: e.createWorkspace(parent, alpha), count: count, shards: map[string]client.Client{}}
+	for _, shard := range e.Shards() {
+		direct, err := loopback.NewClient(e.Masters(e.T, shard))
 		if err != nil {
-			s.Fatal(err)
+			e.Fatal(err)
 		}
 		p.shards[shard] = direct
 	}

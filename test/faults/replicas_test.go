@@ -65,58 +65,58 @@ type replica struct {
 }
 
 // startReplica starts another replica of a shard on a host.
-func (s *env) startReplica(shard string, host sharded.Host) *replica {
-	s.Helper()
-	servers := s.Layout().Servers
+func (e *env) startReplica(shard string, host sharded.Host) *replica {
+	e.Helper()
+	servers := e.Layout().Servers
 	server := servers[slices.IndexFunc(servers, func(server sharded.Server) bool { return server.Name == shard })]
-	address := programs.FreeAddress(s.T)
+	address := programs.FreeAddress(e.T)
 	server.Name, server.URL = shard+"-replica", "https://"+address
 	_, port, _ := strings.Cut(address, ":")
 	command := slices.Concat(host.Command, []string{filepath.Join(binaries, server.Program)}, server.Args,
-		[]string{"--secure-port=" + port, "--root-directory=" + filepath.Join(s.Directory(), server.Name)})
-	process := programs.StartAs(s.T, server.Name, s.Directory(), command[0], command[1:]...)
-	if err := s.Layout().WaitReady(s.Context(), server); err != nil {
-		s.Fatal(err)
+		[]string{"--secure-port=" + port, "--root-directory=" + filepath.Join(e.Directory(), server.Name)})
+	process := programs.StartAs(e.T, server.Name, e.Directory(), command[0], command[1:]...)
+	if err := e.Layout().WaitReady(e.Context(), server); err != nil {
+		e.Fatal(err)
 	}
-	config, err := s.Layout().Client(server.URL, "shard-admin", "system:masters")
+	config, err := e.Layout().Client(server.URL, "shard-admin", "system:masters")
 	if err != nil {
-		s.Fatal(err)
+		e.Fatal(err)
 	}
 	admin, err := loopback.NewClient(config)
 	if err != nil {
-		s.Fatal(err)
+		e.Fatal(err)
 	}
 	return &replica{process, admin}
 }
 
 // waitForLeadership waits until the process runs the controllers.
-func (s *env) waitForLeadership(process *programs.Process) {
-	s.Helper()
+func (e *env) waitForLeadership(process *programs.Process) {
+	e.Helper()
 	began := time.Now()
-	shardtesting.Eventually(s.T, process.Name+" leads", func(context.Context) error {
+	shardtesting.Eventually(e.T, process.Name+" leads", func(context.Context) error {
 		if !strings.Contains(process.Output(), leadingMessage) {
 			return errors.New("not leading")
 		}
 		return nil
 	})
 	if took := time.Since(began); took > takeoverTimeout {
-		s.Errorf("%s leads after %s, want at most %s", process.Name, took, takeoverTimeout)
+		e.Errorf("%s leads after %s, want at most %s", process.Name, took, takeoverTimeout)
 	}
 }
 
 // testControllers creates and deletes, through a replica of alpha, objects that controllers process.
-func (s *env) testControllers(other *replica, name string) {
-	s.Helper()
-	replicaEnv := *s
+func (e *env) testControllers(other *replica, name string) {
+	e.Helper()
+	replicaEnv := *e
 	replicaEnv.admin = other.admin
 	began := time.Now()
-	parent := s.consumers[alpha]
+	parent := e.consumers[alpha]
 	replicaEnv.testOwnerDeletion(parent, name)
-	for _, shard := range s.Shards() {
-		workspace := shardtesting.NewWorkspace(s.T, replicaEnv.admin, parent, name+"-"+shard, shardtesting.OnShard(shard))
+	for _, shard := range e.Shards() {
+		workspace := shardtesting.NewWorkspace(e.T, replicaEnv.admin, parent, name+"-"+shard, shardtesting.OnShard(shard))
 		replicaEnv.deleteAndWait(parent, workspace)
 	}
 	if took := time.Since(began); took > takeoverTimeout {
-		s.Errorf("creating and deleting workspaces took %s", took)
+		e.Errorf("creating and deleting workspaces took %s", took)
 	}
 }

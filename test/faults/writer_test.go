@@ -35,29 +35,29 @@ type writer struct {
 // failureCounts is the number of failed requests at a moment, by shard.
 type failureCounts map[string]int
 
-func (s *env) countFailures() failureCounts {
+func (e *env) countFailures() failureCounts {
 	m := failureCounts{}
-	for shard, w := range s.writers {
+	for shard, w := range e.writers {
 		m[shard] = w.failureCount()
 	}
 	return m
 }
 
 // startWriter starts a writer, which ends with the test.
-func (s *env) startWriter(cluster, prefix string) *writer {
-	s.Helper()
+func (e *env) startWriter(cluster, prefix string) *writer {
+	e.Helper()
 	w := &writer{cluster: cluster, prefix: prefix}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		w.run(shardtesting.In(ctx, cluster), s.admin)
+		w.run(shardtesting.In(ctx, cluster), e.admin)
 	}()
 	w.stop = sync.OnceFunc(func() {
 		cancel()
 		<-ended
 	})
-	s.Cleanup(w.stop)
+	e.Cleanup(w.stop)
 	return w
 }
 
@@ -111,26 +111,26 @@ func (w *writer) lastFailure() error {
 }
 
 // finish stops all writers and checks that every acknowledged write is stored. Tests call it while all servers run.
-func (s *env) finish() {
-	s.Helper()
-	for shard, w := range s.writers {
+func (e *env) finish() {
+	e.Helper()
+	for shard, w := range e.writers {
 		w.stop()
-		acknowledged := s.checkAcknowledged(w)
-		s.Logf("%s: %d writes acknowledged, %d failed", shard, acknowledged, w.failureCount())
+		acknowledged := e.checkAcknowledged(w)
+		e.Logf("%s: %d writes acknowledged, %d failed", shard, acknowledged, w.failureCount())
 	}
 }
 
 // checkAcknowledged checks that every write of writers in one logical cluster that was acknowledged so far is stored, and
 // returns their number.
-func (s *env) checkAcknowledged(writers ...*writer) int {
-	s.Helper()
+func (e *env) checkAcknowledged(writers ...*writer) int {
+	e.Helper()
 	var names []string
 	for _, w := range writers {
 		names = append(names, w.acknowledged()...)
 	}
 	var stored corev1.ConfigMapList
-	if err := s.admin.List(shardtesting.In(context.Background(), writers[0].cluster), &stored, client.InNamespace(metav1.NamespaceDefault)); err != nil {
-		s.Errorf("listing the written objects: %v", err)
+	if err := e.admin.List(shardtesting.In(context.Background(), writers[0].cluster), &stored, client.InNamespace(metav1.NamespaceDefault)); err != nil {
+		e.Errorf("listing the written objects: %v", err)
 		return 0
 	}
 	exists := map[string]bool{}
@@ -139,7 +139,7 @@ func (s *env) checkAcknowledged(writers ...*writer) int {
 	}
 	for _, name := range names {
 		if !exists[name] {
-			s.Errorf("acknowledged write %s in %s is lost", name, writers[0].cluster)
+			e.Errorf("acknowledged write %s in %s is lost", name, writers[0].cluster)
 		}
 	}
 	return len(names)

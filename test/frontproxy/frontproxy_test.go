@@ -79,21 +79,21 @@ func newEnv(t *testing.T, etcd *indextesting.Etcd) *env {
 }
 
 // expect waits until a request for each path returns the status of its shard, 503 with Retry-After.
-func (s *env) expect(when string, status map[string]int) {
-	s.t.Helper()
-	for path, shard := range s.paths {
-		s.expectPath(when, path, status[shard])
+func (e *env) expect(when string, status map[string]int) {
+	e.t.Helper()
+	for path, shard := range e.paths {
+		e.expectPath(when, path, status[shard])
 	}
 }
 
-func (s *env) expectPath(when, path string, want int) {
-	s.t.Helper()
-	shardtesting.Eventually(s.t, fmt.Sprintf("%s: %s is %d", when, path, want), func(ctx context.Context) error {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL+"/clusters/"+path+"/api/v1/namespaces/default", nil)
+func (e *env) expectPath(when, path string, want int) {
+	e.t.Helper()
+	shardtesting.Eventually(e.t, fmt.Sprintf("%s: %s is %d", when, path, want), func(ctx context.Context) error {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, e.URL+"/clusters/"+path+"/api/v1/namespaces/default", nil)
 		if err != nil {
 			return err
 		}
-		res, err := s.client.Do(req)
+		res, err := e.client.Do(req)
 		if err != nil {
 			return err
 		}
@@ -107,11 +107,11 @@ func (s *env) expectPath(when, path string, want int) {
 }
 
 // restartProxy restarts the proxy with additional flags.
-func (s *env) restartProxy(flags ...string) {
-	s.t.Helper()
-	s.Kill(s.t, proxy)
-	s.Restart(s.t, proxy, flags...)
-	s.WaitReady(s.t, proxy)
+func (e *env) restartProxy(flags ...string) {
+	e.t.Helper()
+	e.Kill(e.t, proxy)
+	e.Restart(e.t, proxy, flags...)
+	e.WaitReady(e.t, proxy)
 }
 
 var allAvailable = map[string]int{root: 200, alpha: 200, beta: 200}

@@ -77,11 +77,11 @@ func TestOutages(t *testing.T) {
 }
 
 // vanish deletes a workspace without finalizing its instance.
-func (of *consumer) vanish(t *testing.T, name string) {
+func (c *consumer) vanish(t *testing.T, name string) {
 	t.Helper()
-	of.remove(t, name)
-	of.patch(t, name, `{"metadata":{"finalizers":[]}}`)
-	shared.installation.Delete(t, of.Workspace)
+	c.remove(t, name)
+	c.patch(t, name, `{"metadata":{"finalizers":[]}}`)
+	shared.installation.Delete(t, c.Workspace)
 }
 
 // Another backend takes over, and tenants observe only the phase in the meantime.

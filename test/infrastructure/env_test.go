@@ -229,8 +229,8 @@ func (e *env) newConsumerOf(t *testing.T, shard, name string) *consumer {
 }
 
 // resource returns a client of a resource of the provider in the workspace.
-func (of *consumer) resource(version, name string) dynamic.NamespaceableResourceInterface {
-	return of.objects.Resource(schema.GroupVersionResource{Group: of.group, Version: version, Resource: name})
+func (c *consumer) resource(version, name string) dynamic.NamespaceableResourceInterface {
+	return c.objects.Resource(schema.GroupVersionResource{Group: c.group, Version: version, Resource: name})
 }
 
 func (e *env) newInstance(name, size string) *unstructured.Unstructured {
@@ -240,41 +240,41 @@ func (e *env) newInstance(name, size string) *unstructured.Unstructured {
 }
 
 // create creates an instance.
-func (of *consumer) create(t *testing.T, e *env, name, size string) {
+func (c *consumer) create(t *testing.T, e *env, name, size string) {
 	t.Helper()
 	object := e.newInstance(name, size)
 	shardtesting.Eventually(t, "creating "+name, func(ctx context.Context) error {
-		_, err := of.instances.Create(ctx, object, metav1.CreateOptions{})
+		_, err := c.instances.Create(ctx, object, metav1.CreateOptions{})
 		return client.IgnoreAlreadyExists(err)
 	})
 }
 
 // remove deletes an instance, and does not wait.
-func (of *consumer) remove(t *testing.T, name string) {
+func (c *consumer) remove(t *testing.T, name string) {
 	t.Helper()
-	if err := of.instances.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+	if err := c.instances.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }
 
 // patch changes an instance by a merge patch.
-func (of *consumer) patch(t *testing.T, name, patch string) {
+func (c *consumer) patch(t *testing.T, name, patch string) {
 	t.Helper()
-	if _, err := of.instances.Patch(t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+	if _, err := c.instances.Patch(t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func (of *consumer) resize(t *testing.T, name, size string) {
+func (c *consumer) resize(t *testing.T, name, size string) {
 	t.Helper()
-	of.patch(t, name, `{"spec":{"size":"`+size+`"}}`)
+	c.patch(t, name, `{"spec":{"size":"`+size+`"}}`)
 }
 
 // waitRows waits until a tenant sees exactly these Templates.
-func (of *consumer) waitRows(t *testing.T, want ...string) {
+func (c *consumer) waitRows(t *testing.T, want ...string) {
 	t.Helper()
-	shardtesting.Eventually(t, fmt.Sprintf("%s to see %v", of.cluster, want), func(ctx context.Context) error {
-		list, err := of.resource("v1alpha1", "templates").List(ctx, metav1.ListOptions{})
+	shardtesting.Eventually(t, fmt.Sprintf("%s to see %v", c.cluster, want), func(ctx context.Context) error {
+		list, err := c.resource("v1alpha1", "templates").List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
 		}
@@ -290,11 +290,11 @@ func (of *consumer) waitRows(t *testing.T, want ...string) {
 }
 
 // waitSize waits until an instance is ready with a size.
-func (of *consumer) waitSize(t *testing.T, name, size string) *unstructured.Unstructured {
+func (c *consumer) waitSize(t *testing.T, name, size string) *unstructured.Unstructured {
 	t.Helper()
 	var got *unstructured.Unstructured
 	shardtesting.Eventually(t, name+" is ready", func(ctx context.Context) (err error) {
-		if got, err = of.instances.Get(ctx, name, metav1.GetOptions{}); err != nil {
+		if got, err = c.instances.Get(ctx, name, metav1.GetOptions{}); err != nil {
 			return err
 		}
 		status, _, _ := unstructured.NestedMap(got.Object, "status")

@@ -189,12 +189,12 @@ type ending struct {
 	end chan struct{}
 }
 
-func (b *ending) Run(ctx context.Context, export *rest.Config) error {
+func (e *ending) Run(ctx context.Context, export *rest.Config) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	ended := make(chan error, 1)
-	go func() { ended <- b.Backend.Run(ctx, export) }()
-	<-b.end
+	go func() { ended <- e.Backend.Run(ctx, export) }()
+	<-e.end
 	cancel()
 	return errors.Join(errors.New("the runtime is lost"), <-ended)
 }

@@ -108,9 +108,9 @@ func testOwners(t *testing.T, s *env) {
 	s.b.must(t, http.MethodGet, configMaps+"/own-child", "")
 }
 
-func (s *workspaceClient) deletedCondition(t *testing.T, path string) func(context.Context) error {
+func (w *workspaceClient) deletedCondition(t *testing.T, path string) func(context.Context) error {
 	return func(context.Context) error {
-		if got := s.do(t, http.MethodGet, path, ""); got.status != http.StatusNotFound {
+		if got := w.do(t, http.MethodGet, path, ""); got.status != http.StatusNotFound {
 			return fmt.Errorf("GET %s: %d", path, got.status)
 		}
 		return nil

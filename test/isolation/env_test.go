@@ -51,15 +51,15 @@ func newEnv(t *testing.T) *env {
 	return s
 }
 
-func (s *env) newWorkspaceClient(t *testing.T, name string) *workspaceClient {
+func (e *env) newWorkspaceClient(t *testing.T, name string) *workspaceClient {
 	t.Helper()
-	return s.newWorkspaceClientOn(t, "alpha", s.shard, name)
+	return e.newWorkspaceClientOn(t, "alpha", e.shard, name)
 }
 
 // newWorkspaceClientOn is newWorkspaceClient on another shard.
-func (s *env) newWorkspaceClientOn(t *testing.T, shardName string, shard *shardtesting.Shard, name string) *workspaceClient {
+func (e *env) newWorkspaceClientOn(t *testing.T, shardName string, shard *shardtesting.Shard, name string) *workspaceClient {
 	t.Helper()
-	cluster := shardtesting.NewWorkspace(t, s.root.Client(t, s.root.Admin(t)), "root", name, shardtesting.OnShard(shardName)).Spec.Cluster
+	cluster := shardtesting.NewWorkspace(t, e.root.Client(t, e.root.Admin(t)), "root", name, shardtesting.OnShard(shardName)).Spec.Cluster
 	config := shardtesting.At(shard.Admin(t), cluster)
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
@@ -74,37 +74,37 @@ type httpResponse struct {
 	body   string
 }
 
-func (a httpResponse) object(t *testing.T) map[string]any {
+func (h httpResponse) object(t *testing.T) map[string]any {
 	t.Helper()
 	var object map[string]any
-	if err := json.Unmarshal([]byte(a.body), &object); err != nil {
-		t.Fatalf("%v: %.300s", err, a.body)
+	if err := json.Unmarshal([]byte(h.body), &object); err != nil {
+		t.Fatalf("%v: %.300s", err, h.body)
 	}
 	return object
 }
 
 // metadata returns a string field of the object's metadata.
-func (a httpResponse) metadata(t *testing.T, field string) string {
+func (h httpResponse) metadata(t *testing.T, field string) string {
 	t.Helper()
-	metadata, _ := a.object(t)["metadata"].(map[string]any)
+	metadata, _ := h.object(t)["metadata"].(map[string]any)
 	text, _ := metadata[field].(string)
 	return text
 }
 
-func (s *workspaceClient) do(t *testing.T, method, path, body string, accept ...string) httpResponse {
+func (w *workspaceClient) do(t *testing.T, method, path, body string, accept ...string) httpResponse {
 	t.Helper()
-	response := s.open(t, t.Context(), method, path, body, accept...)
+	response := w.open(t, t.Context(), method, path, body, accept...)
 	defer response.Body.Close()
 	raw, err := io.ReadAll(response.Body)
 	if err != nil {
-		t.Fatalf("%s %s in %s: %v", method, path, s.name, err)
+		t.Fatalf("%s %s in %s: %v", method, path, w.name, err)
 	}
 	return httpResponse{response.StatusCode, string(raw)}
 }
 
-func (s *workspaceClient) open(t *testing.T, ctx context.Context, method, path, body string, accept ...string) *http.Response {
+func (w *workspaceClient) open(t *testing.T, ctx context.Context, method, path, body string, accept ...string) *http.Response {
 	t.Helper()
-	request, err := http.NewRequestWithContext(ctx, method, s.url+path, strings.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, method, w.url+path, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,18 +120,18 @@ func (s *workspaceClient) open(t *testing.T, ctx context.Context, method, path, 
 	default:
 		request.Header.Set("Content-Type", jsonType)
 	}
-	response, err := s.client.Do(request)
+	response, err := w.client.Do(request)
 	if err != nil {
-		t.Fatalf("%s %s in %s: %v", method, path, s.name, err)
+		t.Fatalf("%s %s in %s: %v", method, path, w.name, err)
 	}
 	return response
 }
 
-func (s *workspaceClient) must(t *testing.T, method, path, body string) httpResponse {
+func (w *workspaceClient) must(t *testing.T, method, path, body string) httpResponse {
 	t.Helper()
-	got := s.do(t, method, path, body)
+	got := w.do(t, method, path, body)
 	if got.status >= 300 {
-		t.Fatalf("%s %s in %s: %d %s", method, path, s.name, got.status, got.body)
+		t.Fatalf("%s %s in %s: %d %s", method, path, w.name, got.status, got.body)
 	}
 	return got
 }

@@ -142,13 +142,13 @@ func (r resource) state(t *testing.T, s *env) []string {
 }
 
 // servedCondition returns a condition: the path is served.
-func (s *workspaceClient) servedCondition(path string) func(context.Context) error {
+func (w *workspaceClient) servedCondition(path string) func(context.Context) error {
 	return func(ctx context.Context) error {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+path, nil)
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, w.url+path, nil)
 		if err != nil {
 			return err
 		}
-		response, err := s.client.Do(request)
+		response, err := w.client.Do(request)
 		if err != nil {
 			return err
 		}
@@ -161,9 +161,9 @@ func (s *workspaceClient) servedCondition(path string) func(context.Context) err
 }
 
 // expectNoLeak fails the test if a response in a reveals b.
-func (s *env) expectNoLeak(t *testing.T, what string, got httpResponse) {
+func (e *env) expectNoLeak(t *testing.T, what string, got httpResponse) {
 	t.Helper()
-	if strings.Contains(got.body, s.b.marker) || strings.Contains(got.body, s.b.cluster) {
+	if strings.Contains(got.body, e.b.marker) || strings.Contains(got.body, e.b.cluster) {
 		t.Errorf("%s in a reveals b: %d %.500s", what, got.status, got.body)
 	}
 	if got.status >= http.StatusInternalServerError {
@@ -172,9 +172,9 @@ func (s *env) expectNoLeak(t *testing.T, what string, got httpResponse) {
 }
 
 // expectStatus is expectNoLeak for a response with an expected status.
-func (s *env) expectStatus(t *testing.T, what string, got httpResponse, status ...int) {
+func (e *env) expectStatus(t *testing.T, what string, got httpResponse, status ...int) {
 	t.Helper()
-	s.expectNoLeak(t, what, got)
+	e.expectNoLeak(t, what, got)
 	if !slices.Contains(status, got.status) {
 		t.Errorf("%s in a: got %d, want %v: %.300s", what, got.status, status, got.body)
 	}

@@ -54,28 +54,28 @@ func Start(t testing.TB, bin string) *Cluster {
 }
 
 // User returns the configuration of a user.
-func (s *Cluster) User(t testing.TB, host, name string, groups ...string) *rest.Config {
+func (c *Cluster) User(t testing.TB, host, name string, groups ...string) *rest.Config {
 	t.Helper()
-	return s.ca.Client(t, &rest.Config{Host: host, QPS: -1, TLSClientConfig: rest.TLSClientConfig{CAFile: s.ca.CertFile}}, name, groups...)
+	return c.ca.Client(t, &rest.Config{Host: host, QPS: -1, TLSClientConfig: rest.TLSClientConfig{CAFile: c.ca.CertFile}}, name, groups...)
 }
 
 // Start starts kube-apiserver again after Kill.
-func (s *Cluster) Start(t testing.TB) {
+func (c *Cluster) Start(t testing.TB) {
 	t.Helper()
-	s.process = programs.Start(t, s.directory, s.program, s.args...)
+	c.process = programs.Start(t, c.directory, c.program, c.args...)
 }
 
 // Kill ends the API server immediately. Its etcd continues to run.
-func (s *Cluster) Kill(t testing.TB) {
+func (c *Cluster) Kill(t testing.TB) {
 	t.Helper()
-	s.process.Signal(t, syscall.SIGKILL)
-	s.process.Exit(t)
+	c.process.Signal(t, syscall.SIGKILL)
+	c.process.Exit(t)
 }
 
 // WaitReady waits until kube-apiserver is ready.
-func (s *Cluster) WaitReady(t testing.TB) {
+func (c *Cluster) WaitReady(t testing.TB) {
 	t.Helper()
-	shardtesting.Eventually(t, "kube-apiserver is ready", func(ctx context.Context) error { return CheckReady(ctx, s.Config) })
+	shardtesting.Eventually(t, "kube-apiserver is ready", func(ctx context.Context) error { return CheckReady(ctx, c.Config) })
 }
 
 // CheckReady returns an error unless the API server of a configuration reports that it is ready.

@@ -13,9 +13,9 @@ import (
 )
 
 // FinalizeNamespaces finalizes empty namespaces that are being deleted, like the controller manager, until the tests end.
-func (s *Cluster) FinalizeNamespaces(t testing.TB) {
+func (c *Cluster) FinalizeNamespaces(t testing.TB) {
 	t.Helper()
-	clientset, err := kubernetes.NewForConfig(s.Config)
+	clientset, err := kubernetes.NewForConfig(c.Config)
 	if err != nil {
 		t.Fatal(err)
 	}

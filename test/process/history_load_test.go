@@ -49,7 +49,7 @@ type statusError struct {
 	text string
 }
 
-func (r statusError) Error() string { return fmt.Sprintf("%d %s", r.code, r.text) }
+func (s statusError) Error() string { return fmt.Sprintf("%d %s", s.code, s.text) }
 
 // open sends a request. Its error is errUnknown when the outcome of the request is unknown.
 func (e *endpoint) open(ctx context.Context, method, path string, body any) (*http.Response, error) {
@@ -290,33 +290,33 @@ type watchRecorder struct {
 	gaps        []gap
 }
 
-func (f *watchRecorder) String() string { return f.kind.kind + " " + f.cluster }
+func (wr *watchRecorder) String() string { return wr.kind.kind + " " + wr.cluster }
 
-func (f *watchRecorder) version() int64 { f.mu.Lock(); defer f.mu.Unlock(); return f.lastVersion }
+func (wr *watchRecorder) version() int64 { wr.mu.Lock(); defer wr.mu.Unlock(); return wr.lastVersion }
 
 var errTooOld = errors.New("the resource version is too old")
 
-func (f *watchRecorder) list(ctx context.Context) error {
-	got, err := f.do(ctx, http.MethodGet, f.path, nil)
+func (wr *watchRecorder) list(ctx context.Context) error {
+	got, err := wr.do(ctx, http.MethodGet, wr.path, nil)
 	if err != nil {
 		return err
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.startVersion == 0 {
-		f.startVersion = got.version()
+	wr.mu.Lock()
+	defer wr.mu.Unlock()
+	if wr.startVersion == 0 {
+		wr.startVersion = got.version()
 	} else {
-		f.gaps = append(f.gaps, gap{f.lastVersion, got.version()})
+		wr.gaps = append(wr.gaps, gap{wr.lastVersion, got.version()})
 	}
-	f.lastVersion = got.version()
+	wr.lastVersion = got.version()
 	return nil
 }
 
-func (f *watchRecorder) run(ctx context.Context) {
+func (wr *watchRecorder) run(ctx context.Context) {
 	for ctx.Err() == nil {
-		err := f.watch(ctx)
+		err := wr.watch(ctx)
 		if errors.Is(err, errTooOld) {
-			err = f.list(ctx)
+			err = wr.list(ctx)
 		}
 		if err != nil {
 			waitForRetry(ctx)
@@ -324,8 +324,8 @@ func (f *watchRecorder) run(ctx context.Context) {
 	}
 }
 
-func (f *watchRecorder) watch(ctx context.Context) error {
-	response, err := f.open(ctx, http.MethodGet, fmt.Sprintf("%s?watch=1&resourceVersion=%d", f.path, f.version()), nil)
+func (wr *watchRecorder) watch(ctx context.Context) error {
+	response, err := wr.open(ctx, http.MethodGet, fmt.Sprintf("%s?watch=1&resourceVersion=%d", wr.path, wr.version()), nil)
 	var statusErr statusError
 	if errors.As(err, &statusErr) && statusErr.code == http.StatusGone {
 		return errTooOld
@@ -355,16 +355,16 @@ func (f *watchRecorder) watch(ctx context.Context) error {
 			return err
 		}
 		value, _ := strconv.Atoi(seen.Data["value"])
-		f.mu.Lock()
-		f.events = append(f.events, event{line.Type, seen.Metadata.Name, seen.version(), value})
-		f.lastVersion = seen.version()
-		f.mu.Unlock()
+		wr.mu.Lock()
+		wr.events = append(wr.events, event{line.Type, seen.Metadata.Name, seen.version(), value})
+		wr.lastVersion = seen.version()
+		wr.mu.Unlock()
 	}
 	return lines.Err()
 }
 
-func (f *watchRecorder) inGap(version int64) bool {
-	for _, g := range f.gaps {
+func (wr *watchRecorder) inGap(version int64) bool {
+	for _, g := range wr.gaps {
 		if version > g.from && version <= g.to {
 			return true
 		}
@@ -373,16 +373,16 @@ func (f *watchRecorder) inGap(version int64) bool {
 }
 
 // check returns the problems in the sequence of events.
-func (f *watchRecorder) check() (problems []string) {
+func (wr *watchRecorder) check() (problems []string) {
 	var last int64
 	kinds := map[string]event{}
-	for _, e := range f.events {
+	for _, e := range wr.events {
 		if e.version <= last {
 			problems = append(problems, fmt.Sprintf("%+v came after version %d", e, last))
 		}
 		before, known := kinds[e.name]
 		exists := known && before.kind != "DELETED"
-		if known && !f.overlapsGap(before.version, e.version) && exists != (e.kind != "ADDED") {
+		if known && !wr.overlapsGap(before.version, e.version) && exists != (e.kind != "ADDED") {
 			problems = append(problems, fmt.Sprintf("%+v follows %+v", e, before))
 		}
 		last, kinds[e.name] = e.version, e
@@ -391,8 +391,8 @@ func (f *watchRecorder) check() (problems []string) {
 }
 
 // overlapsGap reports whether a list replaced the events between two versions.
-func (f *watchRecorder) overlapsGap(from, to int64) bool {
-	for _, g := range f.gaps {
+func (wr *watchRecorder) overlapsGap(from, to int64) bool {
+	for _, g := range wr.gaps {
 		if g.from < to && g.to >= from {
 			return true
 		}
@@ -401,9 +401,9 @@ func (f *watchRecorder) overlapsGap(from, to int64) bool {
 }
 
 // checkWrites returns which acknowledged writes of a key the watch did not deliver exactly once.
-func (f *watchRecorder) checkWrites(w *writer) (problems []string) {
+func (wr *watchRecorder) checkWrites(w *writer) (problems []string) {
 	delivered := map[int64]int{}
-	for _, e := range f.events {
+	for _, e := range wr.events {
 		if e.name == w.name {
 			delivered[e.version]++
 			if value, ok := w.valueAt(e.version); ok && e.kind != "DELETED" && value != e.value {
@@ -412,7 +412,7 @@ func (f *watchRecorder) checkWrites(w *writer) (problems []string) {
 		}
 	}
 	for _, done := range w.acknowledgedWrites {
-		if done.version == 0 || done.version <= f.startVersion || f.inGap(done.version) {
+		if done.version == 0 || done.version <= wr.startVersion || wr.inGap(done.version) {
 			continue
 		}
 		if delivered[done.version] != 1 {

@@ -36,14 +36,14 @@ type cacheUser struct {
 }
 
 // cacheUsers returns users and servers of all kinds, with what a cache server permits them.
-func (s *env) cacheUsers(t *testing.T) []cacheUser {
+func (e *env) cacheUsers(t *testing.T) []cacheUser {
 	named := func(name string, groups ...string) *testUser {
-		p := s.newCertificateUser(t, name, groups...)
+		p := e.newCertificateUser(t, name, groups...)
 		p.name = fmt.Sprintf("%q in %q", name, groups)
 		return p
 	}
-	alpha, proxies := named(shardGroup+":alpha", shardGroup), s.proxyCertificate(t, proxyName)
-	proxy := s.newUser(t, "the front proxy", &proxies)
+	alpha, proxies := named(shardGroup+":alpha", shardGroup), e.proxyCertificate(t, proxyName)
+	proxy := e.newUser(t, "the front proxy", &proxies)
 	foreign := shardtesting.NewCA(t, "foreign")
 	cert, key := foreign.Issue(t, shardGroup+":beta", shardGroup, "system:masters")
 	wrong := loadCertificate(t, cert, key)
@@ -52,7 +52,7 @@ func (s *env) cacheUsers(t *testing.T) []cacheUser {
 		return http.Header{"Impersonate-User": {user}, "Impersonate-Group": groups}
 	}
 	return []cacheUser{
-		{testUser: s.masters, canRead: true, writableShard: "*"},
+		{testUser: e.masters, canRead: true, writableShard: "*"},
 		{testUser: alpha, canRead: true, writableShard: "alpha"},
 		{testUser: named("system:kcp:virtual-workspace:x", shardGroup), canRead: true},
 		{testUser: named(shardGroup, shardGroup), canRead: true},
@@ -65,10 +65,10 @@ func (s *env) cacheUsers(t *testing.T) []cacheUser {
 		{testUser: named(shardGroup+":beta", shardGroup+":", "system:kcp:shards", shardGroup+" ")},
 		{testUser: named("x", "system:kcp:admin")},
 		{testUser: named("x", "system:kcp:logical-cluster-admin", "system:kcp:external-logical-cluster-admin", "system:kcp:tenancy:workspace-bootstrapper")},
-		{testUser: s.anonymous, unauthenticated: true}, {testUser: s.unrelatedUser}, {testUser: s.adminA}, {testUser: s.serviceAccount, unauthenticated: true},
-		{testUser: s.anonymous, header: remote, unauthenticated: true}, {testUser: s.adminA, header: remote},
+		{testUser: e.anonymous, unauthenticated: true}, {testUser: e.unrelatedUser}, {testUser: e.adminA}, {testUser: e.serviceAccount, unauthenticated: true},
+		{testUser: e.anonymous, header: remote, unauthenticated: true}, {testUser: e.adminA, header: remote},
 		{testUser: proxy, header: remote, unauthenticated: true}, {testUser: proxy, unauthenticated: true},
-		{testUser: s.newUser(t, "a shard of another certificate authority", &wrong), unauthenticated: true},
+		{testUser: e.newUser(t, "a shard of another certificate authority", &wrong), unauthenticated: true},
 		{testUser: alpha, header: impersonate(shardGroup+":beta", shardGroup)},
 		{testUser: alpha, header: impersonate(shardGroup+":alpha", shardGroup, "system:masters")},
 		{testUser: named(cacheGroup+":asia", cacheGroup), header: impersonate("x", "system:masters")},
@@ -92,19 +92,19 @@ func cachedResourcePaths() []string {
 }
 
 // testCacheRoutes requests every resource of a cache with every verb, as every identity, for every shard.
-func (s *env) testCacheRoutes(t *testing.T, c cache) {
+func (e *env) testCacheRoutes(t *testing.T, c cache) {
 	scopes := map[string]string{
 		"/shards/alpha/clusters/" + c.a: "alpha", "/shards/beta/clusters/" + c.b: "beta", "/shards/root/clusters/root": "root", "/shards/beta/clusters/root": "beta",
 		"/shards/*/clusters/*": "*", "/shards/beta/clusters/*": "beta", "/shards/new/clusters/" + c.a: "new",
 	}
 	var all errgroup.Group
 	all.SetLimit(16)
-	for _, caller := range s.cacheUsers(t) {
+	for _, caller := range e.cacheUsers(t) {
 		sampling := 1 // sampling: one resource in how many
 		if !caller.canRead {
 			sampling = 5
 		}
-		if c.base != s.cacheURL {
+		if c.base != e.cacheURL {
 			sampling *= 3
 		}
 		for scope, shard := range scopes {
@@ -116,7 +116,7 @@ func (s *env) testCacheRoutes(t *testing.T, c cache) {
 					if i%sampling != 0 {
 						continue
 					}
-					s.testCacheRoute(t, c, caller, scope, shard, path)
+					e.testCacheRoute(t, c, caller, scope, shard, path)
 				}
 				return nil
 			})
@@ -126,7 +126,7 @@ func (s *env) testCacheRoutes(t *testing.T, c cache) {
 }
 
 // testCacheRoute requests one resource of one shard with every verb. Permitted writes are not sent.
-func (s *env) testCacheRoute(t *testing.T, c cache, caller cacheUser, scope, shard, path string) {
+func (e *env) testCacheRoute(t *testing.T, c cache, caller cacheUser, scope, shard, path string) {
 	body := `{"apiVersion":"v1","kind":"X","metadata":{"name":"evil"}}`
 	for _, r := range []request{
 		{path: ""}, {path: "/tenancy.kcp.io"}, {path: "?watch=1&timeoutSeconds=0&resourceVersion=1"},
@@ -143,7 +143,7 @@ func (s *env) testCacheRoute(t *testing.T, c cache, caller cacheUser, scope, sha
 			r.path += "?dryRun=All"
 		}
 		r.path, r.header = cacheclient.Prefix+scope+path+r.path, caller.header
-		got := s.send(t, caller.testUser, c.base, r)
+		got := e.send(t, caller.testUser, c.base, r)
 		refused := got.status == http.StatusForbidden || got.status == http.StatusUnauthorized
 		if refused == permitted || got.status == 0 || got.status >= 500 {
 			t.Errorf("%s with %v: %s %s: %d %.300s", caller.name, caller.header, r.method, r.path, got.status, got.body)
@@ -153,10 +153,10 @@ func (s *env) testCacheRoute(t *testing.T, c cache, caller cacheUser, scope, sha
 
 // testCachePaths attempts, as a shard and as an identity with read access only, to exceed their permissions by the form
 // of the URL.
-func (s *env) testCachePaths(t *testing.T, c cache) {
+func (e *env) testCachePaths(t *testing.T, c cache) {
 	const exports = "/apis/apis.kcp.io/v1alpha2/apiexports"
 	victim := cacheclient.Prefix + "/shards/root/clusters/root" + exports
-	before := s.send(t, s.masters, c.base, request{path: victim})
+	before := e.send(t, e.masters, c.base, request{path: victim})
 	if before.status != http.StatusOK || !strings.Contains(before.body, `"tenancy.kcp.io"`) {
 		t.Fatalf("%d %.300s", before.status, before.body)
 	}
@@ -169,7 +169,7 @@ func (s *env) testCachePaths(t *testing.T, c cache) {
 	}
 	suffixes := []string{exports, exports + "/tenancy.kcp.io", exports + "/tenancy.kcp.io/status", "/apis/apis.kcp.io/v1alpha2/namespaces/root/apiexports/tenancy.kcp.io", exports + "/..%2f..%2froot%2ftenancy.kcp.io", exports + ":customresources/tenancy.kcp.io", exports + "%3acustomresources/tenancy.kcp.io"}
 	body := `{"apiVersion":"apis.kcp.io/v1alpha2","kind":"APIExport","metadata":{"name":"tenancy.kcp.io","annotations":{"kcp.io/shard":"root","kcp.io/cluster":"root"}},"status":{"identityHash":"evil"}}`
-	users := s.cacheUsers(t)
+	users := e.cacheUsers(t)
 	var all errgroup.Group
 	all.SetLimit(16)
 	for _, caller := range users[1:] { // without system:masters
@@ -183,7 +183,7 @@ func (s *env) testCachePaths(t *testing.T, c cache) {
 						{method: http.MethodPost, body: body}, {method: http.MethodPut, body: body}, {method: http.MethodPatch, body: body, contentType: mergePatchType}, {method: http.MethodDelete},
 					} {
 						r.path, r.header = prefix+suffix, caller.header
-						if got := s.send(t, caller.testUser, c.base, r); got.status < 400 || got.status >= 500 && got.status != http.StatusNotImplemented && !strings.Contains(got.body, "invalid key") {
+						if got := e.send(t, caller.testUser, c.base, r); got.status < 400 || got.status >= 500 && got.status != http.StatusNotImplemented && !strings.Contains(got.body, "invalid key") {
 							t.Errorf("%s with %v: %s %s: %d %.300s", caller.name, caller.header, r.method, r.path, got.status, got.body)
 						}
 					}
@@ -192,13 +192,13 @@ func (s *env) testCachePaths(t *testing.T, c cache) {
 			})
 		}
 		for _, path := range []string{"/metrics", "/metrics/slis", "/debug/pprof/", "/debug/flags/v", "/services/cache/metrics", "/services/cache/shards/alpha/clusters/" + c.a + "/metrics", "/services/cache/shards/alpha/clusters/" + c.a + "/debug/pprof/", "/logs", "/configz", "/statusz", "/flagz"} {
-			if got := s.send(t, caller.testUser, c.base, request{path: path, header: caller.header}); got.status == http.StatusOK && (c.base == s.cacheURL || strings.HasPrefix(path, cacheclient.Prefix)) {
+			if got := e.send(t, caller.testUser, c.base, request{path: path, header: caller.header}); got.status == http.StatusOK && (c.base == e.cacheURL || strings.HasPrefix(path, cacheclient.Prefix)) {
 				t.Errorf("%s gets %s: %.100s", caller.name, path, got.body)
 			}
 		}
 	}
 	must(t, all.Wait())
-	if after := s.send(t, s.masters, c.base, request{path: victim}); withoutVersion(after.body) != withoutVersion(before.body) {
+	if after := e.send(t, e.masters, c.base, request{path: victim}); withoutVersion(after.body) != withoutVersion(before.body) {
 		t.Errorf("the exports of root changed: %.1000s\nbefore: %.1000s", after.body, before.body)
 	}
 }
@@ -210,25 +210,25 @@ func withoutVersion(list string) string { return resourceVersionPattern.ReplaceA
 
 // testCacheMetadata publishes, as a shard and under its own name, objects whose metadata claims another shard. The
 // cache server must overwrite these claims.
-func (s *env) testCacheMetadata(t *testing.T, c cache) {
+func (e *env) testCacheMetadata(t *testing.T, c cache) {
 	// gamma does not run: a running shard prunes what it has not published.
-	gamma := s.newCertificateUser(t, shardGroup+":gamma", shardGroup)
+	gamma := e.newCertificateUser(t, shardGroup+":gamma", shardGroup)
 	const forged = `"annotations":{"kcp.io/shard":"root","kcp.io/cluster":"root","kcp.io/path":"root","cache.kcp.io/via":"x","cache.kcp.io/down":"x"},"labels":{"kcp.io/shard":"root"}`
 	at := cacheclient.Prefix + "/shards/gamma/clusters/" + c.a + "/apis/apis.kcp.io/v1alpha2/apiexports"
 	whole := `{"apiVersion":"apis.kcp.io/v1alpha2","kind":"APIExport","metadata":{"name":"forged",` + forged + `},"spec":{}}`
-	defer s.send(t, s.masters, c.base, request{method: http.MethodDelete, path: at + "/forged"})
+	defer e.send(t, e.masters, c.base, request{method: http.MethodDelete, path: at + "/forged"})
 	for _, r := range []request{
 		{method: http.MethodPost, path: at, body: whole},
 		{method: http.MethodPatch, path: at + "/forged", body: `{"metadata":{` + forged + `}}`, contentType: mergePatchType},
 		{method: http.MethodPatch, path: at + "/forged", body: `{"metadata":{"annotations":{"kcp.io/shard":null,"kcp.io/cluster":null}}}`, contentType: mergePatchType},
 		{method: http.MethodPatch, path: at + "/forged", body: `[{"op":"replace","path":"/metadata/annotations","value":{"kcp.io/shard":"root"}}]`, contentType: "application/json-patch+json"},
 	} {
-		got := s.send(t, gamma, c.base, r)
+		got := e.send(t, gamma, c.base, r)
 		if got.status >= 300 {
 			t.Errorf("%s: %d %.300s", r.method, got.status, got.body)
 		}
 		for _, path := range []string{at, cacheclient.Prefix + "/shards/*/clusters/*/apis/apis.kcp.io/v1alpha2/apiexports"} {
-			list, _ := s.send(t, s.masters, c.base, request{path: path}).object(t)["items"].([]any)
+			list, _ := e.send(t, e.masters, c.base, request{path: path}).object(t)["items"].([]any)
 			for _, item := range list {
 				metadata := item.(map[string]any)["metadata"].(map[string]any)
 				annotations, _ := metadata["annotations"].(map[string]any)
@@ -243,10 +243,10 @@ func (s *env) testCacheMetadata(t *testing.T, c cache) {
 // testCaches attacks the cache server of an installation.
 func testCaches(t *testing.T, s *env) { s.testCache(t, cache{base: s.cacheURL, a: s.a, b: s.b}) }
 
-func (s *env) testCache(t *testing.T, c cache) {
-	t.Run("identities and routes", func(t *testing.T) { s.testCacheRoutes(t, c) })
-	t.Run("ambiguous paths", func(t *testing.T) { s.testCachePaths(t, c) })
-	t.Run("forged shard annotations", func(t *testing.T) { s.testCacheMetadata(t, c) })
+func (e *env) testCache(t *testing.T, c cache) {
+	t.Run("identities and routes", func(t *testing.T) { e.testCacheRoutes(t, c) })
+	t.Run("ambiguous paths", func(t *testing.T) { e.testCachePaths(t, c) })
+	t.Run("forged shard annotations", func(t *testing.T) { e.testCacheMetadata(t, c) })
 }
 
 // TestEmbeddedCache attacks the cache server embedded in a root shard that runs without an external one.

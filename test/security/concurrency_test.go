@@ -20,12 +20,12 @@ import (
 )
 
 // startVirtualWorkspaces starts a virtual workspace server in front of the shard of b, and returns its URL.
-func (s *env) startVirtualWorkspaces(t *testing.T) string {
+func (e *env) startVirtualWorkspaces(t *testing.T) string {
 	t.Helper()
 	directory := t.TempDir()
-	views, err := s.layout.Client(s.layout.URL(s.placement.b), "virtual-workspaces", "system:masters")
+	views, err := e.layout.Client(e.layout.URL(e.placement.b), "virtual-workspaces", "system:masters")
 	must(t, err)
-	_, clients, proxies := s.layout.CAFiles()
+	_, clients, proxies := e.layout.CAFiles()
 	kubeconfig := filepath.Join(directory, "kubeconfig")
 	must(t, clientcmd.WriteToFile(clientcmdapi.Config{
 		CurrentContext: "c",
@@ -36,7 +36,7 @@ func (s *env) startVirtualWorkspaces(t *testing.T) string {
 	servers := shardtesting.NewCA(t, "views")
 	trusted, err := os.ReadFile(servers.CertFile)
 	must(t, err)
-	s.roots.AppendCertsFromPEM(trusted)
+	e.roots.AppendCertsFromPEM(trusted)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	o := virtualworkspaces.NewOptions()

@@ -20,11 +20,11 @@ func definitionJSON(group, plural, kind, scope, version, spec string) string {
 }
 
 // createDefinition creates a definition in workspace a and waits until it is established.
-func (s *env) createDefinition(t *testing.T, body, name string) {
+func (e *env) createDefinition(t *testing.T, body, name string) {
 	t.Helper()
-	s.createObject(t, definitionsPath, body)
+	e.createObject(t, definitionsPath, body)
 	shardtesting.Eventually(t, name+" is established", func(context.Context) error {
-		if got := s.do(t, s.adminA, s.a, request{path: definitionsPath + "/" + name}); !strings.Contains(got.body, `"status":"True","lastTransitionTime"`) && !strings.Contains(got.body, `"type":"Established"`) {
+		if got := e.do(t, e.adminA, e.a, request{path: definitionsPath + "/" + name}); !strings.Contains(got.body, `"status":"True","lastTransitionTime"`) && !strings.Contains(got.body, `"type":"Established"`) {
 			return fmt.Errorf("%d %s", got.status, got.body)
 		}
 		return nil
@@ -75,9 +75,9 @@ func testBuiltinDefinitions(t *testing.T, s *env) {
 }
 
 // createObject creates an object in workspace a as its administrator.
-func (s *env) createObject(t *testing.T, path, body string) {
+func (e *env) createObject(t *testing.T, path, body string) {
 	t.Helper()
-	if got := s.do(t, s.adminA, s.a, request{method: http.MethodPost, path: path, body: body}); got.status != http.StatusCreated {
+	if got := e.do(t, e.adminA, e.a, request{method: http.MethodPost, path: path, body: body}); got.status != http.StatusCreated {
 		t.Fatalf("creating in %s: %d %s", path, got.status, got.body)
 	}
 }

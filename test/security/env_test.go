@@ -108,30 +108,30 @@ func newEnvWith(t *testing.T, where placement, layoutOptions sharded.Options) *e
 }
 
 // serverURLs returns the base URLs at which a tenant may request a logical cluster, whether that server has it or not.
-func (s *env) serverURLs() []string {
-	all := []string{s.proxyURL}
-	for _, name := range s.layout.Shards() {
-		all = append(all, s.layout.URL(name))
+func (e *env) serverURLs() []string {
+	all := []string{e.proxyURL}
+	for _, name := range e.layout.Shards() {
+		all = append(all, e.layout.URL(name))
 	}
 	return all
 }
 
 // workspaceServerURLs returns the URLs of the shards of a and b, and of the proxy.
-func (s *env) workspaceServerURLs() []string {
-	if s.placement.a == s.placement.b {
-		return []string{s.shardURL, s.proxyURL}
+func (e *env) workspaceServerURLs() []string {
+	if e.placement.a == e.placement.b {
+		return []string{e.shardURL, e.proxyURL}
 	}
-	return []string{s.shardURL, s.layout.URL(s.placement.b), s.proxyURL}
+	return []string{e.shardURL, e.layout.URL(e.placement.b), e.proxyURL}
 }
 
 // remoteLocation returns the part of a workspace specification that places it on the shard of b.
-func (s *env) remoteLocation() string {
-	return `"location":{"selector":{"matchLabels":{"name":"` + s.placement.b + `"}}}`
+func (e *env) remoteLocation() string {
+	return `"location":{"selector":{"matchLabels":{"name":"` + e.placement.b + `"}}}`
 }
 
 // serverName returns the name of the server at a base URL.
-func (s *env) serverName(base string) string {
-	for _, server := range s.layout.Servers {
+func (e *env) serverName(base string) string {
+	for _, server := range e.layout.Servers {
 		if server.URL == base {
 			return server.Name
 		}
@@ -140,24 +140,24 @@ func (s *env) serverName(base string) string {
 }
 
 // resolveShardURL returns the base URL of the shard that has a logical cluster, or of the shard of a if none has it.
-func (s *env) resolveShardURL(t *testing.T, cluster string) string {
+func (e *env) resolveShardURL(t *testing.T, cluster string) string {
 	t.Helper()
 	if cluster == "root" {
-		return s.layout.URL(installation.Root)
+		return e.layout.URL(installation.Root)
 	}
-	if at, known := s.shardURLs.Load(cluster); known {
+	if at, known := e.shardURLs.Load(cluster); known {
 		return at.(string)
 	}
 	if strings.Trim(cluster, "abcdefghijklmnopqrstuvwxyz0123456789") != "" { // not a generated name
-		return s.shardURL
+		return e.shardURL
 	}
-	for _, name := range s.layout.Shards() {
-		if got := s.send(t, s.masters, s.layout.URL(name), request{path: "/clusters/" + cluster + ownClusterPath}); got.status == http.StatusOK {
-			s.shardURLs.Store(cluster, s.layout.URL(name))
-			return s.layout.URL(name)
+	for _, name := range e.layout.Shards() {
+		if got := e.send(t, e.masters, e.layout.URL(name), request{path: "/clusters/" + cluster + ownClusterPath}); got.status == http.StatusOK {
+			e.shardURLs.Store(cluster, e.layout.URL(name))
+			return e.layout.URL(name)
 		}
 	}
-	return s.shardURL
+	return e.shardURL
 }
 
 // router sends requests to the shards of their logical clusters.
@@ -175,48 +175,48 @@ func (r router) RoundTrip(req *http.Request) (*http.Response, error) {
 	return r.next.RoundTrip(req)
 }
 
-func (s *env) adminConfig(t *testing.T) *rest.Config {
+func (e *env) adminConfig(t *testing.T) *rest.Config {
 	t.Helper()
-	config, err := s.layout.Client(s.layout.URL(installation.Root), "kcp-admin", "system:kcp:admin")
+	config, err := e.layout.Client(e.layout.URL(installation.Root), "kcp-admin", "system:kcp:admin")
 	must(t, err)
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return router{s, t, next} })
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return router{e, t, next} })
 	return config
 }
 
-func (s *env) newAdminClient(t *testing.T) client.Client {
+func (e *env) newAdminClient(t *testing.T) client.Client {
 	t.Helper()
-	c, err := loopback.NewClient(s.adminConfig(t))
+	c, err := loopback.NewClient(e.adminConfig(t))
 	must(t, err)
 	return c
 }
 
 // NewWorkspace, NewExport and Bind wrap those of package testing, as the kcp administrator at the shard of the logical
 // cluster.
-func (s *env) NewWorkspace(t *testing.T, parent, name, shard string) *tenancyv1alpha1.Workspace {
+func (e *env) NewWorkspace(t *testing.T, parent, name, shard string) *tenancyv1alpha1.Workspace {
 	t.Helper()
-	return shardtesting.NewWorkspace(t, s.kcpAdmin, parent, name, shardtesting.OnShard(shard))
+	return shardtesting.NewWorkspace(t, e.kcpAdmin, parent, name, shardtesting.OnShard(shard))
 }
 
-func (s *env) NewExport(t *testing.T, cluster, name string, gr schema.GroupResource, kind string, changes ...func(*apisv1alpha2.APIExport)) *apisv1alpha2.APIExport {
+func (e *env) NewExport(t *testing.T, cluster, name string, gr schema.GroupResource, kind string, changes ...func(*apisv1alpha2.APIExport)) *apisv1alpha2.APIExport {
 	t.Helper()
-	return shardtesting.NewExport(t, s.kcpAdmin, cluster, name, gr, kind, changes...)
+	return shardtesting.NewExport(t, e.kcpAdmin, cluster, name, gr, kind, changes...)
 }
 
-func (s *env) Bind(t *testing.T, cluster, exportCluster, exportName string, changes ...func(*apisv1alpha2.APIBinding)) *apisv1alpha2.APIBinding {
+func (e *env) Bind(t *testing.T, cluster, exportCluster, exportName string, changes ...func(*apisv1alpha2.APIBinding)) *apisv1alpha2.APIBinding {
 	t.Helper()
 	var dryRun apisv1alpha2.APIBinding // exports of other shards are replicated with a delay
 	dryRun.Name, dryRun.Spec.Reference.Export = exportName, &apisv1alpha2.ExportBindingReference{Path: exportCluster, Name: exportName}
 	shardtesting.Eventually(t, "export "+exportName+" can be bound in "+cluster, func(ctx context.Context) error {
-		return s.kcpAdmin.Create(shardtesting.In(ctx, cluster), dryRun.DeepCopy(), client.DryRunAll)
+		return e.kcpAdmin.Create(shardtesting.In(ctx, cluster), dryRun.DeepCopy(), client.DryRunAll)
 	})
-	return shardtesting.Bind(t, s.kcpAdmin, cluster, exportCluster, exportName, changes...)
+	return shardtesting.Bind(t, e.kcpAdmin, cluster, exportCluster, exportName, changes...)
 }
 
 // createTenantWorkspace creates a workspace below root with an administrator, and creates objects of fixed names in it.
-func (s *env) createTenantWorkspace(t *testing.T, name, administrator, shard string) string {
+func (e *env) createTenantWorkspace(t *testing.T, name, administrator, shard string) string {
 	t.Helper()
-	cluster := s.NewWorkspace(t, "root", name, shard).Spec.Cluster
-	c := s.clientset(t, cluster)
+	cluster := e.NewWorkspace(t, "root", name, shard).Spec.Cluster
+	c := e.clientset(t, cluster)
 	_, err := c.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "administrator"},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
@@ -237,9 +237,9 @@ func (s *env) createTenantWorkspace(t *testing.T, name, administrator, shard str
 }
 
 // clientset returns a client of the kcp administrator in a logical cluster.
-func (s *env) clientset(t *testing.T, cluster string) kubernetes.Interface {
+func (e *env) clientset(t *testing.T, cluster string) kubernetes.Interface {
 	t.Helper()
-	clientset, err := kubernetes.NewForConfig(shardtesting.At(s.adminConfig(t), cluster))
+	clientset, err := kubernetes.NewForConfig(shardtesting.At(e.adminConfig(t), cluster))
 	must(t, err)
 	return clientset
 }
@@ -252,9 +252,9 @@ type testUser struct {
 }
 
 // newServiceAccountUser returns the service account that has all permissions in a.
-func (s *env) newServiceAccountUser(t *testing.T) *testUser {
+func (e *env) newServiceAccountUser(t *testing.T) *testUser {
 	t.Helper()
-	c := s.clientset(t, s.a)
+	c := e.clientset(t, e.a)
 	_, err := c.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "builder"},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
@@ -263,28 +263,28 @@ func (s *env) newServiceAccountUser(t *testing.T) *testUser {
 	must(t, err)
 	request, err := c.CoreV1().ServiceAccounts("default").CreateToken(t.Context(), "builder", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	must(t, err)
-	p := s.newUser(t, "service account of a", nil)
+	p := e.newUser(t, "service account of a", nil)
 	p.token = request.Status.Token
 	return p
 }
 
 // withHTTP1 returns the same user on HTTP/1.1 connections.
-func (p *testUser) withHTTP1(t *testing.T) *testUser {
-	transport := p.client.Transport.(*http.Transport).Clone()
+func (tu *testUser) withHTTP1(t *testing.T) *testUser {
+	transport := tu.client.Transport.(*http.Transport).Clone()
 	transport.ForceAttemptHTTP2 = false
 	transport.TLSClientConfig.NextProtos = []string{"http/1.1"}
 	transport.TLSNextProto = map[string]func(string, *tls.Conn) http.RoundTripper{}
 	t.Cleanup(transport.CloseIdleConnections)
-	client := *p.client
+	client := *tu.client
 	client.Transport = transport
-	return &testUser{name: p.name, token: p.token, client: &client}
+	return &testUser{name: tu.name, token: tu.token, client: &client}
 }
 
 // createPrivateType creates a workspace type in b that bob, and users of the logical cluster "partner", may use. Its
 // workspaces have a binding with lifecycle Maintain to an API of b that no other user may bind.
-func (s *env) createPrivateType(t *testing.T) {
+func (e *env) createPrivateType(t *testing.T) {
 	t.Helper()
-	s.NewExport(t, s.b, "inner", schema.GroupResource{Group: "inner.example.com", Resource: "notes"}, "Note")
+	e.NewExport(t, e.b, "inner", schema.GroupResource{Group: "inner.example.com", Resource: "notes"}, "Note")
 	for path, body := range map[string]string{
 		typesPath:    `{"apiVersion":"tenancy.kcp.io/v1alpha1","kind":"WorkspaceType","metadata":{"name":"private"},"spec":{"defaultAPIBindings":[{"path":"root:b","export":"inner"}],"defaultAPIBindingLifecycle":"Maintain"}}`,
 		clusterRoles: `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"name":"use-private"},"rules":[{"apiGroups":["tenancy.kcp.io"],"resources":["workspacetypes"],"resourceNames":["private"],"verbs":["use"]}]}`,
@@ -293,25 +293,25 @@ func (s *env) createPrivateType(t *testing.T) {
 			{"kind":"User","apiGroup":"rbac.authorization.k8s.io","name":"system:kcp:serviceaccount:partner:default:builder"},
 			{"kind":"Group","apiGroup":"rbac.authorization.k8s.io","name":"system:cluster:partner"}]}`,
 	} {
-		if got := s.do(t, s.masters, s.b, request{method: http.MethodPost, path: path, body: body}); got.status != http.StatusCreated {
+		if got := e.do(t, e.masters, e.b, request{method: http.MethodPost, path: path, body: body}); got.status != http.StatusCreated {
 			t.Fatalf("%s: %d %s", path, got.status, got.body)
 		}
 	}
 }
 
 // waitForStatus polls as a user until the response has the status: permissions take effect with the delay of a watch.
-func (s *env) waitForStatus(t *testing.T, caller *testUser, cluster, path string, status int) {
+func (e *env) waitForStatus(t *testing.T, caller *testUser, cluster, path string, status int) {
 	t.Helper()
 	shardtesting.Eventually(t, fmt.Sprintf("%s gets %d for %s", caller.name, status, path), func(context.Context) error {
-		if got := s.do(t, caller, cluster, request{path: path}); got.status != status {
+		if got := e.do(t, caller, cluster, request{path: path}); got.status != status {
 			return fmt.Errorf("%d %s", got.status, got.body)
 		}
 		return nil
 	})
 }
 
-func (s *env) newUser(t *testing.T, name string, pair *tls.Certificate) *testUser {
-	config := &tls.Config{RootCAs: s.roots}
+func (e *env) newUser(t *testing.T, name string, pair *tls.Certificate) *testUser {
+	config := &tls.Config{RootCAs: e.roots}
 	if pair != nil {
 		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return pair, nil }
 	}
@@ -323,24 +323,24 @@ func (s *env) newUser(t *testing.T, name string, pair *tls.Certificate) *testUse
 	}}
 }
 
-func (s *env) newCertificateUser(t *testing.T, name string, groups ...string) *testUser {
+func (e *env) newCertificateUser(t *testing.T, name string, groups ...string) *testUser {
 	t.Helper()
-	pair := s.clientCertificate(t, name, groups...)
-	return s.newUser(t, name, &pair)
+	pair := e.clientCertificate(t, name, groups...)
+	return e.newUser(t, name, &pair)
 }
 
 // clientCertificate returns a client certificate for a user.
-func (s *env) clientCertificate(t *testing.T, name string, groups ...string) tls.Certificate {
+func (e *env) clientCertificate(t *testing.T, name string, groups ...string) tls.Certificate {
 	t.Helper()
-	config, err := s.layout.Client("", name, groups...)
+	config, err := e.layout.Client("", name, groups...)
 	must(t, err)
 	return loadCertificate(t, config.CertFile, config.KeyFile)
 }
 
 // proxyCertificate returns a client certificate of the certificate authority of front proxies.
-func (s *env) proxyCertificate(t *testing.T, name string) tls.Certificate {
+func (e *env) proxyCertificate(t *testing.T, name string) tls.Certificate {
 	t.Helper()
-	pair, err := s.layout.ProxyCertificate(name)
+	pair, err := e.layout.ProxyCertificate(name)
 	must(t, err)
 	return loadCertificate(t, pair.CertFile, pair.KeyFile)
 }

@@ -45,14 +45,14 @@ func testExistence(t *testing.T, s *env) {
 }
 
 // expectSameResponse compares the response for b with that for another logical cluster.
-func (s *env) expectSameResponse(t *testing.T, base, what string, existing, missing httpResponse, other string) {
+func (e *env) expectSameResponse(t *testing.T, base, what string, existing, missing httpResponse, other string) {
 	t.Helper()
-	if existing.status == 0 || existing.status != missing.status || base != s.proxyURL && strings.ReplaceAll(existing.body, s.b, other) != missing.body {
-		t.Errorf("%s at the %s: %d %s\nbut in %s: %d %s", what, s.serverName(base), existing.status, existing.body, other, missing.status, missing.body)
+	if existing.status == 0 || existing.status != missing.status || base != e.proxyURL && strings.ReplaceAll(existing.body, e.b, other) != missing.body {
+		t.Errorf("%s at the %s: %d %s\nbut in %s: %d %s", what, e.serverName(base), existing.status, existing.body, other, missing.status, missing.body)
 	}
 	for name := range existing.header {
-		if base != s.proxyURL && !strings.HasPrefix(name, "Audit-Id") && name != "Date" && name != "Content-Length" && existing.header.Get(name) != missing.header.Get(name) {
-			t.Errorf("%s at the %s: header %s is %q, but in %s %q", what, s.serverName(base), name, existing.header.Get(name), other, missing.header.Get(name))
+		if base != e.proxyURL && !strings.HasPrefix(name, "Audit-Id") && name != "Date" && name != "Content-Length" && existing.header.Get(name) != missing.header.Get(name) {
+			t.Errorf("%s at the %s: header %s is %q, but in %s %q", what, e.serverName(base), name, existing.header.Get(name), other, missing.header.Get(name))
 		}
 	}
 }

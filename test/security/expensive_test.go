@@ -64,12 +64,12 @@ func testExpensiveDefinitions(t *testing.T, s *env) {
 const maxRequestDuration = 10 * time.Second
 
 // measureSlowestRead reads in b until the context ends, and returns the duration of the slowest read.
-func (s *env) measureSlowestRead(ctx context.Context, t *testing.T) time.Duration {
+func (e *env) measureSlowestRead(ctx context.Context, t *testing.T) time.Duration {
 	var slowest time.Duration
 	for ctx.Err() == nil {
 		for _, path := range []string{confidentialPath, "/apis", "/openapi/v3"} {
 			began := time.Now()
-			if got := s.sendToShard(t, s.adminB, request{path: "/clusters/" + s.b + path}); got.status != http.StatusOK {
+			if got := e.sendToShard(t, e.adminB, request{path: "/clusters/" + e.b + path}); got.status != http.StatusOK {
 				t.Errorf("b, %s: %d %.300s", path, got.status, got.body)
 			}
 			slowest = max(slowest, time.Since(began))

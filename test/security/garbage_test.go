@@ -11,9 +11,9 @@ import (
 )
 
 // objectUID returns the UID of an object.
-func (s *env) objectUID(t *testing.T, caller *testUser, cluster, path string) string {
+func (e *env) objectUID(t *testing.T, caller *testUser, cluster, path string) string {
 	t.Helper()
-	uid, _ := s.do(t, caller, cluster, request{path: path}).object(t)["metadata"].(map[string]any)["uid"].(string)
+	uid, _ := e.do(t, caller, cluster, request{path: path}).object(t)["metadata"].(map[string]any)["uid"].(string)
 	return uid
 }
 

@@ -123,20 +123,20 @@ func testTenantServers(t *testing.T, s *env) {
 
 // setConversionWebhook makes v2 the stored version of a definition that has only v1, so that all its objects have to be
 // converted.
-func (s *env) setConversionWebhook(t *testing.T, caller *testUser, cluster, definition, url, bundle string) {
+func (e *env) setConversionWebhook(t *testing.T, caller *testUser, cluster, definition, url, bundle string) {
 	t.Helper()
 	const schema = `"schema":{"openAPIV3Schema":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}`
 	patch := `{"spec":{"versions":[{"name":"v2","served":true,"storage":true,` + schema + `},{"name":"v1","served":true,"storage":false,` + schema + `}],
 		"conversion":{"strategy":"Webhook","webhook":{"conversionReviewVersions":["v1"],"clientConfig":{"url":"` + url + `","caBundle":"` + bundle + `"}}}}}`
-	if got := s.do(t, caller, cluster, request{method: http.MethodPatch, path: definitionsPath + "/" + definition, body: patch, contentType: mergePatchType}); got.status != http.StatusOK {
+	if got := e.do(t, caller, cluster, request{method: http.MethodPatch, path: definitionsPath + "/" + definition, body: patch, contentType: mergePatchType}); got.status != http.StatusOK {
 		t.Fatalf("%d %s", got.status, got.body)
 	}
 }
 
 // removeConversionWebhook removes the conversion webhook, so that the objects can be deleted.
-func (s *env) removeConversionWebhook(t *testing.T, caller *testUser, cluster, definition string) {
+func (e *env) removeConversionWebhook(t *testing.T, caller *testUser, cluster, definition string) {
 	t.Helper()
-	got := s.do(t, caller, cluster, request{method: http.MethodPatch, path: definitionsPath + "/" + definition, body: `{"spec":{"conversion":{"strategy":"None","webhook":null}}}`, contentType: mergePatchType})
+	got := e.do(t, caller, cluster, request{method: http.MethodPatch, path: definitionsPath + "/" + definition, body: `{"spec":{"conversion":{"strategy":"None","webhook":null}}}`, contentType: mergePatchType})
 	if got.status != http.StatusOK && got.status != http.StatusNotFound && got.status != http.StatusForbidden && !strings.Contains(got.body, "conflict") {
 		t.Errorf("%d %.300s", got.status, got.body)
 	}

@@ -65,14 +65,14 @@ func testHomeWorkspaces(t *testing.T, s *env) {
 }
 
 // waitForHome polls until a home workspace that is being created exists.
-func (s *env) waitForHome(t *testing.T, caller *testUser, path string) httpResponse {
+func (e *env) waitForHome(t *testing.T, caller *testUser, path string) httpResponse {
 	t.Helper()
 	var got httpResponse
 	for range 200 {
-		if got = s.sendToShard(t, caller, request{path: path}); got.status != http.StatusTooManyRequests {
+		if got = e.sendToShard(t, caller, request{path: path}); got.status != http.StatusTooManyRequests {
 			return got
 		}
-		s.do(t, s.adminB, s.b, request{path: "/version"}) // spends one request before the next attempt
+		e.do(t, e.adminB, e.b, request{path: "/version"}) // spends one request before the next attempt
 	}
 	return got
 }

@@ -77,9 +77,9 @@ func testTenantInitializers(t *testing.T, s *env) {
 }
 
 // exportIdentity returns the identity hash of an export of root.
-func (s *env) exportIdentity(t *testing.T, export string) string {
+func (e *env) exportIdentity(t *testing.T, export string) string {
 	t.Helper()
-	status, _ := s.do(t, s.masters, "root", request{path: exportsPath + "/" + export}).object(t)["status"].(map[string]any)
+	status, _ := e.do(t, e.masters, "root", request{path: exportsPath + "/" + export}).object(t)["status"].(map[string]any)
 	identity, _ := status["identityHash"].(string)
 	if identity == "" {
 		t.Fatalf("export %s of root has no identity", export)

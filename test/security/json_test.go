@@ -107,20 +107,20 @@ func testAmbiguousJSON(t *testing.T, s *env) {
 }
 
 // testAmbiguousCBOR is testAmbiguousJSON for CBOR, whose maps may have keys of more than one type, and tags.
-func (s *env) testAmbiguousCBOR(t *testing.T) {
+func (e *env) testAmbiguousCBOR(t *testing.T) {
 	text := func(value string) string { return cborHeader(3, len(value)) + value }
 	bytes := func(value string) string { return cborHeader(2, len(value)) + value }
 	pairs := func(pairs ...string) string { return cborHeader(5, len(pairs)/2) + strings.Join(pairs, "") }
 	whole := func(rest ...string) string {
 		return pairs(append([]string{text("apiVersion"), text("odd.example.com/v1"), text("kind"), text("Odd")}, rest...)...)
 	}
-	claim := pairs(text("kcp.io/cluster"), text(s.b))
+	claim := pairs(text("kcp.io/cluster"), text(e.b))
 	for i, body := range []string{
 		whole(text("metadata"), pairs(text("name"), text("cbor-0"), text("annotations"), claim)),
 		whole(text("metadata"), pairs(text("name"), text("cbor-1")), text("metadata"), pairs(text("name"), text("cbor-1"), text("annotations"), claim)),
 		whole(bytes("metadata"), pairs(text("name"), text("cbor-2"), text("annotations"), claim), text("metadata"), pairs(text("name"), text("cbor-2"))),
 		whole(text("metadata"), pairs(text("name"), text("cbor-3"), bytes("annotations"), claim)),
-		whole(text("metadata"), pairs(text("name"), text("cbor-4"), text("annotations"), pairs(bytes("kcp.io/cluster"), bytes(s.b)))),
+		whole(text("metadata"), pairs(text("name"), text("cbor-4"), text("annotations"), pairs(bytes("kcp.io/cluster"), bytes(e.b)))),
 		whole(text("metadata"), pairs(text("name"), text("cbor-5")), text("spec"), pairs(text("\xff"), text("\xfe\xff"))),
 		whole(text("metadata"), pairs(text("name"), text("cbor-6")), text("spec"), bytes("\x00\xff\"}")),
 		whole(text("metadata"), pairs(text("name"), text("cbor-7")), text("spec"), "\xc2"+bytes(strings.Repeat("\xff", 100))),
@@ -132,8 +132,8 @@ func (s *env) testAmbiguousCBOR(t *testing.T) {
 		whole(text("metadata"), pairs(text("name"), text("cbor-13"), text("resourceVersion"), text(""), text("generation"), "\x3b\xff\xff\xff\xff\xff\xff\xff\xff")),
 	} {
 		for _, magic := range []string{"\xd9\xd9\xf7", ""} {
-			got := s.do(t, s.adminA, s.a, request{method: http.MethodPost, path: oddsPath + "?fieldValidation=Ignore", body: magic + body, contentType: "application/cbor"})
-			if got.status >= 500 || got.status < 300 && !strings.Contains(got.body, `"kcp.io/cluster":"`+s.a+`"`) {
+			got := e.do(t, e.adminA, e.a, request{method: http.MethodPost, path: oddsPath + "?fieldValidation=Ignore", body: magic + body, contentType: "application/cbor"})
+			if got.status >= 500 || got.status < 300 && !strings.Contains(got.body, `"kcp.io/cluster":"`+e.a+`"`) {
 				t.Errorf("%d: %d %.300q", i, got.status, got.body)
 			}
 		}
@@ -151,7 +151,7 @@ func isStockError(body string) bool {
 }
 
 // checkReadersAgree reads all objects that testAmbiguousJSON stored through every reader.
-func (s *env) checkReadersAgree(t *testing.T) {
+func (e *env) checkReadersAgree(t *testing.T) {
 	t.Helper()
 	const yamlType = "application/yaml"
 	lists := map[string]map[string]any{}
@@ -161,7 +161,7 @@ func (s *env) checkReadersAgree(t *testing.T) {
 		}
 		metadata, _ := object["metadata"].(map[string]any)
 		annotations, _ := metadata["annotations"].(map[string]any)
-		if annotations["kcp.io/cluster"] != s.a {
+		if annotations["kcp.io/cluster"] != e.a {
 			t.Errorf("%s shows %v", reader, metadata)
 		}
 		delete(object, "apiVersion") // absent from list items; metadata readers have another one
@@ -192,7 +192,7 @@ func (s *env) checkReadersAgree(t *testing.T) {
 		return object
 	}
 	items := func(reader string, r request) {
-		got := s.do(t, s.adminA, s.a, r)
+		got := e.do(t, e.adminA, e.a, r)
 		if got.status != http.StatusOK {
 			if !isStockError(got.body) {
 				t.Errorf("%s: %d %.300s", reader, got.status, got.body)
@@ -210,7 +210,7 @@ func (s *env) checkReadersAgree(t *testing.T) {
 	items("a cached list", request{path: oddsPath + "?resourceVersion=0"})
 	items("a list with a field selector", request{path: oddsPath + "?fieldSelector=metadata.namespace=default"})
 	items("YAML", request{path: oddsPath, header: accept(yamlType)})
-	watch := s.do(t, s.adminA, s.a, request{path: oddsPath + "?watch=1&timeoutSeconds=1&sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan"})
+	watch := e.do(t, e.adminA, e.a, request{path: oddsPath + "?watch=1&timeoutSeconds=1&sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan"})
 	events := json.NewDecoder(strings.NewReader(watch.body))
 	events.UseNumber()
 	for events.More() {
@@ -227,10 +227,10 @@ func (s *env) checkReadersAgree(t *testing.T) {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(lists["a list"])) {
-		add("a get", decode("a get", s.do(t, s.adminA, s.a, request{path: oddsPath + "/" + name}).body, false))
-		add("a cached get", decode("a cached get", s.do(t, s.adminA, s.a, request{path: oddsPath + "/" + name + "?resourceVersion=0"}).body, false))
-		add("a pretty get", decode("a pretty get", s.do(t, s.adminA, s.a, request{path: oddsPath + "/" + name + "?pretty=1"}).body, false))
-		add("a get of YAML", decode("a get of YAML", s.do(t, s.adminA, s.a, request{path: oddsPath + "/" + name, header: accept(yamlType)}).body, true))
+		add("a get", decode("a get", e.do(t, e.adminA, e.a, request{path: oddsPath + "/" + name}).body, false))
+		add("a cached get", decode("a cached get", e.do(t, e.adminA, e.a, request{path: oddsPath + "/" + name + "?resourceVersion=0"}).body, false))
+		add("a pretty get", decode("a pretty get", e.do(t, e.adminA, e.a, request{path: oddsPath + "/" + name + "?pretty=1"}).body, false))
+		add("a get of YAML", decode("a get of YAML", e.do(t, e.adminA, e.a, request{path: oddsPath + "/" + name, header: accept(yamlType)}).body, true))
 	}
 	want := lists["a list"]
 	for reader, list := range lists {
@@ -241,13 +241,13 @@ func (s *env) checkReadersAgree(t *testing.T) {
 			t.Errorf("%s shows %.1500v\na list shows %.1500v", reader, list, want)
 		}
 	}
-	if got := s.do(t, s.adminA, s.a, request{path: oddsPath, header: accept("application/cbor")}); got.status == http.StatusOK {
+	if got := e.do(t, e.adminA, e.a, request{path: oddsPath, header: accept("application/cbor")}); got.status == http.StatusOK {
 		var list map[string]any
 		must(t, direct.Unmarshal([]byte(got.body), &list))
 		items, _ := list["items"].([]any)
 		for _, item := range items {
 			metadata, _ := item.(map[string]any)["metadata"].(map[string]any)
-			if annotations, _ := metadata["annotations"].(map[string]any); annotations["kcp.io/cluster"] != s.a {
+			if annotations, _ := metadata["annotations"].(map[string]any); annotations["kcp.io/cluster"] != e.a {
 				t.Errorf("CBOR shows %v", metadata)
 			}
 		}
@@ -276,11 +276,11 @@ func (s *env) checkReadersAgree(t *testing.T) {
 	if len(lists["metadata"]) != len(want) {
 		t.Errorf("metadata shows %d objects, a list %d", len(lists["metadata"]), len(want))
 	}
-	wildcardList := s.do(t, s.masters, "*", request{path: "/apis/odd.example.com/v1/odds", header: accept(partial)})
-	if strings.Contains(wildcardList.body, s.b) && strings.Contains(wildcardList.body, `"kcp.io/cluster":"`+s.b+`"`) {
+	wildcardList := e.do(t, e.masters, "*", request{path: "/apis/odd.example.com/v1/odds", header: accept(partial)})
+	if strings.Contains(wildcardList.body, e.b) && strings.Contains(wildcardList.body, `"kcp.io/cluster":"`+e.b+`"`) {
 		t.Errorf("the list of all clusters assigns an object to b: %.800s", wildcardList.body)
 	}
-	if got := s.do(t, s.adminA, s.a, request{path: oddsPath, header: accept("application/json;as=Table;g=meta.k8s.io;v=v1")}); got.status != http.StatusOK || strings.Count(got.body, `"cells"`) != len(want) {
+	if got := e.do(t, e.adminA, e.a, request{path: oddsPath, header: accept("application/json;as=Table;g=meta.k8s.io;v=v1")}); got.status != http.StatusOK || strings.Count(got.body, `"cells"`) != len(want) {
 		t.Errorf("a table: %d %.500s", got.status, got.body)
 	}
 }

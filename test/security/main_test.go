@@ -129,10 +129,10 @@ func runAttacks(t *testing.T, where placement, all []attack) {
 var volatileKeys = regexp.MustCompile(`/quick/(default|kube-root-ca.crt)$|/leases/|/events/|:/cache/|/~elsewhere|compact_rev_key`)
 
 // etcdContent returns the content of the etcds of all shards, by "<shard>:<key>".
-func (s *env) etcdContent(t *testing.T) map[string][]byte {
+func (e *env) etcdContent(t *testing.T) map[string][]byte {
 	t.Helper()
 	all := map[string][]byte{}
-	for name, shard := range s.shards {
+	for name, shard := range e.shards {
 		for key, value := range shard.Stored(t) {
 			all[name+":"+key] = value
 		}
@@ -141,18 +141,18 @@ func (s *env) etcdContent(t *testing.T) map[string][]byte {
 }
 
 // keys returns the keys of all shards that contain a text, without those of replicas.
-func (s *env) keys(t *testing.T, containing string) []string {
+func (e *env) keys(t *testing.T, containing string) []string {
 	t.Helper()
-	return slices.DeleteFunc(slices.Sorted(maps.Keys(s.etcdContent(t))), func(key string) bool {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(e.etcdContent(t))), func(key string) bool {
 		return !strings.Contains(key, containing) || strings.Contains(key, "/~elsewhere/")
 	})
 }
 
 // foreignState returns everything stored for workspace b, root and the system clusters.
-func (s *env) foreignState(t *testing.T) map[string][]byte {
+func (e *env) foreignState(t *testing.T) map[string][]byte {
 	t.Helper()
-	stored := s.etcdContent(t)
-	foreign := regexp.MustCompile(`/(` + s.b + `|root|system:[a-z-]+)/`)
+	stored := e.etcdContent(t)
+	foreign := regexp.MustCompile(`/(` + e.b + `|root|system:[a-z-]+)/`)
 	maps.DeleteFunc(stored, func(key string, _ []byte) bool {
 		return !foreign.MatchString(key) || volatileKeys.MatchString(key)
 	})

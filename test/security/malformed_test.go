@@ -149,9 +149,9 @@ func testMalformedObjects(t *testing.T, s *env) {
 	s.waitForStatus(t, s.masters, s.b, workspacesPath+"/after", http.StatusNotFound)
 }
 
-func (s *env) annotate(t *testing.T, annotation string) {
+func (e *env) annotate(t *testing.T, annotation string) {
 	t.Helper()
-	got := s.do(t, s.adminA, s.a, request{method: http.MethodPatch, path: ownClusterPath, contentType: mergePatchType, body: `{"metadata":{"annotations":{` + annotation + `}}}`})
+	got := e.do(t, e.adminA, e.a, request{method: http.MethodPatch, path: ownClusterPath, contentType: mergePatchType, body: `{"metadata":{"annotations":{` + annotation + `}}}`})
 	if got.status >= 500 {
 		t.Errorf("%.60s: %d %.300s", annotation, got.status, got.body)
 	}

@@ -17,19 +17,19 @@ import (
 
 // internalMetadata returns all annotations and labels by which servers store or exchange state, with values that would
 // be of use to a tenant.
-func (s *env) internalMetadata(t *testing.T) (annotations, labels map[string]string) {
+func (e *env) internalMetadata(t *testing.T) (annotations, labels map[string]string) {
 	t.Helper()
 	return map[string]string{
-			"kcp.io/shard": s.placement.a, "kcp.io/cluster": s.b, "kcp.io/path": "root:b", "core.kcp.io/shard": s.placement.a, "internal.core.kcp.io/owner-shard": "root",
-			"internal.tenancy.kcp.io/cluster": s.b, "internal.tenancy.kcp.io/shard": s.placement.a, "internal.tenancy.kcp.io/previous-cluster": s.b, "internal.tenancy.kcp.io/type": "root:b:private",
-			"cache.kcp.io/reach": "global", "cache.kcp.io/via": "europe", "cache.kcp.io/down": "true", "cache.kcp.io/original-resource-version": "1", "cache.kcp.io/original-resource-UID": s.objectUID(t, s.adminB, s.b, confidentialPath),
+			"kcp.io/shard": e.placement.a, "kcp.io/cluster": e.b, "kcp.io/path": "root:b", "core.kcp.io/shard": e.placement.a, "internal.core.kcp.io/owner-shard": "root",
+			"internal.tenancy.kcp.io/cluster": e.b, "internal.tenancy.kcp.io/shard": e.placement.a, "internal.tenancy.kcp.io/previous-cluster": e.b, "internal.tenancy.kcp.io/type": "root:b:private",
+			"cache.kcp.io/reach": "global", "cache.kcp.io/via": "europe", "cache.kcp.io/down": "true", "cache.kcp.io/original-resource-version": "1", "cache.kcp.io/original-resource-UID": e.objectUID(t, e.adminB, e.b, confidentialPath),
 			"cache.kcp.io/resource-kind": "Secret", "cache.kcp.io/resource-scope": "Cluster", "internal.kcp.io/replicate": "apis.kcp.io,tenancy.kcp.io,core.kcp.io,x", "internal.kcp.io/migrating": "true",
-			"apis.kcp.io/bound-crd": "", "apis.kcp.io/schema-cluster": s.b, "apis.kcp.io/schema-name": "x", "apis.kcp.io/identity": s.exportIdentity(t, "tenancy.kcp.io"), "apis.kcp.io/schema-storage": "{}",
+			"apis.kcp.io/bound-crd": "", "apis.kcp.io/schema-cluster": e.b, "apis.kcp.io/schema-name": "x", "apis.kcp.io/identity": e.exportIdentity(t, "tenancy.kcp.io"), "apis.kcp.io/schema-storage": "{}",
 			"internal.apis.kcp.io/subresource-backends": `{"x/y":{"endpoints":[{"url":"https://127.0.0.1"}],"verbs":["get"]}}`, "core.kcp.io/shard-representation": "true",
 			"experimental.core.kcp.io/unschedulable": "true", "experimental.tenancy.kcp.io/owner": `{"username":"bob"}`, "example.com/harmless": "kept",
 		}, map[string]string{
-			"kcp.io/shard": s.placement.a, "kcp.io/cluster": s.b, "internal.apis.kcp.io/export": "x", "claimed.internal.apis.kcp.io/x": "x", "tenancy.kcp.io/phase": "Ready",
-			"initializer.internal.kcp.io/x": "x", "terminator.internal.kcp.io/x": "x", "name": s.placement.a, "region": "x", "rbac.authorization.k8s.io/aggregate-to-admin": "true",
+			"kcp.io/shard": e.placement.a, "kcp.io/cluster": e.b, "internal.apis.kcp.io/export": "x", "claimed.internal.apis.kcp.io/x": "x", "tenancy.kcp.io/phase": "Ready",
+			"initializer.internal.kcp.io/x": "x", "terminator.internal.kcp.io/x": "x", "name": e.placement.a, "region": "x", "rbac.authorization.k8s.io/aggregate-to-admin": "true",
 		}
 }
 
@@ -108,9 +108,9 @@ func testForgedMetadata(t *testing.T, s *env) {
 }
 
 // writeMetadata writes all annotations and labels to one object of a resource of a logical cluster.
-func (s *env) writeMetadata(t *testing.T, cluster string, resource servedResource) {
+func (e *env) writeMetadata(t *testing.T, cluster string, resource servedResource) {
 	t.Helper()
-	annotations, labels := s.internalMetadata(t)
+	annotations, labels := e.internalMetadata(t)
 	metadata, err := json.Marshal(map[string]any{"annotations": annotations, "labels": labels})
 	must(t, err)
 	inner := strings.Trim(string(metadata), "{}") + "}"
@@ -127,8 +127,8 @@ func (s *env) writeMetadata(t *testing.T, cluster string, resource servedResourc
 	}
 	body += "}"
 	collection, object := resource.path, resource.path+"/"+name
-	made := s.do(t, s.adminA, cluster, request{method: http.MethodPost, path: collection, body: body})
-	current := s.do(t, s.adminA, cluster, request{path: object})
+	made := e.do(t, e.adminA, cluster, request{method: http.MethodPost, path: collection, body: body})
+	current := e.do(t, e.adminA, cluster, request{path: object})
 	if current.status != http.StatusOK {
 		if _, published := requiredFields[resource.name]; published {
 			t.Errorf("cannot create %s: %d %.300s", resource.name, made.status, made.body)
@@ -139,9 +139,9 @@ func (s *env) writeMetadata(t *testing.T, cluster string, resource servedResourc
 		for _, r := range []request{
 			{method: http.MethodPatch, path: path, body: `{"metadata":{` + inner + `}}`, contentType: mergePatchType},
 			{method: http.MethodPatch, path: path + "?fieldManager=forged&force=true", body: body, contentType: applyPatchType},
-			{method: http.MethodPut, path: path, body: strings.Replace(current.body, `"annotations":{`, `"annotations":{"cache.kcp.io/via":"europe","cache.kcp.io/down":"x","kcp.io/shard":"`+s.placement.a+`",`, 1)},
+			{method: http.MethodPut, path: path, body: strings.Replace(current.body, `"annotations":{`, `"annotations":{"cache.kcp.io/via":"europe","cache.kcp.io/down":"x","kcp.io/shard":"`+e.placement.a+`",`, 1)},
 		} {
-			if got := s.do(t, s.adminA, cluster, r); got.status >= 500 {
+			if got := e.do(t, e.adminA, cluster, r); got.status >= 500 {
 				t.Errorf("%s %s: %d %.300s", r.method, r.path, got.status, got.body)
 			}
 		}
@@ -152,7 +152,7 @@ func (s *env) writeMetadata(t *testing.T, cluster string, resource servedResourc
 type servedResource struct{ name, kind, version, path string }
 
 // listResources returns the resources that discovery lists for a user.
-func (s *env) listResources(t *testing.T, caller *testUser, cluster string) []servedResource {
+func (e *env) listResources(t *testing.T, caller *testUser, cluster string) []servedResource {
 	t.Helper()
 	var all []servedResource
 	add := func(prefix string) {
@@ -164,7 +164,7 @@ func (s *env) listResources(t *testing.T, caller *testUser, cluster string) []se
 				Verbs      []string
 			}
 		}
-		must(t, json.Unmarshal([]byte(s.do(t, caller, cluster, request{path: prefix}).body), &list))
+		must(t, json.Unmarshal([]byte(e.do(t, caller, cluster, request{path: prefix}).body), &list))
 		for _, resource := range list.Resources {
 			if strings.Contains(resource.Name, "/") || !slices.Contains(resource.Verbs, "get") {
 				continue
@@ -182,7 +182,7 @@ func (s *env) listResources(t *testing.T, caller *testUser, cluster string) []se
 			Versions []struct{ GroupVersion string }
 		}
 	}
-	must(t, json.Unmarshal([]byte(s.do(t, caller, cluster, request{path: "/apis"}).body), &groups))
+	must(t, json.Unmarshal([]byte(e.do(t, caller, cluster, request{path: "/apis"}).body), &groups))
 	for _, group := range groups.Groups {
 		for _, version := range group.Versions {
 			add("/apis/" + version.GroupVersion)
@@ -192,12 +192,12 @@ func (s *env) listResources(t *testing.T, caller *testUser, cluster string) []se
 }
 
 // publishedObjects returns all objects of the cache server, by "<resource> <shard> <logical cluster> <name>".
-func (s *env) publishedObjects(t *testing.T) map[string]map[string]any {
+func (e *env) publishedObjects(t *testing.T) map[string]map[string]any {
 	t.Helper()
 	all := map[string]map[string]any{}
-	for _, shard := range s.layout.Shards() {
+	for _, shard := range e.layout.Shards() {
 		for _, resource := range cacheclient.Resources() {
-			got := s.send(t, s.masters, s.cacheURL, request{path: fmt.Sprintf("%s/shards/%s/clusters/*/apis/%s/%s/%s", cacheclient.Prefix, shard, resource.Group, resource.Version, resource.Resource)})
+			got := e.send(t, e.masters, e.cacheURL, request{path: fmt.Sprintf("%s/shards/%s/clusters/*/apis/%s/%s/%s", cacheclient.Prefix, shard, resource.Group, resource.Version, resource.Resource)})
 			if strings.Contains(got.body, confidentialData) || got.status != http.StatusOK {
 				t.Errorf("%s of %s in the cache: %d %.300s", resource.Resource, shard, got.status, got.body)
 				continue
@@ -214,7 +214,7 @@ func (s *env) publishedObjects(t *testing.T) map[string]map[string]any {
 }
 
 // checkOrigin checks the origin that a published object carries. paths maps logical clusters to their paths.
-func (s *env) checkOrigin(t *testing.T, key string, object map[string]any, paths map[string]string) {
+func (e *env) checkOrigin(t *testing.T, key string, object map[string]any, paths map[string]string) {
 	t.Helper()
 	fields := strings.Fields(key)
 	resource, shard, cluster, name := fields[0], fields[1], fields[2], fields[3]
@@ -229,11 +229,11 @@ func (s *env) checkOrigin(t *testing.T, key string, object map[string]any, paths
 			t.Errorf("%s is published", key)
 		}
 	default:
-		if at := s.serverName(s.resolveShardURL(t, cluster)); at != shard {
+		if at := e.serverName(e.resolveShardURL(t, cluster)); at != shard {
 			t.Errorf("%s is on %s", key, at)
 		}
 		path := fmt.Sprintf("/apis/%s/%s/%s/%s", found.Group, found.Version, found.Resource, name)
-		original, _ := s.do(t, s.masters, cluster, request{path: path}).object(t)["metadata"].(map[string]any)
+		original, _ := e.do(t, e.masters, cluster, request{path: path}).object(t)["metadata"].(map[string]any)
 		if original["uid"] != nil {
 			wantAnnotations["cache.kcp.io/original-resource-UID"] = original["uid"]
 		}

@@ -224,25 +224,25 @@ func testDeletion(t *testing.T, s *env) {
 	}
 }
 
-func (s *env) createWorkspace(t *testing.T, parent, name string) {
+func (e *env) createWorkspace(t *testing.T, parent, name string) {
 	t.Helper()
-	got := s.do(t, s.adminA, parent, request{method: http.MethodPost, path: workspacesPath, body: `{"apiVersion":"tenancy.kcp.io/v1alpha1","kind":"Workspace","metadata":{"name":"` + name + `"},"spec":{` + s.remoteLocation() + `,"type":{"name":"universal","path":"root"}}}`})
+	got := e.do(t, e.adminA, parent, request{method: http.MethodPost, path: workspacesPath, body: `{"apiVersion":"tenancy.kcp.io/v1alpha1","kind":"Workspace","metadata":{"name":"` + name + `"},"spec":{` + e.remoteLocation() + `,"type":{"name":"universal","path":"root"}}}`})
 	if got.status != http.StatusCreated {
 		t.Fatalf("%d %s", got.status, got.body)
 	}
 }
 
 // createReadyWorkspace creates a workspace in a as its administrator.
-func (s *env) createReadyWorkspace(t *testing.T, name string) {
+func (e *env) createReadyWorkspace(t *testing.T, name string) {
 	t.Helper()
-	s.createWorkspace(t, s.a, name)
-	s.waitReady(t, s.a, name)
+	e.createWorkspace(t, e.a, name)
+	e.waitReady(t, e.a, name)
 }
 
-func (s *env) waitReady(t *testing.T, parent, name string) {
+func (e *env) waitReady(t *testing.T, parent, name string) {
 	t.Helper()
 	shardtesting.Eventually(t, name+" becomes Ready", func(context.Context) error {
-		got := s.do(t, s.masters, parent, request{path: workspacesPath + "/" + name})
+		got := e.do(t, e.masters, parent, request{path: workspacesPath + "/" + name})
 		if !strings.Contains(got.body, `"phase":"Ready"`) {
 			return errors.New(got.body)
 		}
@@ -250,9 +250,9 @@ func (s *env) waitReady(t *testing.T, parent, name string) {
 	})
 }
 
-func (s *env) workspaceCluster(t *testing.T, parent, name string) string {
+func (e *env) workspaceCluster(t *testing.T, parent, name string) string {
 	t.Helper()
-	workspace := s.do(t, s.masters, parent, request{path: workspacesPath + "/" + name}).object(t)
+	workspace := e.do(t, e.masters, parent, request{path: workspacesPath + "/" + name}).object(t)
 	return workspace["spec"].(map[string]any)["cluster"].(string)
 }
 

@@ -22,17 +22,17 @@ type httpResponse struct {
 	body   string
 }
 
-func (a httpResponse) object(t *testing.T) map[string]any {
+func (h httpResponse) object(t *testing.T) map[string]any {
 	t.Helper()
 	var object map[string]any
-	if err := json.Unmarshal([]byte(a.body), &object); err != nil {
-		t.Fatalf("%d %s: %v", a.status, a.body, err)
+	if err := json.Unmarshal([]byte(h.body), &object); err != nil {
+		t.Fatalf("%d %s: %v", h.status, h.body, err)
 	}
 	return object
 }
 
 // send sends a request. A request without a response has status 0.
-func (s *env) send(t *testing.T, caller *testUser, base string, r request) httpResponse {
+func (e *env) send(t *testing.T, caller *testUser, base string, r request) httpResponse {
 	t.Helper()
 	at, err := url.Parse(base)
 	must(t, err)
@@ -72,14 +72,14 @@ func (s *env) send(t *testing.T, caller *testUser, base string, r request) httpR
 
 // sendToShard sends a request with send to the shard of the logical cluster in the path, or to the shard of b if the
 // path covers all.
-func (s *env) sendToShard(t *testing.T, caller *testUser, r request) httpResponse {
+func (e *env) sendToShard(t *testing.T, caller *testUser, r request) httpResponse {
 	t.Helper()
 	_, below, _ := cutLast(r.path, "/clusters/")
 	cluster, _, _ := strings.Cut(below, "/")
 	if cluster, _, _ = strings.Cut(cluster, "?"); cluster == "*" {
-		return s.send(t, caller, s.layout.URL(s.placement.b), r)
+		return e.send(t, caller, e.layout.URL(e.placement.b), r)
 	}
-	return s.send(t, caller, s.resolveShardURL(t, cluster), r)
+	return e.send(t, caller, e.resolveShardURL(t, cluster), r)
 }
 
 func cutLast(text, separator string) (before, after string, found bool) {
@@ -91,10 +91,10 @@ func cutLast(text, separator string) (before, after string, found bool) {
 }
 
 // do sends a request with send to the shard of the logical cluster, and fails the test if there is no response.
-func (s *env) do(t *testing.T, caller *testUser, cluster string, r request) httpResponse {
+func (e *env) do(t *testing.T, caller *testUser, cluster string, r request) httpResponse {
 	t.Helper()
 	r.path = "/clusters/" + cluster + r.path
-	got := s.send(t, caller, s.resolveShardURL(t, cluster), r)
+	got := e.send(t, caller, e.resolveShardURL(t, cluster), r)
 	if got.status == 0 {
 		t.Fatalf("%s %s: %s", r.method, r.path, got.body)
 	}

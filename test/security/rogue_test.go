@@ -112,19 +112,19 @@ func testRogueShard(t *testing.T, s *env) {
 
 // testCacheFromOutside requests the cache server embedded in the root shard through the front proxy, and by other paths
 // of the same server: it is served to no user there.
-func (s *env) testCacheFromOutside(t *testing.T) {
+func (e *env) testCacheFromOutside(t *testing.T) {
 	const exports = "/shards/*/clusters/*/apis/apis.kcp.io/v1alpha2/apiexports"
-	for _, caller := range s.cacheUsers(t) {
+	for _, caller := range e.cacheUsers(t) {
 		for _, path := range []string{cacheclient.Prefix + exports, "/services//cache" + exports, "/clusters/root/services/cache" + exports, "/clusters/root/../../services/cache" + exports, "/clusters/*/services/cache" + exports, "/services/apiexport/root/tenancy.kcp.io/clusters/*/services/cache" + exports} {
 			for _, method := range []string{http.MethodGet, http.MethodDelete} {
-				if got := s.send(t, caller.testUser, s.proxyURL, request{method: method, path: path, header: caller.header}); got.status < 300 || got.status >= 500 {
+				if got := e.send(t, caller.testUser, e.proxyURL, request{method: method, path: path, header: caller.header}); got.status < 300 || got.status >= 500 {
 					t.Errorf("%s with %v: %s %s through the proxy: %d %.300s", caller.name, caller.header, method, path, got.status, got.body)
 				}
 			}
-			if path == cacheclient.Prefix+exports || caller.testUser == s.masters {
+			if path == cacheclient.Prefix+exports || caller.testUser == e.masters {
 				continue
 			}
-			if got := s.send(t, caller.testUser, s.layout.URL(installation.Root), request{path: path, header: caller.header}); got.status < 300 && strings.Contains(got.body, "items") {
+			if got := e.send(t, caller.testUser, e.layout.URL(installation.Root), request{path: path, header: caller.header}); got.status < 300 && strings.Contains(got.body, "items") {
 				t.Errorf("%s with %v: %s: %d %.300s", caller.name, caller.header, path, got.status, got.body)
 			}
 		}

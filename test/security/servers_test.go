@@ -31,36 +31,36 @@ const (
 
 // startServers runs an installation with the command lines of a real one, but in this process: after the attacks the
 // test reads the etcd of every shard.
-func (s *env) startServers(t *testing.T, layoutOptions sharded.Options) {
+func (e *env) startServers(t *testing.T, layoutOptions sharded.Options) {
 	t.Helper()
 	var err error
-	s.directory = t.TempDir()
-	layoutOptions.Directory, layoutOptions.FreePorts, layoutOptions.Validity = s.directory, true, time.Hour
+	e.directory = t.TempDir()
+	layoutOptions.Directory, layoutOptions.FreePorts, layoutOptions.Validity = e.directory, true, time.Hour
 	layoutOptions.ShardFlags, layoutOptions.ProxyFlags = []string{shardGates}, []string{proxyGates}
-	s.layout, err = sharded.New(layoutOptions)
+	e.layout, err = sharded.New(layoutOptions)
 	must(t, err)
-	servers, _, _ := s.layout.CAFiles()
-	s.ca, err = os.ReadFile(servers)
+	servers, _, _ := e.layout.CAFiles()
+	e.ca, err = os.ReadFile(servers)
 	must(t, err)
-	s.roots = x509.NewCertPool()
-	s.roots.AppendCertsFromPEM(s.ca)
-	s.shards = map[string]*shardtesting.Shard{}
+	e.roots = x509.NewCertPool()
+	e.roots.AppendCertsFromPEM(e.ca)
+	e.shards = map[string]*shardtesting.Shard{}
 	ports := map[string]net.Listener{} // reserved, so that no other process binds them
-	for _, server := range s.layout.Servers {
+	for _, server := range e.layout.Servers {
 		ports[server.Name], err = net.Listen("tcp", strings.TrimPrefix(server.URL, "https://"))
 		must(t, err)
 	}
-	for _, server := range s.layout.Servers {
+	for _, server := range e.layout.Servers {
 		switch server.Name {
 		case sharded.CacheServer:
 			startCache(t, server, ports[server.Name])
 		case sharded.FrontProxy:
 			startProxy(t, server, ports[server.Name])
 		default:
-			s.shards[server.Name] = startShard(t, filepath.Join(s.directory, server.Name), server, ports[server.Name])
+			e.shards[server.Name] = startShard(t, filepath.Join(e.directory, server.Name), server, ports[server.Name])
 		}
 	}
-	s.proxyURL, s.cacheURL = s.layout.URL(sharded.FrontProxy), s.layout.URL(sharded.CacheServer)
+	e.proxyURL, e.cacheURL = e.layout.URL(sharded.FrontProxy), e.layout.URL(sharded.CacheServer)
 }
 
 // writeTimeouts are short, so that tests need not wait long for them.

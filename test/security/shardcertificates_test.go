@@ -71,7 +71,7 @@ func testShardCertificate(t *testing.T, s *env) {
 
 // resourceRequests returns requests for every resource of a logical cluster: with all objects of well-known names and
 // their subresources, or with one. None that is permitted changes anything.
-func (s *env) resourceRequests(t *testing.T, cluster string, all bool) []request {
+func (e *env) resourceRequests(t *testing.T, cluster string, all bool) []request {
 	t.Helper()
 	names, subresources := []string{"beta"}, []string{""}
 	if all {
@@ -79,10 +79,10 @@ func (s *env) resourceRequests(t *testing.T, cluster string, all bool) []request
 	}
 	from := cluster
 	if strings.ContainsAny(cluster, "*:") || strings.HasPrefix(cluster, "0123") {
-		from = s.a
+		from = e.a
 	}
 	var paths []string
-	for _, resource := range s.listResources(t, s.masters, from) {
+	for _, resource := range e.listResources(t, e.masters, from) {
 		paths = append(paths, resource.path)
 	}
 	if cluster == "root" {
@@ -109,8 +109,8 @@ func (s *env) resourceRequests(t *testing.T, cluster string, all bool) []request
 
 // testShardImpersonation has a shard impersonate others, and request more than its permissions through variant
 // spellings.
-func (s *env) testShardImpersonation(t *testing.T, beta *testUser) {
-	root := s.layout.URL(installation.Root)
+func (e *env) testShardImpersonation(t *testing.T, beta *testUser) {
+	root := e.layout.URL(installation.Root)
 	impersonate := func(user string, groups ...string) http.Header {
 		return http.Header{"Impersonate-User": {user}, "Impersonate-Group": groups}
 	}
@@ -134,12 +134,12 @@ func (s *env) testShardImpersonation(t *testing.T, beta *testUser) {
 	} {
 		whole := r
 		whole.path = "/clusters/root" + r.path
-		if got := s.send(t, beta, root, whole); got.status < 400 || got.status >= 500 {
+		if got := e.send(t, beta, root, whole); got.status < 400 || got.status >= 500 {
 			t.Errorf("%d: %s %s with %v: %d %.300s", i, r.method, r.path, r.header, got.status, got.body)
 		}
 	}
 	for _, path := range []string{shardsPath + "/beta", exportsPath + "/tenancy.kcp.io"} {
-		if got := s.send(t, beta, s.proxyURL, request{path: "/clusters/root" + path}); got.status != http.StatusForbidden && got.status != http.StatusNotFound {
+		if got := e.send(t, beta, e.proxyURL, request{path: "/clusters/root" + path}); got.status != http.StatusForbidden && got.status != http.StatusNotFound {
 			t.Errorf("a shard gets %s through the proxy: %d %.300s", path, got.status, got.body)
 		}
 	}

@@ -75,10 +75,10 @@ func podCertificates(t *testing.T, shard desired.Shard, cache *operatorv1alpha1.
 
 // shardPodUsers returns users with the certificates in the pods of the shard of a: with a cache server, and with the
 // cache in the root shard.
-func (s *env) shardPodUsers(t *testing.T) []*testUser {
+func (e *env) shardPodUsers(t *testing.T) []*testUser {
 	t.Helper()
 	root := &operatorv1alpha1.RootShard{ObjectMeta: metav1.ObjectMeta{Name: installation.Root, Namespace: "kcp"}}
-	object := &operatorv1alpha1.Shard{ObjectMeta: metav1.ObjectMeta{Name: s.placement.a, Namespace: "kcp"}}
+	object := &operatorv1alpha1.Shard{ObjectMeta: metav1.ObjectMeta{Name: e.placement.a, Namespace: "kcp"}}
 	object.Spec.Auth = &operatorv1alpha1.AuthSpec{ServiceAccount: &operatorv1alpha1.ServiceAccountAuthentication{Enabled: true}}
 	cache := &operatorv1alpha1.CacheServer{ObjectMeta: metav1.ObjectMeta{Name: "cache", Namespace: "kcp"}}
 	shard := desired.NewShard(object, root)
@@ -98,17 +98,17 @@ func (s *env) shardPodUsers(t *testing.T) []*testUser {
 		var pair tls.Certificate
 		switch issuer := certificate.Spec.IssuerRef.Name; issuer {
 		case desired.CAName(root, desired.ClientCA), desired.NewCacheServer(cache).CA(): // one authority here
-			pair = s.clientCertificate(t, name, groups...)
+			pair = e.clientCertificate(t, name, groups...)
 		case desired.CAName(root, desired.RequestHeaderCA):
-			pair = s.proxyCertificate(t, name)
+			pair = e.proxyCertificate(t, name)
 		case desired.CAName(root, desired.ServerCA), desired.CAName(root, desired.ServiceAccountCA): // no server accepts either from clients
-			files, err := s.layout.ServerCertificate(name)
+			files, err := e.layout.ServerCertificate(name)
 			must(t, err)
 			pair = loadCertificate(t, files.CertFile, files.KeyFile)
 		default:
 			t.Fatalf("certificate %s is of the unknown authority %s", certificate.Name, issuer)
 		}
-		users = append(users, s.newUser(t, certificate.Name, &pair))
+		users = append(users, e.newUser(t, certificate.Name, &pair))
 	}
 	return users
 }
@@ -160,9 +160,9 @@ func testShardPod(t *testing.T, s *env) {
 }
 
 // checkOwnIdentity checks that a server takes the holder of a certificate for no other user, and for no administrator.
-func (s *env) checkOwnIdentity(t *testing.T, caller *testUser, base string, r request) {
+func (e *env) checkOwnIdentity(t *testing.T, caller *testUser, base string, r request) {
 	t.Helper()
-	got := s.send(t, caller, base, r)
+	got := e.send(t, caller, base, r)
 	if got.status != http.StatusCreated {
 		return
 	}
@@ -179,20 +179,20 @@ func (s *env) checkOwnIdentity(t *testing.T, caller *testUser, base string, r re
 	privileged := func(group string) bool {
 		return group != shardGroup && group != "system:authenticated" && group != "system:unauthenticated"
 	}
-	if slices.ContainsFunc(user.Groups, privileged) || !slices.Contains([]string{"system:anonymous", shardGroup + ":" + s.placement.a}, user.Username) {
-		t.Errorf("%s with %v is %q of %v at the %s", caller.name, r.header, user.Username, user.Groups, s.serverName(base))
+	if slices.ContainsFunc(user.Groups, privileged) || !slices.Contains([]string{"system:anonymous", shardGroup + ":" + e.placement.a}, user.Username) {
+		t.Errorf("%s with %v is %q of %v at the %s", caller.name, r.header, user.Username, user.Groups, e.serverName(base))
 	}
 }
 
 // testForgedServiceAccounts signs tokens with the key of the shard of a. They are valid for service accounts of logical
 // clusters of that shard, at every server, and for no others.
-func (s *env) testForgedServiceAccounts(t *testing.T) {
-	key, err := keyutil.PrivateKeyFromFile(s.layout.SigningKey(s.placement.a))
+func (e *env) testForgedServiceAccounts(t *testing.T) {
+	key, err := keyutil.PrivateKeyFromFile(e.layout.SigningKey(e.placement.a))
 	must(t, err)
 	generator, err := authentication.NewTokenGenerator("https://kcp.default.svc", key)
 	must(t, err)
 	sign := func(cluster string, legacy bool) *testUser {
-		account, err := s.clientset(t, cluster).CoreV1().ServiceAccounts("default").Get(t.Context(), "builder", metav1.GetOptions{})
+		account, err := e.clientset(t, cluster).CoreV1().ServiceAccounts("default").Get(t.Context(), "builder", metav1.GetOptions{})
 		must(t, err)
 		claims, private, err := serviceaccount.Claims(core.ServiceAccount{ObjectMeta: account.ObjectMeta}, nil, nil, nil, nil, nil, int64(time.Hour.Seconds()), 0, []string{"https://kcp.default.svc"}, nil)
 		must(t, err)
@@ -201,21 +201,21 @@ func (s *env) testForgedServiceAccounts(t *testing.T) {
 		}
 		token, err := generator.GenerateToken(logicalcluster.With(t.Context(), logicalcluster.MustParseName(cluster)), claims, private)
 		must(t, err)
-		caller := s.newUser(t, fmt.Sprintf("a service account of %s, signed by %s (legacy: %v)", cluster, s.placement.a, legacy), nil)
+		caller := e.newUser(t, fmt.Sprintf("a service account of %s, signed by %s (legacy: %v)", cluster, e.placement.a, legacy), nil)
 		caller.token = token
 		return caller
 	}
-	for _, base := range s.serverURLs() {
-		for _, path := range []string{"/clusters/" + s.a + "/api/v1/namespaces", "/clusters/" + s.b + "/api/v1/namespaces", "/clusters/root/api/v1/namespaces", "/api/v1/namespaces"} {
-			if got := s.send(t, s.serviceAccount, base, request{path: path}); got.status != http.StatusOK && got.status != http.StatusForbidden {
-				t.Errorf("a token of its own shard is not accepted by the %s for %s: %d %.300s", s.serverName(base), path, got.status, got.body)
+	for _, base := range e.serverURLs() {
+		for _, path := range []string{"/clusters/" + e.a + "/api/v1/namespaces", "/clusters/" + e.b + "/api/v1/namespaces", "/clusters/root/api/v1/namespaces", "/api/v1/namespaces"} {
+			if got := e.send(t, e.serviceAccount, base, request{path: path}); got.status != http.StatusOK && got.status != http.StatusForbidden {
+				t.Errorf("a token of its own shard is not accepted by the %s for %s: %d %.300s", e.serverName(base), path, got.status, got.body)
 			}
-			if got := s.send(t, sign(s.a, false), base, request{path: path}); got.status != http.StatusOK && got.status != http.StatusForbidden {
-				t.Errorf("a shard cannot sign for its own logical cluster at the %s: %d %.300s", s.serverName(base), got.status, got.body)
+			if got := e.send(t, sign(e.a, false), base, request{path: path}); got.status != http.StatusOK && got.status != http.StatusForbidden {
+				t.Errorf("a shard cannot sign for its own logical cluster at the %s: %d %.300s", e.serverName(base), got.status, got.body)
 			}
-			for _, forged := range []*testUser{sign(s.b, false), sign(s.b, true)} {
-				if got := s.send(t, forged, base, request{path: path}); got.status != http.StatusUnauthorized {
-					t.Errorf("%s gets %s of the %s: %d %.300s", forged.name, path, s.serverName(base), got.status, got.body)
+			for _, forged := range []*testUser{sign(e.b, false), sign(e.b, true)} {
+				if got := e.send(t, forged, base, request{path: path}); got.status != http.StatusUnauthorized {
+					t.Errorf("%s gets %s of the %s: %d %.300s", forged.name, path, e.serverName(base), got.status, got.body)
 				}
 			}
 		}

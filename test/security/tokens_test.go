@@ -68,11 +68,11 @@ func testForeignIssuers(t *testing.T, s *env) {
 
 // testIssuerToken sends requests to all logical clusters with a token of an issuer that only the logical cluster child
 // accepts.
-func (s *env) testIssuerToken(t *testing.T, caller *testUser, child string) {
+func (e *env) testIssuerToken(t *testing.T, caller *testUser, child string) {
 	const review = `{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}`
 	accepted := false
-	for _, base := range s.serverURLs() {
-		got := s.send(t, caller, base, request{method: http.MethodPost, path: "/clusters/" + child + "/apis/authentication.k8s.io/v1/selfsubjectreviews", body: review})
+	for _, base := range e.serverURLs() {
+		got := e.send(t, caller, base, request{method: http.MethodPost, path: "/clusters/" + child + "/apis/authentication.k8s.io/v1/selfsubjectreviews", body: review})
 		switch got.status {
 		case http.StatusCreated:
 			accepted = true
@@ -107,12 +107,12 @@ func (s *env) testIssuerToken(t *testing.T, caller *testUser, child string) {
 		}
 	}
 	home := "/clusters/root" + workspacesPath + "/~"
-	for _, base := range s.serverURLs() {
+	for _, base := range e.serverURLs() {
 		for _, path := range []string{
-			"/clusters/" + s.b + confidentialPath, "/clusters/root:b" + confidentialPath, "/clusters/" + s.a + confidentialPath, "/clusters/root/api/v1/namespaces", home, "/clusters/system:admin/api", "/clusters/*/api/v1/configmaps",
-			"/clusters/user:bob/api", "/metrics", s.lifecycleVirtualWorkspacePath("initializingworkspaces", "sso", child) + "/api", "/services/initializingworkspaces/" + s.b + ":private/clusters/*/apis/core.kcp.io/v1alpha1/logicalclusters", "/services/initializingworkspaces/root:universal/clusters/" + child + "/api",
+			"/clusters/" + e.b + confidentialPath, "/clusters/root:b" + confidentialPath, "/clusters/" + e.a + confidentialPath, "/clusters/root/api/v1/namespaces", home, "/clusters/system:admin/api", "/clusters/*/api/v1/configmaps",
+			"/clusters/user:bob/api", "/metrics", e.lifecycleVirtualWorkspacePath("initializingworkspaces", "sso", child) + "/api", "/services/initializingworkspaces/" + e.b + ":private/clusters/*/apis/core.kcp.io/v1alpha1/logicalclusters", "/services/initializingworkspaces/root:universal/clusters/" + child + "/api",
 		} {
-			if got := s.send(t, caller, base, request{path: path}); got.status < 400 || got.status >= 500 || strings.Contains(got.body, confidentialData) {
+			if got := e.send(t, caller, base, request{path: path}); got.status < 400 || got.status >= 500 || strings.Contains(got.body, confidentialData) {
 				t.Errorf("%s: %d %.300s", path, got.status, got.body)
 			}
 		}
@@ -123,10 +123,10 @@ func (s *env) testIssuerToken(t *testing.T, caller *testUser, child string) {
 	// Inside of child, as the user and impersonating others: b stays inaccessible.
 	for _, h := range []http.Header{
 		nil, {"Impersonate-User": {"bob"}}, {"Impersonate-User": {"bob"}, "Impersonate-Group": {"system:authenticated", "system:cluster:partner"}},
-		{"Impersonate-User": {"bob"}, "Impersonate-Extra-Authentication.kcp.io%2fscopes": {"cluster:" + s.b}},
+		{"Impersonate-User": {"bob"}, "Impersonate-Extra-Authentication.kcp.io%2fscopes": {"cluster:" + e.b}},
 		{"Impersonate-User": {"alice"}, "Impersonate-Extra-Authorization.kcp.io%2fwarrant": {`{"user":"bob"}`}},
 	} {
-		got := s.do(t, caller, child, request{method: http.MethodPost, path: workspacesPath + "?dryRun=All", header: h,
+		got := e.do(t, caller, child, request{method: http.MethodPost, path: workspacesPath + "?dryRun=All", header: h,
 			body: `{"apiVersion":"tenancy.kcp.io/v1alpha1","kind":"Workspace","metadata":{"generateName":"stolen-"},"spec":{"type":{"name":"private","path":"root:b"}}}`})
 		if got.status != http.StatusForbidden {
 			t.Errorf("with %v a workspace of b's private type: %d %.300s", h, got.status, got.body)

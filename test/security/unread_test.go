@@ -56,18 +56,18 @@ func testUnreadResponses(t *testing.T, s *env) {
 }
 
 // createChildren creates workspaces below a, whose creator and administrator is alice.
-func (s *env) createChildren(t *testing.T, n int) []string {
+func (e *env) createChildren(t *testing.T, n int) []string {
 	t.Helper()
 	for i := range n {
-		body := fmt.Sprintf(`{"apiVersion":"tenancy.kcp.io/v1alpha1","kind":"Workspace","metadata":{"name":"child-%d"},"spec":{%s}}`, i, s.remoteLocation())
-		if got := s.do(t, s.adminA, s.a, request{method: http.MethodPost, path: workspacesPath, body: body}); got.status != http.StatusCreated {
+		body := fmt.Sprintf(`{"apiVersion":"tenancy.kcp.io/v1alpha1","kind":"Workspace","metadata":{"name":"child-%d"},"spec":{%s}}`, i, e.remoteLocation())
+		if got := e.do(t, e.adminA, e.a, request{method: http.MethodPost, path: workspacesPath, body: body}); got.status != http.StatusCreated {
 			t.Fatalf("%d %s", got.status, got.body)
 		}
 	}
 	var clusters []string
 	for i := range n {
 		shardtesting.Eventually(t, "a child of a is ready", func(context.Context) error {
-			got := s.do(t, s.adminA, s.a, request{path: fmt.Sprintf("%s/child-%d", workspacesPath, i)})
+			got := e.do(t, e.adminA, e.a, request{path: fmt.Sprintf("%s/child-%d", workspacesPath, i)})
 			if !strings.Contains(got.body, `"phase":"Ready"`) {
 				return fmt.Errorf("%d %s", got.status, got.body)
 			}
@@ -78,18 +78,18 @@ func (s *env) createChildren(t *testing.T, n int) []string {
 	return clusters
 }
 
-func (s *env) deleteChildren(t *testing.T, n int) {
+func (e *env) deleteChildren(t *testing.T, n int) {
 	t.Helper()
 	for i := range n {
-		s.do(t, s.adminA, s.a, request{method: http.MethodDelete, path: fmt.Sprintf("%s/child-%d", workspacesPath, i)})
+		e.do(t, e.adminA, e.a, request{method: http.MethodDelete, path: fmt.Sprintf("%s/child-%d", workspacesPath, i)})
 	}
 }
 
 // waitForResponse polls until a user gets a complete path at a server.
-func (s *env) waitForResponse(t *testing.T, caller *testUser, base, path string) {
+func (e *env) waitForResponse(t *testing.T, caller *testUser, base, path string) {
 	t.Helper()
 	shardtesting.Eventually(t, path+" is served", func(context.Context) error {
-		if got := s.send(t, caller, base, request{path: path}); got.status != http.StatusOK {
+		if got := e.send(t, caller, base, request{path: path}); got.status != http.StatusOK {
 			return fmt.Errorf("%d %s", got.status, got.body)
 		}
 		return nil
@@ -98,10 +98,10 @@ func (s *env) waitForResponse(t *testing.T, caller *testUser, base, path string)
 
 // sendUnread sends requests of alice on connections with as many streams as servers accept, and returns when the server
 // has begun to respond to as many as it executes at once.
-func (s *env) sendUnread(t *testing.T, base string, path func(i int) string) []*unread.Client {
+func (e *env) sendUnread(t *testing.T, base string, path func(i int) string) []*unread.Client {
 	t.Helper()
 	const perConnection = 90
-	config := s.adminA.client.Transport.(*http.Transport).TLSClientConfig
+	config := e.adminA.client.Transport.(*http.Transport).TLSClientConfig
 	var clients []*unread.Client
 	for i := range unreadRequests {
 		if i%perConnection == 0 {
@@ -135,18 +135,18 @@ func sumCounts(clients []*unread.Client) unread.Count {
 }
 
 // expectServed sends concurrent requests of bob, all of which must succeed.
-func (s *env) expectServed(t *testing.T, base string) {
+func (e *env) expectServed(t *testing.T, base string) {
 	t.Helper()
-	paths := []string{"/clusters/" + s.b + confidentialPath, "/clusters/" + s.b + "/openapi/v3", "/clusters/" + s.b + "/apis"}
-	if base == s.shardURL {
-		paths = append(paths, "/services/apiexport/"+s.b+"/inner/clusters/*/apis/inner.example.com/v1/notes")
+	paths := []string{"/clusters/" + e.b + confidentialPath, "/clusters/" + e.b + "/openapi/v3", "/clusters/" + e.b + "/apis"}
+	if base == e.shardURL {
+		paths = append(paths, "/services/apiexport/"+e.b+"/inner/clusters/*/apis/inner.example.com/v1/notes")
 	}
 	var readers sync.WaitGroup
 	for range 5 {
 		readers.Go(func() {
 			for i := range 10 * len(paths) {
 				path := paths[i%len(paths)]
-				if got := s.send(t, s.adminB, base, request{path: path}); got.status != http.StatusOK {
+				if got := e.send(t, e.adminB, base, request{path: path}); got.status != http.StatusOK {
 					t.Errorf("bob, %s: %d %.300s", path, got.status, got.body)
 					return
 				}

@@ -12,24 +12,24 @@ import (
 )
 
 // lifecycleVirtualWorkspacePath returns the path of a virtual workspace of a workspace type in a.
-func (s *env) lifecycleVirtualWorkspacePath(kind, workspaceType, cluster string) string {
-	return "/services/" + kind + "/" + s.a + ":" + workspaceType + "/clusters/" + cluster
+func (e *env) lifecycleVirtualWorkspacePath(kind, workspaceType, cluster string) string {
+	return "/services/" + kind + "/" + e.a + ":" + workspaceType + "/clusters/" + cluster
 }
 
 // createInitializingWorkspace creates a workspace in a whose type has an initializer, and returns its logical cluster.
-func (s *env) createInitializingWorkspace(t *testing.T, name, spec string) string {
+func (e *env) createInitializingWorkspace(t *testing.T, name, spec string) string {
 	t.Helper()
-	s.createObject(t, typesPath, `{"apiVersion":"tenancy.kcp.io/v1alpha1","kind":"WorkspaceType","metadata":{"name":"`+name+`"},"spec":{"initializer":true`+spec+`}}`)
-	s.createObject(t, workspacesPath, `{"apiVersion":"tenancy.kcp.io/v1alpha1","kind":"Workspace","metadata":{"name":"`+name+`"},"spec":{`+s.remoteLocation()+`,"type":{"name":"`+name+`","path":"root:a"}}}`)
+	e.createObject(t, typesPath, `{"apiVersion":"tenancy.kcp.io/v1alpha1","kind":"WorkspaceType","metadata":{"name":"`+name+`"},"spec":{"initializer":true`+spec+`}}`)
+	e.createObject(t, workspacesPath, `{"apiVersion":"tenancy.kcp.io/v1alpha1","kind":"Workspace","metadata":{"name":"`+name+`"},"spec":{`+e.remoteLocation()+`,"type":{"name":"`+name+`","path":"root:a"}}}`)
 	var cluster string
 	shardtesting.Eventually(t, name+" waits for its initializer", func(context.Context) error {
-		got := s.do(t, s.adminA, s.a, request{path: workspacesPath + "/" + name}).object(t)
+		got := e.do(t, e.adminA, e.a, request{path: workspacesPath + "/" + name}).object(t)
 		status, _ := got["status"].(map[string]any)
 		cluster, _ = got["spec"].(map[string]any)["cluster"].(string)
 		if status["phase"] != "Initializing" {
 			return fmt.Errorf("status %v", status)
 		}
-		if answer := s.sendToShard(t, s.adminA, request{path: s.lifecycleVirtualWorkspacePath("initializingworkspaces", name, cluster) + "/api/v1/namespaces"}); answer.status != http.StatusOK {
+		if answer := e.sendToShard(t, e.adminA, request{path: e.lifecycleVirtualWorkspacePath("initializingworkspaces", name, cluster) + "/api/v1/namespaces"}); answer.status != http.StatusOK {
 			return fmt.Errorf("%d %s", answer.status, answer.body)
 		}
 		return nil

@@ -39,34 +39,34 @@ type kcpRequests struct {
 }
 
 // hide hides the view, and ends its watches.
-func (s *kcpRequests) hide() {
-	s.hideView.Store(true)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, body := range s.watches {
+func (k *kcpRequests) hide() {
+	k.hideView.Store(true)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, body := range k.watches {
 		_ = body.Close()
 	}
 }
 
-func (s *kcpRequests) observe(kcp, _ *rest.Config) {
+func (k *kcpRequests) observe(kcp, _ *rest.Config) {
 	kcp.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(request *http.Request) (*http.Response, error) {
-			if s.hideView.Load() && strings.Contains(request.URL.Path, syncerPrefix) {
+			if k.hideView.Load() && strings.Contains(request.URL.Path, syncerPrefix) {
 				return &http.Response{StatusCode: http.StatusForbidden, Header: http.Header{}, Body: io.NopCloser(strings.NewReader("")), Request: request}, nil
 			}
-			if strings.Contains(request.URL.Path, syncerPrefix) && s.failures.Add(-1) >= 0 {
+			if strings.Contains(request.URL.Path, syncerPrefix) && k.failures.Add(-1) >= 0 {
 				return nil, errors.New("the view does not answer")
 			}
 			if resource, _ := resourceOf(request.URL.Path); resource == "widgets" || resource == "gizmos" {
-				s.mu.Lock()
-				s.served = append(s.served, request.URL.Path)
-				s.mu.Unlock()
+				k.mu.Lock()
+				k.served = append(k.served, request.URL.Path)
+				k.mu.Unlock()
 			}
 			response, err := next.RoundTrip(request)
 			if err == nil && strings.Contains(request.URL.Path, syncerPrefix) && request.URL.Query().Has("watch") {
-				s.mu.Lock()
-				s.watches = append(s.watches, response.Body)
-				s.mu.Unlock()
+				k.mu.Lock()
+				k.watches = append(k.watches, response.Body)
+				k.mu.Unlock()
 			}
 			return response, err
 		})
@@ -74,17 +74,17 @@ func (s *kcpRequests) observe(kcp, _ *rest.Config) {
 }
 
 // viewWatches returns the number of watches that have been opened in the view.
-func (s *kcpRequests) viewWatches() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.watches)
+func (k *kcpRequests) viewWatches() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return len(k.watches)
 }
 
 // paths returns the paths of requests that contain a text.
-func (s *kcpRequests) paths(text string) []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(s.served), func(path string) bool { return !strings.Contains(path, text) })
+func (k *kcpRequests) paths(text string) []string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(k.served), func(path string) bool { return !strings.Contains(path, text) })
 }
 
 type roundTripper func(*http.Request) (*http.Response, error)

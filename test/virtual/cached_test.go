@@ -18,9 +18,9 @@ import (
 )
 
 // createCachedResources has the provider publish flavors of its own workspace, read-only, to the workspace "bound".
-func (s *env) createCachedResources() {
-	s.Helper()
-	s.createObjects("provider", &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "flavors." + group}, Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+func (e *env) createCachedResources() {
+	e.Helper()
+	e.createObjects("provider", &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "flavors." + group}, Spec: apiextensionsv1.CustomResourceDefinitionSpec{
 		Group: group, Scope: apiextensionsv1.ClusterScoped,
 		Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: "flavors", Singular: "flavor", Kind: "Flavor", ListKind: "FlavorList"},
 		Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{Name: "v1", Served: true, Storage: true,
@@ -28,8 +28,8 @@ func (s *env) createCachedResources() {
 	}})
 	for name, label := range map[string]string{"existing": "yes", "unselected": "no"} {
 		body := `{"apiVersion":"` + group + `/v1","kind":"Flavor","metadata":{"name":"` + name + `","labels":{"selected":"` + label + `"}}}`
-		shardtesting.Eventually(s.T, "creating "+name, func(context.Context) error {
-			if got, content := s.result("masters", http.MethodPost, "/clusters/"+s.clusters["provider"]+"/apis/"+group+"/v1/flavors", body, "application/json"); got != "201" {
+		shardtesting.Eventually(e.T, "creating "+name, func(context.Context) error {
+			if got, content := e.result("masters", http.MethodPost, "/clusters/"+e.clusters["provider"]+"/apis/"+group+"/v1/flavors", body, "application/json"); got != "201" {
 				return fmt.Errorf("%s: %s", got, content)
 			}
 			return nil
@@ -39,11 +39,11 @@ func (s *env) createCachedResources() {
 		GroupVersionResource: cachev1alpha1.GroupVersionResource{Group: group, Version: "v1", Resource: "flavors"},
 		LabelSelector:        &metav1.LabelSelector{MatchLabels: map[string]string{"selected": "yes"}},
 	}}
-	s.createObjects("provider", cachedResource, &cachev1alpha1.ClusterCachedResourceEndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: "flavors"}, Spec: cachev1alpha1.ClusterCachedResourceEndpointSliceSpec{
+	e.createObjects("provider", cachedResource, &cachev1alpha1.ClusterCachedResourceEndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: "flavors"}, Spec: cachev1alpha1.ClusterCachedResourceEndpointSliceSpec{
 		ClusterCachedResource: cachev1alpha1.ClusterCachedResourceReference{Name: "flavors"}, APIExport: cachev1alpha1.ExportBindingReference{Name: "flavors"},
 	}})
-	shardtesting.Eventually(s.T, "the ClusterCachedResource has an identity", func(context.Context) error {
-		if err := s.masters.Get(s.workspaceContext("provider"), client.ObjectKeyFromObject(cachedResource), cachedResource); err != nil {
+	shardtesting.Eventually(e.T, "the ClusterCachedResource has an identity", func(context.Context) error {
+		if err := e.masters.Get(e.workspaceContext("provider"), client.ObjectKeyFromObject(cachedResource), cachedResource); err != nil {
 			return err
 		}
 		if cachedResource.Status.IdentityHash == "" || cachedResource.Status.Phase != cachev1alpha1.ClusterCachedResourcePhaseReady {
@@ -54,17 +54,17 @@ func (s *env) createCachedResources() {
 	apiSchema := shardtesting.NewSchema("v1", schema.GroupResource{Group: group, Resource: "flavors"}, "Flavor")
 	apiSchema.Spec.Scope = apiextensionsv1.ClusterScoped
 	apiSchema.Spec.Versions[0].Subresources = apiextensionsv1.CustomResourceSubresources{}
-	s.createObjects("provider", apiSchema, &apisv1alpha2.APIExport{ObjectMeta: metav1.ObjectMeta{Name: "flavors"}, Spec: apisv1alpha2.APIExportSpec{Resources: []apisv1alpha2.ResourceSchema{{
+	e.createObjects("provider", apiSchema, &apisv1alpha2.APIExport{ObjectMeta: metav1.ObjectMeta{Name: "flavors"}, Spec: apisv1alpha2.APIExportSpec{Resources: []apisv1alpha2.ResourceSchema{{
 		Name: "flavors", Group: group, Schema: apiSchema.Name,
 		Storage: apisv1alpha2.ResourceSchemaStorage{Virtual: &apisv1alpha2.ResourceSchemaStorageVirtual{
 			Reference:    corev1.TypedLocalObjectReference{APIGroup: ptr.To("cache.kcp.io"), Kind: "ClusterCachedResourceEndpointSlice", Name: "flavors"},
 			IdentityHash: cachedResource.Status.IdentityHash,
 		}},
 	}}}})
-	s.bind("bound", "provider", "flavors", apisv1alpha2.ClaimAccepted)
-	path := "/services/replication/" + s.clusters["provider"] + "/flavors/clusters/" + s.clusters["bound"] + "/apis/" + group + "/v1/flavors/existing"
-	shardtesting.Eventually(s.T, "the published object is served", func(context.Context) error {
-		if got, content := s.result("provider", http.MethodGet, path, "", ""); got != "200" {
+	e.bind("bound", "provider", "flavors", apisv1alpha2.ClaimAccepted)
+	path := "/services/replication/" + e.clusters["provider"] + "/flavors/clusters/" + e.clusters["bound"] + "/apis/" + group + "/v1/flavors/existing"
+	shardtesting.Eventually(e.T, "the published object is served", func(context.Context) error {
+		if got, content := e.result("provider", http.MethodGet, path, "", ""); got != "200" {
 			return fmt.Errorf("%s: %s", got, content)
 		}
 		return nil

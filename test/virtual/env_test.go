@@ -85,15 +85,15 @@ func newEnv(t *testing.T) *env {
 	return s
 }
 
-func (s *env) workspaceContext(workspace string) context.Context {
-	return shardtesting.In(s.Context(), s.clusters[workspace])
+func (e *env) workspaceContext(workspace string) context.Context {
+	return shardtesting.In(e.Context(), e.clusters[workspace])
 }
 
-func (s *env) createObjects(workspace string, objects ...client.Object) {
-	s.Helper()
+func (e *env) createObjects(workspace string, objects ...client.Object) {
+	e.Helper()
 	for _, object := range objects {
-		shardtesting.Eventually(s.T, fmt.Sprintf("creating %T %s in %s", object, object.GetName(), workspace), func(context.Context) error {
-			return client.IgnoreAlreadyExists(s.masters.Create(s.workspaceContext(workspace), object))
+		shardtesting.Eventually(e.T, fmt.Sprintf("creating %T %s in %s", object, object.GetName(), workspace), func(context.Context) error {
+			return client.IgnoreAlreadyExists(e.masters.Create(e.workspaceContext(workspace), object))
 		})
 	}
 }
@@ -111,18 +111,18 @@ func workspaceShard(workspace string) string {
 }
 
 // createWorkspace creates a workspace with an owner below root, and waits until it is in a phase.
-func (s *env) createWorkspace(name, owner, phase string, workspaceType *tenancyv1alpha1.WorkspaceTypeReference) {
-	s.Helper()
-	root := shardtesting.In(s.Context(), "root")
+func (e *env) createWorkspace(name, owner, phase string, workspaceType *tenancyv1alpha1.WorkspaceTypeReference) {
+	e.Helper()
+	root := shardtesting.In(e.Context(), "root")
 	workspace := &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{
 		tenancyv1alpha1.ExperimentalWorkspaceOwnerAnnotationKey: `{"username":"` + owner + `","groups":["system:authenticated"]}`,
 	}}, Spec: tenancyv1alpha1.WorkspaceSpec{Type: workspaceType}}
 	shardtesting.OnShard(workspaceShard(name))(workspace)
-	shardtesting.Eventually(s.T, "creating "+name+", whose type may be on another shard", func(context.Context) error {
-		return client.IgnoreAlreadyExists(s.masters.Create(root, workspace))
+	shardtesting.Eventually(e.T, "creating "+name+", whose type may be on another shard", func(context.Context) error {
+		return client.IgnoreAlreadyExists(e.masters.Create(root, workspace))
 	})
-	shardtesting.Eventually(s.T, name+" is "+phase, func(ctx context.Context) error {
-		if err := s.masters.Get(root, client.ObjectKeyFromObject(workspace), workspace); err != nil {
+	shardtesting.Eventually(e.T, name+" is "+phase, func(ctx context.Context) error {
+		if err := e.masters.Get(root, client.ObjectKeyFromObject(workspace), workspace); err != nil {
 			return err
 		}
 		if string(workspace.Status.Phase) != phase {
@@ -130,20 +130,20 @@ func (s *env) createWorkspace(name, owner, phase string, workspaceType *tenancyv
 		}
 		return nil
 	})
-	s.clusters[name] = workspace.Spec.Cluster
+	e.clusters[name] = workspace.Spec.Cluster
 }
 
 // createUniversalWorkspace creates a workspace of type universal.
-func (s *env) createUniversalWorkspace(name string) {
-	s.Helper()
-	s.createWorkspace(name, "owner", "Ready", &tenancyv1alpha1.WorkspaceTypeReference{Name: "universal", Path: "root"})
+func (e *env) createUniversalWorkspace(name string) {
+	e.Helper()
+	e.createWorkspace(name, "owner", "Ready", &tenancyv1alpha1.WorkspaceTypeReference{Name: "universal", Path: "root"})
 }
 
 // grantRole creates a role and binds it to a user in a workspace.
-func (s *env) grantRole(workspace, user string, rules ...rbacv1.PolicyRule) {
-	s.Helper()
+func (e *env) grantRole(workspace, user string, rules ...rbacv1.PolicyRule) {
+	e.Helper()
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "of-" + user}, Rules: rules}
-	s.createObjects(workspace, role, &rbacv1.ClusterRoleBinding{ObjectMeta: role.ObjectMeta,
+	e.createObjects(workspace, role, &rbacv1.ClusterRoleBinding{ObjectMeta: role.ObjectMeta,
 		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
 		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: user}}})
 }
@@ -154,17 +154,17 @@ var allRules = []rbacv1.PolicyRule{
 }
 
 // export exports a resource from a workspace, and returns its identity hash.
-func (s *env) export(workspace, resource, kind string, claims ...apisv1alpha2.PermissionClaim) string {
-	s.Helper()
+func (e *env) export(workspace, resource, kind string, claims ...apisv1alpha2.PermissionClaim) string {
+	e.Helper()
 	apiSchema := shardtesting.NewSchema("v1", schema.GroupResource{Group: group, Resource: resource}, kind)
 	export := &apisv1alpha2.APIExport{ObjectMeta: metav1.ObjectMeta{Name: resource}, Spec: apisv1alpha2.APIExportSpec{
 		Resources: []apisv1alpha2.ResourceSchema{{Name: resource, Group: group, Schema: apiSchema.Name,
 			Storage: apisv1alpha2.ResourceSchemaStorage{CRD: &apisv1alpha2.ResourceSchemaStorageCRD{}}}},
 		PermissionClaims: claims,
 	}}
-	s.createObjects(workspace, apiSchema, export)
-	shardtesting.Eventually(s.T, "the identity of "+resource, func(context.Context) error {
-		if err := s.masters.Get(s.workspaceContext(workspace), client.ObjectKeyFromObject(export), export); err != nil {
+	e.createObjects(workspace, apiSchema, export)
+	shardtesting.Eventually(e.T, "the identity of "+resource, func(context.Context) error {
+		if err := e.masters.Get(e.workspaceContext(workspace), client.ObjectKeyFromObject(export), export); err != nil {
 			return err
 		}
 		if export.Status.IdentityHash == "" {
@@ -176,10 +176,10 @@ func (s *env) export(workspace, resource, kind string, claims ...apisv1alpha2.Pe
 }
 
 // bind binds an export of another workspace, and accepts or rejects its claims.
-func (s *env) bind(workspace, provider, name string, state apisv1alpha2.AcceptablePermissionClaimState, claims ...apisv1alpha2.PermissionClaim) {
-	s.Helper()
+func (e *env) bind(workspace, provider, name string, state apisv1alpha2.AcceptablePermissionClaimState, claims ...apisv1alpha2.PermissionClaim) {
+	e.Helper()
 	binding := &apisv1alpha2.APIBinding{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: apisv1alpha2.APIBindingSpec{
-		Reference: apisv1alpha2.BindingReference{Export: &apisv1alpha2.ExportBindingReference{Path: s.clusters[provider], Name: name}},
+		Reference: apisv1alpha2.BindingReference{Export: &apisv1alpha2.ExportBindingReference{Path: e.clusters[provider], Name: name}},
 	}}
 	for _, claim := range claims {
 		binding.Spec.PermissionClaims = append(binding.Spec.PermissionClaims, apisv1alpha2.AcceptablePermissionClaim{
@@ -188,9 +188,9 @@ func (s *env) bind(workspace, provider, name string, state apisv1alpha2.Acceptab
 			State:           state,
 		})
 	}
-	s.createObjects(workspace, binding)
-	shardtesting.Eventually(s.T, "binding "+name+" in "+workspace, func(context.Context) error {
-		if err := s.masters.Get(s.workspaceContext(workspace), client.ObjectKeyFromObject(binding), binding); err != nil {
+	e.createObjects(workspace, binding)
+	shardtesting.Eventually(e.T, "binding "+name+" in "+workspace, func(context.Context) error {
+		if err := e.masters.Get(e.workspaceContext(workspace), client.ObjectKeyFromObject(binding), binding); err != nil {
 			return err
 		}
 		if binding.Status.Phase != apisv1alpha2.APIBindingPhaseBound {
@@ -201,12 +201,12 @@ func (s *env) bind(workspace, provider, name string, state apisv1alpha2.Acceptab
 }
 
 // createObject creates an object of a resource of the group, with more metadata as JSON.
-func (s *env) createObject(workspace, kind, resource, name, more string) {
-	s.Helper()
-	path := "/clusters/" + s.clusters[workspace] + "/apis/" + group + "/v1/namespaces/default/" + resource
+func (e *env) createObject(workspace, kind, resource, name, more string) {
+	e.Helper()
+	path := "/clusters/" + e.clusters[workspace] + "/apis/" + group + "/v1/namespaces/default/" + resource
 	body := `{"apiVersion":"` + group + `/v1","kind":"` + kind + `","metadata":{"name":"` + name + `"` + more + `}}`
-	shardtesting.Eventually(s.T, "creating "+name+" of "+resource+" in "+workspace, func(context.Context) error {
-		if got, content := s.result("masters", http.MethodPost, path, body, "application/json"); got != "201" {
+	shardtesting.Eventually(e.T, "creating "+name+" of "+resource+" in "+workspace, func(context.Context) error {
+		if got, content := e.result("masters", http.MethodPost, path, body, "application/json"); got != "201" {
 			return fmt.Errorf("%s: %s", got, content)
 		}
 		return nil
@@ -222,73 +222,73 @@ func exportClaims(identity string) []apisv1alpha2.PermissionClaim {
 }
 
 // createExports creates the workspaces for the virtual workspaces of exports and schemas.
-func (s *env) createExports() {
-	s.Helper()
+func (e *env) createExports() {
+	e.Helper()
 	for _, name := range []string{"provider", "owner", "other-owner", "other-provider"} {
-		s.createUniversalWorkspace(name)
+		e.createUniversalWorkspace(name)
 	}
-	identity := s.export("owner", "gizmos", "Gizmo")
-	s.export("other-owner", "gizmos", "Gizmo")
-	s.export("other-provider", "widgets", "Widget")
+	identity := e.export("owner", "gizmos", "Gizmo")
+	e.export("other-owner", "gizmos", "Gizmo")
+	e.export("other-provider", "widgets", "Widget")
 	claims := exportClaims(identity)
-	s.export("provider", "widgets", "Widget", claims...)
-	s.describeSyncerView()
-	s.grantRole("provider", "provider", rbacv1.PolicyRule{Verbs: []string{"*"}, APIGroups: []string{apisv1alpha1.SchemeGroupVersion.Group}, Resources: []string{"apiexports/content"}},
+	e.export("provider", "widgets", "Widget", claims...)
+	e.describeSyncerView()
+	e.grantRole("provider", "provider", rbacv1.PolicyRule{Verbs: []string{"*"}, APIGroups: []string{apisv1alpha1.SchemeGroupVersion.Group}, Resources: []string{"apiexports/content"}},
 		rbacv1.PolicyRule{Verbs: []string{"sync"}, APIGroups: []string{apisv1alpha1.SchemeGroupVersion.Group}, Resources: []string{"apiexports"}, ResourceNames: []string{"widgets"}},
 		rbacv1.PolicyRule{Verbs: []string{"access"}, NonResourceURLs: []string{"/"}},
 		rbacv1.PolicyRule{Verbs: []string{"initialize", "terminate"}, APIGroups: []string{"tenancy.kcp.io"}, Resources: []string{"workspacetypes"}})
 	for _, name := range exportStates {
-		s.createUniversalWorkspace(name)
-		s.grantRole(name, "consumer", allRules...)
+		e.createUniversalWorkspace(name)
+		e.grantRole(name, "consumer", allRules...)
 		state := apisv1alpha2.ClaimAccepted
 		if name == "rejected" {
 			state = apisv1alpha2.ClaimRejected
 		}
-		s.createObjects(name,
+		e.createObjects(name,
 			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "existing"}},
 			&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "existing"}})
 		switch name {
 		case "unbound":
 			continue
 		case "other":
-			s.bind(name, "other-provider", "widgets", state)
-			s.createObject(name, "Widget", "widgets", "existing", "")
+			e.bind(name, "other-provider", "widgets", state)
+			e.createObject(name, "Widget", "widgets", "existing", "")
 			continue
 		case "mismatch":
-			s.bind(name, "other-owner", "gizmos", state)
+			e.bind(name, "other-owner", "gizmos", state)
 		default:
-			s.bind(name, "owner", "gizmos", state)
+			e.bind(name, "owner", "gizmos", state)
 		}
-		s.bind(name, "provider", "widgets", state, claims...)
-		s.createObject(name, "Widget", "widgets", "existing", "")
-		s.createObject(name, "Widget", "widgets", "hidden", `,"labels":{"sync":"no"}`)
-		s.createObject(name, "Gizmo", "gizmos", "existing", "")
+		e.bind(name, "provider", "widgets", state, claims...)
+		e.createObject(name, "Widget", "widgets", "existing", "")
+		e.createObject(name, "Widget", "widgets", "hidden", `,"labels":{"sync":"no"}`)
+		e.createObject(name, "Gizmo", "gizmos", "existing", "")
 	}
-	s.createObject("deleting", "Widget", "widgets", "held", `,"finalizers":["example.com/hold"]`)
-	if err := s.masters.Delete(s.workspaceContext("deleting"), &apisv1alpha2.APIBinding{ObjectMeta: metav1.ObjectMeta{Name: "widgets"}}); err != nil {
-		s.Fatal(err)
+	e.createObject("deleting", "Widget", "widgets", "held", `,"finalizers":["example.com/hold"]`)
+	if err := e.masters.Delete(e.workspaceContext("deleting"), &apisv1alpha2.APIBinding{ObjectMeta: metav1.ObjectMeta{Name: "widgets"}}); err != nil {
+		e.Fatal(err)
 	}
 }
 
 // describeSyncerView publishes the widgets of the provider as gadgets of a service cluster, except some.
-func (s *env) describeSyncerView() {
-	s.Helper()
+func (e *env) describeSyncerView() {
+	e.Helper()
 	const description = `{"resources":[{"group":"` + group + `","resource":"widgets","source":{"group":"service.io","kind":"Gadget","resource":"gadgets"},"filter":{"resource":{"matchExpressions":[{"key":"sync","operator":"DoesNotExist"}]}}}]}`
 	body := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, syncerview.Annotation, description)
-	path := "/clusters/" + s.clusters["provider"] + "/apis/apis.kcp.io/v1alpha2/apiexports/widgets"
-	if got, content := s.result("masters", http.MethodPatch, path, body, "application/merge-patch+json"); got != "200" {
-		s.Fatalf("describing the syncer's view: %s: %s", got, content)
+	path := "/clusters/" + e.clusters["provider"] + "/apis/apis.kcp.io/v1alpha2/apiexports/widgets"
+	if got, content := e.result("masters", http.MethodPatch, path, body, "application/merge-patch+json"); got != "200" {
+		e.Fatalf("describing the syncer's view: %s: %s", got, content)
 	}
 }
 
 // waitForFixtures waits until all fixtures have reached their final state.
-func (s *env) waitForFixtures() {
-	s.Helper()
+func (e *env) waitForFixtures() {
+	e.Helper()
 	wait := func(workspace, path, want string) {
-		s.Helper()
-		basePath := virtualWorkspaces[0].basePath(s, workspace)
-		shardtesting.Eventually(s.T, path+" of "+workspace+" is "+want, func(context.Context) error {
-			if got, content := s.result("provider", http.MethodGet, basePath+path, "", ""); got != want {
+		e.Helper()
+		basePath := virtualWorkspaces[0].basePath(e, workspace)
+		shardtesting.Eventually(e.T, path+" of "+workspace+" is "+want, func(context.Context) error {
+			if got, content := e.result("provider", http.MethodGet, basePath+path, "", ""); got != want {
 				return fmt.Errorf("%s: %.300s", got, content)
 			}
 			return nil
@@ -297,17 +297,17 @@ func (s *env) waitForFixtures() {
 	for _, workspace := range []string{"bound", "mismatch"} {
 		wait(workspace, "/api/v1/namespaces/default/configmaps/existing", "200")
 	}
-	gadgets := "/services/syncer/" + s.clusters["provider"] + ":widgets/clusters/*/apis/service.io/v1/gadgets"
-	shardtesting.Eventually(s.T, "the syncer's view is served", func(context.Context) error {
-		if got, content := s.result("provider", http.MethodGet, gadgets, "", ""); got != "200" {
+	gadgets := "/services/syncer/" + e.clusters["provider"] + ":widgets/clusters/*/apis/service.io/v1/gadgets"
+	shardtesting.Eventually(e.T, "the syncer's view is served", func(context.Context) error {
+		if got, content := e.result("provider", http.MethodGet, gadgets, "", ""); got != "200" {
 			return fmt.Errorf("%s: %.300s", got, content)
 		}
 		return nil
 	})
 	wait("bound", "/apis/example.com/v1/namespaces/default/gizmos/existing", "200")
-	held := "/clusters/" + s.clusters["deleting"] + "/apis/" + group + "/v1/namespaces/default/widgets/held"
-	shardtesting.Eventually(s.T, "the binding is being deleted", func(context.Context) error {
-		if got, content := s.result("masters", http.MethodGet, held, "", ""); got != "200" || !strings.Contains(content, "deletionTimestamp") {
+	held := "/clusters/" + e.clusters["deleting"] + "/apis/" + group + "/v1/namespaces/default/widgets/held"
+	shardtesting.Eventually(e.T, "the binding is being deleted", func(context.Context) error {
+		if got, content := e.result("masters", http.MethodGet, held, "", ""); got != "200" || !strings.Contains(content, "deletionTimestamp") {
 			return fmt.Errorf("%s: %s", got, content)
 		}
 		return nil

@@ -34,41 +34,41 @@ func lifecycleVirtualWorkspace(name, service string) virtualWorkspace {
 
 // createLifecycleWorkspaces creates workspaces in each phase: their types belong to the provider, except for that of
 // "foreign".
-func (s *env) createLifecycleWorkspaces() {
-	s.Helper()
+func (e *env) createLifecycleWorkspaces() {
+	e.Helper()
 	for _, name := range []string{"provider", "other-provider"} {
-		s.createObjects(name, &tenancyv1alpha1.WorkspaceType{ObjectMeta: metav1.ObjectMeta{Name: "staged"}, Spec: tenancyv1alpha1.WorkspaceTypeSpec{
+		e.createObjects(name, &tenancyv1alpha1.WorkspaceType{ObjectMeta: metav1.ObjectMeta{Name: "staged"}, Spec: tenancyv1alpha1.WorkspaceTypeSpec{
 			Initializer: true, Terminator: true,
 			// The permissions of the creator are deleted with the content of the workspace, which happens at once.
 			TerminatorPermissions: []rbacv1.PolicyRule{{Verbs: []string{"get", "list"}, APIGroups: []string{""}, Resources: []string{"configmaps"}}},
 		}})
 	}
 	staged := func(provider string) *tenancyv1alpha1.WorkspaceTypeReference {
-		return &tenancyv1alpha1.WorkspaceTypeReference{Name: "staged", Path: s.clusters[provider]}
+		return &tenancyv1alpha1.WorkspaceTypeReference{Name: "staged", Path: e.clusters[provider]}
 	}
-	s.createWorkspace("initializing", "consumer", "Initializing", staged("provider"))
-	s.createWorkspace("foreign", "consumer", "Initializing", staged("other-provider"))
-	s.createWorkspace("terminating", "consumer", "Initializing", staged("provider"))
-	shardtesting.Eventually(s.T, "the initializer is done", func(context.Context) error {
+	e.createWorkspace("initializing", "consumer", "Initializing", staged("provider"))
+	e.createWorkspace("foreign", "consumer", "Initializing", staged("other-provider"))
+	e.createWorkspace("terminating", "consumer", "Initializing", staged("provider"))
+	shardtesting.Eventually(e.T, "the initializer is done", func(context.Context) error {
 		cluster := &corev1alpha1.LogicalCluster{}
-		if err := s.masters.Get(s.workspaceContext("terminating"), client.ObjectKey{Name: "cluster"}, cluster); err != nil {
+		if err := e.masters.Get(e.workspaceContext("terminating"), client.ObjectKey{Name: "cluster"}, cluster); err != nil {
 			return err
 		}
 		if cluster.Status.Phase == corev1alpha1.LogicalClusterPhaseReady {
 			return nil
 		}
 		cluster.Status.Initializers = nil
-		if err := s.masters.Status().Update(s.workspaceContext("terminating"), cluster); err != nil {
+		if err := e.masters.Status().Update(e.workspaceContext("terminating"), cluster); err != nil {
 			return err
 		}
 		return fmt.Errorf("phase %s", cluster.Status.Phase)
 	})
-	if err := s.masters.Delete(shardtesting.In(s.Context(), "root"), &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{Name: "terminating"}}); err != nil {
-		s.Fatal(err)
+	if err := e.masters.Delete(shardtesting.In(e.Context(), "root"), &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{Name: "terminating"}}); err != nil {
+		e.Fatal(err)
 	}
-	shardtesting.Eventually(s.T, "the workspace terminates", func(context.Context) error {
+	shardtesting.Eventually(e.T, "the workspace terminates", func(context.Context) error {
 		cluster := &corev1alpha1.LogicalCluster{}
-		if err := s.masters.Get(s.workspaceContext("terminating"), client.ObjectKey{Name: "cluster"}, cluster); err != nil {
+		if err := e.masters.Get(e.workspaceContext("terminating"), client.ObjectKey{Name: "cluster"}, cluster); err != nil {
 			return err
 		}
 		if cluster.DeletionTimestamp == nil || cluster.Status.Phase != corev1alpha1.LogicalClusterPhaseTerminating && cluster.Status.Phase != corev1alpha1.LogicalClusterPhaseDeleting {

@@ -42,28 +42,28 @@ func TestMatrix(t *testing.T) {
 
 // checkRequests sends one request as every caller, compares the responses with the table, and returns the request
 // count.
-func (s *env) checkRequests(lines []*tableLine, v virtualWorkspace, resource, state, verb string) int {
-	s.Helper()
+func (e *env) checkRequests(lines []*tableLine, v virtualWorkspace, resource, state, verb string) int {
+	e.Helper()
 	method, path, body, media := v.resources[resource].buildRequest(verb, state)
 	if verb == "update" {
-		body = s.currentObject(v, state, path, body)
+		body = e.currentObject(v, state, path, body)
 	}
 	match := findLine(lines, v.name, resource, state, verb)
 	if match == nil {
 		got := ""
 		for _, user := range callers {
-			result, _ := s.result(user, method, v.basePath(s, state)+path, body, media)
+			result, _ := e.result(user, method, v.basePath(e, state)+path, body, media)
 			got += " " + result
 		}
-		s.Errorf("no line matches %s %s %s %s, which returns |%s", v.name, resource, state, verb, got)
+		e.Errorf("no line matches %s %s %s %s, which returns |%s", v.name, resource, state, verb, got)
 		return 0
 	}
 	count := 0
 	for i, user := range callers {
 		count++
-		result, content := s.result(user, method, v.basePath(s, state)+path, body, media)
+		result, content := e.result(user, method, v.basePath(e, state)+path, body, media)
 		if result != match.want[i] {
-			s.Errorf("matrix.txt:%d: %s %s (%s) of %s as %s: %s, want %s: %.300s", match.number, v.name, verb, resource, state, user, result, match.want[i], content)
+			e.Errorf("matrix.txt:%d: %s %s (%s) of %s as %s: %s, want %s: %.300s", match.number, v.name, verb, resource, state, user, result, match.want[i], content)
 		}
 	}
 	return count
@@ -71,14 +71,14 @@ func (s *env) checkRequests(lines []*tableLine, v virtualWorkspace, resource, st
 
 // currentObject returns the current object for an update, of the workspace or under its name in the virtual workspace, or
 // fallback: updates of most kinds need its resource version.
-func (s *env) currentObject(v virtualWorkspace, state, path, fallback string) string {
-	s.Helper()
-	if s.clusters[state] == "" {
+func (e *env) currentObject(v virtualWorkspace, state, path, fallback string) string {
+	e.Helper()
+	if e.clusters[state] == "" {
 		return fallback
 	}
 	path, _, _ = strings.Cut(path, "?")
-	for _, base := range []string{"/clusters/" + s.clusters[state], v.basePath(s, state)} {
-		if got, content := s.result("masters", http.MethodGet, base+path, "", ""); got == "200" {
+	for _, base := range []string{"/clusters/" + e.clusters[state], v.basePath(e, state)} {
+		if got, content := e.result("masters", http.MethodGet, base+path, "", ""); got == "200" {
 			return content
 		}
 	}
@@ -86,12 +86,12 @@ func (s *env) currentObject(v virtualWorkspace, state, path, fallback string) st
 }
 
 // result sends a request and returns the response as the table writes it, and its text.
-func (s *env) result(user, method, path, body, media string) (result, content string) {
-	s.Helper()
-	c := s.callers[user]
-	req, err := http.NewRequestWithContext(s.Context(), method, c.host+path, bytes.NewBufferString(body))
+func (e *env) result(user, method, path, body, media string) (result, content string) {
+	e.Helper()
+	c := e.callers[user]
+	req, err := http.NewRequestWithContext(e.Context(), method, c.host+path, bytes.NewBufferString(body))
 	if err != nil {
-		s.Fatal(err)
+		e.Fatal(err)
 	}
 	req.Header.Set("Accept", "application/json")
 	if media != "" {
@@ -99,7 +99,7 @@ func (s *env) result(user, method, path, body, media string) (result, content st
 	}
 	resp, err := c.client.Do(req)
 	if err != nil {
-		s.Fatal(err)
+		e.Fatal(err)
 	}
 	defer func() { _ = resp.Body.Close() }()
 	if resp.StatusCode == http.StatusOK && req.URL.Query().Get("watch") != "" {
@@ -107,7 +107,7 @@ func (s *env) result(user, method, path, body, media string) (result, content st
 	}
 	text, err := io.ReadAll(resp.Body)
 	if err != nil {
-		s.Fatal(err)
+		e.Fatal(err)
 	}
 	var list struct{ Items *[]json.RawMessage }
 	if resp.StatusCode == http.StatusOK && json.Unmarshal(text, &list) == nil && list.Items != nil && len(*list.Items) == 0 {

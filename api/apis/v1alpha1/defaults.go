@@ -3,12 +3,12 @@ package v1alpha1
 import kjson "sigs.k8s.io/json"
 
 // UnmarshalJSON sets the default of served, true, because a decoded object does not show whether the field was set.
-func (in *APIResourceVersion) UnmarshalJSON(data []byte) error {
+func (a *APIResourceVersion) UnmarshalJSON(data []byte) error {
 	type plain APIResourceVersion
 	version := plain{Served: true}
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(data, &version); err != nil {
 		return err
 	}
-	*in = APIResourceVersion(version)
+	*a = APIResourceVersion(version)
 	return nil
 }

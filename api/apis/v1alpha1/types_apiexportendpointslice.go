@@ -30,13 +30,13 @@ type APIExportEndpointSlice struct {
 }
 
 // GetConditions returns the conditions of the status.
-func (in *APIExportEndpointSlice) GetConditions() conditionsv1alpha1.Conditions {
-	return in.Status.Conditions
+func (a *APIExportEndpointSlice) GetConditions() conditionsv1alpha1.Conditions {
+	return a.Status.Conditions
 }
 
 // SetConditions replaces the conditions of the status.
-func (in *APIExportEndpointSlice) SetConditions(conditions conditionsv1alpha1.Conditions) {
-	in.Status.Conditions = conditions
+func (a *APIExportEndpointSlice) SetConditions(conditions conditionsv1alpha1.Conditions) {
+	a.Status.Conditions = conditions
 }
 
 var _ conditionsv1alpha1.Setter = &APIExportEndpointSlice{}

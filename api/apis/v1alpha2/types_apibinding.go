@@ -29,11 +29,11 @@ type APIBinding struct {
 }
 
 // GetConditions returns the conditions of the status.
-func (in *APIBinding) GetConditions() conditionsv1alpha1.Conditions { return in.Status.Conditions }
+func (a *APIBinding) GetConditions() conditionsv1alpha1.Conditions { return a.Status.Conditions }
 
 // SetConditions replaces the conditions of the status.
-func (in *APIBinding) SetConditions(conditions conditionsv1alpha1.Conditions) {
-	in.Status.Conditions = conditions
+func (a *APIBinding) SetConditions(conditions conditionsv1alpha1.Conditions) {
+	a.Status.Conditions = conditions
 }
 
 var _ conditionsv1alpha1.Setter = &APIBinding{}

@@ -30,11 +30,11 @@ type APIExport struct {
 }
 
 // GetConditions returns the conditions of the status.
-func (in *APIExport) GetConditions() conditionsv1alpha1.Conditions { return in.Status.Conditions }
+func (a *APIExport) GetConditions() conditionsv1alpha1.Conditions { return a.Status.Conditions }
 
 // SetConditions replaces the conditions of the status.
-func (in *APIExport) SetConditions(conditions conditionsv1alpha1.Conditions) {
-	in.Status.Conditions = conditions
+func (a *APIExport) SetConditions(conditions conditionsv1alpha1.Conditions) {
+	a.Status.Conditions = conditions
 }
 
 var _ conditionsv1alpha1.Setter = &APIExport{}

@@ -31,13 +31,13 @@ type ClusterCachedResource struct {
 }
 
 // GetConditions returns the conditions of the status.
-func (in *ClusterCachedResource) GetConditions() conditionsv1alpha1.Conditions {
-	return in.Status.Conditions
+func (c *ClusterCachedResource) GetConditions() conditionsv1alpha1.Conditions {
+	return c.Status.Conditions
 }
 
 // SetConditions replaces the conditions of the status.
-func (in *ClusterCachedResource) SetConditions(conditions conditionsv1alpha1.Conditions) {
-	in.Status.Conditions = conditions
+func (c *ClusterCachedResource) SetConditions(conditions conditionsv1alpha1.Conditions) {
+	c.Status.Conditions = conditions
 }
 
 var _ conditionsv1alpha1.Setter = &ClusterCachedResource{}

@@ -30,13 +30,13 @@ type ClusterCachedResourceEndpointSlice struct {
 }
 
 // GetConditions returns the conditions of the status.
-func (in *ClusterCachedResourceEndpointSlice) GetConditions() conditionsv1alpha1.Conditions {
-	return in.Status.Conditions
+func (c *ClusterCachedResourceEndpointSlice) GetConditions() conditionsv1alpha1.Conditions {
+	return c.Status.Conditions
 }
 
 // SetConditions replaces the conditions of the status.
-func (in *ClusterCachedResourceEndpointSlice) SetConditions(conditions conditionsv1alpha1.Conditions) {
-	in.Status.Conditions = conditions
+func (c *ClusterCachedResourceEndpointSlice) SetConditions(conditions conditionsv1alpha1.Conditions) {
+	c.Status.Conditions = conditions
 }
 
 var _ conditionsv1alpha1.Setter = &ClusterCachedResourceEndpointSlice{}

@@ -35,11 +35,11 @@ type LogicalCluster struct {
 }
 
 // GetConditions returns the conditions of the status.
-func (in *LogicalCluster) GetConditions() conditionsv1alpha1.Conditions { return in.Status.Conditions }
+func (l *LogicalCluster) GetConditions() conditionsv1alpha1.Conditions { return l.Status.Conditions }
 
 // SetConditions replaces the conditions of the status.
-func (in *LogicalCluster) SetConditions(conditions conditionsv1alpha1.Conditions) {
-	in.Status.Conditions = conditions
+func (l *LogicalCluster) SetConditions(conditions conditionsv1alpha1.Conditions) {
+	l.Status.Conditions = conditions
 }
 
 var _ conditionsv1alpha1.Setter = &LogicalCluster{}

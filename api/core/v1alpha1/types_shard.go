@@ -35,11 +35,11 @@ type Shard struct {
 }
 
 // GetConditions returns the conditions of the status.
-func (in *Shard) GetConditions() conditionsv1alpha1.Conditions { return in.Status.Conditions }
+func (s *Shard) GetConditions() conditionsv1alpha1.Conditions { return s.Status.Conditions }
 
 // SetConditions replaces the conditions of the status.
-func (in *Shard) SetConditions(conditions conditionsv1alpha1.Conditions) {
-	in.Status.Conditions = conditions
+func (s *Shard) SetConditions(conditions conditionsv1alpha1.Conditions) {
+	s.Status.Conditions = conditions
 }
 
 var _ conditionsv1alpha1.Setter = &Shard{}

@@ -31,13 +31,13 @@ type LogicalClusterMigration struct {
 }
 
 // GetConditions returns the conditions of the status.
-func (in *LogicalClusterMigration) GetConditions() conditionsv1alpha1.Conditions {
-	return in.Status.Conditions
+func (l *LogicalClusterMigration) GetConditions() conditionsv1alpha1.Conditions {
+	return l.Status.Conditions
 }
 
 // SetConditions replaces the conditions of the status.
-func (in *LogicalClusterMigration) SetConditions(conditions conditionsv1alpha1.Conditions) {
-	in.Status.Conditions = conditions
+func (l *LogicalClusterMigration) SetConditions(conditions conditionsv1alpha1.Conditions) {
+	l.Status.Conditions = conditions
 }
 
 var _ conditionsv1alpha1.Setter = &LogicalClusterMigration{}

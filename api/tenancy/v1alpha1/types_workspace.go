@@ -35,11 +35,11 @@ type Workspace struct {
 }
 
 // GetConditions returns the conditions of the status.
-func (in *Workspace) GetConditions() conditionsv1alpha1.Conditions { return in.Status.Conditions }
+func (w *Workspace) GetConditions() conditionsv1alpha1.Conditions { return w.Status.Conditions }
 
 // SetConditions replaces the conditions of the status.
-func (in *Workspace) SetConditions(conditions conditionsv1alpha1.Conditions) {
-	in.Status.Conditions = conditions
+func (w *Workspace) SetConditions(conditions conditionsv1alpha1.Conditions) {
+	w.Status.Conditions = conditions
 }
 
 var _ conditionsv1alpha1.Setter = &Workspace{}

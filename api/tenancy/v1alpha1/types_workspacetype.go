@@ -28,11 +28,11 @@ type WorkspaceType struct {
 }
 
 // GetConditions returns the conditions of the status.
-func (in *WorkspaceType) GetConditions() conditionsv1alpha1.Conditions { return in.Status.Conditions }
+func (w *WorkspaceType) GetConditions() conditionsv1alpha1.Conditions { return w.Status.Conditions }
 
 // SetConditions replaces the conditions of the status.
-func (in *WorkspaceType) SetConditions(conditions conditionsv1alpha1.Conditions) {
-	in.Status.Conditions = conditions
+func (w *WorkspaceType) SetConditions(conditions conditionsv1alpha1.Conditions) {
+	w.Status.Conditions = conditions
 }
 
 var _ conditionsv1alpha1.Setter = &WorkspaceType{}

@@ -30,11 +30,11 @@ type PartitionSet struct {
 }
 
 // GetConditions returns the conditions of the status.
-func (in *PartitionSet) GetConditions() conditionsv1alpha1.Conditions { return in.Status.Conditions }
+func (p *PartitionSet) GetConditions() conditionsv1alpha1.Conditions { return p.Status.Conditions }
 
 // SetConditions replaces the conditions of the status.
-func (in *PartitionSet) SetConditions(conditions conditionsv1alpha1.Conditions) {
-	in.Status.Conditions = conditions
+func (p *PartitionSet) SetConditions(conditions conditionsv1alpha1.Conditions) {
+	p.Status.Conditions = conditions
 }
 
 var _ conditionsv1alpha1.Setter = &PartitionSet{}

@@ -74,19 +74,19 @@ func (l Layout) ensurePKI(now time.Time) error {
 	return l.ensureServiceAccountKey()
 }
 
-func (c leaf) config() certutil.Config {
+func (l leaf) config() certutil.Config {
 	config := certutil.Config{
-		CommonName: c.user,
-		AltNames:   certutil.AltNames{DNSNames: c.dns},
+		CommonName: l.user,
+		AltNames:   certutil.AltNames{DNSNames: l.dns},
 		Usages:     []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	}
-	if c.group != "" {
-		config.Organization = []string{c.group}
+	if l.group != "" {
+		config.Organization = []string{l.group}
 	}
-	for _, ip := range c.ips {
+	for _, ip := range l.ips {
 		config.AltNames.IPs = append(config.AltNames.IPs, net.ParseIP(ip))
 	}
-	if len(c.dns)+len(c.ips) > 0 {
+	if len(l.dns)+len(l.ips) > 0 {
 		config.Usages = append(config.Usages, x509.ExtKeyUsageServerAuth)
 	}
 	return config

@@ -34,8 +34,8 @@ type sharedCompiler struct {
 }
 
 // CompileMutatingEvaluator implements compiler.
-func (p sharedCompiler) CompileMutatingEvaluator(expression cel.ExpressionAccessor, available cel.OptionalVariableDeclarations, mode environment.Type) cel.MutatingEvaluator {
-	return cel.NewMutatingEvaluator(p.expressions.CompileCELExpression(expression, available, mode))
+func (s sharedCompiler) CompileMutatingEvaluator(expression cel.ExpressionAccessor, available cel.OptionalVariableDeclarations, mode environment.Type) cel.MutatingEvaluator {
+	return cel.NewMutatingEvaluator(s.expressions.CompileCELExpression(expression, available, mode))
 }
 
 // compilerFor returns the compiler for a policy that declares variables. The second result evaluates them; it may be

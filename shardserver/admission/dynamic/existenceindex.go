@@ -30,33 +30,33 @@ type existenceIndex struct {
 }
 
 // mayExist reports whether the logical cluster may have objects.
-func (p *existenceIndex) mayExist(cluster logicalcluster.Name) bool {
-	p.mu.RLock()
-	defer p.mu.RUnlock()
-	return !p.synced || len(p.names[cluster]) > 0
+func (e *existenceIndex) mayExist(cluster logicalcluster.Name) bool {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	return !e.synced || len(e.names[cluster]) > 0
 }
 
 // isAbsent reports whether a logical cluster, on this or another shard, certainly has no objects.
-func (p *existenceIndex) isAbsent(ctx context.Context, cluster logicalcluster.Name) bool {
-	if p.mayExist(cluster) {
+func (e *existenceIndex) isAbsent(ctx context.Context, cluster logicalcluster.Name) bool {
+	if e.mayExist(cluster) {
 		return false
 	}
-	if p.registry.RemoteStore().CheckSynced(p.resource) == nil {
+	if e.registry.RemoteStore().CheckSynced(e.resource) == nil {
 		return true
 	}
-	local, err := p.registry.IsLocal(ctx, cluster)
+	local, err := e.registry.IsLocal(ctx, cluster)
 	return err == nil && local
 }
 
 // run maintains the index until the context ends. It must be called once.
-func (p *existenceIndex) run(ctx context.Context, resource watchable) {
-	update := func(_ context.Context, object metav1.Object) error { p.update(object); return nil }
+func (e *existenceIndex) run(ctx context.Context, resource watchable) {
+	update := func(_ context.Context, object metav1.Object) error { e.update(object); return nil }
 	informer.NewWithHandler(resource.Resource(), resource.WatchAll, informer.EventHandler[metav1.Object]{
-		OnReplace:    func(_ context.Context, objects []metav1.Object, _ string) error { p.replace(objects); return nil },
+		OnReplace:    func(_ context.Context, objects []metav1.Object, _ string) error { e.replace(objects); return nil },
 		OnAdd:        update,
 		OnUpdate:     update,
-		OnDelete:     func(_ context.Context, object metav1.Object) error { p.delete(object); return nil },
-		OnDisconnect: p.reset,
+		OnDelete:     func(_ context.Context, object metav1.Object) error { e.delete(object); return nil },
+		OnDisconnect: e.reset,
 	}).Run(ctx)
 }
 
@@ -66,44 +66,44 @@ type watchable interface {
 	WatchAll(ctx context.Context) (watch.Interface, error)
 }
 
-func (p *existenceIndex) replace(objects []metav1.Object) {
+func (e *existenceIndex) replace(objects []metav1.Object) {
 	for _, object := range objects {
-		p.update(object)
+		e.update(object)
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.synced = true
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.synced = true
 }
 
-func (p *existenceIndex) update(object metav1.Object) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+func (e *existenceIndex) update(object metav1.Object) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	cluster := logicalcluster.Of(object)
-	if p.names == nil {
-		p.names = map[logicalcluster.Name]map[string]struct{}{}
+	if e.names == nil {
+		e.names = map[logicalcluster.Name]map[string]struct{}{}
 	}
-	if p.names[cluster] == nil {
-		p.names[cluster] = map[string]struct{}{}
+	if e.names[cluster] == nil {
+		e.names[cluster] = map[string]struct{}{}
 	}
-	p.names[cluster][object.GetName()] = struct{}{}
+	e.names[cluster][object.GetName()] = struct{}{}
 }
 
-func (p *existenceIndex) delete(object metav1.Object) {
+func (e *existenceIndex) delete(object metav1.Object) {
 	cluster := logicalcluster.Of(object)
-	p.mu.Lock()
-	delete(p.names[cluster], object.GetName())
-	absent := len(p.names[cluster]) == 0
+	e.mu.Lock()
+	delete(e.names[cluster], object.GetName())
+	absent := len(e.names[cluster]) == 0
 	if absent {
-		delete(p.names, cluster)
+		delete(e.names, cluster)
 	}
-	p.mu.Unlock()
+	e.mu.Unlock()
 	if absent {
-		p.onAbsent(cluster)
+		e.onAbsent(cluster)
 	}
 }
 
-func (p *existenceIndex) reset() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.synced, p.names = false, nil
+func (e *existenceIndex) reset() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.synced, e.names = false, nil
 }

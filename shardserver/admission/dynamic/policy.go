@@ -90,7 +90,7 @@ func (p *Plugins) matcherFor(ctx context.Context) *matching.Matcher {
 }
 
 // hooks returns the policies for a request; most logical clusters have none.
-func (s *policies[IP, IB, P, B, E]) hooks(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) ([]generic.PolicyHook[P, B, E], error) {
+func (p *policies[IP, IB, P, B, E]) hooks(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) ([]generic.PolicyHook[P, B, E], error) {
 	if exemptResources.Has(a.GetResource().GroupResource()) || isInternalWrite(a) {
 		return nil, nil
 	}
@@ -100,9 +100,9 @@ func (s *policies[IP, IB, P, B, E]) hooks(ctx context.Context, a admission.Attri
 	}
 	// Policies, bindings and parameters are read in the logical cluster of the policy; namespaces and authorization are
 	// those of the request.
-	source := s.plugins.sourceOf(ctx, cluster, a)
+	source := p.plugins.sourceOf(ctx, cluster, a)
 	policyCtx := logicalcluster.With(ctx, source)
-	applicable, err := s.applicable(policyCtx)
+	applicable, err := p.applicable(policyCtx)
 	if err != nil {
 		return nil, toReadError(err)
 	}
@@ -110,66 +110,66 @@ func (s *policies[IP, IB, P, B, E]) hooks(ctx context.Context, a admission.Attri
 	for _, of := range applicable {
 		hook := generic.PolicyHook[P, B, E]{Policy: of.policy, Bindings: of.bindings, ConfigurationError: of.configErr}
 		if of.params != nil {
-			if !s.mayMatch(ctx, a, o, of.policy) {
+			if !p.mayMatch(ctx, a, o, of.policy) {
 				continue // before resolving its parameters
 			}
-			hook.ParamInformer, hook.ParamScope, hook.ConfigurationError = s.plugins.paramInformer(policyCtx, *of.params)
+			hook.ParamInformer, hook.ParamScope, hook.ConfigurationError = p.plugins.paramInformer(policyCtx, *of.params)
 		}
-		hook.Evaluator = s.evaluator(source, of)
+		hook.Evaluator = p.evaluator(source, of)
 		hooks = append(hooks, hook)
 	}
 	return hooks, nil
 }
 
 // mayMatch reports whether a policy may match. After an error it returns true, and the evaluation handles the error.
-func (s *policies[IP, IB, P, B, E]) mayMatch(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces, of P) bool {
-	matches, _, _, err := generic.NewPolicyMatcher(s.plugins.matcherFor(ctx)).DefinitionMatches(a, o, s.kind.policy(of))
+func (p *policies[IP, IB, P, B, E]) mayMatch(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces, of P) bool {
+	matches, _, _, err := generic.NewPolicyMatcher(p.plugins.matcherFor(ctx)).DefinitionMatches(a, o, p.kind.policy(of))
 	return matches || err != nil
 }
 
 // evaluator returns what evaluates a policy of a logical cluster. What is compiled is shared with equal policies of all.
-func (s *policies[IP, IB, P, B, E]) evaluator(cluster logicalcluster.Name, of boundPolicy[P, B]) E {
-	compiled := s.compiled.getOrAdd(of.content, func() func() func(guard) E {
-		return sync.OnceValue(func() func(guard) E { return s.kind.compile(of.policy) })
+func (p *policies[IP, IB, P, B, E]) evaluator(cluster logicalcluster.Name, of boundPolicy[P, B]) E {
+	compiled := p.compiled.getOrAdd(of.content, func() func() func(guard) E {
+		return sync.OnceValue(func() func(guard) E { return p.kind.compile(of.policy) })
 	})()
-	object := s.kind.policies + "/" + s.kind.policy(of.policy).GetName()
-	return compiled(guard{s.plugins.Suspensions, suspension.Expressions{Cluster: cluster, Object: object, Content: of.content}})
+	object := p.kind.policies + "/" + p.kind.policy(of.policy).GetName()
+	return compiled(guard{p.plugins.Suspensions, suspension.Expressions{Cluster: cluster, Object: object, Content: of.content}})
 }
 
 // applicable returns the policies of the context's logical cluster that have bindings.
-func (s *policies[IP, IB, P, B, E]) applicable(ctx context.Context) ([]boundPolicy[P, B], error) {
+func (p *policies[IP, IB, P, B, E]) applicable(ctx context.Context) ([]boundPolicy[P, B], error) {
 	cluster, err := clusterOf(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if s.existence.isAbsent(ctx, cluster) {
-		s.prepared.remove(cluster)
+	if p.existence.isAbsent(ctx, cluster) {
+		p.prepared.remove(cluster)
 		return nil, nil
 	}
-	bindings, err := listAll(ctx, s.bindings)
+	bindings, err := listAll(ctx, p.bindings)
 	if err != nil {
 		return nil, err
 	}
 	if len(bindings) == 0 {
-		s.prepared.remove(cluster)
+		p.prepared.remove(cluster)
 		return nil, nil
 	}
-	all, err := listAll(ctx, s.policies)
+	all, err := listAll(ctx, p.policies)
 	if err != nil {
 		return nil, err
 	}
 	revisions := appendRevisions(appendRevisions(nil, all), bindings)
-	return s.prepared.get(cluster, revisions, func() ([]boundPolicy[P, B], error) { return s.prepare(all, bindings) })
+	return p.prepared.get(cluster, revisions, func() ([]boundPolicy[P, B], error) { return p.prepare(all, bindings) })
 }
 
-func (s *policies[IP, IB, P, B, E]) prepare(all []IP, bindings []IB) ([]boundPolicy[P, B], error) {
+func (p *policies[IP, IB, P, B, E]) prepare(all []IP, bindings []IB) ([]boundPolicy[P, B], error) {
 	bound := map[string][]B{}
 	for _, one := range bindings {
-		binding, err := s.kind.convertBinding(one)
+		binding, err := p.kind.convertBinding(one)
 		if err != nil {
 			return nil, fmt.Errorf("converting policy binding %q: %w", one.GetName(), err)
 		}
-		name := s.kind.binding(binding).GetPolicyName().Name
+		name := p.kind.binding(binding).GetPolicyName().Name
 		bound[name] = append(bound[name], binding)
 	}
 	var applicable []boundPolicy[P, B]
@@ -177,15 +177,15 @@ func (s *policies[IP, IB, P, B, E]) prepare(all []IP, bindings []IB) ([]boundPol
 		if len(bound[one.GetName()]) == 0 {
 			continue
 		}
-		converted, err := s.kind.convertPolicy(one)
+		converted, err := p.kind.convertPolicy(one)
 		if err != nil {
 			return nil, fmt.Errorf("converting policy %q: %w", one.GetName(), err)
 		}
 		of := boundPolicy[P, B]{policy: converted, bindings: slices.Clip(bound[one.GetName()])}
-		if of.content, err = s.contentHash(converted); err != nil {
+		if of.content, err = p.contentHash(converted); err != nil {
 			return nil, fmt.Errorf("reading policy %q: %w", one.GetName(), err)
 		}
-		if params := s.kind.policy(converted).GetParamKind(); params != nil {
+		if params := p.kind.policy(converted).GetParamKind(); params != nil {
 			version, err := schema.ParseGroupVersion(params.APIVersion)
 			if err != nil {
 				of.configErr = fmt.Errorf("failed to parse paramKind APIVersion: %w", err)
@@ -200,7 +200,7 @@ func (s *policies[IP, IB, P, B, E]) prepare(all []IP, bindings []IB) ([]boundPol
 
 // contentHash hashes the input of a policy's compilation. It includes the policy's name, which appears in metrics and
 // errors.
-func (s *policies[IP, IB, P, B, E]) contentHash(of P) (contentKey, error) {
-	encoded, err := json.Marshal([]any{s.kind.policy(of).GetName(), s.kind.expressions(of)})
+func (p *policies[IP, IB, P, B, E]) contentHash(of P) (contentKey, error) {
+	encoded, err := json.Marshal([]any{p.kind.policy(of).GetName(), p.kind.expressions(of)})
 	return sha256.Sum256(encoded), err
 }

@@ -35,38 +35,38 @@ func newSemaphores() *semaphores { return &semaphores{byCluster: map[logicalclus
 
 // acquire acquires the semaphore of a logical cluster and returns the function that releases it. It waits up to
 // acquireTimeout and then returns ServiceUnavailable.
-func (p *semaphores) acquire(ctx context.Context, cluster logicalcluster.Name) (release func(), err error) {
-	sem := p.addRef(cluster)
+func (s *semaphores) acquire(ctx context.Context, cluster logicalcluster.Name) (release func(), err error) {
+	sem := s.addRef(cluster)
 	ctx, cancel := context.WithTimeout(ctx, acquireTimeout)
 	defer cancel()
 	select {
 	case sem.slots <- struct{}{}:
 		return func() {
 			<-sem.slots
-			p.removeRef(cluster, sem)
+			s.removeRef(cluster, sem)
 		}, nil
 	case <-ctx.Done():
-		p.removeRef(cluster, sem)
+		s.removeRef(cluster, sem)
 		return nil, apierrors.NewServiceUnavailable("the webhooks of the workspace are busy with other requests of the system")
 	}
 }
 
-func (p *semaphores) addRef(cluster logicalcluster.Name) *semaphore {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	sem := p.byCluster[cluster]
+func (s *semaphores) addRef(cluster logicalcluster.Name) *semaphore {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sem := s.byCluster[cluster]
 	if sem == nil {
 		sem = &semaphore{slots: make(chan struct{}, maxOwnRequests)}
-		p.byCluster[cluster] = sem
+		s.byCluster[cluster] = sem
 	}
 	sem.refs++
 	return sem
 }
 
-func (p *semaphores) removeRef(cluster logicalcluster.Name, sem *semaphore) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+func (s *semaphores) removeRef(cluster logicalcluster.Name, sem *semaphore) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if sem.refs--; sem.refs == 0 {
-		delete(p.byCluster, cluster)
+		delete(s.byCluster, cluster)
 	}
 }

@@ -47,7 +47,7 @@ func newWebhookServer(t *testing.T, answer func(*admissionv1.AdmissionRequest) *
 	return h
 }
 
-func (h *webhookServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (ws *webhookServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var review admissionv1.AdmissionReview
 	body, err := io.ReadAll(r.Body)
 	if err == nil {
@@ -57,11 +57,11 @@ func (h *webhookServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, fmt.Sprint("no review: ", err), http.StatusBadRequest)
 		return
 	}
-	h.mu.Lock()
-	h.reviews = append(h.reviews, *review.Request)
-	h.headers = append(h.headers, r.Header.Clone())
-	h.mu.Unlock()
-	review.Response = h.respond(review.Request)
+	ws.mu.Lock()
+	ws.reviews = append(ws.reviews, *review.Request)
+	ws.headers = append(ws.headers, r.Header.Clone())
+	ws.mu.Unlock()
+	review.Response = ws.respond(review.Request)
 	review.Response.UID = review.Request.UID
 	review.Request = nil
 	w.Header().Set("Content-Type", "application/json")
@@ -69,19 +69,19 @@ func (h *webhookServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // requestNames returns the names of the objects in the requests to the webhook.
-func (h *webhookServer) requestNames() []string {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+func (ws *webhookServer) requestNames() []string {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
 	var names []string
-	for _, review := range h.reviews {
+	for _, review := range ws.reviews {
 		names = append(names, review.Name)
 	}
 	return names
 }
 
-func (h *webhookServer) clientConfig() admissionregistrationv1.WebhookClientConfig {
-	url := h.URL + "/review"
-	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: h.Certificate().Raw})
+func (ws *webhookServer) clientConfig() admissionregistrationv1.WebhookClientConfig {
+	url := ws.URL + "/review"
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ws.Certificate().Raw})
 	return admissionregistrationv1.WebhookClientConfig{URL: &url, CABundle: ca}
 }
 

@@ -62,7 +62,7 @@ type emptyNamespaces struct {
 }
 
 func (emptyNamespaces) Informer() cache.SharedIndexInformer   { return syncedInformer{} }
-func (u emptyNamespaces) Lister() corelisters.NamespaceLister { return u }
+func (e emptyNamespaces) Lister() corelisters.NamespaceLister { return e }
 func (emptyNamespaces) Get(string) (*corev1.Namespace, error) { return &corev1.Namespace{}, nil }
 
 type noConfigurations struct {

@@ -46,10 +46,10 @@ func (p *Plugins) newWebhookScope(ctx context.Context, source logicalcluster.Nam
 }
 
 // wrap returns the webhooks in the scope of the request.
-func (j *webhookScope) wrap(webhooks []webhook.WebhookAccessor) []webhook.WebhookAccessor {
+func (w *webhookScope) wrap(webhooks []webhook.WebhookAccessor) []webhook.WebhookAccessor {
 	scoped := make([]webhook.WebhookAccessor, len(webhooks))
 	for i, one := range webhooks {
-		scoped[i] = scopedWebhook{one, j}
+		scoped[i] = scopedWebhook{one, w}
 	}
 	return scoped
 }

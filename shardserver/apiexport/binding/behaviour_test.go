@@ -51,31 +51,31 @@ func TestBindings(t *testing.T) {
 }
 
 // newResource returns a group-resource that no other test uses.
-func (s *env) newResource(plural string) schema.GroupResource {
-	return schema.GroupResource{Group: s.uniqueName() + ".example.io", Resource: plural}
+func (e *env) newResource(plural string) schema.GroupResource {
+	return schema.GroupResource{Group: e.uniqueName() + ".example.io", Resource: plural}
 }
 
 // uniqueName returns a name that no other test uses.
-func (s *env) uniqueName() string {
-	_, test, sub := strings.Cut(s.t.Name(), "/")
+func (e *env) uniqueName() string {
+	_, test, sub := strings.Cut(e.t.Name(), "/")
 	if !sub {
-		test = s.t.Name()
+		test = e.t.Name()
 	}
 	name := strings.ToLower(strings.ReplaceAll(test, "_", ""))
 	return name[:min(30, len(name))]
 }
 
 // newProviderAndConsumer returns the logical clusters of two new workspaces.
-func (s *env) newProviderAndConsumer() (provider, consumer string) {
-	clusters := s.newWorkspaces(s.uniqueName()+"-p", s.uniqueName()+"-c")
+func (e *env) newProviderAndConsumer() (provider, consumer string) {
+	clusters := e.newWorkspaces(e.uniqueName()+"-p", e.uniqueName()+"-c")
 	return clusters[0], clusters[1]
 }
 
 // createBinding creates a binding without waiting.
-func (s *env) createBinding(cluster, name, provider, export string) {
-	s.t.Helper()
-	if err := s.Create(clusterContext(cluster), newBinding(name, provider, export)); err != nil {
-		s.t.Fatal(err)
+func (e *env) createBinding(cluster, name, provider, export string) {
+	e.t.Helper()
+	if err := e.Create(clusterContext(cluster), newBinding(name, provider, export)); err != nil {
+		e.t.Fatal(err)
 	}
 }
 
@@ -239,11 +239,11 @@ func testFirstBindingWins(t *testing.T, s *env) {
 
 // expectReservations waits until these resources of a logical cluster are reserved for bindings of these names, or for
 // definitions if the name is "".
-func (s *env) expectReservations(cluster string, want map[string]string) {
-	s.t.Helper()
-	shardtesting.Eventually(s.t, "the reservations of "+cluster, func(ctx context.Context) error {
+func (e *env) expectReservations(cluster string, want map[string]string) {
+	e.t.Helper()
+	shardtesting.Eventually(e.t, "the reservations of "+cluster, func(ctx context.Context) error {
 		logicalCluster := &corev1alpha1.LogicalCluster{}
-		if err := s.Get(shardtesting.In(ctx, cluster), client.ObjectKey{Name: "cluster"}, logicalCluster); err != nil {
+		if err := e.Get(shardtesting.In(ctx, cluster), client.ObjectKey{Name: "cluster"}, logicalCluster); err != nil {
 			return err
 		}
 		annotation, exists := logicalCluster.Annotations[corev1alpha1.ResourceBindingsAnnotationKey]
@@ -264,14 +264,14 @@ func (s *env) expectReservations(cluster string, want map[string]string) {
 }
 
 // createDefinition creates a definition in a workspace, and waits until it is served.
-func (s *env) createDefinition(cluster string, gr schema.GroupResource, kind string) *apiextensionsv1.CustomResourceDefinition {
-	s.t.Helper()
-	return s.createDefinitionUntil(cluster, gr, kind, apiextensionsv1.Established, apiextensionsv1.ConditionTrue)
+func (e *env) createDefinition(cluster string, gr schema.GroupResource, kind string) *apiextensionsv1.CustomResourceDefinition {
+	e.t.Helper()
+	return e.createDefinitionUntil(cluster, gr, kind, apiextensionsv1.Established, apiextensionsv1.ConditionTrue)
 }
 
 // createDefinitionUntil creates a definition in a workspace, and waits for a condition.
-func (s *env) createDefinitionUntil(cluster string, gr schema.GroupResource, kind string, wanted apiextensionsv1.CustomResourceDefinitionConditionType, status apiextensionsv1.ConditionStatus) *apiextensionsv1.CustomResourceDefinition {
-	s.t.Helper()
+func (e *env) createDefinitionUntil(cluster string, gr schema.GroupResource, kind string, wanted apiextensionsv1.CustomResourceDefinitionConditionType, status apiextensionsv1.ConditionStatus) *apiextensionsv1.CustomResourceDefinition {
+	e.t.Helper()
 	definition := &apiextensionsv1.CustomResourceDefinition{
 		ObjectMeta: metav1.ObjectMeta{Name: gr.String()},
 		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
@@ -283,11 +283,11 @@ func (s *env) createDefinitionUntil(cluster string, gr schema.GroupResource, kin
 			}},
 		},
 	}
-	if err := s.Create(clusterContext(cluster), definition); err != nil {
-		s.t.Fatal(err)
+	if err := e.Create(clusterContext(cluster), definition); err != nil {
+		e.t.Fatal(err)
 	}
-	shardtesting.Eventually(s.t, "definition "+definition.Name, func(ctx context.Context) error {
-		if err := s.Get(shardtesting.In(ctx, cluster), client.ObjectKeyFromObject(definition), definition); err != nil {
+	shardtesting.Eventually(e.t, "definition "+definition.Name, func(ctx context.Context) error {
+		if err := e.Get(shardtesting.In(ctx, cluster), client.ObjectKeyFromObject(definition), definition); err != nil {
 			return err
 		}
 		for _, condition := range definition.Status.Conditions {

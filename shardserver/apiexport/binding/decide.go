@@ -150,9 +150,9 @@ func setFalse(binding *apisv1alpha2.APIBinding, condition conditionsv1alpha1.Typ
 }
 
 // pendingProblem returns why some resources cannot be bound, the most severe reason first, or nil.
-func (f statusInputs) pendingProblem() *problem {
+func (s statusInputs) pendingProblem() *problem {
 	var invalid, conflicts, pending []string
-	for _, resource := range f.resources {
+	for _, resource := range s.resources {
 		switch {
 		case resource.reservedBy != "":
 			conflicts = append(conflicts, fmt.Sprintf("resource %q is in use by %s; delete that to bind the resource", resource.GroupResource, resource.reservedBy))
@@ -165,7 +165,7 @@ func (f statusInputs) pendingProblem() *problem {
 		}
 	}
 	switch {
-	case f.clusterMissing:
+	case s.clusterMissing:
 		return newError(apisv1alpha2.LogicalClusterNotFoundReason, "There is no LogicalCluster here; create bindings in workspaces")
 	case len(invalid) > 0:
 		return newError(apisv1alpha2.APIResourceSchemaInvalidReason, "The provider of the export has to offer another schema: %s", strings.Join(invalid, "; "))

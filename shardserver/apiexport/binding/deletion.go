@@ -143,11 +143,11 @@ type deletionProgress struct {
 	requestsInFlight bool
 }
 
-func (r *deletionProgress) describe() (reason, message string) {
-	if len(r.finalizers) > 0 {
-		return apisv1alpha2.SomeFinalizersRemainReason, fmt.Sprintf("Objects remain: %s; they wait for the controllers of the finalizers %s", formatCounts(r.objects), formatCounts(r.finalizers))
+func (d *deletionProgress) describe() (reason, message string) {
+	if len(d.finalizers) > 0 {
+		return apisv1alpha2.SomeFinalizersRemainReason, fmt.Sprintf("Objects remain: %s; they wait for the controllers of the finalizers %s", formatCounts(d.objects), formatCounts(d.finalizers))
 	}
-	return apisv1alpha2.SomeResourcesRemainReason, fmt.Sprintf("Objects remain: %s; they are being deleted", formatCounts(r.objects))
+	return apisv1alpha2.SomeResourcesRemainReason, fmt.Sprintf("Objects remain: %s; they are being deleted", formatCounts(d.objects))
 }
 
 func formatCounts(counts map[string]int) string {

@@ -47,40 +47,40 @@ func TestDeletion(t *testing.T) {
 }
 
 // objectClient returns a client of the objects of a resource in a logical cluster.
-func (s *env) objectClient(cluster string, gr schema.GroupResource) dynamic.ResourceInterface {
-	s.t.Helper()
-	d, err := dynamic.NewForConfig(shardtesting.At(s.Admin(s.t), cluster))
+func (e *env) objectClient(cluster string, gr schema.GroupResource) dynamic.ResourceInterface {
+	e.t.Helper()
+	d, err := dynamic.NewForConfig(shardtesting.At(e.Admin(e.t), cluster))
 	if err != nil {
-		s.t.Fatal(err)
+		e.t.Fatal(err)
 	}
 	return d.Resource(gr.WithVersion("v1")).Namespace("default")
 }
 
 // createObject creates an object once its resource is served.
-func (s *env) createObject(cluster string, gr schema.GroupResource, kind, name string, finalizers ...string) {
-	s.t.Helper()
+func (e *env) createObject(cluster string, gr schema.GroupResource, kind, name string, finalizers ...string) {
+	e.t.Helper()
 	object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": gr.Group + "/v1", "kind": kind}}
 	object.SetName(name)
 	object.SetFinalizers(finalizers)
-	shardtesting.Eventually(s.t, "creating "+name, func(ctx context.Context) error {
-		_, err := s.objectClient(cluster, gr).Create(ctx, object, metav1.CreateOptions{})
+	shardtesting.Eventually(e.t, "creating "+name, func(ctx context.Context) error {
+		_, err := e.objectClient(cluster, gr).Create(ctx, object, metav1.CreateOptions{})
 		return err
 	})
 }
 
 // removeFinalizers removes the finalizers of an object.
-func (s *env) removeFinalizers(cluster string, gr schema.GroupResource, name string) {
-	s.t.Helper()
-	if _, err := s.objectClient(cluster, gr).Patch(context.Background(), name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
-		s.t.Fatal(err)
+func (e *env) removeFinalizers(cluster string, gr schema.GroupResource, name string) {
+	e.t.Helper()
+	if _, err := e.objectClient(cluster, gr).Patch(context.Background(), name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
+		e.t.Fatal(err)
 	}
 }
 
 // expectDeleted waits until an object of a logical cluster is deleted.
-func (s *env) expectDeleted(cluster string, object client.Object) {
-	s.t.Helper()
-	shardtesting.Eventually(s.t, "deletion of "+object.GetName(), func(ctx context.Context) error {
-		err := s.Get(shardtesting.In(ctx, cluster), client.ObjectKeyFromObject(object), object)
+func (e *env) expectDeleted(cluster string, object client.Object) {
+	e.t.Helper()
+	shardtesting.Eventually(e.t, "deletion of "+object.GetName(), func(ctx context.Context) error {
+		err := e.Get(shardtesting.In(ctx, cluster), client.ObjectKeyFromObject(object), object)
 		if err == nil {
 			return fmt.Errorf("it still exists: %+v", object)
 		}
@@ -89,9 +89,9 @@ func (s *env) expectDeleted(cluster string, object client.Object) {
 }
 
 // countStored returns the number of stored objects of a resource in a logical cluster, under any identity.
-func (s *env) countStored(cluster string, gr schema.GroupResource) int {
-	s.t.Helper()
-	keys := s.Keys(s.t, "/"+gr.Group+"/"+gr.Resource+"/")
+func (e *env) countStored(cluster string, gr schema.GroupResource) int {
+	e.t.Helper()
+	keys := e.Keys(e.t, "/"+gr.Group+"/"+gr.Resource+"/")
 	return len(slices.DeleteFunc(keys, func(key string) bool { return !strings.Contains(key, "/"+cluster+"/") }))
 }
 
@@ -143,17 +143,17 @@ func testObjectFinalizers(t *testing.T, s *env) {
 }
 
 // newExportsWithSameIdentity returns the logical clusters of two exports "widgets" and "twin" of one identity, and of a consumer.
-func (s *env) newExportsWithSameIdentity(gr schema.GroupResource, schemaOf func(provider string) string) (provider, consumer string) {
-	s.t.Helper()
-	provider, consumer = s.newProviderAndConsumer()
-	export := s.NewExport(s.t, provider, "widgets", gr, "Widget")
+func (e *env) newExportsWithSameIdentity(gr schema.GroupResource, schemaOf func(provider string) string) (provider, consumer string) {
+	e.t.Helper()
+	provider, consumer = e.newProviderAndConsumer()
+	export := e.NewExport(e.t, provider, "widgets", gr, "Widget")
 	twin := &apisv1alpha2.APIExport{
 		ObjectMeta: metav1.ObjectMeta{Name: "twin"},
 		Spec:       apisv1alpha2.APIExportSpec{Resources: export.Spec.Resources, Identity: export.Spec.Identity},
 	}
 	twin.Spec.Resources[0].Schema = schemaOf(provider)
-	if err := s.Create(clusterContext(provider), twin); err != nil {
-		s.t.Fatal(err)
+	if err := e.Create(clusterContext(provider), twin); err != nil {
+		e.t.Fatal(err)
 	}
 	return provider, consumer
 }

@@ -26,21 +26,21 @@ func newEnv(t testing.TB) *env {
 }
 
 // newWorkspaces creates workspaces below root, and returns their logical clusters.
-func (s *env) newWorkspaces(names ...string) []string {
-	s.t.Helper()
+func (e *env) newWorkspaces(names ...string) []string {
+	e.t.Helper()
 	clusters := make([]string, len(names))
 	for i, name := range names {
-		clusters[i] = s.NewWorkspace(s.t, "root", name).Spec.Cluster
+		clusters[i] = e.NewWorkspace(e.t, "root", name).Spec.Cluster
 	}
 	return clusters
 }
 
 // waitForBinding waits until a binding satisfies the condition, and returns it.
-func (s *env) waitForBinding(cluster, name string, condition func(*apisv1alpha2.APIBinding) error) *apisv1alpha2.APIBinding {
-	s.t.Helper()
+func (e *env) waitForBinding(cluster, name string, condition func(*apisv1alpha2.APIBinding) error) *apisv1alpha2.APIBinding {
+	e.t.Helper()
 	binding := &apisv1alpha2.APIBinding{}
-	shardtesting.Eventually(s.t, "APIBinding "+name, func(ctx context.Context) error {
-		if err := s.Get(shardtesting.In(ctx, cluster), client.ObjectKey{Name: name}, binding); err != nil {
+	shardtesting.Eventually(e.t, "APIBinding "+name, func(ctx context.Context) error {
+		if err := e.Get(shardtesting.In(ctx, cluster), client.ObjectKey{Name: name}, binding); err != nil {
 			return err
 		}
 		if err := condition(binding); err != nil {

@@ -18,14 +18,14 @@ import (
 
 // storeInOtherScope stores a copy of default/one, which waits for a finalizer, without a namespace. It is what remains if an
 // export changes the scope of its kind, as older versions of the server let it.
-func (s *env) storeInOtherScope(cluster string, gr schema.GroupResource) {
-	s.t.Helper()
-	s.createObject(cluster, gr, "Widget", "one", "example.io/wait")
-	keys := s.Keys(s.t, "/"+gr.Group+"/"+gr.Resource+"/")
+func (e *env) storeInOtherScope(cluster string, gr schema.GroupResource) {
+	e.t.Helper()
+	e.createObject(cluster, gr, "Widget", "one", "example.io/wait")
+	keys := e.Keys(e.t, "/"+gr.Group+"/"+gr.Resource+"/")
 	if len(keys) != 1 || !strings.HasSuffix(keys[0], "/"+cluster+"/default/one") {
-		s.t.Fatalf("keys are %v", keys)
+		e.t.Fatalf("keys are %v", keys)
 	}
-	s.CopyKey(s.t, keys[0], strings.TrimSuffix(keys[0], "/default/one")+"/one", `,"namespace":"default"`)
+	e.CopyKey(e.t, keys[0], strings.TrimSuffix(keys[0], "/default/one")+"/one", `,"namespace":"default"`)
 }
 
 func testOtherScopeDeletion(t *testing.T, s *env) {

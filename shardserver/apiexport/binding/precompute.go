@@ -23,8 +23,8 @@ func NewStatusPrecomputer(cfg Config) *StatusPrecomputer { return &StatusPrecomp
 // Precompute sets the status of new bindings of an otherwise empty logical cluster as a reconciliation would, and returns
 // the value of the annotation of the LogicalCluster with their reservations. It returns "" and leaves the bindings
 // unchanged unless all of them can be bound at once.
-func (f *StatusPrecomputer) Precompute(ctx context.Context, cluster logicalcluster.Name, bindings []*apisv1alpha2.APIBinding) (string, error) {
-	s := &clusterState{clusterController: &clusterController{cfg: f.cfg}, name: cluster, bindings: bindings, cluster: &corev1alpha1.LogicalCluster{}, reservations: reservations{}}
+func (sp *StatusPrecomputer) Precompute(ctx context.Context, cluster logicalcluster.Name, bindings []*apisv1alpha2.APIBinding) (string, error) {
+	s := &clusterState{clusterController: &clusterController{cfg: sp.cfg}, name: cluster, bindings: bindings, cluster: &corev1alpha1.LogicalCluster{}, reservations: reservations{}}
 	for _, binding := range bindings {
 		state, err := s.resolve(ctx, binding)
 		if err != nil {

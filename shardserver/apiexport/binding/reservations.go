@@ -21,16 +21,16 @@ type reservation struct {
 	Expiry *metav1.Time `json:"e,omitempty"`
 }
 
-func (l reservation) isExpired(now time.Time) bool {
-	return l.Expiry == nil || l.Expiry.Time.Before(now)
+func (r reservation) isExpired(now time.Time) bool {
+	return r.Expiry == nil || r.Expiry.Time.Before(now)
 }
 
 // describeOwner returns the owner for messages.
-func (l reservation) describeOwner(resource string) string {
-	if l.Definition {
+func (r reservation) describeOwner(resource string) string {
+	if r.Definition {
 		return fmt.Sprintf("CustomResourceDefinition %q", resource)
 	}
-	return fmt.Sprintf("APIBinding %q", l.Binding)
+	return fmt.Sprintf("APIBinding %q", r.Binding)
 }
 
 // reservations are those of one logical cluster, by "<plural>.<group>", or "<plural>" for the core group.
@@ -48,27 +48,27 @@ func parseReservations(annotation string) (reservations, error) {
 	return parsed, nil
 }
 
-func (l reservations) String() string {
-	text, err := json.Marshal(l)
+func (r reservations) String() string {
+	text, err := json.Marshal(r)
 	if err != nil {
 		panic(err) // strings, flags and times can always be encoded
 	}
 	return string(text)
 }
 
-func (l reservations) clone() reservations { return maps.Clone(l) }
+func (r reservations) clone() reservations { return maps.Clone(r) }
 
-func (l reservations) equal(other reservations) bool {
-	return maps.EqualFunc(l, other, func(a, b reservation) bool {
+func (r reservations) equal(other reservations) bool {
+	return maps.EqualFunc(r, other, func(a, b reservation) bool {
 		return a.Binding == b.Binding && a.Definition == b.Definition && a.Expiry.Equal(b.Expiry)
 	})
 }
 
 // acquire reserves a resource for a binding unless it has another owner.
-func (l reservations) acquire(resource schema.GroupResource, binding string) (acquired bool) {
-	current, ok := l[resource.String()]
+func (r reservations) acquire(resource schema.GroupResource, binding string) (acquired bool) {
+	current, ok := r[resource.String()]
 	if !ok {
-		l[resource.String()] = reservation{Binding: binding}
+		r[resource.String()] = reservation{Binding: binding}
 		return true
 	}
 	return current.Binding == binding && !current.Definition
@@ -84,14 +84,14 @@ func entrySize(resource, binding string) int {
 }
 
 // fits reports whether reservations for all wanted resources fit into the annotation.
-func (l reservations) fits(resources []*exportedResource, binding string) bool {
+func (r reservations) fits(resources []*exportedResource, binding string) bool {
 	size := 0
 	for _, resource := range resources {
-		if _, reserved := l[resource.String()]; !reserved {
+		if _, reserved := r[resource.String()]; !reserved {
 			size += entrySize(resource.String(), binding)
 		}
 	}
-	return size == 0 || len(l.String())+size <= maxAnnotationBytes
+	return size == 0 || len(r.String())+size <= maxAnnotationBytes
 }
 
 // pruneInputs is what prune compares reservations with.
@@ -105,8 +105,8 @@ type pruneInputs struct {
 
 // prune deletes the reservations of bindings and definitions that do not exist, and adds those of established definitions
 // without an owner. It returns the time until the next reservation expires, or zero.
-func (l reservations) prune(inputs pruneInputs) (requeueAfter time.Duration, err error) {
-	for resource, owner := range l {
+func (r reservations) prune(inputs pruneInputs) (requeueAfter time.Duration, err error) {
+	for resource, owner := range r {
 		switch _, defined := inputs.definitions[resource]; {
 		case !owner.Definition:
 			exists, err := inputs.exists(owner.Binding)
@@ -114,11 +114,11 @@ func (l reservations) prune(inputs pruneInputs) (requeueAfter time.Duration, err
 				return 0, err
 			}
 			if !exists {
-				delete(l, resource)
+				delete(r, resource)
 			}
 		case defined:
 		case owner.isExpired(inputs.now):
-			delete(l, resource)
+			delete(r, resource)
 		default:
 			if remaining := owner.Expiry.Sub(inputs.now) + time.Second; requeueAfter == 0 || remaining < requeueAfter {
 				requeueAfter = remaining
@@ -126,8 +126,8 @@ func (l reservations) prune(inputs pruneInputs) (requeueAfter time.Duration, err
 		}
 	}
 	for resource, established := range inputs.definitions {
-		if _, owner := l[resource]; established && !owner {
-			l[resource] = reservation{Definition: true}
+		if _, owner := r[resource]; established && !owner {
+			r[resource] = reservation{Definition: true}
 		}
 	}
 	return requeueAfter, nil

@@ -57,8 +57,8 @@ func (r *Reserver) Reserve(ctx context.Context, resource schema.GroupResource, d
 }
 
 // reserve adds an expiring reservation for a CustomResourceDefinition unless a permanent one exists.
-func (l reservations) reserve(resource schema.GroupResource, now time.Time) (changed bool, err error) {
-	current, ok := l[resource.String()]
+func (r reservations) reserve(resource schema.GroupResource, now time.Time) (changed bool, err error) {
+	current, ok := r[resource.String()]
 	switch {
 	case ok && !current.Definition:
 		return false, fmt.Errorf("%w: it is bound by %s", ErrReserved, current.describeOwner(resource.String()))
@@ -66,6 +66,6 @@ func (l reservations) reserve(resource schema.GroupResource, now time.Time) (cha
 		return false, nil
 	}
 	until := metav1.NewTime(now.Add(definitionReservationTTL))
-	l[resource.String()] = reservation{Definition: true, Expiry: &until}
+	r[resource.String()] = reservation{Definition: true, Expiry: &until}
 	return true, nil
 }

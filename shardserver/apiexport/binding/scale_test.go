@@ -138,11 +138,11 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-func (s *env) endpointURLs(cluster, name string) []string {
-	s.t.Helper()
+func (e *env) endpointURLs(cluster, name string) []string {
+	e.t.Helper()
 	slice := &apisv1alpha1.APIExportEndpointSlice{}
-	if err := s.Get(clusterContext(cluster), client.ObjectKey{Name: name}, slice); err != nil {
-		s.t.Fatal(err)
+	if err := e.Get(clusterContext(cluster), client.ObjectKey{Name: name}, slice); err != nil {
+		e.t.Fatal(err)
 	}
 	var urls []string
 	for _, endpoint := range slice.Status.APIExportEndpoints {

@@ -15,16 +15,16 @@ import (
 )
 
 // deleteWaiting binds the export "widgets", creates the object "kept" and deletes the binding, which then waits for a successor.
-func (s *env) deleteWaiting(provider, consumer string, gr schema.GroupResource) *apisv1alpha2.APIBinding {
-	s.t.Helper()
-	binding := s.Bind(s.t, consumer, provider, "widgets", func(binding *apisv1alpha2.APIBinding) {
+func (e *env) deleteWaiting(provider, consumer string, gr schema.GroupResource) *apisv1alpha2.APIBinding {
+	e.t.Helper()
+	binding := e.Bind(e.t, consumer, provider, "widgets", func(binding *apisv1alpha2.APIBinding) {
 		binding.Spec.DeletionPolicy = apisv1alpha2.DeletionPolicyWaitForSuccessor
 	})
-	s.createObject(consumer, gr, "Widget", "kept")
-	if err := s.Delete(clusterContext(consumer), binding); err != nil {
-		s.t.Fatal(err)
+	e.createObject(consumer, gr, "Widget", "kept")
+	if err := e.Delete(clusterContext(consumer), binding); err != nil {
+		e.t.Fatal(err)
 	}
-	return s.waitForBinding(consumer, "widgets", allOf(isBound, bindsResources("widgets"),
+	return e.waitForBinding(consumer, "widgets", allOf(isBound, bindsResources("widgets"),
 		hasCondition(apisv1alpha2.BindingResourceDeleteSuccess, apisv1alpha2.WaitingForSuccessorReason),
 		messageContains(apisv1alpha2.BindingResourceDeleteSuccess, gr.String(), "spec.deletionPolicy")))
 }

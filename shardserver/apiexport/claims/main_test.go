@@ -86,39 +86,39 @@ func newAcceptedClaim(claim apisv1alpha2.PermissionClaim, labels map[string]stri
 }
 
 // bind binds the export with the given claims.
-func (p *env) bind(claims ...apisv1alpha2.AcceptablePermissionClaim) *apisv1alpha2.APIBinding {
-	p.Helper()
-	return p.shard.Bind(p.T, p.consumerName, p.providerName, "claiming", func(binding *apisv1alpha2.APIBinding) {
+func (e *env) bind(claims ...apisv1alpha2.AcceptablePermissionClaim) *apisv1alpha2.APIBinding {
+	e.Helper()
+	return e.shard.Bind(e.T, e.consumerName, e.providerName, "claiming", func(binding *apisv1alpha2.APIBinding) {
 		binding.Spec.PermissionClaims = claims
 	})
 }
 
 // claims replaces the claims of the binding.
-func (p *env) claims(claims ...apisv1alpha2.AcceptablePermissionClaim) {
-	p.Helper()
-	p.update(&apisv1alpha2.APIBinding{ObjectMeta: metav1.ObjectMeta{Name: "claiming"}}, func(obj client.Object) {
+func (e *env) claims(claims ...apisv1alpha2.AcceptablePermissionClaim) {
+	e.Helper()
+	e.update(&apisv1alpha2.APIBinding{ObjectMeta: metav1.ObjectMeta{Name: "claiming"}}, func(obj client.Object) {
 		obj.(*apisv1alpha2.APIBinding).Spec.PermissionClaims = claims
 	})
 }
 
 // update updates an object of the consumer as its administrator.
-func (p *env) update(obj client.Object, change func(client.Object)) {
-	p.Helper()
-	shardtesting.Eventually(p.T, "updating "+obj.GetName(), func(context.Context) error {
-		if err := p.client.Get(p.consumer, client.ObjectKeyFromObject(obj), obj); err != nil {
+func (e *env) update(obj client.Object, change func(client.Object)) {
+	e.Helper()
+	shardtesting.Eventually(e.T, "updating "+obj.GetName(), func(context.Context) error {
+		if err := e.client.Get(e.consumer, client.ObjectKeyFromObject(obj), obj); err != nil {
 			return err
 		}
 		change(obj)
-		return p.client.Update(p.consumer, obj)
+		return e.client.Update(e.consumer, obj)
 	})
 }
 
 // waitApplied waits until the status of the binding has exactly these applied claims.
-func (p *env) waitApplied(claims ...apisv1alpha2.PermissionClaim) {
-	p.Helper()
-	shardtesting.Eventually(p.T, "the claims are applied", func(context.Context) error {
+func (e *env) waitApplied(claims ...apisv1alpha2.PermissionClaim) {
+	e.Helper()
+	shardtesting.Eventually(e.T, "the claims are applied", func(context.Context) error {
 		binding := &apisv1alpha2.APIBinding{}
-		if err := p.client.Get(p.consumer, client.ObjectKey{Name: "claiming"}, binding); err != nil {
+		if err := e.client.Get(e.consumer, client.ObjectKey{Name: "claiming"}, binding); err != nil {
 			return err
 		}
 		same := slices.EqualFunc(binding.Status.AppliedPermissionClaims, claims, func(a apisv1alpha2.ScopedPermissionClaim, b apisv1alpha2.PermissionClaim) bool {
@@ -132,8 +132,8 @@ func (p *env) waitApplied(claims ...apisv1alpha2.PermissionClaim) {
 }
 
 // claimLabel returns the label of the objects of a claim of the export.
-func (p *env) claimLabel(claim apisv1alpha2.PermissionClaim) (key, value string) {
-	return apiindex.ClaimLabel(apiindex.ExportKeyOf(p.export), claim)
+func (e *env) claimLabel(claim apisv1alpha2.PermissionClaim) (key, value string) {
+	return apiindex.ClaimLabel(apiindex.ExportKeyOf(e.export), claim)
 }
 
 // claimLabels returns the claim labels of an object.
@@ -148,12 +148,12 @@ func claimLabels(obj client.Object) map[string]string {
 }
 
 // expectLabels checks the current claim labels of an object of the consumer.
-func (p *env) expectLabels(obj client.Object, want map[string]string) {
-	p.Helper()
-	if err := p.client.Get(p.consumer, client.ObjectKeyFromObject(obj), obj); err != nil {
-		p.Error(err)
+func (e *env) expectLabels(obj client.Object, want map[string]string) {
+	e.Helper()
+	if err := e.client.Get(e.consumer, client.ObjectKeyFromObject(obj), obj); err != nil {
+		e.Error(err)
 	} else if got := claimLabels(obj); !maps.Equal(got, want) {
-		p.Errorf("%T %s has the labels %v, want %v", obj, obj.GetName(), got, want)
+		e.Errorf("%T %s has the labels %v, want %v", obj, obj.GetName(), got, want)
 	}
 }
 
@@ -162,10 +162,10 @@ func newDynamicClient(t *testing.T, shard *shardtesting.Shard, cluster string) d
 	return dynamic.NewForConfigOrDie(shardtesting.At(shard.Admin(t), cluster))
 }
 
-func (p *env) create(obj client.Object) {
-	p.Helper()
-	if err := p.client.Create(p.consumer, obj); err != nil {
-		p.Fatalf("creating %T %s: %v", obj, obj.GetName(), err)
+func (e *env) create(obj client.Object) {
+	e.Helper()
+	if err := e.client.Create(e.consumer, obj); err != nil {
+		e.Fatalf("creating %T %s: %v", obj, obj.GetName(), err)
 	}
 }
 

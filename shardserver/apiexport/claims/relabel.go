@@ -71,46 +71,46 @@ type relabeler struct {
 }
 
 // run returns errUnfinished after the deadline, or why objects could not be labelled.
-func (p *relabeler) run(ctx context.Context) error {
+func (r *relabeler) run(ctx context.Context) error {
 	next := ""
 	for {
-		if time.Now().After(p.deadline) {
+		if time.Now().After(r.deadline) {
 			return errUnfinished
 		}
-		page, rest, err := p.listOutdated(ctx, next)
+		page, rest, err := r.listOutdated(ctx, next)
 		switch {
 		case apierrors.IsResourceExpired(err):
 			return errUnfinished // the continue token expired
 		case err != nil:
 			return fmt.Errorf("listing: %w", err)
 		}
-		if err := p.touchAll(ctx, page); err != nil {
+		if err := r.touchAll(ctx, page); err != nil {
 			return err
 		}
 		if next = rest; next == "" {
 			break
 		}
 	}
-	return p.failureSummary()
+	return r.failureSummary()
 }
 
 // failureSummary returns an error with the number of failures and the first failed object by name. It is stable, because it is
 // shown in a condition.
-func (p *relabeler) failureSummary() error {
-	if len(p.failed) == 0 {
+func (r *relabeler) failureSummary() error {
+	if len(r.failed) == 0 {
 		return nil
 	}
-	first := slices.MinFunc(slices.Collect(maps.Keys(p.failed)), func(a, b target) int {
+	first := slices.MinFunc(slices.Collect(maps.Keys(r.failed)), func(a, b target) int {
 		return cmp.Or(cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.name, b.name))
 	})
-	return fmt.Errorf("%d objects failed, such as %s: %w", len(p.failed), types.NamespacedName{Namespace: first.namespace, Name: first.name}, p.failed[first])
+	return fmt.Errorf("%d objects failed, such as %s: %w", len(r.failed), types.NamespacedName{Namespace: first.namespace, Name: first.name}, r.failed[first])
 }
 
 // listOutdated lists one page and returns its objects with outdated labels and the continue token.
-func (p *relabeler) listOutdated(ctx context.Context, from string) (outdated []target, next string, err error) {
-	gr := p.resource.GVR.GroupResource()
+func (r *relabeler) listOutdated(ctx context.Context, from string) (outdated []target, next string, err error) {
+	gr := r.resource.GVR.GroupResource()
 	scoped := request.WithNamespace(request.WithRequestInfo(ctx, &request.RequestInfo{APIGroup: gr.Group, Resource: gr.Resource}), "")
-	list, err := p.resource.Store.List(scoped, &internalversion.ListOptions{Limit: pageSize, Continue: from})
+	list, err := r.resource.Store.List(scoped, &internalversion.ListOptions{Limit: pageSize, Continue: from})
 	if err != nil {
 		return nil, "", err
 	}
@@ -119,7 +119,7 @@ func (p *relabeler) listOutdated(ctx context.Context, from string) (outdated []t
 		if err != nil {
 			return err
 		}
-		isOutdated, err := p.areLabelsOutdated(ctx, gr, object)
+		isOutdated, err := r.areLabelsOutdated(ctx, gr, object)
 		if isOutdated {
 			outdated = append(outdated, target{object.GetNamespace(), object.GetName()})
 		}
@@ -139,14 +139,14 @@ func (p *relabeler) listOutdated(ctx context.Context, from string) (outdated []t
 type target struct{ namespace, name string }
 
 // touchAll touches objects with limited concurrency.
-func (p *relabeler) touchAll(ctx context.Context, targets []target) error {
+func (r *relabeler) touchAll(ctx context.Context, targets []target) error {
 	queue := make(chan target)
 	var workers sync.WaitGroup
 	for range min(touchConcurrency, len(targets)) {
 		workers.Go(func() {
 			for item := range queue {
-				if err := p.touch(ctx, item); err != nil {
-					p.recordFailure(item, err)
+				if err := r.touch(ctx, item); err != nil {
+					r.recordFailure(item, err)
 				}
 			}
 		})
@@ -157,7 +157,7 @@ func (p *relabeler) touchAll(ctx context.Context, targets []target) error {
 	}
 	defer finish()
 	for _, item := range targets {
-		if time.Now().After(p.deadline) {
+		if time.Now().After(r.deadline) {
 			return errUnfinished
 		}
 		select {
@@ -171,11 +171,11 @@ func (p *relabeler) touchAll(ctx context.Context, targets []target) error {
 
 // touch touches one object and retries while the server is overloaded, because few internal requests at a time may call
 // the webhooks of a workspace.
-func (p *relabeler) touch(ctx context.Context, item target) error {
+func (r *relabeler) touch(ctx context.Context, item target) error {
 	for {
-		err := touch(ctx, p.cfg.Objects, p.resource.GVR, item)
+		err := touch(ctx, r.cfg.Objects, r.resource.GVR, item)
 		retryable := apierrors.IsServiceUnavailable(err) || apierrors.IsTooManyRequests(err)
-		if !retryable || time.Now().After(p.deadline) {
+		if !retryable || time.Now().After(r.deadline) {
 			return err
 		}
 		select {
@@ -186,13 +186,13 @@ func (p *relabeler) touch(ctx context.Context, item target) error {
 	}
 }
 
-func (p *relabeler) recordFailure(item target, err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.failed == nil {
-		p.failed = map[target]error{}
+func (r *relabeler) recordFailure(item target, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.failed == nil {
+		r.failed = map[target]error{}
 	}
-	p.failed[item] = err
+	r.failed[item] = err
 }
 
 // touch sends an empty patch, so that admission sets the labels of an object. A missing object is no error.

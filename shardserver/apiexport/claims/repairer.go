@@ -53,61 +53,61 @@ func NewRepairer(cfg Config) *Repairer {
 }
 
 // EventHandler returns the handler of one storage.
-func (w *Repairer) EventHandler(resource *storage.Resource) informer.EventHandler[metav1.Object] {
+func (r *Repairer) EventHandler(resource *storage.Resource) informer.EventHandler[metav1.Object] {
 	gr := resource.GVR.GroupResource()
-	update := func(ctx context.Context, object metav1.Object) error { w.enqueueOutdated(ctx, gr, object); return nil }
+	update := func(ctx context.Context, object metav1.Object) error { r.enqueueOutdated(ctx, gr, object); return nil }
 	return informer.EventHandler[metav1.Object]{OnReplace: informer.ForEach(update), OnAdd: update, OnUpdate: update}
 }
 
-func (w *Repairer) enqueueOutdated(ctx context.Context, gr schema.GroupResource, object metav1.Object) {
+func (r *Repairer) enqueueOutdated(ctx context.Context, gr schema.GroupResource, object metav1.Object) {
 	cluster := logicalcluster.Of(object)
-	if !w.labeler.cfg.Index.mayNeedRelabeling(cluster, gr, object.GetLabels()) {
+	if !r.labeler.cfg.Index.mayNeedRelabeling(cluster, gr, object.GetLabels()) {
 		return
 	}
-	if outdated, err := w.labeler.areLabelsOutdated(logicalcluster.With(ctx, cluster), gr, object); outdated && err == nil {
-		w.queue.AddAfter(queueItem{cluster, gr, target{object.GetNamespace(), object.GetName()}}, repairDelay)
+	if outdated, err := r.labeler.areLabelsOutdated(logicalcluster.With(ctx, cluster), gr, object); outdated && err == nil {
+		r.queue.AddAfter(queueItem{cluster, gr, target{object.GetNamespace(), object.GetName()}}, repairDelay)
 	}
 }
 
 // Run processes the queue until the context is done.
-func (w *Repairer) Run(ctx context.Context) {
-	stop := context.AfterFunc(ctx, w.queue.ShutDown)
+func (r *Repairer) Run(ctx context.Context) {
+	stop := context.AfterFunc(ctx, r.queue.ShutDown)
 	defer stop()
 	var group sync.WaitGroup
 	for range touchConcurrency {
 		group.Go(func() {
-			for w.processNext(ctx) {
+			for r.processNext(ctx) {
 			}
 		})
 	}
 	group.Wait()
 }
 
-func (w *Repairer) processNext(ctx context.Context) bool {
-	item, shutdown := w.queue.Get()
+func (r *Repairer) processNext(ctx context.Context) bool {
+	item, shutdown := r.queue.Get()
 	if shutdown {
 		return false
 	}
-	defer w.queue.Done(item)
-	err := w.repair(logicalcluster.With(ctx, item.cluster), item)
+	defer r.queue.Done(item)
+	err := r.repair(logicalcluster.With(ctx, item.cluster), item)
 	switch {
 	case err == nil || ctx.Err() != nil:
-		w.queue.Forget(item)
-	case w.queue.NumRequeues(item) < maxAttempts:
-		w.queue.AddRateLimited(item)
+		r.queue.Forget(item)
+	case r.queue.NumRequeues(item) < maxAttempts:
+		r.queue.AddRateLimited(item)
 	default:
-		w.queue.Forget(item)
+		r.queue.Forget(item)
 		klog.FromContext(ctx).Error(err, "Cannot update the claim labels of an object", "cluster", item.cluster, "resource", item.resource, "namespace", item.namespace, "name", item.name)
 	}
 	return true
 }
 
 // repair touches an object if its labels are still outdated.
-func (w *Repairer) repair(ctx context.Context, item queueItem) error {
-	if deleting, err := w.labeler.isClusterDeleting(ctx); deleting || err != nil {
+func (r *Repairer) repair(ctx context.Context, item queueItem) error {
+	if deleting, err := r.labeler.isClusterDeleting(ctx); deleting || err != nil {
 		return err
 	}
-	resource, err := w.labeler.cfg.Registry.Resolve(ctx, item.resource)
+	resource, err := r.labeler.cfg.Registry.Resolve(ctx, item.resource)
 	if err != nil || resource == nil {
 		return err // an unserved resource is neither writable nor visible
 	}
@@ -123,11 +123,11 @@ func (w *Repairer) repair(ctx context.Context, item queueItem) error {
 	if err != nil {
 		return err
 	}
-	outdated, err := w.labeler.areLabelsOutdated(ctx, item.resource, object)
+	outdated, err := r.labeler.areLabelsOutdated(ctx, item.resource, object)
 	if !outdated || err != nil {
 		return err
 	}
-	if err := touch(ctx, w.labeler.cfg.Objects, resource.GVR, item.target); err != nil {
+	if err := touch(ctx, r.labeler.cfg.Objects, resource.GVR, item.target); err != nil {
 		return fmt.Errorf("labelling: %w", err)
 	}
 	return nil

@@ -43,35 +43,35 @@ func newEnv(t *testing.T) *env {
 }
 
 // cleanup reconciles a definition once.
-func (s *env) cleanup(uid types.UID) controller.Result {
-	s.t.Helper()
-	for _, c := range s.manager.Controllers() {
+func (e *env) cleanup(uid types.UID) controller.Result {
+	e.t.Helper()
+	for _, c := range e.manager.Controllers() {
 		if c.Name != "apiexport-definition-cleanup" {
 			continue
 		}
 		key := controller.Request{ClusterName: logicalcluster.BoundCRDs, Name: string(uid)}
 		result, err := c.Reconcile(logicalcluster.With(context.Background(), key.ClusterName), key)
 		if err != nil {
-			s.t.Fatal(err)
+			e.t.Fatal(err)
 		}
 		return result
 	}
-	s.t.Fatal("the controller does not exist")
+	e.t.Fatal("the controller does not exist")
 	return controller.Result{}
 }
 
-func (s *env) getDefinition(uid types.UID) error {
-	return s.masters.Get(shardtesting.In(context.Background(), "system:bound-crds"), client.ObjectKey{Name: string(uid)}, &apiextensionsv1.CustomResourceDefinition{})
+func (e *env) getDefinition(uid types.UID) error {
+	return e.masters.Get(shardtesting.In(context.Background(), "system:bound-crds"), client.ObjectKey{Name: string(uid)}, &apiextensionsv1.CustomResourceDefinition{})
 }
 
 // waitForSchema waits for a schema's definition, and returns the schema.
-func (s *env) waitForSchema(cluster, name string) *apisv1alpha1.APIResourceSchema {
-	s.t.Helper()
+func (e *env) waitForSchema(cluster, name string) *apisv1alpha1.APIResourceSchema {
+	e.t.Helper()
 	found := &apisv1alpha1.APIResourceSchema{}
-	if err := s.masters.Get(shardtesting.In(context.Background(), cluster), client.ObjectKey{Name: name}, found); err != nil {
-		s.t.Fatal(err)
+	if err := e.masters.Get(shardtesting.In(context.Background(), cluster), client.ObjectKey{Name: name}, found); err != nil {
+		e.t.Fatal(err)
 	}
-	shardtesting.Eventually(s.t, "the definition of "+name, func(context.Context) error { return s.getDefinition(found.UID) })
+	shardtesting.Eventually(e.t, "the definition of "+name, func(context.Context) error { return e.getDefinition(found.UID) })
 	return found
 }
 
@@ -134,8 +134,8 @@ func TestClaimedDefinitions(t *testing.T) {
 }
 
 // sendExportEvent passes an event of an export to the controllers of the test, as a watch would.
-func (s *env) sendExportEvent(export *apisv1alpha2.APIExport) {
-	for _, c := range s.manager.Controllers() {
+func (e *env) sendExportEvent(export *apisv1alpha2.APIExport) {
+	for _, c := range e.manager.Controllers() {
 		for _, input := range c.Sources {
 			if input.Resource == apisv1alpha2.Resource("apiexports") {
 				input.MapFunc(watch.Event{Type: watch.Added, Object: export})

@@ -20,20 +20,20 @@ import (
 
 // claimedController creates the definitions of resources that exports claim by identity, so that their providers can
 // list them across logical clusters even if no logical cluster of the shard binds them yet.
-func (d *Manager) claimedController() controller.Controller {
+func (m *Manager) claimedController() controller.Controller {
 	return controller.Controller{
 		Name: "apiexport-claimed-definitions",
 		Sources: []controller.Source{
-			{Resource: apisv1alpha2.Resource("apiexports"), MapFunc: d.exportKeys, Global: true},
-			{Resource: apisv1alpha1.Resource("apiresourceschemas"), MapFunc: d.schemaKeys, Global: true},
+			{Resource: apisv1alpha2.Resource("apiexports"), MapFunc: m.exportKeys, Global: true},
+			{Resource: apisv1alpha1.Resource("apiresourceschemas"), MapFunc: m.schemaKeys, Global: true},
 		},
 		MaxConcurrentReconciles: 2,
-		Reconcile:               d.reconcileClaimed,
+		Reconcile:               m.reconcileClaimed,
 	}
 }
 
 // exportKeys returns an export if it has claims with an identity, and the exports that claim its resources.
-func (d *Manager) exportKeys(event watch.Event) []controller.Request {
+func (m *Manager) exportKeys(event watch.Event) []controller.Request {
 	export, ok := event.Object.(*apisv1alpha2.APIExport)
 	if !ok {
 		return nil
@@ -42,8 +42,8 @@ func (d *Manager) exportKeys(event watch.Event) []controller.Request {
 	if event.Type != watch.Deleted {
 		identities = claimedIdentities(export)
 	}
-	keys := d.claimantKeys(export.Status.IdentityHash)
-	d.setClaims(apiindex.ExportKeyOf(export), identities)
+	keys := m.claimantKeys(export.Status.IdentityHash)
+	m.setClaims(apiindex.ExportKeyOf(export), identities)
 	if len(identities) > 0 {
 		keys = append(keys, controller.RequestForObject(event)...)
 	}
@@ -62,70 +62,70 @@ func claimedIdentities(export *apisv1alpha2.APIExport) sets.Set[string] {
 }
 
 // schemaKeys returns the exports that claim resources of the exports in the logical cluster of a new schema.
-func (d *Manager) schemaKeys(event watch.Event) []controller.Request {
+func (m *Manager) schemaKeys(event watch.Event) []controller.Request {
 	schema, ok := event.Object.(*apisv1alpha1.APIResourceSchema)
 	if !ok || event.Type != watch.Added {
 		return nil
 	}
-	if d.isClaimIndexEmpty() {
+	if m.isClaimIndexEmpty() {
 		return nil
 	}
-	exports, err := d.cfg.Exports.List(context.Background(), logicalcluster.Of(schema))
+	exports, err := m.cfg.Exports.List(context.Background(), logicalcluster.Of(schema))
 	if err != nil {
 		return nil
 	}
 	var keys []controller.Request
 	for _, export := range exports {
-		keys = append(keys, d.claimantKeys(export.Status.IdentityHash)...)
+		keys = append(keys, m.claimantKeys(export.Status.IdentityHash)...)
 	}
 	return keys
 }
 
-func (d *Manager) isClaimIndexEmpty() bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return len(d.exportsByIdentity) == 0
+func (m *Manager) isClaimIndexEmpty() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.exportsByIdentity) == 0
 }
 
-func (d *Manager) claimantKeys(identity string) []controller.Request {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+func (m *Manager) claimantKeys(identity string) []controller.Request {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	var keys []controller.Request
-	for export := range d.exportsByIdentity[identity] {
+	for export := range m.exportsByIdentity[identity] {
 		keys = append(keys, controller.Request{ClusterName: export.Cluster, Name: export.Name})
 	}
 	return keys
 }
 
-func (d *Manager) setClaims(export bindings.ExportKey, identities sets.Set[string]) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for identity := range d.identitiesByExport[export].Difference(identities) {
-		if d.exportsByIdentity[identity].Delete(export); d.exportsByIdentity[identity].Len() == 0 {
-			delete(d.exportsByIdentity, identity)
+func (m *Manager) setClaims(export bindings.ExportKey, identities sets.Set[string]) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for identity := range m.identitiesByExport[export].Difference(identities) {
+		if m.exportsByIdentity[identity].Delete(export); m.exportsByIdentity[identity].Len() == 0 {
+			delete(m.exportsByIdentity, identity)
 		}
 	}
 	for identity := range identities {
-		if d.exportsByIdentity[identity] == nil {
-			d.exportsByIdentity[identity] = sets.New[bindings.ExportKey]()
+		if m.exportsByIdentity[identity] == nil {
+			m.exportsByIdentity[identity] = sets.New[bindings.ExportKey]()
 		}
-		d.exportsByIdentity[identity].Insert(export)
+		m.exportsByIdentity[identity].Insert(export)
 	}
-	if d.identitiesByExport[export] = identities; identities.Len() == 0 {
-		delete(d.identitiesByExport, export)
+	if m.identitiesByExport[export] = identities; identities.Len() == 0 {
+		delete(m.identitiesByExport, export)
 	}
 }
 
-func (d *Manager) reconcileClaimed(ctx context.Context, key controller.Request) (controller.Result, error) {
-	export, err := d.cfg.Exports.Get(ctx, newExportKey(key))
+func (m *Manager) reconcileClaimed(ctx context.Context, key controller.Request) (controller.Result, error) {
+	export, err := m.cfg.Exports.Get(ctx, newExportKey(key))
 	if apierrors.IsNotFound(err) {
-		d.setClaims(newExportKey(key), nil)
+		m.setClaims(newExportKey(key), nil)
 		// The export may have been recreated, and its event handled before setClaims removed its claims.
-		if export, err = d.cfg.Exports.Get(ctx, newExportKey(key)); apierrors.IsNotFound(err) {
+		if export, err = m.cfg.Exports.Get(ctx, newExportKey(key)); apierrors.IsNotFound(err) {
 			return controller.Result{}, nil
 		}
 		if err == nil {
-			d.setClaims(newExportKey(key), claimedIdentities(export))
+			m.setClaims(newExportKey(key), claimedIdentities(export))
 		}
 	}
 	if err != nil {
@@ -133,8 +133,8 @@ func (d *Manager) reconcileClaimed(ctx context.Context, key controller.Request) 
 	}
 	var errs []error
 	for _, claim := range export.Spec.PermissionClaims {
-		err := d.visitClaimedSchemas(ctx, claim, func(schema *apisv1alpha1.APIResourceSchema) error {
-			_, err := d.Ensure(ctx, schema)
+		err := m.visitClaimedSchemas(ctx, claim, func(schema *apisv1alpha1.APIResourceSchema) error {
+			_, err := m.Ensure(ctx, schema)
 			return err
 		})
 		if err != nil && !IsInvalid(err) { // shown by conditions of the bindings of the schema
@@ -145,15 +145,15 @@ func (d *Manager) reconcileClaimed(ctx context.Context, key controller.Request) 
 }
 
 // visitClaimedSchemas calls visit for each schema of a resource claimed by identity.
-func (d *Manager) visitClaimedSchemas(ctx context.Context, claim apisv1alpha2.PermissionClaim, visit func(*apisv1alpha1.APIResourceSchema) error) error {
+func (m *Manager) visitClaimedSchemas(ctx context.Context, claim apisv1alpha2.PermissionClaim, visit func(*apisv1alpha1.APIResourceSchema) error) error {
 	resource := schema.GroupResource{Group: claim.Group, Resource: claim.Resource}
 	if _, subresource := apiindex.ClaimedResource(claim); subresource != "" {
 		return nil
 	}
-	if claim.IdentityHash == "" || IsCompiledIn(d.cfg.Registry, resource, claim.IdentityHash) {
+	if claim.IdentityHash == "" || IsCompiledIn(m.cfg.Registry, resource, claim.IdentityHash) {
 		return nil
 	}
-	providers, err := d.cfg.Exports.ListByIdentity(ctx, claim.IdentityHash)
+	providers, err := m.cfg.Exports.ListByIdentity(ctx, claim.IdentityHash)
 	if err != nil {
 		return err
 	}
@@ -162,7 +162,7 @@ func (d *Manager) visitClaimedSchemas(ctx context.Context, claim apisv1alpha2.Pe
 			if exported.Name != claim.Resource || exported.Group != claim.Group {
 				continue
 			}
-			found, err := d.cfg.Exports.GetSchema(ctx, logicalcluster.Of(provider), exported.Schema)
+			found, err := m.cfg.Exports.GetSchema(ctx, logicalcluster.Of(provider), exported.Schema)
 			if apierrors.IsNotFound(err) {
 				continue
 			}

@@ -27,16 +27,16 @@ const UnusedGracePeriod = 30 * time.Minute
 const resyncPeriod = 10 * time.Minute
 
 // Controllers returns the controllers of this package.
-func (d *Manager) Controllers() []controller.Controller {
-	return []controller.Controller{d.claimedController(), d.cleanupController()}
+func (m *Manager) Controllers() []controller.Controller {
+	return []controller.Controller{m.claimedController(), m.cleanupController()}
 }
 
-func (d *Manager) cleanupController() controller.Controller {
+func (m *Manager) cleanupController() controller.Controller {
 	return controller.Controller{
 		Name:                    "apiexport-definition-cleanup",
 		Sources:                 []controller.Source{{Resource: ownapiextensions.Definitions, MapFunc: definitionKeys}},
 		MaxConcurrentReconciles: 1,
-		Reconcile:               d.cleanup,
+		Reconcile:               m.cleanup,
 	}
 }
 
@@ -49,49 +49,49 @@ func definitionKeys(event watch.Event) []controller.Request {
 }
 
 // cleanup deletes an unused definition after the grace period.
-func (d *Manager) cleanup(ctx context.Context, key controller.Request) (controller.Result, error) {
-	definition, err := d.reader.Get(ctx, "", key.Name)
+func (m *Manager) cleanup(ctx context.Context, key controller.Request) (controller.Result, error) {
+	definition, err := m.reader.Get(ctx, "", key.Name)
 	uid := types.UID(key.Name)
 	if apierrors.IsNotFound(err) {
-		d.clearLastUsed(uid)
+		m.clearLastUsed(uid)
 		return controller.Result{}, nil
 	}
 	if err != nil || definition.DeletionTimestamp != nil {
 		return controller.Result{}, err
 	}
-	if err := d.cfg.Bindings.WaitForSync(ctx); err != nil {
+	if err := m.cfg.Bindings.WaitForSync(ctx); err != nil {
 		return controller.Result{}, err
 	}
-	now := d.cfg.Clock.Now()
+	now := m.cfg.Clock.Now()
 	if remaining := UnusedGracePeriod - now.Sub(definition.CreationTimestamp.Time); remaining > 0 {
 		return controller.Result{RequeueAfter: remaining}, nil
 	}
-	needed, err := d.isInUse(ctx, uid, definition)
+	needed, err := m.isInUse(ctx, uid, definition)
 	if err != nil || needed {
 		return controller.Result{RequeueAfter: resyncPeriod}, err
 	}
-	remaining := d.beginDeletion(uid, now)
+	remaining := m.beginDeletion(uid, now)
 	if remaining > 0 {
 		return controller.Result{RequeueAfter: remaining}, nil
 	}
-	defer d.endDeletion(uid)
-	return controller.Result{}, d.delete(ctx, definition)
+	defer m.endDeletion(uid)
+	return controller.Result{}, m.delete(ctx, definition)
 }
 
 // isInUse reports whether the schema of a definition is bound or claimed by an export.
-func (d *Manager) isInUse(ctx context.Context, uid types.UID, definition *apiextensions.CustomResourceDefinition) (bool, error) {
-	if len(d.cfg.Bindings.ListBySchema(uid)) > 0 {
+func (m *Manager) isInUse(ctx context.Context, uid types.UID, definition *apiextensions.CustomResourceDefinition) (bool, error) {
+	if len(m.cfg.Bindings.ListBySchema(uid)) > 0 {
 		return true, nil
 	}
 	resource := schema.GroupResource{Group: definition.Spec.Group, Resource: definition.Spec.Names.Plural}
-	d.mu.Lock()
-	claims := make([]controller.Request, 0, len(d.identitiesByExport))
-	for export := range d.identitiesByExport {
+	m.mu.Lock()
+	claims := make([]controller.Request, 0, len(m.identitiesByExport))
+	for export := range m.identitiesByExport {
 		claims = append(claims, controller.Request{ClusterName: export.Cluster, Name: export.Name})
 	}
-	d.mu.Unlock()
+	m.mu.Unlock()
 	for _, key := range claims {
-		claimed, err := d.isSchemaClaimedBy(ctx, key, resource, uid)
+		claimed, err := m.isSchemaClaimedBy(ctx, key, resource, uid)
 		if claimed || err != nil {
 			return claimed, err
 		}
@@ -100,8 +100,8 @@ func (d *Manager) isInUse(ctx context.Context, uid types.UID, definition *apiext
 }
 
 // isSchemaClaimedBy reports whether an export claims a resource with a schema.
-func (d *Manager) isSchemaClaimedBy(ctx context.Context, key controller.Request, resource schema.GroupResource, uid types.UID) (claimed bool, err error) {
-	export, err := d.cfg.Exports.Get(ctx, newExportKey(key))
+func (m *Manager) isSchemaClaimedBy(ctx context.Context, key controller.Request, resource schema.GroupResource, uid types.UID) (claimed bool, err error) {
+	export, err := m.cfg.Exports.Get(ctx, newExportKey(key))
 	if err != nil {
 		return false, client.IgnoreNotFound(err)
 	}
@@ -109,7 +109,7 @@ func (d *Manager) isSchemaClaimedBy(ctx context.Context, key controller.Request,
 		if claim.Group != resource.Group || claim.Resource != resource.Resource {
 			continue
 		}
-		err := d.visitClaimedSchemas(ctx, claim, func(schema *apisv1alpha1.APIResourceSchema) error {
+		err := m.visitClaimedSchemas(ctx, claim, func(schema *apisv1alpha1.APIResourceSchema) error {
 			claimed = claimed || schema.UID == uid
 			return nil
 		})
@@ -122,32 +122,32 @@ func (d *Manager) isSchemaClaimedBy(ctx context.Context, key controller.Request,
 
 // beginDeletion marks a definition as being deleted, until endDeletion is called, so that markUsed fails. If the
 // definition was used within the grace period, it returns the remaining time instead.
-func (d *Manager) beginDeletion(uid types.UID, now time.Time) (remaining time.Duration) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if last, ok := d.lastUsed[uid]; ok {
+func (m *Manager) beginDeletion(uid types.UID, now time.Time) (remaining time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if last, ok := m.lastUsed[uid]; ok {
 		if remaining := UnusedGracePeriod - now.Sub(last); remaining > 0 {
 			return remaining
 		}
 	}
-	d.deleting.Insert(uid)
+	m.deleting.Insert(uid)
 	return 0
 }
 
-func (d *Manager) endDeletion(uid types.UID) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.deleting.Delete(uid)
+func (m *Manager) endDeletion(uid types.UID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.deleting.Delete(uid)
 }
 
-func (d *Manager) clearLastUsed(uid types.UID) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	delete(d.lastUsed, uid)
+func (m *Manager) clearLastUsed(uid types.UID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.lastUsed, uid)
 }
 
-func (d *Manager) delete(ctx context.Context, definition *apiextensions.CustomResourceDefinition) error {
-	err := d.cfg.Client.Delete(logicalcluster.With(ctx, logicalcluster.BoundCRDs),
+func (m *Manager) delete(ctx context.Context, definition *apiextensions.CustomResourceDefinition) error {
+	err := m.cfg.Client.Delete(logicalcluster.With(ctx, logicalcluster.BoundCRDs),
 		&apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: definition.Name}},
 		client.Preconditions{UID: &definition.UID, ResourceVersion: &definition.ResourceVersion})
 	if client.IgnoreNotFound(err) != nil {

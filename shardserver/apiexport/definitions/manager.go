@@ -78,12 +78,12 @@ func (e InvalidError) Unwrap() error { return e.err }
 
 // Ensure creates the definition of a schema unless it exists, and reports whether it is established. It fails with an
 // InvalidError for an invalid schema.
-func (d *Manager) Ensure(ctx context.Context, schema *apisv1alpha1.APIResourceSchema) (established bool, err error) {
-	if !d.markUsed(schema.UID) {
+func (m *Manager) Ensure(ctx context.Context, schema *apisv1alpha1.APIResourceSchema) (established bool, err error) {
+	if !m.markUsed(schema.UID) {
 		return false, nil // its deletion event requeues the caller
 	}
 	ctx = logicalcluster.With(ctx, logicalcluster.BoundCRDs)
-	existing, err := d.reader.Get(ctx, "", string(schema.UID))
+	existing, err := m.reader.Get(ctx, "", string(schema.UID))
 	if err == nil {
 		return existing.DeletionTimestamp == nil && apiextensions.IsCRDConditionTrue(existing, apiextensions.Established), nil
 	}
@@ -92,15 +92,15 @@ func (d *Manager) Ensure(ctx context.Context, schema *apisv1alpha1.APIResourceSc
 	}
 	definition, err := apiindex.BoundCRD(schema)
 	if err != nil {
-		d.clearLastUsed(schema.UID)
+		m.clearLastUsed(schema.UID)
 		return false, InvalidError{err}
 	}
-	err = d.cfg.Client.Create(ctx, definition)
+	err = m.cfg.Client.Create(ctx, definition)
 	switch {
 	case apierrors.IsAlreadyExists(err):
 		return false, nil
 	case apierrors.IsInvalid(err), apierrors.IsForbidden(err), apierrors.IsBadRequest(err):
-		d.clearLastUsed(schema.UID)
+		m.clearLastUsed(schema.UID)
 		return false, InvalidError{fmt.Errorf("APIResourceSchema %q: %w", schema.Name, err)}
 	case err != nil:
 		return false, fmt.Errorf("creating the definition of APIResourceSchema %q of %q: %w", schema.Name, logicalcluster.Of(schema), err)
@@ -109,8 +109,8 @@ func (d *Manager) Ensure(ctx context.Context, schema *apisv1alpha1.APIResourceSc
 }
 
 // Find returns the specification of the definition of a schema, or nil if the definition does not exist.
-func (d *Manager) Find(ctx context.Context, uid types.UID) (*apiextensions.CustomResourceDefinitionSpec, error) {
-	existing, err := d.reader.Get(logicalcluster.With(ctx, logicalcluster.BoundCRDs), "", string(uid))
+func (m *Manager) Find(ctx context.Context, uid types.UID) (*apiextensions.CustomResourceDefinitionSpec, error) {
+	existing, err := m.reader.Get(logicalcluster.With(ctx, logicalcluster.BoundCRDs), "", string(uid))
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
@@ -127,13 +127,13 @@ func IsCompiledIn(registry *storage.Registry, resource schema.GroupResource, ide
 }
 
 // markUsed records a use of a definition. It returns false if the definition is being deleted.
-func (d *Manager) markUsed(uid types.UID) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.deleting.Has(uid) {
+func (m *Manager) markUsed(uid types.UID) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.deleting.Has(uid) {
 		return false
 	}
-	d.lastUsed[uid] = d.cfg.Clock.Now()
+	m.lastUsed[uid] = m.cfg.Clock.Now()
 	return true
 }
 

@@ -77,13 +77,13 @@ func testFreshExports(t *testing.T, s *env) {
 	}
 }
 
-func (s *env) context() context.Context { return shardtesting.In(context.Background(), s.cluster) }
+func (e *env) context() context.Context { return shardtesting.In(context.Background(), e.cluster) }
 
-func (s *env) createAll(objects ...client.Object) {
-	s.t.Helper()
+func (e *env) createAll(objects ...client.Object) {
+	e.t.Helper()
 	for _, object := range objects {
-		if err := s.Create(s.context(), object); err != nil {
-			s.t.Fatal(err)
+		if err := e.Create(e.context(), object); err != nil {
+			e.t.Fatal(err)
 		}
 	}
 }
@@ -101,11 +101,11 @@ func newSecret(namespace, name string, data map[string][]byte) *corev1.Secret {
 }
 
 // waitForExport waits until an export satisfies the condition, and returns it.
-func (s *env) waitForExport(name string, condition func(*apisv1alpha2.APIExport) error) *apisv1alpha2.APIExport {
-	s.t.Helper()
+func (e *env) waitForExport(name string, condition func(*apisv1alpha2.APIExport) error) *apisv1alpha2.APIExport {
+	e.t.Helper()
 	export := &apisv1alpha2.APIExport{}
-	shardtesting.Eventually(s.t, "APIExport "+name, func(ctx context.Context) error {
-		if err := s.Get(shardtesting.In(ctx, s.cluster), client.ObjectKey{Name: name}, export); err != nil {
+	shardtesting.Eventually(e.t, "APIExport "+name, func(ctx context.Context) error {
+		if err := e.Get(shardtesting.In(ctx, e.cluster), client.ObjectKey{Name: name}, export); err != nil {
 			return err
 		}
 		if err := condition(export); err != nil {
@@ -161,11 +161,11 @@ func testGeneratedIdentity(t *testing.T, s *env) {
 	}
 }
 
-func (s *env) waitForSlice(name string) *apisv1alpha1.APIExportEndpointSlice {
-	s.t.Helper()
+func (e *env) waitForSlice(name string) *apisv1alpha1.APIExportEndpointSlice {
+	e.t.Helper()
 	slice := &apisv1alpha1.APIExportEndpointSlice{}
-	shardtesting.Eventually(s.t, "slice "+name, func(ctx context.Context) error {
-		return s.Get(shardtesting.In(ctx, s.cluster), client.ObjectKey{Name: name}, slice)
+	shardtesting.Eventually(e.t, "slice "+name, func(ctx context.Context) error {
+		return e.Get(shardtesting.In(ctx, e.cluster), client.ObjectKey{Name: name}, slice)
 	})
 	return slice
 }

@@ -44,10 +44,10 @@ func NewSecretStore(registry *storage.Registry, client client.Client) *SecretSto
 }
 
 // Read returns the identity in a Secret. problem is a message for the owner of the Secret if it does not exist.
-func (k *SecretStore) Read(ctx context.Context, reference *corev1.SecretReference) (value []byte, problem string, err error) {
-	secret, err := k.secrets.Get(ctx, reference.Namespace, reference.Name)
+func (s *SecretStore) Read(ctx context.Context, reference *corev1.SecretReference) (value []byte, problem string, err error) {
+	secret, err := s.secrets.Get(ctx, reference.Namespace, reference.Name)
 	if apierrors.IsNotFound(err) { // the watch cache may lag behind
-		secret, err = k.secrets.GetLatest(ctx, reference.Namespace, reference.Name)
+		secret, err = s.secrets.GetLatest(ctx, reference.Namespace, reference.Name)
 	}
 	if apierrors.IsNotFound(err) {
 		return nil, fmt.Sprintf("secret %s/%s was not found; create it with the identity in key %q", reference.Namespace, reference.Name, apisv1alpha2.SecretKeyAPIExportIdentity), nil
@@ -59,20 +59,20 @@ func (k *SecretStore) Read(ctx context.Context, reference *corev1.SecretReferenc
 }
 
 // Ensure creates a Secret with a new identity, and its namespace, unless it exists.
-func (k *SecretStore) Ensure(ctx context.Context, reference *corev1.SecretReference) error {
-	_, err := k.secrets.GetLatest(ctx, reference.Namespace, reference.Name)
+func (s *SecretStore) Ensure(ctx context.Context, reference *corev1.SecretReference) error {
+	_, err := s.secrets.GetLatest(ctx, reference.Namespace, reference.Name)
 	if err == nil || !apierrors.IsNotFound(err) {
 		return err
 	}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: reference.Namespace}}
-	if err := k.client.Create(ctx, namespace); err != nil && !apierrors.IsAlreadyExists(err) {
+	if err := s.client.Create(ctx, namespace); err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("creating namespace %s: %w", reference.Namespace, err)
 	}
 	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: reference.Namespace, Name: reference.Name},
 		Data:       map[string][]byte{apisv1alpha2.SecretKeyAPIExportIdentity: []byte(Generate())},
 	}
-	if err := k.client.Create(ctx, secret); err != nil && !apierrors.IsAlreadyExists(err) {
+	if err := s.client.Create(ctx, secret); err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("creating secret %s/%s: %w", reference.Namespace, reference.Name, err)
 	}
 	return nil

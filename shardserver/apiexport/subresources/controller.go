@@ -88,8 +88,8 @@ type recorder struct {
 }
 
 // get returns an export; nil if there is nothing to record for it.
-func (c *recorder) get(ctx context.Context, name string) (*apisv1alpha2.APIExport, error) {
-	export, err := c.exports.Get(ctx, "", name)
+func (r *recorder) get(ctx context.Context, name string) (*apisv1alpha2.APIExport, error) {
+	export, err := r.exports.Get(ctx, "", name)
 	if apierrors.IsNotFound(err) || err == nil && export.DeletionTimestamp != nil {
 		return nil, nil
 	}
@@ -97,8 +97,8 @@ func (c *recorder) get(ctx context.Context, name string) (*apisv1alpha2.APIExpor
 }
 
 // reconcileEndpoints records the addresses in the referenced objects, and keeps the verbs of the entries.
-func (c *recorder) reconcileEndpoints(ctx context.Context, key controller.Request) (controller.Result, error) {
-	export, err := c.get(ctx, key.Name)
+func (r *recorder) reconcileEndpoints(ctx context.Context, key controller.Request) (controller.Result, error) {
+	export, err := r.get(ctx, key.Name)
 	if export == nil || err != nil {
 		return controller.Result{}, err
 	}
@@ -108,7 +108,7 @@ func (c *recorder) reconcileEndpoints(ctx context.Context, key controller.Reques
 		if !entries.IsEntry(*entry) || entry.Storage.Virtual == nil {
 			continue
 		}
-		found, err := endpoints.Read(ctx, c.cfg.Registry, logicalcluster.Of(export), entry.Storage.Virtual.Reference)
+		found, err := endpoints.Read(ctx, r.cfg.Registry, logicalcluster.Of(export), entry.Storage.Virtual.Reference)
 		if err != nil {
 			// Requests for the subresource report it. An outage of the storage must not remove the addresses.
 			klog.FromContext(ctx).V(4).Info("The endpoint slice of a custom subresource cannot be read", "export", key.String(), "entry", entry.Name, "reason", err)
@@ -118,15 +118,15 @@ func (c *recorder) reconcileEndpoints(ctx context.Context, key controller.Reques
 		}
 		desired[keyOf(entry)] = Backend{Endpoints: found[:min(len(found), maxEndpoints)], Verbs: recorded.Get(entry).Verbs}
 	}
-	if err := c.write(ctx, export, desired); err != nil || len(desired) == 0 {
+	if err := r.write(ctx, export, desired); err != nil || len(desired) == 0 {
 		return controller.Result{}, err
 	}
 	return controller.Result{RequeueAfter: resyncInterval}, nil
 }
 
 // reconcileVerbs records the verbs that backends have for this shard. What a backend that does not answer had before stays.
-func (c *recorder) reconcileVerbs(ctx context.Context, key controller.Request) (controller.Result, error) {
-	export, err := c.get(ctx, key.Name)
+func (r *recorder) reconcileVerbs(ctx context.Context, key controller.Request) (controller.Result, error) {
+	export, err := r.get(ctx, key.Name)
 	if export == nil || err != nil {
 		return controller.Result{}, err
 	}
@@ -141,7 +141,7 @@ func (c *recorder) reconcileVerbs(ctx context.Context, key controller.Request) (
 			continue
 		}
 		found = true
-		verbs, err := c.discoverVerbs(asking, answers, export, entry, backend)
+		verbs, err := r.discoverVerbs(asking, answers, export, entry, backend)
 		if err != nil {
 			klog.FromContext(ctx).V(4).Info("The verbs of a custom subresource cannot be read from its backend", "export", key.String(), "entry", entry.Name, "reason", err)
 			continue
@@ -152,7 +152,7 @@ func (c *recorder) reconcileVerbs(ctx context.Context, key controller.Request) (
 	if !found {
 		return controller.Result{}, nil // the event of the record follows
 	}
-	return controller.Result{RequeueAfter: discoveryInterval}, c.write(ctx, export, desired)
+	return controller.Result{RequeueAfter: discoveryInterval}, r.write(ctx, export, desired)
 }
 
 // discoveryAnswers are the answers of backends to one reconciliation: the subresources of an export often have the same backend.
@@ -178,8 +178,8 @@ func (a discoveryAnswers) ask(ctx context.Context, discovery Discovery, address 
 	return answer.resources, answer.err
 }
 
-func (c *recorder) discoverVerbs(ctx context.Context, answers discoveryAnswers, export *apisv1alpha2.APIExport, entry *apisv1alpha2.ResourceSchema, backend Backend) (map[string]metav1.Verbs, error) {
-	shard, err := c.shards.Get(ctx, c.cfg.ShardName)
+func (r *recorder) discoverVerbs(ctx context.Context, answers discoveryAnswers, export *apisv1alpha2.APIExport, entry *apisv1alpha2.ResourceSchema, backend Backend) (map[string]metav1.Verbs, error) {
+	shard, err := r.shards.Get(ctx, r.cfg.ShardName)
 	if err != nil {
 		return nil, fmt.Errorf("reading the Shard: %w", err)
 	}
@@ -187,7 +187,7 @@ func (c *recorder) discoverVerbs(ctx context.Context, answers discoveryAnswers, 
 	if err != nil {
 		return nil, err
 	}
-	described, err := c.cfg.Schemas.GetSchema(ctx, logicalcluster.Of(export), entry.Schema)
+	described, err := r.cfg.Schemas.GetSchema(ctx, logicalcluster.Of(export), entry.Schema)
 	if err != nil {
 		return nil, fmt.Errorf("reading APIResourceSchema %q: %w", entry.Schema, err)
 	}
@@ -196,7 +196,7 @@ func (c *recorder) discoverVerbs(ctx context.Context, answers discoveryAnswers, 
 		if !version.Served {
 			continue
 		}
-		resources, err := answers.ask(ctx, c.cfg.Discovery, address, schema.GroupVersion{Group: entry.Group, Version: version.Name})
+		resources, err := answers.ask(ctx, r.cfg.Discovery, address, schema.GroupVersion{Group: entry.Group, Version: version.Name})
 		if err != nil {
 			return nil, err
 		}
@@ -221,7 +221,7 @@ func servedVerbs(verbs metav1.Verbs) metav1.Verbs {
 }
 
 // write writes a record if it differs.
-func (c *recorder) write(ctx context.Context, export *apisv1alpha2.APIExport, record Record) error {
+func (r *recorder) write(ctx context.Context, export *apisv1alpha2.APIExport, record Record) error {
 	text := record.String()
 	if export.Annotations[apisv1alpha2.SubresourceBackendsAnnotationKey] == text {
 		return nil
@@ -237,7 +237,7 @@ func (c *recorder) write(ctx context.Context, export *apisv1alpha2.APIExport, re
 	if err != nil {
 		return err
 	}
-	if err := c.cfg.Clients.Typed.Patch(ctx, export.DeepCopy(), client.RawPatch(types.MergePatchType, patch)); client.IgnoreNotFound(err) != nil {
+	if err := r.cfg.Clients.Typed.Patch(ctx, export.DeepCopy(), client.RawPatch(types.MergePatchType, patch)); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("recording the backends of APIExport %q: %w", export.Name, err)
 	}
 	return nil

@@ -46,50 +46,50 @@ func newResourcePool() resourcePool {
 }
 
 // acquire returns the set of some resources and increments its reference count.
-func (s *resourcePool) acquire(resources []Resource) *resourceSet {
+func (r *resourcePool) acquire(resources []Resource) *resourceSet {
 	slices.SortFunc(resources, func(a, b Resource) int { return compareResources(a.GroupResource, b.GroupResource) })
 	key := keyOf(resources)
-	known := s.sets[key]
+	known := r.sets[key]
 	if known == nil {
 		known = &resourceSet{key: key, resources: make([]*Resource, 0, len(resources))}
 		for _, resource := range resources {
-			known.resources = append(known.resources, s.acquireResource(resource))
+			known.resources = append(known.resources, r.acquireResource(resource))
 		}
-		s.sets[key] = known
+		r.sets[key] = known
 	}
 	known.refs++
 	return known
 }
 
 // acquireResource returns the pooled resource and increments its reference count.
-func (s *resourcePool) acquireResource(value Resource) *Resource {
-	known := s.resources[value]
+func (r *resourcePool) acquireResource(value Resource) *Resource {
+	known := r.resources[value]
 	if known == nil {
 		known = &pooledResource{resource: value}
-		s.resources[value] = known
+		r.resources[value] = known
 		identity := resourceIdentity{value.GroupResource, value.Identity}
-		s.identities[identity] = append(s.identities[identity], &known.resource)
-		s.schemas[value.SchemaUID] = append(s.schemas[value.SchemaUID], &known.resource)
+		r.identities[identity] = append(r.identities[identity], &known.resource)
+		r.schemas[value.SchemaUID] = append(r.schemas[value.SchemaUID], &known.resource)
 	}
 	known.refs++
 	return &known.resource
 }
 
 // release decrements the reference count of a set and deletes the set and its unused resources with the last reference.
-func (s *resourcePool) release(set *resourceSet) {
+func (r *resourcePool) release(set *resourceSet) {
 	if set == nil {
 		return
 	}
 	if set.refs--; set.refs > 0 {
 		return
 	}
-	delete(s.sets, set.key)
+	delete(r.sets, set.key)
 	for _, resource := range set.resources {
-		known := s.resources[*resource]
+		known := r.resources[*resource]
 		if known.refs--; known.refs == 0 {
-			delete(s.resources, *resource)
-			deletePointer(s.identities, resourceIdentity{resource.GroupResource, resource.Identity}, resource)
-			deletePointer(s.schemas, resource.SchemaUID, resource)
+			delete(r.resources, *resource)
+			deletePointer(r.identities, resourceIdentity{resource.GroupResource, resource.Identity}, resource)
+			deletePointer(r.schemas, resource.SchemaUID, resource)
 		}
 	}
 }

@@ -34,13 +34,13 @@ type interningOptions struct {
 }
 
 // GetRESTOptions implements generic.RESTOptionsGetter.
-func (s interningOptions) GetRESTOptions(resource schema.GroupResource, example runtime.Object) (generic.RESTOptions, error) {
-	options, err := s.RESTOptionsGetter.GetRESTOptions(resource, example)
+func (i interningOptions) GetRESTOptions(resource schema.GroupResource, example runtime.Object) (generic.RESTOptions, error) {
+	options, err := i.RESTOptionsGetter.GetRESTOptions(resource, example)
 	if err != nil {
 		return options, err
 	}
 	config := *options.StorageConfig
-	config.Codec = &codec{Codec: config.Codec, interner: s.interner}
+	config.Codec = &codec{Codec: config.Codec, interner: i.interner}
 	options.StorageConfig = &config
 	return options, nil
 }

@@ -21,8 +21,8 @@ type collectionDeleter struct {
 var _ rest.CollectionDeleter = collectionDeleter{}
 
 // DeleteCollection implements rest.CollectionDeleter.
-func (r collectionDeleter) DeleteCollection(ctx context.Context, validation rest.ValidateObjectFunc, options *metav1.DeleteOptions, listOptions *internalversion.ListOptions) (runtime.Object, error) {
-	list, err := r.List(ctx, listOptions)
+func (c collectionDeleter) DeleteCollection(ctx context.Context, validation rest.ValidateObjectFunc, options *metav1.DeleteOptions, listOptions *internalversion.ListOptions) (runtime.Object, error) {
+	list, err := c.List(ctx, listOptions)
 	if err != nil {
 		return nil, err
 	}
@@ -31,7 +31,7 @@ func (r collectionDeleter) DeleteCollection(ctx context.Context, validation rest
 		if err != nil {
 			return err
 		}
-		if _, _, err := r.Delete(ctx, definition.GetName(), validation, options.DeepCopy()); err != nil && !apierrors.IsNotFound(err) {
+		if _, _, err := c.Delete(ctx, definition.GetName(), validation, options.DeepCopy()); err != nil && !apierrors.IsNotFound(err) {
 			return err
 		}
 		return nil

@@ -110,4 +110,4 @@ type attributesWithResource struct {
 	resource string
 }
 
-func (o attributesWithResource) GetResource() string { return o.resource }
+func (a attributesWithResource) GetResource() string { return a.resource }

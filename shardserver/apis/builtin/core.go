@@ -81,8 +81,8 @@ func addEvents(cfg Config, getter generic.RESTOptionsGetter, storages map[string
 type notFoundGetter struct{ resource schema.GroupResource }
 
 // Get implements rest.Getter. It always returns NotFound.
-func (a notFoundGetter) Get(_ context.Context, name string, _ *metav1.GetOptions) (runtime.Object, error) {
-	return nil, apierrors.NewNotFound(a.resource, name)
+func (n notFoundGetter) Get(_ context.Context, name string, _ *metav1.GetOptions) (runtime.Object, error) {
+	return nil, apierrors.NewNotFound(n.resource, name)
 }
 
 // absentWebhooks are the webhook configurations that tokens can be bound to: none.

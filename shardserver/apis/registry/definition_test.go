@@ -60,20 +60,20 @@ func loadDefinition(t *testing.T, resource schema.GroupVersionResource) *crdStra
 	return &crdStrategies{structural: structural, update: main, create: main, status: customresource.NewStatusStrategy(main)}
 }
 
-func (d *crdStrategies) decode(obj *unstructured.Unstructured) *unstructured.Unstructured {
+func (c *crdStrategies) decode(obj *unstructured.Unstructured) *unstructured.Unstructured {
 	obj = obj.DeepCopy()
-	defaulting.Default(obj.Object, d.structural)
+	defaulting.Default(obj.Object, c.structural)
 	return obj
 }
 
-func (d *crdStrategies) validateCreate(t *testing.T, obj *unstructured.Unstructured) field.ErrorList {
-	obj = d.decode(obj)
-	d.create.PrepareForCreate(t.Context(), obj)
-	return d.create.Validate(t.Context(), obj)
+func (c *crdStrategies) validateCreate(t *testing.T, obj *unstructured.Unstructured) field.ErrorList {
+	obj = c.decode(obj)
+	c.create.PrepareForCreate(t.Context(), obj)
+	return c.create.Validate(t.Context(), obj)
 }
 
-func (d *crdStrategies) validateUpdate(t *testing.T, strategy rest.RESTUpdateStrategy, obj, old *unstructured.Unstructured) field.ErrorList {
-	obj, old = d.decode(obj), d.decode(old)
+func (c *crdStrategies) validateUpdate(t *testing.T, strategy rest.RESTUpdateStrategy, obj, old *unstructured.Unstructured) field.ErrorList {
+	obj, old = c.decode(obj), c.decode(old)
 	// Metadata that storage sets, so that only the fields of the test case can be refused.
 	for _, o := range []*unstructured.Unstructured{obj, old} {
 		o.SetResourceVersion("1")

@@ -15,8 +15,8 @@ func WithoutProtobuf(serializer runtime.NegotiatedSerializer) runtime.Negotiated
 
 type withoutProtobuf struct{ runtime.NegotiatedSerializer }
 
-func (s withoutProtobuf) SupportedMediaTypes() []runtime.SerializerInfo {
-	return slices.DeleteFunc(slices.Clone(s.NegotiatedSerializer.SupportedMediaTypes()), func(info runtime.SerializerInfo) bool {
+func (w withoutProtobuf) SupportedMediaTypes() []runtime.SerializerInfo {
+	return slices.DeleteFunc(slices.Clone(w.NegotiatedSerializer.SupportedMediaTypes()), func(info runtime.SerializerInfo) bool {
 		return info.MediaType == runtime.ContentTypeProtobuf
 	})
 }

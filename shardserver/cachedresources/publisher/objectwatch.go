@@ -65,24 +65,24 @@ func (p *Publisher) startWatch(f *objectWatch) {
 }
 
 // remove removes a ClusterCachedResource, and ends the watch with the last one. Callers must hold the publisher's mu.
-func (f *objectWatch) remove(key controller.Request) (last bool) {
-	delete(f.keys[key.ClusterName], key)
-	if len(f.keys[key.ClusterName]) == 0 {
-		delete(f.keys, key.ClusterName)
+func (o *objectWatch) remove(key controller.Request) (last bool) {
+	delete(o.keys[key.ClusterName], key)
+	if len(o.keys[key.ClusterName]) == 0 {
+		delete(o.keys, key.ClusterName)
 	}
-	if len(f.keys) > 0 {
+	if len(o.keys) > 0 {
 		return false
 	}
-	f.cancel()
+	o.cancel()
 	return true
 }
 
 // run watches until the context ends.
-func (f *objectWatch) run(ctx context.Context) {
-	enqueue := func(_ context.Context, object metav1.Object) error { f.enqueue(logicalcluster.Of(object)); return nil }
-	informer.NewWithHandler(f.resource, f.watch, informer.EventHandler[metav1.Object]{
+func (o *objectWatch) run(ctx context.Context) {
+	enqueue := func(_ context.Context, object metav1.Object) error { o.enqueue(logicalcluster.Of(object)); return nil }
+	informer.NewWithHandler(o.resource, o.watch, informer.EventHandler[metav1.Object]{
 		OnReplace: func(context.Context, []metav1.Object, string) error {
-			f.enqueue(logicalcluster.Wildcard) // earlier changes were not observed
+			o.enqueue(logicalcluster.Wildcard) // earlier changes were not observed
 			return nil
 		},
 		OnAdd: enqueue, OnUpdate: enqueue, OnDelete: enqueue,
@@ -90,11 +90,11 @@ func (f *objectWatch) run(ctx context.Context) {
 }
 
 // watch waits for the storage, which is removed with its last definition and may be added again, and watches it.
-func (f *objectWatch) watch(ctx context.Context) (watch.Interface, error) {
+func (o *objectWatch) watch(ctx context.Context) (watch.Interface, error) {
 	for ctx.Err() == nil {
-		changed := f.publisher.cfg.Registry.Changed()
-		for _, resource := range f.publisher.cfg.Registry.AllStorages() {
-			if resource.Prefix == f.prefix {
+		changed := o.publisher.cfg.Registry.Changed()
+		for _, resource := range o.publisher.cfg.Registry.AllStorages() {
+			if resource.Prefix == o.prefix {
 				return storage.WatchAll(ctx, resource)
 			}
 		}
@@ -107,16 +107,16 @@ func (f *objectWatch) watch(ctx context.Context) (watch.Interface, error) {
 }
 
 // enqueue enqueues the ClusterCachedResources of a logical cluster, or all.
-func (f *objectWatch) enqueue(cluster logicalcluster.Name) {
-	f.publisher.mu.Lock()
-	defer f.publisher.mu.Unlock()
+func (o *objectWatch) enqueue(cluster logicalcluster.Name) {
+	o.publisher.mu.Lock()
+	defer o.publisher.mu.Unlock()
 	clusters := []logicalcluster.Name{cluster}
 	if cluster.IsWildcard() {
-		clusters = slices.Collect(maps.Keys(f.keys))
+		clusters = slices.Collect(maps.Keys(o.keys))
 	}
 	for _, cluster := range clusters {
-		for key := range f.keys[cluster] {
-			f.publisher.changeQueue.add(key)
+		for key := range o.keys[cluster] {
+			o.publisher.changeQueue.add(key)
 		}
 	}
 }

@@ -21,10 +21,10 @@ type changeQueue struct {
 func newChangeQueue() *changeQueue { return &changeQueue{watchers: map[*queueWatcher]bool{}} }
 
 // add adds a key for every reader.
-func (n *changeQueue) add(key controller.Request) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for r := range n.watchers {
+func (c *changeQueue) add(key controller.Request) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for r := range c.watchers {
 		r.pending[key] = true
 		select {
 		case r.notify <- struct{}{}:
@@ -34,12 +34,12 @@ func (n *changeQueue) add(key controller.Request) {
 }
 
 // stream returns a watch for controller.Source without initial objects.
-func (n *changeQueue) stream(ctx context.Context) (watch.Interface, error) {
+func (c *changeQueue) stream(ctx context.Context) (watch.Interface, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	r := &queueWatcher{changeQueue: n, cancel: cancel, events: make(chan watch.Event), notify: make(chan struct{}, 1), pending: map[controller.Request]bool{}}
-	n.mu.Lock()
-	n.watchers[r] = true
-	n.mu.Unlock()
+	r := &queueWatcher{changeQueue: c, cancel: cancel, events: make(chan watch.Event), notify: make(chan struct{}, 1), pending: map[controller.Request]bool{}}
+	c.mu.Lock()
+	c.watchers[r] = true
+	c.mu.Unlock()
 	go r.run(ctx)
 	return r, nil
 }
@@ -55,47 +55,47 @@ type queueWatcher struct {
 }
 
 // ResultChan implements watch.Interface.
-func (r *queueWatcher) ResultChan() <-chan watch.Event { return r.events }
+func (q *queueWatcher) ResultChan() <-chan watch.Event { return q.events }
 
 // Stop implements watch.Interface.
-func (r *queueWatcher) Stop() { r.cancel() }
+func (q *queueWatcher) Stop() { q.cancel() }
 
-func (r *queueWatcher) run(ctx context.Context) {
-	defer close(r.events)
-	defer r.cancel()
+func (q *queueWatcher) run(ctx context.Context) {
+	defer close(q.events)
+	defer q.cancel()
 	defer func() {
-		r.changeQueue.mu.Lock()
-		defer r.changeQueue.mu.Unlock()
-		delete(r.changeQueue.watchers, r)
+		q.changeQueue.mu.Lock()
+		defer q.changeQueue.mu.Unlock()
+		delete(q.changeQueue.watchers, q)
 	}()
 	bookmark := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"}}}
-	if !r.send(ctx, watch.Event{Type: watch.Bookmark, Object: bookmark}) {
+	if !q.send(ctx, watch.Event{Type: watch.Bookmark, Object: bookmark}) {
 		return
 	}
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-r.notify:
+		case <-q.notify:
 		}
-		r.changeQueue.mu.Lock()
-		pending := r.pending
-		r.pending = map[controller.Request]bool{}
-		r.changeQueue.mu.Unlock()
+		q.changeQueue.mu.Lock()
+		pending := q.pending
+		q.pending = map[controller.Request]bool{}
+		q.changeQueue.mu.Unlock()
 		for key := range pending {
 			object := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 				Name: key.Name, Annotations: map[string]string{logicalcluster.AnnotationKey: key.ClusterName.String()},
 			}}
-			if !r.send(ctx, watch.Event{Type: watch.Modified, Object: object}) {
+			if !q.send(ctx, watch.Event{Type: watch.Modified, Object: object}) {
 				return
 			}
 		}
 	}
 }
 
-func (r *queueWatcher) send(ctx context.Context, event watch.Event) bool {
+func (q *queueWatcher) send(ctx context.Context, event watch.Event) bool {
 	select {
-	case r.events <- event:
+	case q.events <- event:
 		return true
 	case <-ctx.Done():
 		return false

@@ -63,25 +63,25 @@ func Controller(cfg ControllerConfig) controller.Controller {
 }
 
 // exportKeys returns the key for an export with resources of a slice, at present or before.
-func (w *sourceController) exportKeys(event watch.Event) []controller.Request {
+func (s *sourceController) exportKeys(event watch.Event) []controller.Request {
 	export, ok := event.Object.(*apisv1alpha2.APIExport)
 	if !ok {
 		return nil
 	}
-	return w.keysForExport(export.Name)
+	return s.keysForExport(export.Name)
 }
 
 // bindingKeys returns the key for a binding of such an export that was created or deleted.
-func (w *sourceController) bindingKeys(event watch.Event) []controller.Request {
+func (s *sourceController) bindingKeys(event watch.Event) []controller.Request {
 	binding, ok := event.Object.(*apisv1alpha2.APIBinding)
 	if !ok || event.Type == watch.Modified || binding.Spec.Reference.Export == nil {
 		return nil
 	}
-	return w.keysForExport(binding.Spec.Reference.Export.Name)
+	return s.keysForExport(binding.Spec.Reference.Export.Name)
 }
 
-func (w *sourceController) keysForExport(export string) []controller.Request {
-	known, err := w.slices.List(logicalcluster.With(context.Background(), logicalcluster.Wildcard), "", nil)
+func (s *sourceController) keysForExport(export string) []controller.Request {
+	known, err := s.slices.List(logicalcluster.With(context.Background(), logicalcluster.Wildcard), "", nil)
 	if err != nil {
 		return nil // not installed yet: its own events trigger the reconcile
 	}
@@ -94,15 +94,15 @@ func (w *sourceController) keysForExport(export string) []controller.Request {
 }
 
 // reconcile computes all sources. Those that cannot be resolved now stay as they are.
-func (w *sourceController) reconcile(ctx context.Context, _ controller.Request) (controller.Result, error) {
-	known, err := w.slices.List(logicalcluster.With(ctx, logicalcluster.Wildcard), "", nil)
+func (s *sourceController) reconcile(ctx context.Context, _ controller.Request) (controller.Result, error) {
+	known, err := s.slices.List(logicalcluster.With(ctx, logicalcluster.Wildcard), "", nil)
 	if err != nil {
 		return controller.Result{}, err
 	}
 	var sources []Source
 	var failed []error
 	for _, slice := range known {
-		source, needed, err := w.resolveSource(ctx, slice)
+		source, needed, err := s.resolveSource(ctx, slice)
 		switch {
 		case err != nil:
 			failed = append(failed, fmt.Errorf("endpoint slice %q of %q: %w", slice.Name, logicalcluster.Of(slice), err))
@@ -111,13 +111,13 @@ func (w *sourceController) reconcile(ctx context.Context, _ controller.Request) 
 		}
 	}
 	// Sources of slices that are not synced yet are kept.
-	if err := w.Registry.RemoteStore().CheckSynced(endpointSlices); err != nil || len(failed) > 0 {
-		sources = append(w.Replicator.Sources(), sources...)
-		if w.Replicator.Sources() == nil { // replicas from before the start must not be deleted yet
+	if err := s.Registry.RemoteStore().CheckSynced(endpointSlices); err != nil || len(failed) > 0 {
+		sources = append(s.Replicator.Sources(), sources...)
+		if s.Replicator.Sources() == nil { // replicas from before the start must not be deleted yet
 			return controller.Result{RequeueAfter: resyncDelay}, errors.Join(append(failed, err)...)
 		}
 	}
-	w.Replicator.SetSources(ctx, sources)
+	s.Replicator.SetSources(ctx, sources)
 	result := controller.Result{}
 	if len(known) > 0 {
 		result.RequeueAfter = resyncDelay
@@ -126,15 +126,15 @@ func (w *sourceController) reconcile(ctx context.Context, _ controller.Request) 
 }
 
 // resolveSource returns the source of a slice, if it has one.
-func (w *sourceController) resolveSource(ctx context.Context, slice *cachev1alpha1.ClusterCachedResourceEndpointSlice) (Source, bool, error) {
-	resolved, err := w.resolver.Resolve(ctx, slice)
+func (s *sourceController) resolveSource(ctx context.Context, slice *cachev1alpha1.ClusterCachedResourceEndpointSlice) (Source, bool, error) {
+	resolved, err := s.resolver.Resolve(ctx, slice)
 	if err != nil || !resolved.Complete() {
 		return Source{}, false, err
 	}
-	if isLocal, err := w.Registry.IsLocal(ctx, logicalcluster.Of(resolved.Resource)); err != nil || isLocal {
+	if isLocal, err := s.Registry.IsLocal(ctx, logicalcluster.Of(resolved.Resource)); err != nil || isLocal {
 		return Source{}, false, err
 	}
-	if consumed, err := w.Exports.Consumed(ctx, resolved.Export); err != nil || !consumed {
+	if consumed, err := s.Exports.Consumed(ctx, resolved.Export); err != nil || !consumed {
 		return Source{}, false, err
 	}
 	source, ok := SourceOf(resolved.Resource)

@@ -31,108 +31,108 @@ type eventHandler struct {
 }
 
 // OnReplace applies a list.
-func (f *eventHandler) OnReplace(objects []*client.Object, _ client.Position) {
+func (e *eventHandler) OnReplace(objects []*client.Object, _ client.Position) {
 	var stored map[string]original
-	f.retry("Listing replicas", func() (err error) {
-		stored, err = f.storage.listOriginals(f.ctx, f.source.Cluster)
+	e.retry("Listing replicas", func() (err error) {
+		stored, err = e.storage.listOriginals(e.ctx, e.source.Cluster)
 		return err
 	})
-	f.missing = make(map[string]bool, len(stored))
+	e.missing = make(map[string]bool, len(stored))
 	for name := range stored {
-		f.missing[name] = true
+		e.missing[name] = true
 	}
 	complete := false
 	var writing sync.WaitGroup
 	slots := make(chan struct{}, writers)
 	for _, object := range objects {
-		if f.isComplete(object) {
+		if e.isComplete(object) {
 			complete = true
 			continue
 		}
-		if !f.trusts(object) {
+		if !e.trusts(object) {
 			continue
 		}
-		delete(f.missing, object.Name)
+		delete(e.missing, object.Name)
 		if origin := originalOf(object.Meta.Annotations, object.APIVersion); origin.isSet() && stored[object.Name] == origin {
 			continue
 		}
 		slots <- struct{}{}
 		writing.Go(func() {
 			defer func() { <-slots }()
-			f.write(object)
+			e.write(object)
 		})
 	}
 	writing.Wait()
 	if complete {
-		f.finishReplace()
+		e.finishReplace()
 	}
 }
 
 // OnEvent applies one change.
-func (f *eventHandler) OnEvent(change watch.EventType, object *client.Object, _ client.Position) {
+func (e *eventHandler) OnEvent(change watch.EventType, object *client.Object, _ client.Position) {
 	switch {
 	case object == nil: // a bookmark
-	case f.isComplete(object):
+	case e.isComplete(object):
 		if change != watch.Deleted {
-			f.finishReplace()
+			e.finishReplace()
 		}
-	case !f.trusts(object):
+	case !e.trusts(object):
 	case change == watch.Deleted:
-		delete(f.missing, object.Name)
-		f.retry("Deleting a replica", func() error { return f.storage.delete(f.ctx, f.source.Cluster, object.Name) })
+		delete(e.missing, object.Name)
+		e.retry("Deleting a replica", func() error { return e.storage.delete(e.ctx, e.source.Cluster, object.Name) })
 	default:
-		delete(f.missing, object.Name)
-		f.write(object)
+		delete(e.missing, object.Name)
+		e.write(object)
 	}
 }
 
 // OnConnect implements client.EventHandler.
-func (f *eventHandler) OnConnect() {}
+func (e *eventHandler) OnConnect() {}
 
 // OnDisconnect implements client.EventHandler. The replica informer logs outages of the cache.
-func (f *eventHandler) OnDisconnect(err error) {
-	klog.FromContext(f.ctx).V(2).Info("Watching a cached resource of another shard failed, will retry", "resource", f.source.Resource, "cluster", f.source.Cluster, "shard", f.source.Shard, "reason", err)
+func (e *eventHandler) OnDisconnect(err error) {
+	klog.FromContext(e.ctx).V(2).Info("Watching a cached resource of another shard failed, will retry", "resource", e.source.Resource, "cluster", e.source.Cluster, "shard", e.source.Shard, "reason", err)
 }
 
 // isComplete returns whether an object is the completeness marker of the source.
-func (f *eventHandler) isComplete(object *client.Object) bool {
-	return object.Key == client.CompleteKey(f.source.Shard, f.source.Cluster)
+func (e *eventHandler) isComplete(object *client.Object) bool {
+	return object.Key == client.CompleteKey(e.source.Shard, e.source.Cluster)
 }
 
 // trusts returns whether an object can belong to the source.
-func (f *eventHandler) trusts(object *client.Object) bool {
-	return object.Shard == f.source.Shard && object.Cluster == f.source.Cluster && object.Namespace == "" &&
-		object.APIVersion == f.source.Resource.GroupVersion().String() && len(content.IsPathSegmentName(object.Name)) == 0
+func (e *eventHandler) trusts(object *client.Object) bool {
+	return object.Shard == e.source.Shard && object.Cluster == e.source.Cluster && object.Namespace == "" &&
+		object.APIVersion == e.source.Resource.GroupVersion().String() && len(content.IsPathSegmentName(object.Name)) == 0
 }
 
 // finishReplace deletes the missing replicas and marks the rest as complete.
-func (f *eventHandler) finishReplace() {
-	for name := range f.missing {
-		f.retry("Deleting a replica", func() error { return f.storage.delete(f.ctx, f.source.Cluster, name) })
+func (e *eventHandler) finishReplace() {
+	for name := range e.missing {
+		e.retry("Deleting a replica", func() error { return e.storage.delete(e.ctx, e.source.Cluster, name) })
 	}
-	f.missing = nil
-	f.retry("Marking replicas as complete", func() error { return f.storage.putCompleteMarker(f.ctx, f.source) })
+	e.missing = nil
+	e.retry("Marking replicas as complete", func() error { return e.storage.putCompleteMarker(e.ctx, e.source) })
 }
 
-func (f *eventHandler) retry(operation string, fn func() error) {
-	retry(f.ctx, operation, f.source, fn)
+func (e *eventHandler) retry(operation string, fn func() error) {
+	retry(e.ctx, operation, e.source, fn)
 }
 
 // write writes a replica. Objects that can never be stored are skipped, so that they do not block others.
-func (f *eventHandler) write(object *client.Object) {
+func (e *eventHandler) write(object *client.Object) {
 	replica, err := newReplica(object)
 	if err == nil {
-		f.retry("Writing a replica", func() error {
-			err := f.storage.put(f.ctx, f.source.Cluster, replica)
+		e.retry("Writing a replica", func() error {
+			err := e.storage.put(e.ctx, e.source.Cluster, replica)
 			if apierrors.IsRequestEntityTooLargeError(err) {
-				klog.FromContext(f.ctx).Error(err, "A cached resource of another shard is too large to be replicated", "object", object.Key)
+				klog.FromContext(e.ctx).Error(err, "A cached resource of another shard is too large to be replicated", "object", object.Key)
 				return nil
 			}
 			return err
 		})
 		return
 	}
-	klog.FromContext(f.ctx).Error(err, "Replicating a cached resource of another shard failed", "object", object.Key)
+	klog.FromContext(e.ctx).Error(err, "Replicating a cached resource of another shard failed", "object", object.Key)
 }
 
 // newReplica returns an object as this shard stores it, without managed fields: replicas are read-only.

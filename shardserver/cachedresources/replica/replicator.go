@@ -54,16 +54,16 @@ func NewReplicator(cfg ReplicatorConfig) *Replicator {
 
 // SetSources sets the sources to replicate; all other replicas are deleted. Beyond maxSources, logical clusters with
 // few sources take precedence over those with many, and replicated sources over new ones.
-func (k *Replicator) SetSources(ctx context.Context, sources []Source) {
-	k.mu.Lock()
-	previous := k.desired
-	k.mu.Unlock()
+func (r *Replicator) SetSources(ctx context.Context, sources []Source) {
+	r.mu.Lock()
+	previous := r.desired
+	r.mu.Unlock()
 	desired, dropped := selectSources(sources, previous)
-	k.mu.Lock()
-	unchanged := k.desired != nil && maps.Equal(k.desired, desired)
-	logDropped := dropped > 0 && (!unchanged || dropped != k.dropped)
-	k.desired, k.dropped = desired, dropped
-	k.mu.Unlock()
+	r.mu.Lock()
+	unchanged := r.desired != nil && maps.Equal(r.desired, desired)
+	logDropped := dropped > 0 && (!unchanged || dropped != r.dropped)
+	r.desired, r.dropped = desired, dropped
+	r.mu.Unlock()
 	if logDropped {
 		klog.FromContext(ctx).Error(nil, "More cached resources of other shards are consumed than this shard can replicate; requests for the rest fail", "followed", len(desired), "refused", dropped)
 	}
@@ -71,7 +71,7 @@ func (k *Replicator) SetSources(ctx context.Context, sources []Source) {
 		return
 	}
 	select {
-	case k.changed <- struct{}{}:
+	case r.changed <- struct{}{}:
 	default:
 	}
 }
@@ -110,13 +110,13 @@ func selectSources(sources []Source, previous map[sourceKey]Source) (selected ma
 }
 
 // Sources returns the sources of the last SetSources, or nil before.
-func (k *Replicator) Sources() []Source {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.desired == nil {
+func (r *Replicator) Sources() []Source {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.desired == nil {
 		return nil
 	}
-	return slices.AppendSeq([]Source{}, maps.Values(k.desired))
+	return slices.AppendSeq([]Source{}, maps.Values(r.desired))
 }
 
 // activeSource is a source with a running reflector.
@@ -126,17 +126,17 @@ type activeSource struct {
 	done   chan struct{}
 }
 
-func (f *activeSource) stop() {
-	f.cancel()
-	<-f.done
+func (a *activeSource) stop() {
+	a.cancel()
+	<-a.done
 }
 
 // Run replicates the sources and deletes all other replicas until the context ends, or another server of the shard runs
 // it. Replicas then stay.
-func (k *Replicator) Run(ctx context.Context) {
+func (r *Replicator) Run(ctx context.Context) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	if !k.acquireTerm(ctx, stop) {
+	if !r.acquireTerm(ctx, stop) {
 		return
 	}
 	running := map[sourceKey]*activeSource{}
@@ -149,15 +149,15 @@ func (k *Replicator) Run(ctx context.Context) {
 	ticker := time.NewTicker(resyncInterval)
 	defer ticker.Stop()
 	for ctx.Err() == nil {
-		k.mu.Lock()
-		desired := maps.Clone(k.desired)
-		k.mu.Unlock()
+		r.mu.Lock()
+		desired := maps.Clone(r.desired)
+		r.mu.Unlock()
 		if desired != nil {
-			orphans = k.syncReflectors(ctx, running, desired, orphans)
+			orphans = r.syncReflectors(ctx, running, desired, orphans)
 		}
 		select {
 		case <-ctx.Done():
-		case <-k.changed:
+		case <-r.changed:
 		case <-ticker.C:
 		}
 	}
@@ -165,13 +165,13 @@ func (k *Replicator) Run(ctx context.Context) {
 
 // acquireTerm acquires the right to write replicas. It returns false if the context ended before. stop is called at the
 // end of the term.
-func (k *Replicator) acquireTerm(ctx context.Context, stop func()) bool {
+func (r *Replicator) acquireTerm(ctx context.Context, stop func()) bool {
 	var term *replica.Term
 	retry(ctx, "Acquiring the replicas of cached resources", Source{}, func() (err error) {
-		term, err = k.cfg.SnapshotStore.AcquireTerm(ctx, segment)
+		term, err = r.cfg.SnapshotStore.AcquireTerm(ctx, segment)
 		return err
 	})
-	k.checkTerm = func(ctx context.Context) error {
+	r.checkTerm = func(ctx context.Context) error {
 		err := term.Check(ctx)
 		if errors.Is(err, replica.ErrTermEnded) { // this server has lost the lease of controllers
 			stop()
@@ -182,10 +182,10 @@ func (k *Replicator) acquireTerm(ctx context.Context, stop func()) bool {
 }
 
 // syncReflectors starts and stops reflectors. It returns the replicas that could not be deleted.
-func (k *Replicator) syncReflectors(ctx context.Context, running map[sourceKey]*activeSource, desired map[sourceKey]Source, orphans map[sourceKey]bool) map[sourceKey]bool {
+func (r *Replicator) syncReflectors(ctx context.Context, running map[sourceKey]*activeSource, desired map[sourceKey]Source, orphans map[sourceKey]bool) map[sourceKey]bool {
 	if orphans == nil {
 		var err error
-		if orphans, err = k.listStored(ctx); err != nil {
+		if orphans, err = r.listStored(ctx); err != nil {
 			if ctx.Err() == nil {
 				klog.FromContext(ctx).Error(err, "Listing replicas failed, will retry")
 			}
@@ -203,12 +203,12 @@ func (k *Replicator) syncReflectors(ctx context.Context, running map[sourceKey]*
 	}
 	for key, source := range desired {
 		if running[key] == nil {
-			running[key] = k.start(ctx, source)
+			running[key] = r.start(ctx, source)
 		}
 		delete(obsolete, key)
 	}
 	for key := range obsolete { // last, because it may take long and is not urgent
-		switch err := k.deleteReplicas(ctx, key); {
+		switch err := r.deleteReplicas(ctx, key); {
 		case err == nil:
 			delete(obsolete, key)
 		case !errors.Is(err, errSourcesChanged) && ctx.Err() == nil:
@@ -222,22 +222,22 @@ func (k *Replicator) syncReflectors(ctx context.Context, running map[sourceKey]*
 }
 
 // start starts the reflector of a source.
-func (k *Replicator) start(ctx context.Context, source Source) *activeSource {
+func (r *Replicator) start(ctx context.Context, source Source) *activeSource {
 	ctx, cancel := context.WithCancel(ctx)
 	f := &activeSource{source: source, cancel: cancel, done: make(chan struct{})}
 	go func() {
 		defer close(f.done)
 		defer cancel()
-		k.runReflector(ctx, source)
+		r.runReflector(ctx, source)
 	}()
 	return f
 }
 
-func (k *Replicator) runReflector(ctx context.Context, source Source) {
+func (r *Replicator) runReflector(ctx context.Context, source Source) {
 	var openStorage *openStorage
 	done := func() {}
 	retry(ctx, "Opening the storage of replicas", source, func() (err error) {
-		openStorage, done, err = k.cfg.Store.acquire(source.storageKey())
+		openStorage, done, err = r.cfg.Store.acquire(source.storageKey())
 		if err != nil {
 			done = func() {}
 		}
@@ -247,8 +247,8 @@ func (k *Replicator) runReflector(ctx context.Context, source Source) {
 	if openStorage == nil {
 		return
 	}
-	eventHandler := &eventHandler{ctx: ctx, source: source, storage: &writer{openStorage, k.checkTerm}}
-	k.cfg.Cache.NewScopedReflector(client.CachedResource(source.Resource, source.Identity), source.Shard, source.Cluster, client.Position{}, eventHandler).Run(ctx)
+	eventHandler := &eventHandler{ctx: ctx, source: source, storage: &writer{openStorage, r.checkTerm}}
+	r.cfg.Cache.NewScopedReflector(client.CachedResource(source.Resource, source.Identity), source.Shard, source.Cluster, client.Position{}, eventHandler).Run(ctx)
 }
 
 // errSourcesChanged is returned by deleteReplicas when the sources have changed.
@@ -256,13 +256,13 @@ var errSourcesChanged = errors.New("the sources have changed")
 
 // deleteReplicas deletes the replicas of a source, its completeness marker first, so that the rest is not served as
 // complete. It stops with errSourcesChanged when the sources have changed.
-func (k *Replicator) deleteReplicas(ctx context.Context, key sourceKey) error {
-	openStorage, done, err := k.cfg.Store.acquire(key.storageKey)
+func (r *Replicator) deleteReplicas(ctx context.Context, key sourceKey) error {
+	openStorage, done, err := r.cfg.Store.acquire(key.storageKey)
 	if err != nil {
 		return err
 	}
 	defer done()
-	storage := &writer{openStorage, k.checkTerm}
+	storage := &writer{openStorage, r.checkTerm}
 	if err := storage.deleteCompleteMarker(ctx, key.cluster); err != nil {
 		return err
 	}
@@ -271,7 +271,7 @@ func (k *Replicator) deleteReplicas(ctx context.Context, key sourceKey) error {
 		return err
 	}
 	for name := range stored {
-		if len(k.changed) > 0 {
+		if len(r.changed) > 0 {
 			return errSourcesChanged
 		}
 		if err := storage.delete(ctx, key.cluster, name); err != nil {

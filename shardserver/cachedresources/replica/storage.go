@@ -29,9 +29,9 @@ func originalOf(annotations map[string]string, apiVersion string) original {
 func (o original) isSet() bool { return o.uid != "" && o.resourceVersion != "" }
 
 // listOriginals returns the originals of the replicas in a logical cluster, by name.
-func (h *openStorage) listOriginals(ctx context.Context, cluster logicalcluster.Name) (map[string]original, error) {
+func (o *openStorage) listOriginals(ctx context.Context, cluster logicalcluster.Name) (map[string]original, error) {
 	ctx = request.WithNamespace(logicalcluster.With(ctx, cluster), "")
-	found, err := h.storage.Store().List(ctx, &internalversion.ListOptions{})
+	found, err := o.storage.Store().List(ctx, &internalversion.ListOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("listing the replicas of %q: %w", cluster, err)
 	}
@@ -54,16 +54,16 @@ type writer struct {
 	check func(context.Context) error
 }
 
-func (h *writer) put(ctx context.Context, cluster logicalcluster.Name, object *crdstorage.Object) error {
-	return h.storage.Put(logicalcluster.With(ctx, cluster), object, h.check)
+func (w *writer) put(ctx context.Context, cluster logicalcluster.Name, object *crdstorage.Object) error {
+	return w.storage.Put(logicalcluster.With(ctx, cluster), object, w.check)
 }
 
-func (h *writer) delete(ctx context.Context, cluster logicalcluster.Name, name string) error {
-	return h.storage.Delete(logicalcluster.With(ctx, cluster), name, h.check)
+func (w *writer) delete(ctx context.Context, cluster logicalcluster.Name, name string) error {
+	return w.storage.Delete(logicalcluster.With(ctx, cluster), name, w.check)
 }
 
 // putCompleteMarker marks the replicas of a source as complete; deleteCompleteMarker revokes it.
-func (h *writer) putCompleteMarker(ctx context.Context, source Source) error {
+func (w *writer) putCompleteMarker(ctx context.Context, source Source) error {
 	data, err := json.Marshal(metav1.PartialObjectMetadata{
 		TypeMeta: metav1.TypeMeta{APIVersion: cachev1alpha1.SchemeGroupVersion.String(), Kind: client.CompleteKind},
 		ObjectMeta: metav1.ObjectMeta{Name: source.Cluster.String(), Annotations: map[string]string{
@@ -77,20 +77,20 @@ func (h *writer) putCompleteMarker(ctx context.Context, source Source) error {
 	if err != nil {
 		return err
 	}
-	return h.put(ctx, completeMarkers, object)
+	return w.put(ctx, completeMarkers, object)
 }
 
 // deleteCompleteMarker is described at putCompleteMarker.
-func (h *writer) deleteCompleteMarker(ctx context.Context, cluster logicalcluster.Name) error {
-	return h.delete(ctx, completeMarkers, cluster.String())
+func (w *writer) deleteCompleteMarker(ctx context.Context, cluster logicalcluster.Name) error {
+	return w.delete(ctx, completeMarkers, cluster.String())
 }
 
 // listStored returns the sources with replicas in etcd. It skips from one source to the next with range requests.
-func (k *Replicator) listStored(ctx context.Context) (map[sourceKey]bool, error) {
-	root := Prefix(k.cfg.SnapshotStore.Prefix) + "/"
+func (r *Replicator) listStored(ctx context.Context) (map[sourceKey]bool, error) {
+	root := Prefix(r.cfg.SnapshotStore.Prefix) + "/"
 	found := map[sourceKey]bool{}
 	for from, end := root, clientv3.GetPrefixRangeEnd(root); ; {
-		page, err := k.cfg.SnapshotStore.Etcd.Get(ctx, from, clientv3.WithRange(end), clientv3.WithKeysOnly(), clientv3.WithLimit(1))
+		page, err := r.cfg.SnapshotStore.Etcd.Get(ctx, from, clientv3.WithRange(end), clientv3.WithKeysOnly(), clientv3.WithLimit(1))
 		if err != nil {
 			return nil, fmt.Errorf("reading the keys of replicas: %w", err)
 		}

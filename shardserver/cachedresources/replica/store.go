@@ -107,11 +107,11 @@ func (s *Store) Close() {
 }
 
 // close closes a storage that is not reachable any more, or whose store is closed. Its objects stay in etcd.
-func (h *openStorage) close() {
-	for _, compiled := range h.compiled {
+func (o *openStorage) close() {
+	for _, compiled := range o.compiled {
 		compiled.Close()
 	}
-	h.release()
+	o.release()
 }
 
 // closeIdle closes storages that have not been used for idleTimeout, and compiled definitions that are outdated.
@@ -256,9 +256,9 @@ func (s *Store) Labels(ctx context.Context, source Source, name string) (labels.
 }
 
 // get reads an object, at the resource version "0" from the watch cache.
-func (h *openStorage) get(ctx context.Context, cluster logicalcluster.Name, name, version string) (*crdstorage.Object, error) {
+func (o *openStorage) get(ctx context.Context, cluster logicalcluster.Name, name, version string) (*crdstorage.Object, error) {
 	ctx = request.WithNamespace(logicalcluster.With(crdstorage.WithoutProjection(ctx), cluster), "")
-	object, err := h.storage.Store().Get(ctx, name, &metav1.GetOptions{ResourceVersion: version})
+	object, err := o.storage.Store().Get(ctx, name, &metav1.GetOptions{ResourceVersion: version})
 	if err != nil {
 		return nil, err
 	}
@@ -270,10 +270,10 @@ func (h *openStorage) get(ctx context.Context, cluster logicalcluster.Name, name
 }
 
 // waitForComplete returns nil when the replicas of a source are complete. It waits up to completeTimeout.
-func (h *openStorage) waitForComplete(ctx context.Context, source Source) error {
+func (o *openStorage) waitForComplete(ctx context.Context, source Source) error {
 	var reason error
 	err := wait.PollUntilContextTimeout(ctx, completePoll, completeTimeout, true, func(ctx context.Context) (bool, error) {
-		marker, err := h.get(ctx, completeMarkers, source.Cluster.String(), "0")
+		marker, err := o.get(ctx, completeMarkers, source.Cluster.String(), "0")
 		switch {
 		case err == nil && marker.GetAnnotations()[client.ShardAnnotation] == source.Shard:
 			return true, nil

@@ -27,27 +27,27 @@ var (
 )
 
 // Handles implements admission.Interface.
-func (r terminatingAdmission) Handles(operation admission.Operation) bool {
-	return operation == admission.Create || r.delegate.Handles(operation)
+func (t terminatingAdmission) Handles(operation admission.Operation) bool {
+	return operation == admission.Create || t.delegate.Handles(operation)
 }
 
 // Admit implements admission.MutationInterface.
-func (r terminatingAdmission) Admit(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
+func (t terminatingAdmission) Admit(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
 	if err := rejectCreate(ctx, a); err != nil {
 		return err
 	}
-	if mutating, ok := r.delegate.(admission.MutationInterface); ok && mutating.Handles(a.GetOperation()) {
+	if mutating, ok := t.delegate.(admission.MutationInterface); ok && mutating.Handles(a.GetOperation()) {
 		return mutating.Admit(ctx, a, o)
 	}
 	return nil
 }
 
 // Validate implements admission.ValidationInterface.
-func (r terminatingAdmission) Validate(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
+func (t terminatingAdmission) Validate(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
 	if err := rejectCreate(ctx, a); err != nil {
 		return err
 	}
-	if validating, ok := r.delegate.(admission.ValidationInterface); ok && validating.Handles(a.GetOperation()) {
+	if validating, ok := t.delegate.(admission.ValidationInterface); ok && validating.Handles(a.GetOperation()) {
 		return validating.Validate(ctx, a, o)
 	}
 	return nil

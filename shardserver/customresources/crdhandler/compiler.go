@@ -95,10 +95,10 @@ var (
 )
 
 // Informer implements informers.CustomResourceDefinitionInformer.
-func (f staticInformer) Informer() cache.SharedIndexInformer { return f }
+func (s staticInformer) Informer() cache.SharedIndexInformer { return s }
 
 // Lister implements informers.CustomResourceDefinitionInformer.
-func (f staticInformer) Lister() listers.CustomResourceDefinitionLister { return f }
+func (s staticInformer) Lister() listers.CustomResourceDefinitionLister { return s }
 
 // AddEventHandler implements cache.SharedIndexInformer.
 func (staticInformer) AddEventHandler(cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
@@ -106,11 +106,11 @@ func (staticInformer) AddEventHandler(cache.ResourceEventHandler) (cache.Resourc
 }
 
 // List implements listers.CustomResourceDefinitionLister.
-func (f staticInformer) List(labels.Selector) ([]*apiextensionsv1.CustomResourceDefinition, error) {
-	return []*apiextensionsv1.CustomResourceDefinition{f.definition}, nil
+func (s staticInformer) List(labels.Selector) ([]*apiextensionsv1.CustomResourceDefinition, error) {
+	return []*apiextensionsv1.CustomResourceDefinition{s.definition}, nil
 }
 
 // Get implements listers.CustomResourceDefinitionLister. Requests for other definitions do not reach the handler.
-func (f staticInformer) Get(string) (*apiextensionsv1.CustomResourceDefinition, error) {
-	return f.definition, nil
+func (s staticInformer) Get(string) (*apiextensionsv1.CustomResourceDefinition, error) {
+	return s.definition, nil
 }

@@ -17,8 +17,8 @@ import (
 // fixedTransformer encrypts every resource with one key.
 type fixedTransformer struct{ storagevalue.Transformer }
 
-func (k fixedTransformer) TransformerForResource(schema.GroupResource) storagevalue.Transformer {
-	return k
+func (f fixedTransformer) TransformerForResource(schema.GroupResource) storagevalue.Transformer {
+	return f
 }
 
 func TestEncryptionAtRest(t *testing.T) {

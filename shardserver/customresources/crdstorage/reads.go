@@ -113,26 +113,26 @@ func (r *ReadHandler) Serve(w http.ResponseWriter, req *http.Request) bool {
 }
 
 // handlerForView returns the readers of a view; nil without a view.
-func (s *versionReadHandler) handlerForView(view *View, namespaced bool) *viewReadHandler {
+func (v *versionReadHandler) handlerForView(view *View, namespaced bool) *viewReadHandler {
 	if view == nil {
 		return nil
 	}
-	if reads := s.current.Load(); reads != nil && reads.view == view {
+	if reads := v.current.Load(); reads != nil && reads.view == view {
 		return reads
 	}
 	nameScope := clusterScope
 	if namespaced {
 		nameScope = namespaceScope
 	}
-	scope := s.scope
-	scope.Serializer = newSerializer(view, s.listKind, view.id)
+	scope := v.scope
+	scope.Serializer = newSerializer(view, v.listKind, view.id)
 	reads := &viewReadHandler{
 		view:     view,
 		objects:  view.storage.reader(&viewStorage{Interface: view.Interface, view: view}, nameScope),
 		metadata: view.storage.reader(&viewStorage{Interface: view.Interface, view: view, asStored: true}, nameScope),
 		scope:    &scope,
 	}
-	s.current.Store(reads)
+	v.current.Store(reads)
 	return reads
 }
 

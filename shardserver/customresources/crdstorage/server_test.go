@@ -157,16 +157,16 @@ type staticInformer struct {
 
 var _ informers.CustomResourceDefinitionInformer = staticInformer{}
 
-func (f staticInformer) Informer() cache.SharedIndexInformer            { return f }
-func (f staticInformer) Lister() listers.CustomResourceDefinitionLister { return f }
-func (f staticInformer) AddEventHandler(cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
+func (s staticInformer) Informer() cache.SharedIndexInformer            { return s }
+func (s staticInformer) Lister() listers.CustomResourceDefinitionLister { return s }
+func (s staticInformer) AddEventHandler(cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
 	return nil, nil
 }
-func (f staticInformer) List(labels.Selector) ([]*apiextensionsv1.CustomResourceDefinition, error) {
-	return []*apiextensionsv1.CustomResourceDefinition{f.crd}, nil
+func (s staticInformer) List(labels.Selector) ([]*apiextensionsv1.CustomResourceDefinition, error) {
+	return []*apiextensionsv1.CustomResourceDefinition{s.crd}, nil
 }
-func (f staticInformer) Get(string) (*apiextensionsv1.CustomResourceDefinition, error) {
-	return f.crd, nil
+func (s staticInformer) Get(string) (*apiextensionsv1.CustomResourceDefinition, error) {
+	return s.crd, nil
 }
 
 // newStockHandler returns the upstream handler of custom resources for one definition.

@@ -113,13 +113,13 @@ const (
 )
 
 // start sends a request that runs until release is called. It returns its outcome and the name of its schema.
-func (s *testController) start(ctx context.Context, u user.Info, info request.RequestInfo,
+func (t *testController) start(ctx context.Context, u user.Info, info request.RequestInfo,
 	seats uint64) (got outcome, schema string) {
 	executing, waits, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	noted := make(chan string, 1)
-	s.running.Go(func() {
+	t.running.Go(func() {
 		defer close(ended)
-		s.Handle(ctx, flowcontrol.RequestDigest{User: u, RequestInfo: &info},
+		t.Handle(ctx, flowcontrol.RequestDigest{User: u, RequestInfo: &info},
 			func(schema *flowcontrolv1.FlowSchema, _ *flowcontrolv1.PriorityLevelConfiguration, _ string) {
 				noted <- schema.Name
 			},
@@ -131,7 +131,7 @@ func (s *testController) start(ctx context.Context, u user.Info, info request.Re
 			},
 			func() {
 				close(executing)
-				<-s.end
+				<-t.end
 			})
 	})
 	schema = <-noted

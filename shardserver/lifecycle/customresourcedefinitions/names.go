@@ -23,15 +23,15 @@ func acceptedNamesExcept(group []*apiextensions.CustomResourceDefinition, exclud
 	return t
 }
 
-func (t nameSet) add(names apiextensions.CustomResourceDefinitionNames) {
+func (n nameSet) add(names apiextensions.CustomResourceDefinitionNames) {
 	for _, resource := range append([]string{names.Plural, names.Singular}, names.ShortNames...) {
 		if resource != "" {
-			t.resources.Insert(resource)
+			n.resources.Insert(resource)
 		}
 	}
 	for _, kind := range []string{names.Kind, names.ListKind} {
 		if kind != "" {
-			t.kinds.Insert(kind)
+			n.kinds.Insert(kind)
 		}
 	}
 }

@@ -80,21 +80,21 @@ func TestCollectAfterRestart(t *testing.T) {
 }
 
 // startCollector runs a second collector over the shard's storages, in addition to the shard's own.
-func (w *env) startCollector(t *testing.T) {
-	clients, err := loopback.NewClients(w.Masters(t))
+func (e *env) startCollector(t *testing.T) {
+	clients, err := loopback.NewClients(e.Masters(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.collector = garbage.New(garbage.Config{Registry: w.Server.Registry, Metadata: clients.Metadata, Kubernetes: clients.Kubernetes})
-	informers := informer.NewSet(w.Server.Registry, w.collector.EventHandler)
+	e.collector = garbage.New(garbage.Config{Registry: e.Server.Registry, Metadata: clients.Metadata, Kubernetes: clients.Kubernetes})
+	informers := informer.NewSet(e.Server.Registry, e.collector.EventHandler)
 	ctx, cancel := context.WithCancel(context.Background())
 	var group errgroup.Group
 	group.Go(func() error { informers.Run(ctx); return nil })
-	group.Go(func() error { w.collector.Run(ctx, informers); return nil })
+	group.Go(func() error { e.collector.Run(ctx, informers); return nil })
 	t.Cleanup(func() {
 		cancel()
 		_ = group.Wait()
-		if objects, owners := w.collector.Size(); objects+owners > 0 {
+		if objects, owners := e.collector.Size(); objects+owners > 0 {
 			t.Errorf("a stopped collector still has %d objects and %d owners", objects, owners)
 		}
 	})
@@ -107,39 +107,39 @@ func (w *env) startCollector(t *testing.T) {
 }
 
 // createNamespace creates a namespace for one test.
-func (w *env) createNamespace(t *testing.T, cluster string) string {
+func (e *env) createNamespace(t *testing.T, cluster string) string {
 	t.Helper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "gc-"}}
-	w.create(t, cluster, namespace)
+	e.create(t, cluster, namespace)
 	return namespace.Name
 }
 
-func (w *env) create(t *testing.T, cluster string, obj client.Object) {
+func (e *env) create(t *testing.T, cluster string, obj client.Object) {
 	t.Helper()
-	if err := w.client.Create(shardtesting.In(t.Context(), cluster), obj); err != nil {
+	if err := e.client.Create(shardtesting.In(t.Context(), cluster), obj); err != nil {
 		t.Fatalf("creating %T %s in %s: %v", obj, obj.GetName(), cluster, err)
 	}
 }
 
 // createConfigMap creates a config map with owners.
-func (w *env) createConfigMap(t *testing.T, cluster, namespace, name string, owners ...metav1.OwnerReference) *corev1.ConfigMap {
+func (e *env) createConfigMap(t *testing.T, cluster, namespace, name string, owners ...metav1.OwnerReference) *corev1.ConfigMap {
 	t.Helper()
 	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, OwnerReferences: owners}}
-	w.create(t, cluster, object)
+	e.create(t, cluster, object)
 	return object
 }
 
-func (w *env) delete(t *testing.T, cluster string, obj client.Object, policy metav1.DeletionPropagation) {
+func (e *env) delete(t *testing.T, cluster string, obj client.Object, policy metav1.DeletionPropagation) {
 	t.Helper()
-	if err := w.client.Delete(shardtesting.In(t.Context(), cluster), obj, client.PropagationPolicy(policy)); err != nil {
+	if err := e.client.Delete(shardtesting.In(t.Context(), cluster), obj, client.PropagationPolicy(policy)); err != nil {
 		t.Fatalf("deleting %s in %s: %v", obj.GetName(), cluster, err)
 	}
 }
 
-func (w *env) eventuallyDeleted(t *testing.T, cluster string, obj client.Object) {
+func (e *env) eventuallyDeleted(t *testing.T, cluster string, obj client.Object) {
 	t.Helper()
 	shardtesting.Eventually(t, obj.GetName()+" to be deleted", func(ctx context.Context) error {
-		err := w.client.Get(shardtesting.In(ctx, cluster), client.ObjectKeyFromObject(obj), obj)
+		err := e.client.Get(shardtesting.In(ctx, cluster), client.ObjectKeyFromObject(obj), obj)
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
@@ -147,17 +147,17 @@ func (w *env) eventuallyDeleted(t *testing.T, cluster string, obj client.Object)
 	})
 }
 
-func (w *env) assertExists(t *testing.T, cluster string, obj client.Object) {
+func (e *env) assertExists(t *testing.T, cluster string, obj client.Object) {
 	t.Helper()
-	if err := w.client.Get(shardtesting.In(t.Context(), cluster), client.ObjectKeyFromObject(obj), obj); err != nil || obj.GetDeletionTimestamp() != nil {
+	if err := e.client.Get(shardtesting.In(t.Context(), cluster), client.ObjectKeyFromObject(obj), obj); err != nil || obj.GetDeletionTimestamp() != nil {
 		t.Errorf("%s does not exist: %v, deleted at %v", obj.GetName(), err, obj.GetDeletionTimestamp())
 	}
 }
 
 // waitForCollector waits until a later object is deleted, so that all earlier ones have been processed.
-func (w *env) waitForCollector(t *testing.T, cluster, namespace string) {
+func (e *env) waitForCollector(t *testing.T, cluster, namespace string) {
 	t.Helper()
-	w.eventuallyDeleted(t, cluster, w.createConfigMap(t, cluster, namespace, "settled", newOwnerReference("v1", "ConfigMap", "absent", "absent")))
+	e.eventuallyDeleted(t, cluster, e.createConfigMap(t, cluster, namespace, "settled", newOwnerReference("v1", "ConfigMap", "absent", "absent")))
 }
 
 func ownerRef(obj client.Object) metav1.OwnerReference {
@@ -358,13 +358,13 @@ func testDeletedCluster(t *testing.T, w *env) {
 	w.eventuallyForgotten(t, cluster)
 }
 
-func (w *env) createDependents(t *testing.T, cluster, namespace string, count int, owner metav1.OwnerReference) {
+func (e *env) createDependents(t *testing.T, cluster, namespace string, count int, owner metav1.OwnerReference) {
 	t.Helper()
 	var writers errgroup.Group
 	writers.SetLimit(16)
 	for i := range count {
 		writers.Go(func() error {
-			return w.client.Create(shardtesting.In(t.Context(), cluster), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+			return e.client.Create(shardtesting.In(t.Context(), cluster), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
 				Namespace: namespace, Name: fmt.Sprintf("dependent-%d", i), OwnerReferences: []metav1.OwnerReference{owner},
 			}})
 		})
@@ -375,10 +375,10 @@ func (w *env) createDependents(t *testing.T, cluster, namespace string, count in
 }
 
 // eventuallyForgotten waits until the collector keeps nothing of a logical cluster.
-func (w *env) eventuallyForgotten(t *testing.T, cluster string) {
+func (e *env) eventuallyForgotten(t *testing.T, cluster string) {
 	t.Helper()
 	shardtesting.Eventually(t, "the graph to be empty", func(context.Context) error {
-		if objects, owners := w.collector.SizeIn(logicalcluster.MustParseName(cluster)); objects+owners > 0 {
+		if objects, owners := e.collector.SizeIn(logicalcluster.MustParseName(cluster)); objects+owners > 0 {
 			return fmt.Errorf("%d objects and %d owners remain", objects, owners)
 		}
 		return nil

@@ -86,11 +86,11 @@ func testManyInOtherNamespace(t *testing.T, w *env) {
 	w.assertExists(t, w.a, first)
 }
 
-func (w *env) eventuallyReported(t *testing.T, namespace string, obj client.Object) {
+func (e *env) eventuallyReported(t *testing.T, namespace string, obj client.Object) {
 	t.Helper()
 	uid := obj.GetUID()
 	shardtesting.Eventually(t, "the event of "+obj.GetName(), func(context.Context) error {
-		if reported := w.reported(t, namespace); !reported[uid] {
+		if reported := e.reported(t, namespace); !reported[uid] {
 			return fmt.Errorf("%d others are reported", len(reported))
 		}
 		return nil
@@ -98,10 +98,10 @@ func (w *env) eventuallyReported(t *testing.T, namespace string, obj client.Obje
 }
 
 // reported returns the UIDs of the objects with owners in other namespaces by the events of a namespace.
-func (w *env) reported(t *testing.T, namespace string) map[types.UID]bool {
+func (e *env) reported(t *testing.T, namespace string) map[types.UID]bool {
 	t.Helper()
 	events := &corev1.EventList{}
-	if err := w.client.List(shardtesting.In(t.Context(), w.a), events, client.InNamespace(namespace)); err != nil {
+	if err := e.client.List(shardtesting.In(t.Context(), e.a), events, client.InNamespace(namespace)); err != nil {
 		t.Fatal(err)
 	}
 	uids := map[types.UID]bool{}

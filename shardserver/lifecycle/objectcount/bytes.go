@@ -111,24 +111,24 @@ func (b *byteCount) nextCheck(limit int64) int64 {
 }
 
 // AddWritten implements storage.Meter.
-func (c *Tracker) AddWritten(cluster logicalcluster.Name, bytes int) {
-	c.written.Add(int64(bytes))
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	entry := c.bytes[cluster]
+func (t *Tracker) AddWritten(cluster logicalcluster.Name, bytes int) {
+	t.written.Add(int64(bytes))
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	entry := t.bytes[cluster]
 	if entry == nil {
 		entry = &byteCount{}
-		c.bytes[cluster] = entry
+		t.bytes[cluster] = entry
 	}
 	entry.written += int64(bytes)
 }
 
 // Written returns the bytes that this process has written to etcd.
-func (c *Tracker) Written() int64 { return c.written.Load() }
+func (t *Tracker) Written() int64 { return t.written.Load() }
 
 // ByteLimit returns the byte limit of a logical cluster; 0 is no limit.
-func (c *Tracker) ByteLimit(cluster *corev1alpha1.LogicalCluster) int64 {
-	return limitOf(cluster, corev1alpha1.MaxTotalBytesAnnotationKey, c.cfg.DefaultByteLimit)
+func (t *Tracker) ByteLimit(cluster *corev1alpha1.LogicalCluster) int64 {
+	return limitOf(cluster, corev1alpha1.MaxTotalBytesAnnotationKey, t.cfg.DefaultByteLimit)
 }
 
 // limitOf returns the value of the annotation, or the default, which applies neither to root nor to system logical clusters.
@@ -151,51 +151,51 @@ type ByteUsage struct {
 
 // CheckBytes returns whether the context's logical cluster may store more. It never waits: if the bytes should be counted,
 // Run does so.
-func (c *Tracker) CheckBytes(ctx context.Context, cluster logicalcluster.Name) (ByteUsage, error) {
-	if !c.isCheckDue(cluster) {
+func (t *Tracker) CheckBytes(ctx context.Context, cluster logicalcluster.Name) (ByteUsage, error) {
+	if !t.isCheckDue(cluster) {
 		return ByteUsage{}, nil
 	}
-	own, err := c.clusters.Get(ctx, "", corev1alpha1.LogicalClusterName)
+	own, err := t.clusters.Get(ctx, "", corev1alpha1.LogicalClusterName)
 	if apierrors.IsNotFound(err) {
 		return ByteUsage{}, nil
 	}
 	if err != nil {
 		return ByteUsage{}, err
 	}
-	return c.checkBytes(cluster, c.ByteLimit(own), time.Now()), nil
+	return t.checkBytes(cluster, t.ByteLimit(own), time.Now()), nil
 }
 
 // Grant reports whether the context's logical cluster, whose state was uncertain, may become larger by a number of bytes
 // before the next count, and counts them as added.
-func (c *Tracker) Grant(cluster logicalcluster.Name, growth int64) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	entry := c.bytes[cluster]
+func (t *Tracker) Grant(cluster logicalcluster.Name, growth int64) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	entry := t.bytes[cluster]
 	return entry != nil && entry.grant(entry.limit, growth)
 }
 
 // NoteShrinking notes that a deletion, or an update that makes an object smaller, is accepted: a logical cluster that has
 // reached its limit is then counted soon.
-func (c *Tracker) NoteShrinking(cluster logicalcluster.Name, now time.Time) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if entry := c.bytes[cluster]; entry != nil {
+func (t *Tracker) NoteShrinking(cluster logicalcluster.Name, now time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if entry := t.bytes[cluster]; entry != nil {
 		entry.shrunk = now
 	}
 }
 
 // isCheckDue reports whether the limit of a logical cluster must be read.
-func (c *Tracker) isCheckDue(cluster logicalcluster.Name) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	entry := c.bytes[cluster]
+func (t *Tracker) isCheckDue(cluster logicalcluster.Name) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	entry := t.bytes[cluster]
 	return entry != nil && entry.written >= entry.checkAt
 }
 
-func (c *Tracker) checkBytes(cluster logicalcluster.Name, limit int64, now time.Time) ByteUsage {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	entry := c.bytes[cluster]
+func (t *Tracker) checkBytes(cluster logicalcluster.Name, limit int64, now time.Time) ByteUsage {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	entry := t.bytes[cluster]
 	if entry == nil {
 		return ByteUsage{}
 	}
@@ -206,7 +206,7 @@ func (c *Tracker) checkBytes(cluster logicalcluster.Name, limit int64, now time.
 	}
 	state, count := entry.state(limit)
 	if count {
-		c.requestCount(cluster, entry, entry.isUrgent(state), now)
+		t.requestCount(cluster, entry, entry.isUrgent(state), now)
 	} else {
 		entry.checkAt = entry.nextCheck(limit)
 	}
@@ -214,7 +214,7 @@ func (c *Tracker) checkBytes(cluster logicalcluster.Name, limit int64, now time.
 }
 
 // requestCount makes Run count a logical cluster, unless it was counted recently. Callers must hold mu.
-func (c *Tracker) requestCount(cluster logicalcluster.Name, entry *byteCount, urgent bool, now time.Time) {
+func (t *Tracker) requestCount(cluster logicalcluster.Name, entry *byteCount, urgent bool, now time.Time) {
 	next := entry.nextCount
 	if urgent {
 		next = entry.nextUrgent
@@ -223,18 +223,18 @@ func (c *Tracker) requestCount(cluster logicalcluster.Name, entry *byteCount, ur
 		return
 	}
 	select {
-	case c.due <- cluster:
+	case t.due <- cluster:
 		entry.due = true
 	default:
 	}
 }
 
 // runByteCounts counts the logical clusters that are due, one at a time, until the context ends.
-func (c *Tracker) runByteCounts(ctx context.Context) {
+func (t *Tracker) runByteCounts(ctx context.Context) {
 	for {
 		select {
-		case cluster := <-c.due:
-			if err := c.countBytes(ctx, cluster); err != nil && ctx.Err() == nil {
+		case cluster := <-t.due:
+			if err := t.countBytes(ctx, cluster); err != nil && ctx.Err() == nil {
 				klog.FromContext(ctx).Error(err, "Counting the bytes of a logical cluster failed, the previous count is kept")
 			}
 		case <-ctx.Done():
@@ -244,14 +244,14 @@ func (c *Tracker) runByteCounts(ctx context.Context) {
 }
 
 // countBytes counts one logical cluster. What is written during the count may count twice until the next.
-func (c *Tracker) countBytes(ctx context.Context, cluster logicalcluster.Name) error {
-	written, granted := c.beginCount(cluster)
+func (t *Tracker) countBytes(ctx context.Context, cluster logicalcluster.Name) error {
+	written, granted := t.beginCount(cluster)
 	started := time.Now()
-	bytes, err := c.cfg.Keys.CountBytes(ctx, cluster)
+	bytes, err := t.cfg.Keys.CountBytes(ctx, cluster)
 	now := time.Now()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	entry := c.bytes[cluster]
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	entry := t.bytes[cluster]
 	if entry == nil {
 		return err
 	}
@@ -268,10 +268,10 @@ func (c *Tracker) countBytes(ctx context.Context, cluster logicalcluster.Name) e
 }
 
 // beginCount returns what was written and granted before a count: the count sees it.
-func (c *Tracker) beginCount(cluster logicalcluster.Name) (written, granted int64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if entry := c.bytes[cluster]; entry != nil {
+func (t *Tracker) beginCount(cluster logicalcluster.Name) (written, granted int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if entry := t.bytes[cluster]; entry != nil {
 		return entry.written, entry.granted
 	}
 	return 0, 0
@@ -279,32 +279,32 @@ func (c *Tracker) beginCount(cluster logicalcluster.Name) (written, granted int6
 
 // pruneBytes removes the entries of logical clusters that are gone. The limits of the others, which may have changed, are
 // read again with their next write.
-func (c *Tracker) pruneBytes(existing []*corev1alpha1.LogicalCluster) {
+func (t *Tracker) pruneBytes(existing []*corev1alpha1.LogicalCluster) {
 	names := make(map[logicalcluster.Name]bool, len(existing))
 	for _, cluster := range existing {
 		names[logicalcluster.Of(cluster)] = true
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for cluster, entry := range c.bytes {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for cluster, entry := range t.bytes {
 		if !names[cluster] {
-			delete(c.bytes, cluster)
+			delete(t.bytes, cluster)
 			continue
 		}
 		entry.checkAt = 0
 	}
-	c.reportBytes()
+	t.reportBytes()
 }
 
 // reportBytes sets the metrics of the logical clusters close to their byte limit and removes others. Callers must hold mu.
-func (c *Tracker) reportBytes() {
-	shard := map[string]string{"shard": c.cfg.Shard}
+func (t *Tracker) reportBytes() {
+	shard := map[string]string{"shard": t.cfg.Shard}
 	byteCounts.DeletePartialMatch(shard)
 	byteLimits.DeletePartialMatch(shard)
-	for cluster, entry := range c.bytes {
+	for cluster, entry := range t.bytes {
 		if entry.limit > 0 && entry.counted >= entry.limit/100*reportedPercent {
-			byteCounts.WithLabelValues(c.cfg.Shard, cluster.String()).Set(float64(entry.counted))
-			byteLimits.WithLabelValues(c.cfg.Shard, cluster.String()).Set(float64(entry.limit))
+			byteCounts.WithLabelValues(t.cfg.Shard, cluster.String()).Set(float64(entry.counted))
+			byteLimits.WithLabelValues(t.cfg.Shard, cluster.String()).Set(float64(entry.limit))
 		}
 	}
 }

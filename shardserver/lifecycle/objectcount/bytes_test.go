@@ -362,10 +362,10 @@ func TestByteLimit(t *testing.T) {
 }
 
 // CountBytes implements KeyCounter.
-func (e *fakeKeyCounter) CountBytes(context.Context, logicalcluster.Name) (int64, error) {
-	e.byteCalls.Add(1)
-	if e.failing.Load() {
+func (f *fakeKeyCounter) CountBytes(context.Context, logicalcluster.Name) (int64, error) {
+	f.byteCalls.Add(1)
+	if f.failing.Load() {
 		return 0, errors.New("no connection")
 	}
-	return e.bytes(), nil
+	return f.bytes(), nil
 }

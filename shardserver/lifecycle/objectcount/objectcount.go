@@ -86,17 +86,17 @@ func New(cfg Config) *Tracker {
 }
 
 // Limit returns the object limit of a logical cluster; 0 is no limit.
-func (c *Tracker) Limit(cluster *corev1alpha1.LogicalCluster) int64 {
-	return limitOf(cluster, corev1alpha1.MaxTotalObjectsAnnotationKey, func() int64 { return c.cfg.DefaultLimit })
+func (t *Tracker) Limit(cluster *corev1alpha1.LogicalCluster) int64 {
+	return limitOf(cluster, corev1alpha1.MaxTotalObjectsAnnotationKey, func() int64 { return t.cfg.DefaultLimit })
 }
 
 // Add counts one object of a logical cluster, unless the limit is reached. It returns the count before. If there is no
 // entry, it counts the keys of this logical cluster in etcd first.
-func (c *Tracker) Add(ctx context.Context, cluster logicalcluster.Name, limit int64, dryRun bool) (current int64, fits bool, err error) {
+func (t *Tracker) Add(ctx context.Context, cluster logicalcluster.Name, limit int64, dryRun bool) (current int64, fits bool, err error) {
 	for {
-		entry, first := c.getOrCreate(cluster)
+		entry, first := t.getOrCreate(cluster)
 		if first {
-			c.count(ctx, cluster, entry)
+			t.count(ctx, cluster, entry)
 		}
 		select {
 		case <-entry.ready:
@@ -104,7 +104,7 @@ func (c *Tracker) Add(ctx context.Context, cluster logicalcluster.Name, limit in
 			return 0, false, ctx.Err()
 		}
 		if entry.err == nil {
-			if current, fits, counted := c.add(cluster, entry, limit, dryRun); counted {
+			if current, fits, counted := t.add(cluster, entry, limit, dryRun); counted {
 				return current, fits, nil
 			}
 			continue
@@ -117,49 +117,49 @@ func (c *Tracker) Add(ctx context.Context, cluster logicalcluster.Name, limit in
 }
 
 // Remove counts one object less, if the logical cluster has an entry.
-func (c *Tracker) Remove(cluster logicalcluster.Name) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if entry := c.counts[cluster]; entry != nil {
+func (t *Tracker) Remove(cluster logicalcluster.Name) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if entry := t.counts[cluster]; entry != nil {
 		entry.delta--
 	}
 }
 
 // Len returns the number of logical clusters with an entry.
-func (c *Tracker) Len() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.counts)
+func (t *Tracker) Len() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.counts)
 }
 
-func (c *Tracker) getOrCreate(cluster logicalcluster.Name) (entry *clusterCount, first bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if entry := c.counts[cluster]; entry != nil {
+func (t *Tracker) getOrCreate(cluster logicalcluster.Name) (entry *clusterCount, first bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if entry := t.counts[cluster]; entry != nil {
 		return entry, false
 	}
 	entry = &clusterCount{ready: make(chan struct{})}
-	c.counts[cluster] = entry
+	t.counts[cluster] = entry
 	return entry, true
 }
 
 // count counts the keys of one logical cluster in etcd. On failure it removes the entry.
-func (c *Tracker) count(ctx context.Context, cluster logicalcluster.Name, entry *clusterCount) {
-	keys, err := c.cfg.Keys.Count(ctx, cluster)
-	c.mu.Lock()
-	defer c.mu.Unlock()
+func (t *Tracker) count(ctx context.Context, cluster logicalcluster.Name, entry *clusterCount) {
+	keys, err := t.cfg.Keys.Count(ctx, cluster)
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	entry.scanned, entry.err = keys, err
-	if err != nil && c.counts[cluster] == entry {
-		delete(c.counts, cluster)
+	if err != nil && t.counts[cluster] == entry {
+		delete(t.counts, cluster)
 	}
 	close(entry.ready)
 }
 
 // add counts one object more, if it fits. counted is false if a scan has replaced the entry.
-func (c *Tracker) add(cluster logicalcluster.Name, entry *clusterCount, limit int64, dryRun bool) (current int64, fits, counted bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.counts[cluster] != entry {
+func (t *Tracker) add(cluster logicalcluster.Name, entry *clusterCount, limit int64, dryRun bool) (current int64, fits, counted bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.counts[cluster] != entry {
 		return 0, false, false
 	}
 	current = max(entry.scanned+entry.delta, 0)
@@ -173,20 +173,20 @@ func (c *Tracker) add(cluster logicalcluster.Name, entry *clusterCount, limit in
 }
 
 // Run scans and counts until the context ends.
-func (c *Tracker) Run(ctx context.Context) {
+func (t *Tracker) Run(ctx context.Context) {
 	var counting sync.WaitGroup
 	defer counting.Wait()
-	counting.Go(func() { c.runByteCounts(ctx) })
-	ticker := time.NewTicker(c.cfg.Interval)
+	counting.Go(func() { t.runByteCounts(ctx) })
+	ticker := time.NewTicker(t.cfg.Interval)
 	defer ticker.Stop()
 	for {
-		if err := c.scan(ctx); err != nil && ctx.Err() == nil {
+		if err := t.scan(ctx); err != nil && ctx.Err() == nil {
 			klog.FromContext(ctx).Error(err, "Counting the objects of logical clusters failed, previous counts are kept")
 		}
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
-			c.reset()
+			t.reset()
 			return
 		}
 	}

@@ -24,22 +24,22 @@ type fakeKeyCounter struct {
 	onCount func()
 }
 
-func (e *fakeKeyCounter) CountAll(_ context.Context, count func(logicalcluster.Name, int64)) error {
-	for cluster, keys := range e.keys {
+func (f *fakeKeyCounter) CountAll(_ context.Context, count func(logicalcluster.Name, int64)) error {
+	for cluster, keys := range f.keys {
 		count(cluster, keys)
 	}
 	return nil
 }
 
-func (e *fakeKeyCounter) Count(_ context.Context, cluster logicalcluster.Name) (int64, error) {
-	e.calls.Add(1)
-	if e.failing.Load() {
+func (f *fakeKeyCounter) Count(_ context.Context, cluster logicalcluster.Name) (int64, error) {
+	f.calls.Add(1)
+	if f.failing.Load() {
 		return 0, errors.New("no connection")
 	}
-	if e.onCount != nil {
-		e.onCount()
+	if f.onCount != nil {
+		f.onCount()
 	}
-	return e.keys[cluster], nil
+	return f.keys[cluster], nil
 }
 
 func TestLimit(t *testing.T) {

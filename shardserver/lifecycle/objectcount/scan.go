@@ -16,20 +16,20 @@ type clusterLimit struct {
 
 // scan counts the objects of all logical clusters with an object limit and removes entries that are not needed. If there is
 // no object limit, it only reads the watch cache.
-func (c *Tracker) scan(ctx context.Context) error {
-	all, err := c.clusters.List(logicalcluster.With(ctx, logicalcluster.Wildcard), "", nil)
+func (t *Tracker) scan(ctx context.Context) error {
+	all, err := t.clusters.List(logicalcluster.With(ctx, logicalcluster.Wildcard), "", nil)
 	if err != nil {
 		return fmt.Errorf("listing logical clusters: %w", err)
 	}
-	c.pruneBytes(all)
-	limits := c.limits(all)
+	t.pruneBytes(all)
+	limits := t.limits(all)
 	if len(limits) == 0 {
-		c.resetObjects()
+		t.resetObjects()
 		return nil
 	}
-	before := c.deltas()
+	before := t.deltas()
 	sums := map[logicalcluster.Name]int64{}
-	err = c.cfg.Keys.CountAll(ctx, func(cluster logicalcluster.Name, keys int64) {
+	err = t.cfg.Keys.CountAll(ctx, func(cluster logicalcluster.Name, keys int64) {
 		if _, bounded := limits[cluster]; bounded {
 			sums[cluster] += keys
 		}
@@ -37,15 +37,15 @@ func (c *Tracker) scan(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.replace(limits, sums, before)
+	t.replace(limits, sums, before)
 	return nil
 }
 
 // limits returns those logical clusters that have an object limit.
-func (c *Tracker) limits(all []*corev1alpha1.LogicalCluster) map[logicalcluster.Name]clusterLimit {
+func (t *Tracker) limits(all []*corev1alpha1.LogicalCluster) map[logicalcluster.Name]clusterLimit {
 	limits := map[logicalcluster.Name]clusterLimit{}
 	for _, cluster := range all {
-		if limit := c.Limit(cluster); limit > 0 {
+		if limit := t.Limit(cluster); limit > 0 {
 			_, own := cluster.Annotations[corev1alpha1.MaxTotalObjectsAnnotationKey]
 			limits[logicalcluster.Of(cluster)] = clusterLimit{limit, own}
 		}
@@ -53,11 +53,11 @@ func (c *Tracker) limits(all []*corev1alpha1.LogicalCluster) map[logicalcluster.
 	return limits
 }
 
-func (c *Tracker) deltas() map[logicalcluster.Name]int64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	deltas := make(map[logicalcluster.Name]int64, len(c.counts))
-	for cluster, entry := range c.counts {
+func (t *Tracker) deltas() map[logicalcluster.Name]int64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	deltas := make(map[logicalcluster.Name]int64, len(t.counts))
+	for cluster, entry := range t.counts {
 		deltas[cluster] = entry.delta
 	}
 	return deltas
@@ -65,49 +65,49 @@ func (c *Tracker) deltas() map[logicalcluster.Name]int64 {
 
 // replace stores the result of a scan. Changes during the scan are added: they may be counted twice until the next
 // scan, but are never missed.
-func (c *Tracker) replace(limits map[logicalcluster.Name]clusterLimit, sums, before map[logicalcluster.Name]int64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+func (t *Tracker) replace(limits map[logicalcluster.Name]clusterLimit, sums, before map[logicalcluster.Name]int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	ready := make(chan struct{})
 	close(ready)
 	kept := map[logicalcluster.Name]*clusterCount{}
 	for cluster, sum := range sums {
 		entry := &clusterCount{scanned: sum, ready: ready}
-		if known := c.counts[cluster]; known != nil {
+		if known := t.counts[cluster]; known != nil {
 			entry.delta = max(known.delta-before[cluster], 0)
 		}
 		if limits[cluster].own || entry.delta > 0 || (sum+entry.delta)*100 >= limits[cluster].limit*trackedPercent {
 			kept[cluster] = entry
 		}
 	}
-	c.counts = kept
-	c.report(limits)
+	t.counts = kept
+	t.report(limits)
 }
 
 // reset removes all entries and metrics.
-func (c *Tracker) reset() {
-	c.pruneBytes(nil)
-	c.resetObjects()
+func (t *Tracker) reset() {
+	t.pruneBytes(nil)
+	t.resetObjects()
 }
 
 // resetObjects removes all entries and metrics of objects.
-func (c *Tracker) resetObjects() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.counts = map[logicalcluster.Name]*clusterCount{}
-	c.report(nil)
+func (t *Tracker) resetObjects() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.counts = map[logicalcluster.Name]*clusterCount{}
+	t.report(nil)
 }
 
 // report sets the metrics of the logical clusters close to their limit and removes others. Callers must hold mu.
-func (c *Tracker) report(limits map[logicalcluster.Name]clusterLimit) {
-	shard := map[string]string{"shard": c.cfg.Shard}
+func (t *Tracker) report(limits map[logicalcluster.Name]clusterLimit) {
+	shard := map[string]string{"shard": t.cfg.Shard}
 	objectCount.DeletePartialMatch(shard)
 	objectLimit.DeletePartialMatch(shard)
-	for cluster, entry := range c.counts {
+	for cluster, entry := range t.counts {
 		current, limit := entry.scanned+entry.delta, limits[cluster].limit
 		if current*100 >= limit*reportedPercent {
-			objectCount.WithLabelValues(c.cfg.Shard, cluster.String()).Set(float64(current))
-			objectLimit.WithLabelValues(c.cfg.Shard, cluster.String()).Set(float64(limit))
+			objectCount.WithLabelValues(t.cfg.Shard, cluster.String()).Set(float64(current))
+			objectLimit.WithLabelValues(t.cfg.Shard, cluster.String()).Set(float64(limit))
 		}
 	}
 }

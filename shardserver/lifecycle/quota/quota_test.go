@@ -46,18 +46,18 @@ func TestQuota(t *testing.T) {
 	}
 }
 
-func (w *env) createNamespace(t *testing.T, cluster string) string {
+func (e *env) createNamespace(t *testing.T, cluster string) string {
 	t.Helper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "quota-"}}
-	if err := w.client.Create(shardtesting.In(t.Context(), cluster), namespace); err != nil {
+	if err := e.client.Create(shardtesting.In(t.Context(), cluster), namespace); err != nil {
 		t.Fatal(err)
 	}
 	// The server's own objects are counted too: wait until they exist.
 	shardtesting.Eventually(t, "the default objects of the namespace", func(ctx context.Context) error {
-		if err := w.client.Get(shardtesting.In(ctx, cluster), client.ObjectKey{Namespace: namespace.Name, Name: "kube-root-ca.crt"}, &corev1.ConfigMap{}); err != nil {
+		if err := e.client.Get(shardtesting.In(ctx, cluster), client.ObjectKey{Namespace: namespace.Name, Name: "kube-root-ca.crt"}, &corev1.ConfigMap{}); err != nil {
 			return err
 		}
-		return w.client.Get(shardtesting.In(ctx, cluster), client.ObjectKey{Namespace: namespace.Name, Name: "default"}, &corev1.ServiceAccount{})
+		return e.client.Get(shardtesting.In(ctx, cluster), client.ObjectKey{Namespace: namespace.Name, Name: "default"}, &corev1.ServiceAccount{})
 	})
 	return namespace.Name
 }
@@ -71,17 +71,17 @@ func newLimits(hard map[string]int64) corev1.ResourceList {
 }
 
 // createQuota creates a quota and waits for its status.
-func (w *env) createQuota(t *testing.T, cluster, namespace, name string, hard map[string]int64, annotations map[string]string) *corev1.ResourceQuota {
+func (e *env) createQuota(t *testing.T, cluster, namespace, name string, hard map[string]int64, annotations map[string]string) *corev1.ResourceQuota {
 	t.Helper()
 	object := &corev1.ResourceQuota{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Annotations: annotations},
 		Spec:       corev1.ResourceQuotaSpec{Hard: newLimits(hard)},
 	}
-	if err := w.client.Create(shardtesting.In(t.Context(), cluster), object); err != nil {
+	if err := e.client.Create(shardtesting.In(t.Context(), cluster), object); err != nil {
 		t.Fatal(err)
 	}
 	shardtesting.Eventually(t, "the status of the quota", func(ctx context.Context) error {
-		if err := w.client.Get(shardtesting.In(ctx, cluster), client.ObjectKeyFromObject(object), object); err != nil {
+		if err := e.client.Get(shardtesting.In(ctx, cluster), client.ObjectKeyFromObject(object), object); err != nil {
 			return err
 		}
 		if len(object.Status.Hard) != len(hard) {
@@ -89,10 +89,10 @@ func (w *env) createQuota(t *testing.T, cluster, namespace, name string, hard ma
 		}
 		return nil
 	})
-	t.Cleanup(func() { _ = w.client.Delete(shardtesting.In(context.Background(), cluster), object) })
+	t.Cleanup(func() { _ = e.client.Delete(shardtesting.In(context.Background(), cluster), object) })
 	// Admission reads an informer, which can lag behind what the client has read.
 	shardtesting.Eventually(t, "the status of the quota in admission", func(ctx context.Context) error {
-		err := w.client.Create(shardtesting.In(ctx, cluster), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "probe"}}, client.DryRunAll)
+		err := e.client.Create(shardtesting.In(ctx, cluster), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "probe"}}, client.DryRunAll)
 		if err != nil && strings.Contains(err.Error(), "status unknown") {
 			return err
 		}
@@ -119,10 +119,10 @@ func testForeignStatus(t *testing.T, w *env) {
 }
 
 // eventuallyUsed waits until the status of a quota has this count.
-func (w *env) eventuallyUsed(t *testing.T, cluster string, object *corev1.ResourceQuota, name string, want int64) {
+func (e *env) eventuallyUsed(t *testing.T, cluster string, object *corev1.ResourceQuota, name string, want int64) {
 	t.Helper()
 	shardtesting.Eventually(t, fmt.Sprintf("%s to be %d", name, want), func(ctx context.Context) error {
-		if err := w.client.Get(shardtesting.In(ctx, cluster), client.ObjectKeyFromObject(object), object); err != nil {
+		if err := e.client.Get(shardtesting.In(ctx, cluster), client.ObjectKeyFromObject(object), object); err != nil {
 			return err
 		}
 		if used := object.Status.Used[corev1.ResourceName(name)]; used.Value() != want {
@@ -132,14 +132,14 @@ func (w *env) eventuallyUsed(t *testing.T, cluster string, object *corev1.Resour
 	})
 }
 
-func (w *env) createConfigMap(ctx context.Context, cluster, namespace, name string) error {
-	return w.client.Create(shardtesting.In(ctx, cluster), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}})
+func (e *env) createConfigMap(ctx context.Context, cluster, namespace, name string) error {
+	return e.client.Create(shardtesting.In(ctx, cluster), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}})
 }
 
-func (w *env) countConfigMaps(t *testing.T, cluster, namespace string) int {
+func (e *env) countConfigMaps(t *testing.T, cluster, namespace string) int {
 	t.Helper()
 	list := &corev1.ConfigMapList{}
-	if err := w.client.List(shardtesting.In(t.Context(), cluster), list, client.InNamespace(namespace)); err != nil {
+	if err := e.client.List(shardtesting.In(t.Context(), cluster), list, client.InNamespace(namespace)); err != nil {
 		t.Fatal(err)
 	}
 	return len(list.Items)

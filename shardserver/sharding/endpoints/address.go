@@ -34,7 +34,7 @@ type DesiredAddresses map[string]string
 // DesiredAddresses returns the desired addresses of all existing shards in a slice. A shard that the selector does not
 // match keeps its address, and so does a shard of which it is unknown whether it has consumers. The address of a shard
 // is the URL of its virtual workspaces with the suffix. The address of a deleted shard is removed.
-func (l EndpointSlice) DesiredAddresses(shards []*corev1alpha1.Shard, selector labels.Selector, consumed func(shard string) (consumed, known bool), suffix string) DesiredAddresses {
+func (e EndpointSlice) DesiredAddresses(shards []*corev1alpha1.Shard, selector labels.Selector, consumed func(shard string) (consumed, known bool), suffix string) DesiredAddresses {
 	desired, known := DesiredAddresses{}, map[string]bool{}
 	for _, shard := range shards {
 		known[shard.Name] = true
@@ -48,8 +48,8 @@ func (l EndpointSlice) DesiredAddresses(shards []*corev1alpha1.Shard, selector l
 			desired[shard.Name] = ""
 		}
 	}
-	for _, entry := range l.Slice.GetManagedFields() {
-		managed := ownedAddresses(l.Slice, l.Addresses, entry.Manager)
+	for _, entry := range e.Slice.GetManagedFields() {
+		managed := ownedAddresses(e.Slice, e.Addresses, entry.Manager)
 		if !known[entry.Manager] && len(managed) > 0 && !slices.ContainsFunc(managed, func(address string) bool { return !strings.HasSuffix(address, suffix) }) {
 			desired[entry.Manager] = "" // the shard was deleted
 		}
@@ -58,9 +58,9 @@ func (l EndpointSlice) DesiredAddresses(shards []*corev1alpha1.Shard, selector l
 }
 
 // Apply writes the desired addresses to the status of a slice.
-func (l EndpointSlice) Apply(ctx context.Context, writer client.Client, desired DesiredAddresses) error {
+func (e EndpointSlice) Apply(ctx context.Context, writer client.Client, desired DesiredAddresses) error {
 	for _, manager := range slices.Sorted(maps.Keys(desired)) {
-		if err := ApplyAddress(ctx, writer, l.Slice, l.Addresses, desired[manager], manager); err != nil {
+		if err := ApplyAddress(ctx, writer, e.Slice, e.Addresses, desired[manager], manager); err != nil {
 			return err
 		}
 	}

@@ -100,31 +100,31 @@ type shardState struct {
 
 // Observe returns the name of the shard of an event, and whether the event changes its labels, its addresses or whether
 // it is schedulable. Objects outside root are not shards of the installation.
-func (n *ShardChanges) Observe(event watch.Event) (name string, changed bool) {
+func (s *ShardChanges) Observe(event watch.Event) (name string, changed bool) {
 	shard, ok := event.Object.(*corev1alpha1.Shard)
 	if !ok || logicalcluster.Of(shard) != logicalcluster.Root {
 		return "", false
 	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	before, known := n.known[shard.Name]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before, known := s.known[shard.Name]
 	if event.Type == watch.Deleted {
-		delete(n.known, shard.Name)
+		delete(s.known, shard.Name)
 		return shard.Name, true
 	}
-	if n.known == nil {
-		n.known = map[string]shardState{}
+	if s.known == nil {
+		s.known = map[string]shardState{}
 	}
 	now := shardState{labels: maps.Clone(shard.Labels), spec: shard.Spec}
 	if value, unschedulable := shard.Annotations[corev1alpha1.UnschedulableAnnotationKey]; unschedulable {
 		now.unschedulable = &value
 	}
-	n.known[shard.Name] = now
+	s.known[shard.Name] = now
 	return shard.Name, !known || !maps.Equal(now.labels, before.labels) || !equality.Semantic.DeepEqual(now.spec, before.spec) || !ptr.Equal(now.unschedulable, before.unschedulable)
 }
 
 // Changed is Observe without the name.
-func (n *ShardChanges) Changed(event watch.Event) bool {
-	_, changed := n.Observe(event)
+func (s *ShardChanges) Changed(event watch.Event) bool {
+	_, changed := s.Observe(event)
 	return changed
 }

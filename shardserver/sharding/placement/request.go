@@ -25,21 +25,21 @@ type Requester struct {
 }
 
 // Request returns the request to publish, or nil. Its errors are those of Template.
-func (q Requester) Request() (*shardingv1alpha1.LogicalClusterRequest, error) {
-	request, err := q.placementRequest()
+func (r Requester) Request() (*shardingv1alpha1.LogicalClusterRequest, error) {
+	request, err := r.placementRequest()
 	if request == nil && err == nil {
-		request = q.moveConfirmation()
+		request = r.moveConfirmation()
 	}
 	return request, err
 }
 
 // placementRequest returns the request to the shard of the workspace, or nil.
-func (q Requester) placementRequest() (*shardingv1alpha1.LogicalClusterRequest, error) {
-	workspace := q.Workspace
-	if workspace == nil || !q.placed() || released(workspace) {
-		return q.deletionRequest(), nil
+func (r Requester) placementRequest() (*shardingv1alpha1.LogicalClusterRequest, error) {
+	workspace := r.Workspace
+	if workspace == nil || !r.placed() || released(workspace) {
+		return r.deletionRequest(), nil
 	}
-	request := q.newRequest(workspace.Annotations[corev1alpha1.ShardAnnotationKey], Owner(q.Parent, workspace))
+	request := r.newRequest(workspace.Annotations[corev1alpha1.ShardAnnotationKey], Owner(r.Parent, workspace))
 	switch {
 	case workspace.DeletionTimestamp != nil && len(workspace.Finalizers) > 1:
 		// The finalizers of others are removed first.
@@ -47,28 +47,28 @@ func (q Requester) placementRequest() (*shardingv1alpha1.LogicalClusterRequest, 
 		request.Spec.Delete = true
 		return request, nil
 	case workspace.Spec.Cluster == "":
-		template, err := q.Template()
+		template, err := r.Template()
 		if err != nil {
 			return nil, err
 		}
 		request.Spec.Annotations, request.Spec.Template = template.Annotations, &template.Spec
 		return request, nil
-	case q.matchingReport() != nil && q.matchingReport().Spec.MovedTo != "":
+	case r.matchingReport() != nil && r.matchingReport().Spec.MovedTo != "":
 		return nil, nil // the workspace is about to name the other shard
-	case isWorkspaceReady(workspace) && (q.matchingReport() == nil || !mustBeReported(q.matchingReport())):
+	case isWorkspaceReady(workspace) && (r.matchingReport() == nil || !mustBeReported(r.matchingReport())):
 		return nil, nil
 	}
-	if matching := q.matchingReport(); matching != nil && workspace.Spec.Cluster != "" && !matching.Spec.Deleting {
+	if matching := r.matchingReport(); matching != nil && workspace.Spec.Cluster != "" && !matching.Spec.Deleting {
 		request.Spec.Confirmed = matching.Spec.UID
 	}
 	return request, nil
 }
 
 // placed reports whether the logical cluster of the workspace is on another shard.
-func (q Requester) placed() bool {
-	cluster, ok := Cluster(q.Workspace)
-	shard := q.Workspace.Annotations[corev1alpha1.ShardAnnotationKey]
-	return ok && cluster == q.Cluster && shard != "" && shard != q.ShardName
+func (r Requester) placed() bool {
+	cluster, ok := Cluster(r.Workspace)
+	shard := r.Workspace.Annotations[corev1alpha1.ShardAnnotationKey]
+	return ok && cluster == r.Cluster && shard != "" && shard != r.ShardName
 }
 
 // released reports whether the finalizer of a workspace that is being deleted is removed.
@@ -96,36 +96,36 @@ func Ended(workspace *tenancyv1alpha1.Workspace) bool {
 
 // deletionRequest requests the deletion of a logical cluster that was created for a workspace of this shard and that no
 // workspace has: because of an old request, or for a workspace that was deleted or has another name now.
-func (q Requester) deletionRequest() *shardingv1alpha1.LogicalClusterRequest {
-	report := q.Report
-	if report == nil || report.Spec.MovedTo != "" || report.Spec.State != shardingv1alpha1.LogicalClusterExists || report.Spec.Shard != q.ShardName || report.Spec.Owner.Cluster != q.Parent.String() {
+func (r Requester) deletionRequest() *shardingv1alpha1.LogicalClusterRequest {
+	report := r.Report
+	if report == nil || report.Spec.MovedTo != "" || report.Spec.State != shardingv1alpha1.LogicalClusterExists || report.Spec.Shard != r.ShardName || report.Spec.Owner.Cluster != r.Parent.String() {
 		return nil
 	}
-	request := q.newRequest(report.Annotations[publisherAnnotation], report.Spec.Owner)
+	request := r.newRequest(report.Annotations[publisherAnnotation], report.Spec.Owner)
 	request.Spec.Delete = true
 	return request
 }
 
 // moveConfirmation tells the previous shard of the workspace's logical cluster that the workspace names the new one, or that
 // there is no such workspace.
-func (q Requester) moveConfirmation() *shardingv1alpha1.LogicalClusterRequest {
-	report := q.Report
-	if report == nil || report.Spec.MovedTo == "" || report.Spec.Shard != q.ShardName || report.Spec.Owner.Cluster != q.Parent.String() {
+func (r Requester) moveConfirmation() *shardingv1alpha1.LogicalClusterRequest {
+	report := r.Report
+	if report == nil || report.Spec.MovedTo == "" || report.Spec.Shard != r.ShardName || report.Spec.Owner.Cluster != r.Parent.String() {
 		return nil
 	}
 	previous := report.Annotations[publisherAnnotation]
-	if q.Workspace != nil && q.Workspace.UID == report.Spec.Owner.UID && q.Workspace.Annotations[corev1alpha1.ShardAnnotationKey] == previous {
+	if r.Workspace != nil && r.Workspace.UID == report.Spec.Owner.UID && r.Workspace.Annotations[corev1alpha1.ShardAnnotationKey] == previous {
 		return nil
 	}
-	request := q.newRequest(previous, report.Spec.Owner)
+	request := r.newRequest(previous, report.Spec.Owner)
 	request.Spec.Confirmed = report.Spec.UID
 	return request
 }
 
 // matchingReport returns the report if it is about the workspace's own logical cluster, by the shard that has it; else
 // nil.
-func (q Requester) matchingReport() *shardingv1alpha1.LogicalClusterReport {
-	return MatchingReport(q.Report, q.ShardName, q.Parent, q.Workspace)
+func (r Requester) matchingReport() *shardingv1alpha1.LogicalClusterReport {
+	return MatchingReport(r.Report, r.ShardName, r.Parent, r.Workspace)
 }
 
 // MatchingReport returns a report if it is from the shard of a workspace, and on that workspace; else nil.
@@ -138,9 +138,9 @@ func MatchingReport(report *shardingv1alpha1.LogicalClusterReport, shardName str
 }
 
 // newRequest returns a request that only requests a report.
-func (q Requester) newRequest(shard string, owner corev1alpha1.LogicalClusterOwner) *shardingv1alpha1.LogicalClusterRequest {
+func (r Requester) newRequest(shard string, owner corev1alpha1.LogicalClusterOwner) *shardingv1alpha1.LogicalClusterRequest {
 	return &shardingv1alpha1.LogicalClusterRequest{
-		ObjectMeta: metav1.ObjectMeta{Name: RequestName(owner.Name, q.Cluster)},
-		Spec:       shardingv1alpha1.LogicalClusterRequestSpec{Shard: shard, Cluster: q.Cluster.String(), Owner: owner},
+		ObjectMeta: metav1.ObjectMeta{Name: RequestName(owner.Name, r.Cluster)},
+		Spec:       shardingv1alpha1.LogicalClusterRequestSpec{Shard: shard, Cluster: r.Cluster.String(), Owner: owner},
 	}
 }

@@ -138,7 +138,7 @@ func publishedKeys(event watch.Event) []controller.Request {
 }
 
 // clusterKeys maps an event of a LogicalCluster to all objects in it, if its state has changed.
-func (c *objectSource) clusterKeys(event watch.Event) []controller.Request {
+func (o *objectSource) clusterKeys(event watch.Event) []controller.Request {
 	obj, err := meta.Accessor(event.Object)
 	if err != nil {
 		return nil
@@ -147,20 +147,20 @@ func (c *objectSource) clusterKeys(event watch.Event) []controller.Request {
 	if event.Type != watch.Deleted {
 		now = clusterStateOf(obj)
 	}
-	now.sharing = now.sharing && c.condition == labelledWhereShared
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.clusterStates[cluster] == now {
+	now.sharing = now.sharing && o.condition == labelledWhereShared
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.clusterStates[cluster] == now {
 		return nil
 	}
-	if c.clusterStates[cluster] = now; now == (clusterState{}) {
-		delete(c.clusterStates, cluster)
+	if o.clusterStates[cluster] = now; now == (clusterState{}) {
+		delete(o.clusterStates, cluster)
 	}
 	return []controller.Request{{ClusterName: cluster}}
 }
 
-func (c *objectSource) list(ctx context.Context) ([]controller.Request, error) {
-	objects, err := c.objects.List(ctx, "", nil)
+func (o *objectSource) list(ctx context.Context) ([]controller.Request, error) {
+	objects, err := o.objects.List(ctx, "", nil)
 	if err != nil {
 		return nil, err
 	}
@@ -171,8 +171,8 @@ func (c *objectSource) list(ctx context.Context) ([]controller.Request, error) {
 	return keys, nil
 }
 
-func (c *objectSource) desired(ctx context.Context, key controller.Request) (runtime.Object, error) {
-	obj, err := c.objects.Get(ctx, key.Namespace, key.Name)
+func (o *objectSource) desired(ctx context.Context, key controller.Request) (runtime.Object, error) {
+	obj, err := o.objects.Get(ctx, key.Namespace, key.Name)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
@@ -183,7 +183,7 @@ func (c *objectSource) desired(ctx context.Context, key controller.Request) (run
 	if err != nil {
 		return nil, err
 	}
-	if isReplicated, err := c.isReplicated(ctx, accessor); err != nil || !isReplicated {
+	if isReplicated, err := o.isReplicated(ctx, accessor); err != nil || !isReplicated {
 		return nil, err
 	}
 	switch {
@@ -191,7 +191,7 @@ func (c *objectSource) desired(ctx context.Context, key controller.Request) (run
 		return obj, nil
 	case len(accessor.GetFinalizers()) == 0:
 		return nil, nil
-	case c.condition == untilGone:
+	case o.condition == untilGone:
 		return withoutDeletion(obj)
 	}
 	return nil, ErrUnchanged
@@ -210,17 +210,17 @@ func withoutDeletion(obj runtime.Object) (runtime.Object, error) {
 }
 
 // isReplicated returns whether an object in the logical cluster of the context meets the condition.
-func (c *objectSource) isReplicated(ctx context.Context, obj metav1.Object) (bool, error) {
-	if c.condition == always || c.condition == untilGone {
+func (o *objectSource) isReplicated(ctx context.Context, obj metav1.Object) (bool, error) {
+	if o.condition == always || o.condition == untilGone {
 		return true, nil
 	}
 	if obj.GetAnnotations()[corev1alpha1.ReplicateAnnotationKey] == "" {
 		return false, nil
 	}
-	if c.condition == labelled {
+	if o.condition == labelled {
 		return true, nil
 	}
-	cluster, err := c.clusters.Get(ctx, "", corev1alpha1.LogicalClusterName)
+	cluster, err := o.clusters.Get(ctx, "", corev1alpha1.LogicalClusterName)
 	if apierrors.IsNotFound(err) {
 		return false, nil
 	}

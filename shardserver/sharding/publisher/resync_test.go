@@ -138,11 +138,11 @@ func newEnv(t *testing.T, source *fakeSource) *env {
 }
 
 // publishReports publishes reports until a condition holds.
-func (p *env) publishReports(t *testing.T, check func(complete bool, err error) error) {
+func (e *env) publishReports(t *testing.T, check func(complete bool, err error) error) {
 	t.Helper()
 	var last error
 	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
-		last = check(p.publishReport(ctx))
+		last = check(e.publishReport(ctx))
 		return last == nil, nil
 	})
 	if err != nil {
@@ -157,10 +157,10 @@ func isComplete(complete bool, err error) error {
 	return err
 }
 
-func (p *env) publishedNames(t *testing.T) map[string]bool {
+func (e *env) publishedNames(t *testing.T) map[string]bool {
 	t.Helper()
 	resource, _ := client.FindResource(workspaceTypes)
-	objects, _, err := p.cfg.Cache.List(t.Context(), resource.GroupVersionResource)
+	objects, _, err := e.cfg.Cache.List(t.Context(), resource.GroupVersionResource)
 	if err != nil {
 		t.Fatal(err)
 	}

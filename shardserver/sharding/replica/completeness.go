@@ -37,7 +37,7 @@ func isRegister(resource schema.GroupResource, object *client.Object) bool {
 }
 
 // replace applies the list of reports or of shards.
-func (r *shardTracker) replace(inf *Informer, resource schema.GroupResource, objects []*client.Object, at client.Position) {
+func (s *shardTracker) replace(inf *Informer, resource schema.GroupResource, objects []*client.Object, at client.Position) {
 	if resource != shardReports && resource != shards {
 		return
 	}
@@ -49,34 +49,34 @@ func (r *shardTracker) replace(inf *Informer, resource schema.GroupResource, obj
 			trusted = append(trusted, object)
 		}
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if resource == shards {
-		r.registered, r.registeredAt = names, at
+		s.registered, s.registeredAt = names, at
 		return
 	}
-	r.complete.OnReplace(trusted, at)
-	r.reporting, r.at = names, at
+	s.complete.OnReplace(trusted, at)
+	s.reporting, s.at = names, at
 }
 
 // change applies one change of a report or a shard.
-func (r *shardTracker) change(inf *Informer, resource schema.GroupResource, change watch.EventType, object *client.Object, at client.Position) {
+func (s *shardTracker) change(inf *Informer, resource schema.GroupResource, change watch.EventType, object *client.Object, at client.Position) {
 	if resource != shardReports && resource != shards {
 		return
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	names := r.registered
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	names := s.registered
 	if resource == shardReports {
-		names, r.at = r.reporting, at
+		names, s.at = s.reporting, at
 	} else {
-		r.registeredAt = at
+		s.registeredAt = at
 	}
 	if object == nil || !inf.trusts(resource, object) || !isRegister(resource, object) {
 		return
 	}
 	if resource == shardReports {
-		r.complete.OnEvent(change, object, at)
+		s.complete.OnEvent(change, object, at)
 	}
 	if change == watch.Deleted {
 		delete(names, object.Name)
@@ -86,10 +86,10 @@ func (r *shardTracker) change(inf *Informer, resource schema.GroupResource, chan
 }
 
 // hasNoReport returns whether a shard has no report in the store of a position. It is false while that is unknown.
-func (r *shardTracker) hasNoReport(shard string, at client.Position) bool {
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	return r.at.ResourceVersion != "" && r.at.Incarnation == at.Incarnation && !r.reporting[shard]
+func (s *shardTracker) hasNoReport(shard string, at client.Position) bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.at.ResourceVersion != "" && s.at.Incarnation == at.Incarnation && !s.reporting[shard]
 }
 
 // complete returns whether objects of a shard which a reflector at a position has not seen do not exist: the shard is

@@ -19,8 +19,8 @@ type eventHandler struct {
 
 // OnReplace adds the objects in the cache. Objects missing there become unconfirmed: prune deletes them once their
 // shard is complete.
-func (f *eventHandler) OnReplace(objects []*client.Object, at client.Position) {
-	s, inf := f.store, f.store.informer
+func (eh *eventHandler) OnReplace(objects []*client.Object, at client.Position) {
+	s, inf := eh.store, eh.store.informer
 	gr := s.resource.GroupResource()
 	s.mu.Lock()
 	first := !s.hasListed()
@@ -33,24 +33,24 @@ func (f *eventHandler) OnReplace(objects []*client.Object, at client.Position) {
 	published := map[client.Key]Version{}
 	for _, object := range objects {
 		if object.Shard == inf.cfg.Shard {
-			published[object.Key] = f.version(object)
+			published[object.Key] = eh.version(object)
 			continue
 		}
-		f.add(object)
+		eh.add(object)
 	}
 	s.mu.Unlock()
 	inf.shardTracker.replace(inf, gr, objects, at)
 	s.published.replace(published, at.Incarnation)
-	f.disconnected = false
-	f.pruneAfter(gr == shardReports || gr == shards)
+	eh.disconnected = false
+	eh.pruneAfter(gr == shardReports || gr == shards)
 	if first {
 		inf.listDone()
 	}
 }
 
 // OnEvent applies one change.
-func (f *eventHandler) OnEvent(change watch.EventType, object *client.Object, at client.Position) {
-	s, inf := f.store, f.store.informer
+func (eh *eventHandler) OnEvent(change watch.EventType, object *client.Object, at client.Position) {
+	s, inf := eh.store, eh.store.informer
 	gr := s.resource.GroupResource()
 	s.mu.Lock()
 	s.at = at
@@ -59,17 +59,17 @@ func (f *eventHandler) OnEvent(change watch.EventType, object *client.Object, at
 	case change == watch.Deleted:
 		s.remove(object.Key)
 	default:
-		f.add(object)
+		eh.add(object)
 	}
 	s.mu.Unlock()
 	inf.shardTracker.change(inf, gr, change, object, at)
-	f.onPublishedEvent(change, object)
-	f.pruneAfter(object != nil && (gr == shardReports || gr == shards))
+	eh.onPublishedEvent(change, object)
+	eh.pruneAfter(object != nil && (gr == shardReports || gr == shards))
 }
 
 // onPublishedEvent applies a change of an object of this shard.
-func (f *eventHandler) onPublishedEvent(change watch.EventType, object *client.Object) {
-	s := f.store
+func (eh *eventHandler) onPublishedEvent(change watch.EventType, object *client.Object) {
+	s := eh.store
 	if object == nil || object.Shard != s.informer.cfg.Shard {
 		return
 	}
@@ -77,27 +77,27 @@ func (f *eventHandler) onPublishedEvent(change watch.EventType, object *client.O
 		s.published.drop(object.Key, object.Meta.ResourceVersion)
 		return
 	}
-	s.published.put(object.Key, f.version(object))
+	s.published.put(object.Key, eh.version(object))
 }
 
 // pruneAfter prunes the store, or all stores after a change of shards or their reports.
-func (f *eventHandler) pruneAfter(all bool) {
+func (eh *eventHandler) pruneAfter(all bool) {
 	if all {
-		f.store.informer.pruneAll(f.ctx)
+		eh.store.informer.pruneAll(eh.ctx)
 		return
 	}
-	f.store.prune(f.ctx)
+	eh.store.prune(eh.ctx)
 }
 
 // add stores an object of another shard, if the trust policy and the quota allow it. Callers must hold the store's mu.
-func (f *eventHandler) add(object *client.Object) {
-	s := f.store
+func (eh *eventHandler) add(object *client.Object) {
+	s := eh.store
 	if !s.informer.trusts(s.resource.GroupResource(), object) {
 		return
 	}
 	version := s.at.Incarnation + "/" + object.Meta.ResourceVersion
 	switch e := s.find(object.Key); {
-	case e == nil && s.exceedsQuota(f.ctx, object.Key):
+	case e == nil && s.exceedsQuota(eh.ctx, object.Key):
 		return
 	case e != nil && e.version == version:
 		s.confirm(e)
@@ -106,7 +106,7 @@ func (f *eventHandler) add(object *client.Object) {
 	obj, err := decode(s.resource, object.Raw)
 	if err != nil {
 		// The object may be of a newer version of this program: the previous state is kept.
-		klog.FromContext(f.ctx).Error(err, "Decoding an object of another shard failed", "resource", s.resource.GroupResource(), "object", object.Key)
+		klog.FromContext(eh.ctx).Error(err, "Decoding an object of another shard failed", "resource", s.resource.GroupResource(), "object", object.Key)
 		undecodable.WithLabelValues(s.resource.GroupResource().String()).Inc()
 		return
 	}
@@ -114,31 +114,31 @@ func (f *eventHandler) add(object *client.Object) {
 }
 
 // version returns the state of an object of this shard.
-func (f *eventHandler) version(object *client.Object) Version {
+func (eh *eventHandler) version(object *client.Object) Version {
 	version, err := VersionOf(object)
 	if err != nil {
-		klog.FromContext(f.ctx).Error(err, "Reading an object of this shard in the cache failed", "object", object.Key)
+		klog.FromContext(eh.ctx).Error(err, "Reading an object of this shard in the cache failed", "object", object.Key)
 	}
 	return version
 }
 
 // OnConnect ends the outage of the resource, and the backoff of the other reflectors.
-func (f *eventHandler) OnConnect() {
-	inf := f.store.informer
-	for _, other := range inf.outage.connected(f.ctx, f.store.resource.GroupResource()) {
+func (eh *eventHandler) OnConnect() {
+	inf := eh.store.informer
+	for _, other := range inf.outage.connected(eh.ctx, eh.store.resource.GroupResource()) {
 		inf.stores[other].retryNow()
 	}
-	if f.disconnected {
-		f.disconnected = false
-		f.store.published.restart()
+	if eh.disconnected {
+		eh.disconnected = false
+		eh.store.published.restart()
 	}
 }
 
 // OnDisconnect starts the outage of the resource.
-func (f *eventHandler) OnDisconnect(err error) {
-	f.disconnected = true
-	f.store.published.suspend()
-	f.store.informer.outage.disconnected(f.ctx, f.store.resource.GroupResource(), err)
+func (eh *eventHandler) OnDisconnect(err error) {
+	eh.disconnected = true
+	eh.store.published.suspend()
+	eh.store.informer.outage.disconnected(eh.ctx, eh.store.resource.GroupResource(), err)
 }
 
 // listDone counts the resources that have been listed.

@@ -59,12 +59,12 @@ type env struct {
 }
 
 // client returns the client of a shard.
-func (w *env) client(shard string) *client.Client {
-	w.t.Helper()
-	if w.clients[shard] == nil {
-		w.clients[shard] = w.cache.Client(w.t, shard)
+func (e *env) client(shard string) *client.Client {
+	e.t.Helper()
+	if e.clients[shard] == nil {
+		e.clients[shard] = e.cache.Client(e.t, shard)
 	}
-	return w.clients[shard]
+	return e.clients[shard]
 }
 
 func newEnv(t *testing.T) *env {
@@ -74,34 +74,34 @@ func newEnv(t *testing.T) *env {
 	return w
 }
 
-func (w *env) start(m *Informer) {
-	w.t.Helper()
+func (e *env) start(m *Informer) {
+	e.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
-	cache := w.client("alpha")
+	cache := e.client("alpha")
 	running.Go(func() { m.Run(ctx, cache) })
-	w.informer = m
-	w.stop = sync.OnceFunc(func() {
+	e.informer = m
+	e.stop = sync.OnceFunc(func() {
 		cancel()
 		running.Wait()
 	})
-	w.t.Cleanup(w.stop)
+	e.t.Cleanup(e.stop)
 }
 
 // emptyCache deletes everything in the cache.
-func (w *env) emptyCache() {
-	w.t.Helper()
-	if err := w.cache.Stop(); err != nil {
-		w.t.Fatal(err)
+func (e *env) emptyCache() {
+	e.t.Helper()
+	if err := e.cache.Stop(); err != nil {
+		e.t.Fatal(err)
 	}
-	if err := os.RemoveAll(filepath.Join(w.cache.Directory, "root")); err != nil {
-		w.t.Fatal(err)
+	if err := os.RemoveAll(filepath.Join(e.cache.Directory, "root")); err != nil {
+		e.t.Fatal(err)
 	}
-	w.cache.Restart(w.t)
+	e.cache.Restart(e.t)
 }
 
-func (w *env) publish(shard, cluster string, obj client.Publishable) {
-	w.t.Helper()
+func (e *env) publish(shard, cluster string, obj client.Publishable) {
+	e.t.Helper()
 	var resource client.Resource
 	switch obj.(type) {
 	case *tenancyv1alpha1.WorkspaceType:
@@ -113,27 +113,27 @@ func (w *env) publish(shard, cluster string, obj client.Publishable) {
 	case *shardingv1alpha1.ExportConsumers:
 		resource, _ = client.FindResource(exportConsumers)
 	}
-	if _, err := w.client(shard).Create(w.t.Context(), resource.GroupVersionResource, logicalcluster.MustParseName(cluster), obj); err != nil {
-		w.t.Fatal(err)
+	if _, err := e.client(shard).Create(e.t.Context(), resource.GroupVersionResource, logicalcluster.MustParseName(cluster), obj); err != nil {
+		e.t.Fatal(err)
 	}
 }
 
-func (w *env) remove(resource client.Resource, shard, cluster, name string) {
-	w.t.Helper()
+func (e *env) remove(resource client.Resource, shard, cluster, name string) {
+	e.t.Helper()
 	key := client.Key{Shard: shard, Cluster: logicalcluster.MustParseName(cluster), Name: name}
-	if err := w.client(shard).Delete(w.t.Context(), resource.GroupVersionResource, key, ""); err != nil {
-		w.t.Fatal(err)
+	if err := e.client(shard).Delete(e.t.Context(), resource.GroupVersionResource, key, ""); err != nil {
+		e.t.Fatal(err)
 	}
 }
 
-func (w *env) reportComplete(shard string) {
-	w.t.Helper()
-	w.publish(shard, "root", &shardingv1alpha1.ShardReport{ObjectMeta: objectMeta(shard), Spec: shardingv1alpha1.ShardReportSpec{Beat: 1, Complete: true}})
+func (e *env) reportComplete(shard string) {
+	e.t.Helper()
+	e.publish(shard, "root", &shardingv1alpha1.ShardReport{ObjectMeta: objectMeta(shard), Spec: shardingv1alpha1.ShardReportSpec{Beat: 1, Complete: true}})
 }
 
-func (w *env) register(shard string) {
-	w.t.Helper()
-	w.publish("root", "root", &corev1alpha1.Shard{ObjectMeta: objectMeta(shard), Spec: corev1alpha1.ShardSpec{BaseURL: "https://shard"}})
+func (e *env) register(shard string) {
+	e.t.Helper()
+	e.publish("root", "root", &corev1alpha1.Shard{ObjectMeta: objectMeta(shard), Spec: corev1alpha1.ShardSpec{BaseURL: "https://shard"}})
 }
 
 func objectMeta(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name} }
@@ -143,14 +143,14 @@ func newWorkspaceType(name string) *tenancyv1alpha1.WorkspaceType {
 }
 
 // hasTypes returns nil if a logical cluster has exactly these types.
-func (w *env) hasTypes(cluster string, names ...string) func() error {
+func (e *env) hasTypes(cluster string, names ...string) func() error {
 	return func() error {
 		found := map[string]bool{}
-		for _, obj := range w.informer.List(workspaceTypes, logicalcluster.MustParseName(cluster)) {
+		for _, obj := range e.informer.List(workspaceTypes, logicalcluster.MustParseName(cluster)) {
 			found[obj.(*tenancyv1alpha1.WorkspaceType).Name] = true
 		}
 		for _, name := range names {
-			if _, ok := w.informer.Get(workspaceTypes, logicalcluster.MustParseName(cluster), "", name); !ok || !found[name] {
+			if _, ok := e.informer.Get(workspaceTypes, logicalcluster.MustParseName(cluster), "", name); !ok || !found[name] {
 				return fmt.Errorf("%q is missing; found %v", name, found)
 			}
 		}
@@ -212,16 +212,16 @@ func TestEmptiedCache(t *testing.T) {
 }
 
 // checkConnected returns why the informer does not watch the current store of the cache.
-func (w *env) checkConnected() error {
-	if lag := w.informer.Lag(); lag > 0 {
+func (e *env) checkConnected() error {
+	if lag := e.informer.Lag(); lag > 0 {
 		return fmt.Errorf("closed for %s", lag)
 	}
-	_, at, err := w.client("alpha").List(w.t.Context(), testResources(w.t)[0].GroupVersionResource)
+	_, at, err := e.client("alpha").List(e.t.Context(), testResources(e.t)[0].GroupVersionResource)
 	if err != nil {
 		return err
 	}
-	for gr := range w.informer.stores {
-		if incarnation, known := w.informer.PublishedIncarnation(gr); !known || incarnation != at.Incarnation {
+	for gr := range e.informer.stores {
+		if incarnation, known := e.informer.PublishedIncarnation(gr); !known || incarnation != at.Incarnation {
 			return fmt.Errorf("%s are of store %q, want %q", gr, incarnation, at.Incarnation)
 		}
 	}

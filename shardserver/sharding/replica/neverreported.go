@@ -49,38 +49,38 @@ type neverReportedTracker struct {
 
 // hasTimedOut records whether a shard meets the conditions, and returns whether it has for the timeout, and whether
 // this is the first call that returns so.
-func (b *neverReportedTracker) hasTimedOut(shard string, eligible bool, timeout time.Duration) (timedOut, first bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+func (n *neverReportedTracker) hasTimedOut(shard string, eligible bool, timeout time.Duration) (timedOut, first bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	if !eligible {
-		delete(b.since, shard)
-		delete(b.logged, shard)
+		delete(n.since, shard)
+		delete(n.logged, shard)
 		return false, false
 	}
-	if b.since == nil {
-		b.since, b.logged = map[string]time.Time{}, map[string]bool{}
+	if n.since == nil {
+		n.since, n.logged = map[string]time.Time{}, map[string]bool{}
 	}
-	since, known := b.since[shard]
+	since, known := n.since[shard]
 	if !known {
-		b.since[shard] = time.Now()
+		n.since[shard] = time.Now()
 		return false, false
 	}
 	if time.Since(since) < timeout {
 		return false, false
 	}
-	first = !b.logged[shard]
-	b.logged[shard] = true
+	first = !n.logged[shard]
+	n.logged[shard] = true
 	return true, first
 }
 
 // prune removes shards that are not registered: one that registers again starts anew.
-func (b *neverReportedTracker) prune(registered map[string]bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for shard := range b.since {
+func (n *neverReportedTracker) prune(registered map[string]bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for shard := range n.since {
 		if _, exists := registered[shard]; !exists {
-			delete(b.since, shard)
-			delete(b.logged, shard)
+			delete(n.since, shard)
+			delete(n.logged, shard)
 		}
 	}
 }

@@ -27,40 +27,40 @@ func newQuota(limit int) *quota {
 }
 
 // add counts added objects, or removed ones if negative.
-func (s *quota) add(shard string, objects int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.counts[shard] += objects; s.counts[shard] == 0 {
-		delete(s.counts, shard)
+func (q *quota) add(shard string, objects int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.counts[shard] += objects; q.counts[shard] == 0 {
+		delete(q.counts, shard)
 	}
 }
 
 // empty returns whether no object of a shard is kept.
-func (s *quota) empty(shard string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.counts[shard] == 0
+func (q *quota) empty(shard string) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.counts[shard] == 0
 }
 
 // exceeds returns whether one more object of a shard exceeds the limit, and whether this is the first.
-func (s *quota) exceeds(shard string) (exceeded, first bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.limit == 0 || s.counts[shard] < s.limit {
+func (q *quota) exceeds(shard string) (exceeded, first bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.limit == 0 || q.counts[shard] < q.limit {
 		return false, false
 	}
-	first = !s.exceeded[shard]
-	s.exceeded[shard] = true
+	first = !q.exceeded[shard]
+	q.exceeded[shard] = true
 	return true, first
 }
 
 // hasRoom returns whether a shard is so far below the limit again that a relist is worthwhile.
-func (s *quota) hasRoom(shard string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	hasRoom := s.counts[shard] <= s.limit-s.limit/10
+func (q *quota) hasRoom(shard string) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	hasRoom := q.counts[shard] <= q.limit-q.limit/10
 	if hasRoom {
-		delete(s.exceeded, shard)
+		delete(q.exceeded, shard)
 	}
 	return hasRoom
 }

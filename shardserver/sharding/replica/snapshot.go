@@ -56,10 +56,10 @@ type snapshotEntry struct {
 	Object json.RawMessage `json:"object,omitempty"`
 }
 
-func (d *SnapshotStore) root() string { return path.Join("/", d.Prefix, segment) + "/" }
+func (s *SnapshotStore) root() string { return path.Join("/", s.Prefix, segment) + "/" }
 
-func (d *SnapshotStore) key(k snapshotKey) string {
-	resource := d.root() + k.resource.Group + "/" + k.resource.Resource + "/"
+func (s *SnapshotStore) key(k snapshotKey) string {
+	resource := s.root() + k.resource.Group + "/" + k.resource.Resource + "/"
 	if k.Key == (client.Key{}) {
 		return resource + syncedKey
 	}
@@ -71,8 +71,8 @@ func (d *SnapshotStore) key(k snapshotKey) string {
 }
 
 // parse is the inverse of key.
-func (d *SnapshotStore) parse(key string) (snapshotKey, error) {
-	parts := strings.SplitN(strings.TrimPrefix(key, d.root()), "/", 6)
+func (s *SnapshotStore) parse(key string) (snapshotKey, error) {
+	parts := strings.SplitN(strings.TrimPrefix(key, s.root()), "/", 6)
 	if len(parts) == 3 && parts[2] == syncedKey {
 		return snapshotKey{resource: schema.GroupResource{Group: parts[0], Resource: parts[1]}}, nil
 	}
@@ -94,15 +94,15 @@ func (d *SnapshotStore) parse(key string) (snapshotKey, error) {
 }
 
 // read calls a function with every entry of the snapshot.
-func (d *SnapshotStore) read(ctx context.Context, visit func(snapshotKey, snapshotEntry)) error {
-	from, end := d.root(), clientv3.GetPrefixRangeEnd(d.root())
+func (s *SnapshotStore) read(ctx context.Context, visit func(snapshotKey, snapshotEntry)) error {
+	from, end := s.root(), clientv3.GetPrefixRangeEnd(s.root())
 	for {
-		page, err := d.Etcd.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(snapshotPageSize))
+		page, err := s.Etcd.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(snapshotPageSize))
 		if err != nil {
 			return fmt.Errorf("reading the snapshot of objects of other shards: %w", err)
 		}
 		for _, kv := range page.Kvs {
-			key, err := d.parse(string(kv.Key))
+			key, err := s.parse(string(kv.Key))
 			if err != nil {
 				return err
 			}
@@ -130,36 +130,36 @@ type snapshotBatch struct {
 	bytes int
 }
 
-func (w *snapshotBatch) add(ctx context.Context, key snapshotKey, op clientv3.Op) error {
+func (s *snapshotBatch) add(ctx context.Context, key snapshotKey, op clientv3.Op) error {
 	size := len(op.KeyBytes()) + len(op.ValueBytes())
-	if len(w.ops) == maxBatchOperations || w.bytes+size > maxBatchBytes {
-		if err := w.commit(ctx); err != nil {
+	if len(s.ops) == maxBatchOperations || s.bytes+size > maxBatchBytes {
+		if err := s.commit(ctx); err != nil {
 			return err
 		}
 	}
-	w.keys, w.ops, w.bytes = append(w.keys, key), append(w.ops, op), w.bytes+size
+	s.keys, s.ops, s.bytes = append(s.keys, key), append(s.ops, op), s.bytes+size
 	return nil
 }
 
-func (w *snapshotBatch) commit(ctx context.Context) error {
-	if len(w.ops) == 0 {
+func (s *snapshotBatch) commit(ctx context.Context) error {
+	if len(s.ops) == 0 {
 		return nil
 	}
-	response, err := w.store.Etcd.Txn(ctx).If(w.term.holds()).Then(w.ops...).Commit()
+	response, err := s.store.Etcd.Txn(ctx).If(s.term.holds()).Then(s.ops...).Commit()
 	if err == nil && !response.Succeeded {
 		err = ErrTermEnded
 	}
-	if len(w.keys) == 1 && (errors.Is(err, rpctypes.ErrRequestTooLarge) || errors.Is(err, rpctypes.ErrGRPCRequestTooLarge)) {
+	if len(s.keys) == 1 && (errors.Is(err, rpctypes.ErrRequestTooLarge) || errors.Is(err, rpctypes.ErrGRPCRequestTooLarge)) {
 		// Retrying would block all other writes forever. A start without the cache lacks this object.
-		klog.FromContext(ctx).Error(err, "An object of another shard is too large for the snapshot", "resource", w.keys[0].resource, "object", w.keys[0].Key)
+		klog.FromContext(ctx).Error(err, "An object of another shard is too large for the snapshot", "resource", s.keys[0].resource, "object", s.keys[0].Key)
 		err = nil
 	}
 	if err != nil {
 		return fmt.Errorf("writing the snapshot of objects of other shards: %w", err)
 	}
-	for _, key := range w.keys {
-		delete(w.dirty, key)
+	for _, key := range s.keys {
+		delete(s.dirty, key)
 	}
-	w.keys, w.ops, w.bytes = nil, nil, 0
+	s.keys, s.ops, s.bytes = nil, nil, 0
 	return nil
 }

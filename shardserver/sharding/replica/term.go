@@ -23,13 +23,13 @@ type Term struct {
 }
 
 // AcquireTerm ends the term of the previous replica.
-func (d *SnapshotStore) AcquireTerm(ctx context.Context, segment string) (*Term, error) {
-	key := path.Join("/", d.Prefix, segment+"-writer")
-	response, err := d.Etcd.Put(ctx, key, uuid.NewString())
+func (s *SnapshotStore) AcquireTerm(ctx context.Context, segment string) (*Term, error) {
+	key := path.Join("/", s.Prefix, segment+"-writer")
+	response, err := s.Etcd.Put(ctx, key, uuid.NewString())
 	if err != nil {
 		return nil, fmt.Errorf("acquiring %s: %w", key, err)
 	}
-	return &Term{etcd: d.Etcd, key: key, revision: response.Header.Revision}, nil
+	return &Term{etcd: s.Etcd, key: key, revision: response.Header.Revision}, nil
 }
 
 // holds is the condition of a transaction that the term has not ended.

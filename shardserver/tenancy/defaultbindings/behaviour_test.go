@@ -38,15 +38,15 @@ func newEnv(t *testing.T) *env {
 	return f
 }
 
-func (f *env) clusterContext(cluster string) context.Context {
+func (e *env) clusterContext(cluster string) context.Context {
 	return shardtesting.In(context.Background(), cluster)
 }
 
 // createExport creates an export of its own kind, with claims.
-func (f *env) createExport(t *testing.T, name string, claims ...apisv1alpha2.PermissionClaim) {
+func (e *env) createExport(t *testing.T, name string, claims ...apisv1alpha2.PermissionClaim) {
 	t.Helper()
 	gr := schema.GroupResource{Group: name + ".example.io", Resource: name}
-	f.NewExport(t, f.provider, name, gr, "Kind"+name, func(export *apisv1alpha2.APIExport) { export.Spec.PermissionClaims = claims })
+	e.NewExport(t, e.provider, name, gr, "Kind"+name, func(export *apisv1alpha2.APIExport) { export.Spec.PermissionClaims = claims })
 }
 
 func claim(resource string) apisv1alpha2.PermissionClaim {
@@ -54,14 +54,14 @@ func claim(resource string) apisv1alpha2.PermissionClaim {
 }
 
 // createType creates a type that binds "<path>/<export>", or exports of its own cluster.
-func (f *env) createType(t *testing.T, name string, mode tenancyv1alpha1.APIBindingLifecycleMode, exports ...string) *tenancyv1alpha1.WorkspaceType {
+func (e *env) createType(t *testing.T, name string, mode tenancyv1alpha1.APIBindingLifecycleMode, exports ...string) *tenancyv1alpha1.WorkspaceType {
 	t.Helper()
 	of := &tenancyv1alpha1.WorkspaceType{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	if mode != "" {
 		of.Spec.DefaultAPIBindingLifecycle = ptr.To(mode)
 	}
 	of.Spec.DefaultAPIBindings = entries(exports...)
-	must(t, f.c.Create(f.clusterContext(f.provider), of))
+	must(t, e.c.Create(e.clusterContext(e.provider), of))
 	return of
 }
 
@@ -77,71 +77,71 @@ func entries(exports ...string) []tenancyv1alpha1.APIExportReference {
 	return all
 }
 
-func (f *env) setExports(t *testing.T, of *tenancyv1alpha1.WorkspaceType, exports ...string) {
+func (e *env) setExports(t *testing.T, of *tenancyv1alpha1.WorkspaceType, exports ...string) {
 	t.Helper()
-	f.update(t, f.provider, of, func() { of.Spec.DefaultAPIBindings = entries(exports...) })
+	e.update(t, e.provider, of, func() { of.Spec.DefaultAPIBindings = entries(exports...) })
 }
 
-func (f *env) update(t *testing.T, cluster string, obj client.Object, mutate func()) {
+func (e *env) update(t *testing.T, cluster string, obj client.Object, mutate func()) {
 	t.Helper()
 	shardtesting.Eventually(t, "a change of "+obj.GetName(), func(context.Context) error {
-		if err := f.c.Get(f.clusterContext(cluster), client.ObjectKeyFromObject(obj), obj); err != nil {
+		if err := e.c.Get(e.clusterContext(cluster), client.ObjectKeyFromObject(obj), obj); err != nil {
 			return err
 		}
 		mutate()
-		return f.c.Update(f.clusterContext(cluster), obj)
+		return e.c.Update(e.clusterContext(cluster), obj)
 	})
 }
 
 // createWorkspace creates a workspace of a type without waiting, and createReadyWorkspace waits until it is ready and
 // returns its cluster.
-func (f *env) createWorkspace(t *testing.T, of string) string {
+func (e *env) createWorkspace(t *testing.T, of string) string {
 	t.Helper()
-	f.numbered++
-	name := fmt.Sprintf("consumer-%d", f.numbered)
-	must(t, f.c.Create(f.clusterContext("root"), &tenancyv1alpha1.Workspace{
+	e.numbered++
+	name := fmt.Sprintf("consumer-%d", e.numbered)
+	must(t, e.c.Create(e.clusterContext("root"), &tenancyv1alpha1.Workspace{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec:       tenancyv1alpha1.WorkspaceSpec{Type: &tenancyv1alpha1.WorkspaceTypeReference{Path: "root:provider", Name: tenancyv1alpha1.WorkspaceTypeName(of)}},
 	}))
 	return name
 }
 
-func (f *env) createReadyWorkspace(t *testing.T, of string) string {
+func (e *env) createReadyWorkspace(t *testing.T, of string) string {
 	t.Helper()
-	return f.WaitReady(t, "root", f.createWorkspace(t, of)).Spec.Cluster
+	return e.WaitReady(t, "root", e.createWorkspace(t, of)).Spec.Cluster
 }
 
-func (f *env) bindings(t *testing.T, cluster string) []apisv1alpha2.APIBinding {
+func (e *env) bindings(t *testing.T, cluster string) []apisv1alpha2.APIBinding {
 	t.Helper()
 	var list apisv1alpha2.APIBindingList
-	must(t, f.c.List(f.clusterContext(cluster), &list))
+	must(t, e.c.List(e.clusterContext(cluster), &list))
 	return list.Items
 }
 
 // boundExports lists "<export>:<phase>" of all bindings.
-func (f *env) boundExports(t *testing.T, cluster string) string {
+func (e *env) boundExports(t *testing.T, cluster string) string {
 	t.Helper()
 	var all []string
-	for _, binding := range f.bindings(t, cluster) {
+	for _, binding := range e.bindings(t, cluster) {
 		all = append(all, binding.Spec.Reference.Export.Name+":"+string(binding.Status.Phase))
 	}
 	slices.Sort(all)
 	return strings.Join(all, " ")
 }
 
-func (f *env) waitBound(t *testing.T, cluster, want string) {
+func (e *env) waitBound(t *testing.T, cluster, want string) {
 	t.Helper()
 	shardtesting.Eventually(t, "bindings "+want, func(context.Context) error {
-		if got := f.boundExports(t, cluster); got != want {
+		if got := e.boundExports(t, cluster); got != want {
 			return fmt.Errorf("there are %s", got)
 		}
 		return nil
 	})
 }
 
-func (f *env) binding(t *testing.T, cluster, export string) *apisv1alpha2.APIBinding {
+func (e *env) binding(t *testing.T, cluster, export string) *apisv1alpha2.APIBinding {
 	t.Helper()
-	for _, binding := range f.bindings(t, cluster) {
+	for _, binding := range e.bindings(t, cluster) {
 		if binding.Spec.Reference.Export.Name == export {
 			return &binding
 		}
@@ -150,10 +150,10 @@ func (f *env) binding(t *testing.T, cluster, export string) *apisv1alpha2.APIBin
 	return nil
 }
 
-func (f *env) logicalCluster(t *testing.T, cluster string) *corev1alpha1.LogicalCluster {
+func (e *env) logicalCluster(t *testing.T, cluster string) *corev1alpha1.LogicalCluster {
 	t.Helper()
 	lc := &corev1alpha1.LogicalCluster{ObjectMeta: metav1.ObjectMeta{Name: "cluster"}}
-	must(t, f.c.Get(f.clusterContext(cluster), client.ObjectKeyFromObject(lc), lc))
+	must(t, e.c.Get(e.clusterContext(cluster), client.ObjectKeyFromObject(lc), lc))
 	return lc
 }
 
@@ -323,10 +323,10 @@ func testSuccess(t *testing.T, f *env) {
 
 // waitReconciled waits for the condition of maintained bindings. The cache that maintenance reads may not have new bindings yet: then the
 // condition is False until it has.
-func (f *env) waitReconciled(t *testing.T, cluster string, want bool) {
+func (e *env) waitReconciled(t *testing.T, cluster string, want bool) {
 	t.Helper()
 	shardtesting.Eventually(t, fmt.Sprintf("APIBindingsReconciled of %s to be %t", cluster, want), func(context.Context) error {
-		if lc := f.logicalCluster(t, cluster); conditionsv1alpha1.IsTrue(lc, corev1alpha1.APIBindingsReconciled) != want {
+		if lc := e.logicalCluster(t, cluster); conditionsv1alpha1.IsTrue(lc, corev1alpha1.APIBindingsReconciled) != want {
 			return fmt.Errorf("the conditions are %+v", lc.Status.Conditions)
 		}
 		return nil

@@ -75,9 +75,9 @@ func newSpec(reference apiindex.Reference, export *apisv1alpha2.APIExport, keepD
 }
 
 // find returns the APIBinding of that name, or nil.
-func (w defaultBinding) find(bindings []*apisv1alpha2.APIBinding) *apisv1alpha2.APIBinding {
+func (d defaultBinding) find(bindings []*apisv1alpha2.APIBinding) *apisv1alpha2.APIBinding {
 	for _, binding := range bindings {
-		if binding.Name == w.name {
+		if binding.Name == d.name {
 			return binding
 		}
 	}
@@ -86,16 +86,16 @@ func (w defaultBinding) find(bindings []*apisv1alpha2.APIBinding) *apisv1alpha2.
 
 // isCompleteIn reports whether one of the bindings binds the export. Bindings of users with another name or path count,
 // too.
-func (w defaultBinding) isCompleteIn(bindings []*apisv1alpha2.APIBinding) bool {
-	own := w.find(bindings)
+func (d defaultBinding) isCompleteIn(bindings []*apisv1alpha2.APIBinding) bool {
+	own := d.find(bindings)
 	return slices.ContainsFunc(bindings, func(binding *apisv1alpha2.APIBinding) bool {
-		return (w.matchesReference(binding) || sameExport(own, binding)) && complete(binding)
+		return (d.matchesReference(binding) || sameExport(own, binding)) && complete(binding)
 	})
 }
 
-func (w defaultBinding) matchesReference(binding *apisv1alpha2.APIBinding) bool {
+func (d defaultBinding) matchesReference(binding *apisv1alpha2.APIBinding) bool {
 	reference, err := apiindex.ReferenceOf(binding)
-	return err == nil && reference == w.reference
+	return err == nil && reference == d.reference
 }
 
 func sameExport(a, b *apisv1alpha2.APIBinding) bool {

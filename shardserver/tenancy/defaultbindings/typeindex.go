@@ -70,78 +70,78 @@ func NewTypeIndex(registry *storage.Registry, types *workspacetype.Resolver) *Ty
 }
 
 // MapLogicalCluster indexes a logical cluster, and returns it.
-func (c *TypeIndex) MapLogicalCluster(event watch.Event) []controller.Request {
+func (t *TypeIndex) MapLogicalCluster(event watch.Event) []controller.Request {
 	cluster, ok := event.Object.(*corev1alpha1.LogicalCluster)
 	if !ok {
 		return nil
 	}
 	name := logicalcluster.Of(cluster)
 	reference := cluster.Annotations[corev1alpha1.LogicalClusterTypeAnnotationKey]
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	switch {
 	case event.Type == watch.Deleted:
-		c.remove(name)
-		delete(c.observed, name)
+		t.remove(name)
+		delete(t.observed, name)
 	case reference == "":
-		c.remove(name)
+		t.remove(name)
 	default:
-		c.add(name, reference)
+		t.add(name, reference)
 	}
 	return []controller.Request{clusterKey(name)}
 }
 
 // MapWorkspaceType returns the logical clusters of a type, if its state has changed.
-func (c *TypeIndex) MapWorkspaceType(event watch.Event) []controller.Request {
+func (t *TypeIndex) MapWorkspaceType(event watch.Event) []controller.Request {
 	changed, ok := event.Object.(*tenancyv1alpha1.WorkspaceType)
 	if !ok {
 		return nil
 	}
 	typeRef := typeKey{logicalcluster.Of(changed), changed.Name}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.changed(typeRef.cluster, "type/"+typeRef.name, stateOf(changed), event.Type) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.changed(typeRef.cluster, "type/"+typeRef.name, stateOf(changed), event.Type) {
 		return nil
 	}
 	var affected []logicalcluster.Name
-	for reference, leaf := range c.typesInUse {
+	for reference, leaf := range t.typesInUse {
 		if leaf.unresolved || leaf.aliases.Has(typeRef) {
-			c.resolve(reference, leaf)
+			t.resolve(reference, leaf)
 			affected = append(affected, leaf.members.UnsortedList()...)
 		}
 	}
-	return c.filterPending(affected)
+	return t.filterPending(affected)
 }
 
 // MapExport returns the logical clusters whose types bind an export, if its state has changed.
-func (c *TypeIndex) MapExport(event watch.Event) []controller.Request {
+func (t *TypeIndex) MapExport(event watch.Event) []controller.Request {
 	export, ok := event.Object.(*apisv1alpha2.APIExport)
 	if !ok {
 		return nil
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.changed(logicalcluster.Of(export), "export/"+export.Name, stateOf(export), event.Type) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.changed(logicalcluster.Of(export), "export/"+export.Name, stateOf(export), event.Type) {
 		return nil
 	}
 	var affected []logicalcluster.Name
-	for _, leaf := range c.typesInUse {
+	for _, leaf := range t.typesInUse {
 		if leaf.exports.Has(export.Name) {
 			affected = append(affected, leaf.members.UnsortedList()...)
 		}
 	}
-	return c.filterPending(affected)
+	return t.filterPending(affected)
 }
 
 // MapBinding returns the logical cluster of a binding, if it waits for bindings or maintains any.
-func (c *TypeIndex) MapBinding(event watch.Event) []controller.Request {
+func (t *TypeIndex) MapBinding(event watch.Event) []controller.Request {
 	binding, ok := event.Object.(*apisv1alpha2.APIBinding)
 	if !ok {
 		return nil
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.filterPending([]logicalcluster.Name{logicalcluster.Of(binding)})
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.filterPending([]logicalcluster.Name{logicalcluster.Of(binding)})
 }
 
 // stateOf returns the generation of an object, or the resource version of a replica, whose generation is not
@@ -154,35 +154,35 @@ func stateOf(object metav1.Object) string {
 }
 
 // changed reports whether the state of an object differs from that of the previous event.
-func (c *TypeIndex) changed(cluster logicalcluster.Name, object, state string, event watch.EventType) bool {
+func (t *TypeIndex) changed(cluster logicalcluster.Name, object, state string, event watch.EventType) bool {
 	if event == watch.Deleted {
-		if delete(c.observed[cluster], object); len(c.observed[cluster]) == 0 {
-			delete(c.observed, cluster)
+		if delete(t.observed[cluster], object); len(t.observed[cluster]) == 0 {
+			delete(t.observed, cluster)
 		}
 		return true
 	}
-	if c.observed[cluster] == nil {
-		c.observed[cluster] = map[string]string{}
+	if t.observed[cluster] == nil {
+		t.observed[cluster] = map[string]string{}
 	}
-	before, known := c.observed[cluster][object]
-	c.observed[cluster][object] = state
+	before, known := t.observed[cluster][object]
+	t.observed[cluster][object] = state
 	return !known || before != state
 }
 
 // filterPending returns those of the logical clusters that wait for their first bindings, or that maintain any.
-func (c *TypeIndex) filterPending(names []logicalcluster.Name) []controller.Request {
+func (t *TypeIndex) filterPending(names []logicalcluster.Name) []controller.Request {
 	var keys []controller.Request
 	for _, name := range names {
-		cluster, err := c.clusters.Get(logicalcluster.With(context.Background(), name), "", corev1alpha1.LogicalClusterName)
+		cluster, err := t.clusters.Get(logicalcluster.With(context.Background(), name), "", corev1alpha1.LogicalClusterName)
 		if apierrors.IsNotFound(err) {
-			c.remove(name)
+			t.remove(name)
 			continue
 		}
 		if err != nil {
 			klog.ErrorS(err, "Reading the logical cluster of an event failed", "cluster", name)
 			continue
 		}
-		entry := c.typesInUse[c.typeOf[name]]
+		entry := t.typesInUse[t.typeOf[name]]
 		if IsWaiting(cluster) || (entry != nil && (entry.maintained || entry.unresolved)) {
 			keys = append(keys, clusterKey(name))
 		}
@@ -196,38 +196,38 @@ func IsWaiting(cluster *corev1alpha1.LogicalCluster) bool {
 		slices.Contains(cluster.Status.Initializers, corev1alpha1.SystemAPIBindingsInitializer)
 }
 
-func (c *TypeIndex) add(name logicalcluster.Name, reference string) {
-	if c.typeOf[name] == reference {
+func (t *TypeIndex) add(name logicalcluster.Name, reference string) {
+	if t.typeOf[name] == reference {
 		return
 	}
-	c.remove(name)
-	entry := c.typesInUse[reference]
+	t.remove(name)
+	entry := t.typesInUse[reference]
 	if entry == nil {
 		entry = &typeEntry{members: sets.New[logicalcluster.Name]()}
-		c.resolve(reference, entry)
-		c.typesInUse[reference] = entry
+		t.resolve(reference, entry)
+		t.typesInUse[reference] = entry
 	}
 	entry.members.Insert(name)
-	c.typeOf[name] = reference
+	t.typeOf[name] = reference
 }
 
-func (c *TypeIndex) remove(name logicalcluster.Name) {
-	reference, ok := c.typeOf[name]
+func (t *TypeIndex) remove(name logicalcluster.Name) {
+	reference, ok := t.typeOf[name]
 	if !ok {
 		return
 	}
-	delete(c.typeOf, name)
-	entry := c.typesInUse[reference]
+	delete(t.typeOf, name)
+	entry := t.typesInUse[reference]
 	if entry.members.Delete(name); len(entry.members) == 0 {
-		delete(c.typesInUse, reference)
+		delete(t.typesInUse, reference)
 	}
 }
 
 // resolve resolves the extended types and the bound exports of a type in use.
-func (c *TypeIndex) resolve(reference string, target *typeEntry) {
+func (t *TypeIndex) resolve(reference string, target *typeEntry) {
 	target.unresolved, target.maintained = false, false
 	target.aliases, target.exports = sets.New[typeKey](), sets.New[string]()
-	aliases, err := c.aliases(reference)
+	aliases, err := t.aliases(reference)
 	if err != nil {
 		target.unresolved = true
 		return
@@ -241,23 +241,23 @@ func (c *TypeIndex) resolve(reference string, target *typeEntry) {
 	}
 }
 
-func (c *TypeIndex) aliases(text string) ([]workspacetype.Resolved, error) {
+func (t *TypeIndex) aliases(text string) ([]workspacetype.Resolved, error) {
 	reference, err := workspacetype.ParseReference(text)
 	if err != nil {
 		return nil, err
 	}
-	leaf, err := c.types.Get(context.Background(), reference)
+	leaf, err := t.types.Get(context.Background(), reference)
 	if err != nil {
 		return nil, err
 	}
-	return c.types.Aliases(context.Background(), leaf)
+	return t.types.Aliases(context.Background(), leaf)
 }
 
 // Sizes returns the number of logical clusters, of types in use, and of logical clusters with types or exports.
-func (c *TypeIndex) Sizes() (clusters, types, providers int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.typeOf), len(c.typesInUse), len(c.observed)
+func (t *TypeIndex) Sizes() (clusters, types, providers int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.typeOf), len(t.typesInUse), len(t.observed)
 }
 
 func clusterKey(name logicalcluster.Name) controller.Request {

@@ -23,19 +23,19 @@ type fakeHeartbeats struct {
 	stale   map[string]bool
 }
 
-func (b fakeHeartbeats) LastReport(shard string) (*shardingv1alpha1.ShardReport, time.Duration) {
-	spec, ok := b.reports[shard]
+func (f fakeHeartbeats) LastReport(shard string) (*shardingv1alpha1.ShardReport, time.Duration) {
+	spec, ok := f.reports[shard]
 	if !ok {
 		return nil, 0
 	}
 	return &shardingv1alpha1.ShardReport{ObjectMeta: metav1.ObjectMeta{Name: shard}, Spec: spec}, time.Second
 }
 
-func (b fakeHeartbeats) LiveReport(shard string) *shardingv1alpha1.ShardReport {
-	if b.stale[shard] {
+func (f fakeHeartbeats) LiveReport(shard string) *shardingv1alpha1.ShardReport {
+	if f.stale[shard] {
 		return nil
 	}
-	report, _ := b.LastReport(shard)
+	report, _ := f.LastReport(shard)
 	return report
 }
 

@@ -165,16 +165,16 @@ func (*brokenOnce) List(context.Context, *internalversion.ListOptions) (runtime.
 	return &corev1alpha1.LogicalClusterList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}}, nil
 }
 
-func (s *brokenOnce) Watch(ctx context.Context, _ *internalversion.ListOptions) (watch.Interface, error) {
+func (b *brokenOnce) Watch(ctx context.Context, _ *internalversion.ListOptions) (watch.Interface, error) {
 	watcher := watch.NewFake()
-	if s.watches.Add(1) > 1 {
+	if b.watches.Add(1) > 1 {
 		context.AfterFunc(ctx, watcher.Stop)
 		return watcher, nil
 	}
 	go func() {
 		defer watcher.Stop()
 		select {
-		case <-s.broken:
+		case <-b.broken:
 			gone := apierrors.NewResourceExpired("too old resource version").Status()
 			watcher.Error(&gone)
 		case <-ctx.Done():

@@ -31,28 +31,28 @@ type aliasWalk struct {
 }
 
 // visitBases visits the bases of the last type of trail, which is the path from the leaf to that type.
-func (d *aliasWalk) visitBases(ctx context.Context, of Resolved, trail []Resolved) error {
+func (a *aliasWalk) visitBases(ctx context.Context, of Resolved, trail []Resolved) error {
 	for _, with := range of.Spec.Extend.With {
-		base, err := d.resolveBase(ctx, of, with)
+		base, err := a.resolveBase(ctx, of, with)
 		if err != nil {
 			return err
 		}
 		if cycle := findCycle(trail, base); cycle != "" {
 			return fmt.Errorf("%w: workspace type %q extends itself: %s", ErrUnresolvable, base.Reference, cycle)
 		}
-		if d.seen[base.key()] {
+		if a.seen[base.key()] {
 			continue
 		}
-		d.seen[base.key()] = true
-		d.found = append(d.found, base)
-		if err := d.visitBases(ctx, base, append(trail, base)); err != nil {
+		a.seen[base.key()] = true
+		a.found = append(a.found, base)
+		if err := a.visitBases(ctx, base, append(trail, base)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (d *aliasWalk) resolveBase(ctx context.Context, of Resolved, with tenancyv1alpha1.WorkspaceTypeReference) (Resolved, error) {
+func (a *aliasWalk) resolveBase(ctx context.Context, of Resolved, with tenancyv1alpha1.WorkspaceTypeReference) (Resolved, error) {
 	ref, err := toReference(with)
 	if err != nil {
 		return Resolved{}, fmt.Errorf("workspace type %q: %w", of.Reference, err)
@@ -60,7 +60,7 @@ func (d *aliasWalk) resolveBase(ctx context.Context, of Resolved, with tenancyv1
 	if ref.Path.Empty() {
 		ref.Path = of.Cluster.Path()
 	}
-	base, err := d.resolver.Get(ctx, ref)
+	base, err := a.resolver.Get(ctx, ref)
 	if errors.Is(err, ErrUnresolvable) {
 		return Resolved{}, fmt.Errorf("%w: workspace type %q extends %q, which does not exist", ErrUnresolvable, of.Reference, ref)
 	}
@@ -111,4 +111,4 @@ func Terminators(aliases []Resolved) []corev1alpha1.LogicalClusterTerminator {
 }
 
 // LifecycleName is the name of the type's initializer and of its terminator: "<cluster name>:<type name>".
-func (t Resolved) LifecycleName() string { return t.Cluster.String() + ":" + t.Name }
+func (r Resolved) LifecycleName() string { return r.Cluster.String() + ":" + r.Name }

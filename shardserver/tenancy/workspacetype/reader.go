@@ -73,23 +73,23 @@ func newStorageReader(registry *storage.Registry, index *Index, latest bool) *st
 	}
 }
 
-func (c *storageReader) LogicalCluster(ctx context.Context, cluster logicalcluster.Name) (*corev1alpha1.LogicalCluster, error) {
-	return read(ctx, c.clusters, cluster, corev1alpha1.LogicalClusterName, c.latest)
+func (s *storageReader) LogicalCluster(ctx context.Context, cluster logicalcluster.Name) (*corev1alpha1.LogicalCluster, error) {
+	return read(ctx, s.clusters, cluster, corev1alpha1.LogicalClusterName, s.latest)
 }
 
-func (c *storageReader) Workspace(ctx context.Context, parent logicalcluster.Name, name string) (*tenancyv1alpha1.Workspace, error) {
-	return read(ctx, c.workspaces, parent, name, c.latest)
+func (s *storageReader) Workspace(ctx context.Context, parent logicalcluster.Name, name string) (*tenancyv1alpha1.Workspace, error) {
+	return read(ctx, s.workspaces, parent, name, s.latest)
 }
 
-func (c *storageReader) WorkspaceType(ctx context.Context, cluster logicalcluster.Name, name string) (*tenancyv1alpha1.WorkspaceType, error) {
-	return read(ctx, c.types, cluster, name, c.latest)
+func (s *storageReader) WorkspaceType(ctx context.Context, cluster logicalcluster.Name, name string) (*tenancyv1alpha1.WorkspaceType, error) {
+	return read(ctx, s.types, cluster, name, s.latest)
 }
 
-func (c *storageReader) ListByPathLatest(ctx context.Context, reference Reference) ([]logicalcluster.Name, error) {
-	if !c.latest {
+func (s *storageReader) ListByPathLatest(ctx context.Context, reference Reference) ([]logicalcluster.Name, error) {
+	if !s.latest {
 		return nil, nil
 	}
-	all, err := storage.NewReader[*tenancyv1alpha1.WorkspaceType](c.registry, workspaceTypes).ListLatest(logicalcluster.With(ctx, logicalcluster.Wildcard), "", nil)
+	all, err := storage.NewReader[*tenancyv1alpha1.WorkspaceType](s.registry, workspaceTypes).ListLatest(logicalcluster.With(ctx, logicalcluster.Wildcard), "", nil)
 	if err != nil {
 		return nil, fmt.Errorf("listing workspace types: %w", err)
 	}
@@ -102,12 +102,12 @@ func (c *storageReader) ListByPathLatest(ctx context.Context, reference Referenc
 	return found, nil
 }
 
-func (c *storageReader) IsLocal(ctx context.Context, cluster logicalcluster.Name) (bool, error) {
-	return c.registry.IsLocal(ctx, cluster)
+func (s *storageReader) IsLocal(ctx context.Context, cluster logicalcluster.Name) (bool, error) {
+	return s.registry.IsLocal(ctx, cluster)
 }
 
-func (c *storageReader) CheckSynced() error {
-	if err := c.registry.RemoteStore().CheckSynced(workspaceTypes); err != nil {
+func (s *storageReader) CheckSynced() error {
+	if err := s.registry.RemoteStore().CheckSynced(workspaceTypes); err != nil {
 		return apierrors.NewServiceUnavailable(fmt.Sprintf("the workspace types of other shards are not synced: %v", err))
 	}
 	return nil

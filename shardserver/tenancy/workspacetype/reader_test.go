@@ -34,7 +34,7 @@ func newFakeReader() *fakeReader {
 
 // cluster adds a logical cluster with its canonical path and the reference of its type, and the workspace that
 // has it.
-func (t *fakeReader) cluster(name, path, typeRef string) *fakeReader {
+func (f *fakeReader) cluster(name, path, typeRef string) *fakeReader {
 	logicalCluster := &corev1alpha1.LogicalCluster{ObjectMeta: metav1.ObjectMeta{Name: "cluster", Annotations: map[string]string{}}}
 	if path != "" {
 		logicalCluster.Annotations[logicalcluster.PathAnnotationKey] = path
@@ -42,31 +42,31 @@ func (t *fakeReader) cluster(name, path, typeRef string) *fakeReader {
 	if typeRef != "" {
 		logicalCluster.Annotations[corev1alpha1.LogicalClusterTypeAnnotationKey] = typeRef
 	}
-	t.clusters[name] = logicalCluster
+	f.clusters[name] = logicalCluster
 	if colon := strings.LastIndex(path, ":"); colon > 0 {
-		for parent, object := range t.clusters {
+		for parent, object := range f.clusters {
 			if object.Annotations[logicalcluster.PathAnnotationKey] == path[:colon] {
-				t.workspace(parent, path[colon+1:], name, corev1alpha1.LogicalClusterPhaseReady)
+				f.workspace(parent, path[colon+1:], name, corev1alpha1.LogicalClusterPhaseReady)
 			}
 		}
 	}
-	return t
+	return f
 }
 
-func (t *fakeReader) workspace(parent, name, cluster string, phase corev1alpha1.LogicalClusterPhaseType) *fakeReader {
+func (f *fakeReader) workspace(parent, name, cluster string, phase corev1alpha1.LogicalClusterPhaseType) *fakeReader {
 	workspace := &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	workspace.Spec.Cluster = cluster
 	workspace.Status.Phase = phase
-	t.workspaces[parent+"/"+name] = workspace
-	return t
+	f.workspaces[parent+"/"+name] = workspace
+	return f
 }
 
 // add adds a type to a cluster, annotated as admission does.
-func (t *fakeReader) add(cluster, name string, set ...func(*tenancyv1alpha1.WorkspaceType)) *fakeReader {
+func (f *fakeReader) add(cluster, name string, set ...func(*tenancyv1alpha1.WorkspaceType)) *fakeReader {
 	workspaceType := &tenancyv1alpha1.WorkspaceType{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{
 		logicalcluster.AnnotationKey: cluster,
 	}}}
-	if object, ok := t.clusters[cluster]; ok {
+	if object, ok := f.clusters[cluster]; ok {
 		if path, ok := object.Annotations[logicalcluster.PathAnnotationKey]; ok {
 			workspaceType.Annotations[logicalcluster.PathAnnotationKey] = path
 		}
@@ -74,39 +74,39 @@ func (t *fakeReader) add(cluster, name string, set ...func(*tenancyv1alpha1.Work
 	for _, set := range set {
 		set(workspaceType)
 	}
-	t.types[cluster+"/"+name] = workspaceType
-	return t
+	f.types[cluster+"/"+name] = workspaceType
+	return f
 }
 
-func (t *fakeReader) LogicalCluster(_ context.Context, cluster logicalcluster.Name) (*corev1alpha1.LogicalCluster, error) {
-	return getObject(t.clusters, corev1alpha1.Resource("logicalclusters").Resource, cluster.String())
+func (f *fakeReader) LogicalCluster(_ context.Context, cluster logicalcluster.Name) (*corev1alpha1.LogicalCluster, error) {
+	return getObject(f.clusters, corev1alpha1.Resource("logicalclusters").Resource, cluster.String())
 }
 
-func (t *fakeReader) Workspace(_ context.Context, parent logicalcluster.Name, name string) (*tenancyv1alpha1.Workspace, error) {
-	return getObject(t.workspaces, "workspaces", parent.String()+"/"+name)
+func (f *fakeReader) Workspace(_ context.Context, parent logicalcluster.Name, name string) (*tenancyv1alpha1.Workspace, error) {
+	return getObject(f.workspaces, "workspaces", parent.String()+"/"+name)
 }
 
-func (t *fakeReader) WorkspaceType(_ context.Context, cluster logicalcluster.Name, name string) (*tenancyv1alpha1.WorkspaceType, error) {
-	return getObject(t.types, "workspacetypes", cluster.String()+"/"+name)
+func (f *fakeReader) WorkspaceType(_ context.Context, cluster logicalcluster.Name, name string) (*tenancyv1alpha1.WorkspaceType, error) {
+	return getObject(f.types, "workspacetypes", cluster.String()+"/"+name)
 }
 
 // setRemote makes a cluster one of another shard: its workspaces are removed.
-func (t *fakeReader) setRemote(cluster string) *fakeReader {
-	if t.remote == nil {
-		t.remote = map[string]bool{}
+func (f *fakeReader) setRemote(cluster string) *fakeReader {
+	if f.remote == nil {
+		f.remote = map[string]bool{}
 	}
-	t.remote[cluster] = true
-	for name := range t.workspaces {
+	f.remote[cluster] = true
+	for name := range f.workspaces {
 		if strings.HasPrefix(name, cluster+"/") {
-			delete(t.workspaces, name)
+			delete(f.workspaces, name)
 		}
 	}
-	return t
+	return f
 }
 
-func (t *fakeReader) ListByPath(reference Reference) []logicalcluster.Name {
+func (f *fakeReader) ListByPath(reference Reference) []logicalcluster.Name {
 	var found []logicalcluster.Name
-	for _, object := range t.types {
+	for _, object := range f.types {
 		cluster := logicalcluster.Of(object)
 		if object.Name == reference.Name && canonicalPath(object, cluster) == reference.Path {
 			found = append(found, cluster)
@@ -115,15 +115,15 @@ func (t *fakeReader) ListByPath(reference Reference) []logicalcluster.Name {
 	return found
 }
 
-func (t *fakeReader) ListByPathLatest(context.Context, Reference) ([]logicalcluster.Name, error) {
+func (f *fakeReader) ListByPathLatest(context.Context, Reference) ([]logicalcluster.Name, error) {
 	return nil, nil
 }
 
-func (t *fakeReader) IsLocal(_ context.Context, cluster logicalcluster.Name) (bool, error) {
-	return !t.remote[cluster.String()], nil
+func (f *fakeReader) IsLocal(_ context.Context, cluster logicalcluster.Name) (bool, error) {
+	return !f.remote[cluster.String()], nil
 }
 
-func (t *fakeReader) CheckSynced() error { return t.notSynced }
+func (f *fakeReader) CheckSynced() error { return f.notSynced }
 
 func getObject[T any](objects map[string]T, resource, name string) (T, error) {
 	object, ok := objects[name]

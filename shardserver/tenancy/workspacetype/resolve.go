@@ -35,7 +35,7 @@ type key struct {
 	name    string
 }
 
-func (t Resolved) key() key { return key{t.Cluster, t.Name} }
+func (r Resolved) key() key { return key{r.Cluster, r.Name} }
 
 // Resolve returns the type of a new workspace in the parent cluster for a reference: the parent's default without a
 // name; the nearest one from the parent upwards without a path; else exactly the referenced type.

@@ -37,15 +37,15 @@ func newGadgetExport(claims ...apisv1alpha2.PermissionClaim) *apisv1alpha2.APIEx
 }
 
 // producer creates a workspace that exports gadgets.
-func (s *env) producer(name string) string {
-	s.Helper()
-	cluster := s.shard.NewWorkspace(s.T, "root", name).Spec.Cluster
-	ctx := shardtesting.In(s.Context(), cluster)
-	s.create(ctx, newSchema("v1", "gadgets", "shared.dev"))
+func (e *env) producer(name string) string {
+	e.Helper()
+	cluster := e.shard.NewWorkspace(e.T, "root", name).Spec.Cluster
+	ctx := shardtesting.In(e.Context(), cluster)
+	e.create(ctx, newSchema("v1", "gadgets", "shared.dev"))
 	export := newGadgetExport()
-	s.create(ctx, export)
-	shardtesting.Eventually(s.T, "the export of "+name+" has an identity", func(context.Context) error {
-		if err := s.masters.Get(ctx, client.ObjectKeyFromObject(export), export); err != nil {
+	e.create(ctx, export)
+	shardtesting.Eventually(e.T, "the export of "+name+" has an identity", func(context.Context) error {
+		if err := e.masters.Get(ctx, client.ObjectKeyFromObject(export), export); err != nil {
 			return err
 		}
 		if export.Status.IdentityHash == "" {

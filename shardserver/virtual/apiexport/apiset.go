@@ -82,7 +82,7 @@ type apiResource struct {
 }
 
 // isOwn reports whether the resource is one of the export itself.
-func (o *apiResource) isOwn() bool { return o.identity != "" && o.claim == nil }
+func (a *apiResource) isOwn() bool { return a.identity != "" && a.claim == nil }
 
 // apiSetFrom returns the API set of the export of the context's request.
 func apiSetFrom(ctx context.Context, from apiSource) (*apiSet, error) {

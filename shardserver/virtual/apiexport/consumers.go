@@ -26,16 +26,16 @@ type bindingLister struct {
 type lister func(context.Context) ([]*apisv1alpha2.APIBinding, error)
 
 // listCached lists from the watch cache, listLatest with a consistent read.
-func (c bindingLister) listCached(ctx context.Context) ([]*apisv1alpha2.APIBinding, error) {
-	return c.reader.List(ctx, "", nil)
+func (b bindingLister) listCached(ctx context.Context) ([]*apisv1alpha2.APIBinding, error) {
+	return b.reader.List(ctx, "", nil)
 }
 
-func (c bindingLister) listLatest(ctx context.Context) ([]*apisv1alpha2.APIBinding, error) {
-	return c.reader.ListLatest(ctx, "", nil)
+func (b bindingLister) listLatest(ctx context.Context) ([]*apisv1alpha2.APIBinding, error) {
+	return b.reader.ListLatest(ctx, "", nil)
 }
 
 // listByExport returns the bindings of a logical cluster to the export of a set.
-func (c bindingLister) listByExport(ctx context.Context, set *apiSet, cluster logicalcluster.Name, list lister) ([]*apisv1alpha2.APIBinding, error) {
+func (b bindingLister) listByExport(ctx context.Context, set *apiSet, cluster logicalcluster.Name, list lister) ([]*apisv1alpha2.APIBinding, error) {
 	all, err := list(logicalcluster.With(ctx, cluster))
 	if err != nil {
 		return nil, fmt.Errorf("listing the bindings of %q: %w", cluster, err)
@@ -88,9 +88,9 @@ func checkVirtualClaim(binding *apisv1alpha2.APIBinding, found *apiResource, ver
 }
 
 // listClaimedClusters returns the logical clusters of this shard with a binding that allows a verb on a claimed resource.
-func (c bindingLister) listClaimedClusters(ctx context.Context, set *apiSet, found *apiResource, verb string) (sets.Set[logicalcluster.Name], error) {
+func (b bindingLister) listClaimedClusters(ctx context.Context, set *apiSet, found *apiResource, verb string) (sets.Set[logicalcluster.Name], error) {
 	key, value := apiindex.ExportLabel(set.name)
-	all, err := c.reader.ListLatest(logicalcluster.With(ctx, logicalcluster.Wildcard), "", labels.SelectorFromSet(labels.Set{key: value}))
+	all, err := b.reader.ListLatest(logicalcluster.With(ctx, logicalcluster.Wildcard), "", labels.SelectorFromSet(labels.Set{key: value}))
 	if err != nil {
 		return nil, fmt.Errorf("listing the bindings of the export: %w", err)
 	}

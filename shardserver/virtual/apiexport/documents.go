@@ -44,8 +44,8 @@ func newAPISetResolver(from apiSource, source *discovery.Source) *apiSetResolver
 }
 
 // Resolve implements discovery.APISetResolver.
-func (f *apiSetResolver) Resolve(ctx context.Context) (*discovery.APISet, error) {
-	set, err := apiSetFrom(ctx, f.apiSource)
+func (asr *apiSetResolver) Resolve(ctx context.Context) (*discovery.APISet, error) {
+	set, err := apiSetFrom(ctx, asr.apiSource)
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +53,7 @@ func (f *apiSetResolver) Resolve(ctx context.Context) (*discovery.APISet, error)
 	if err != nil {
 		return nil, err
 	}
-	compiled, err := f.source.Load(ctx)
+	compiled, err := asr.source.Load(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +67,7 @@ func (f *apiSetResolver) Resolve(ctx context.Context) (*discovery.APISet, error)
 			}
 			continue
 		}
-		definition, err := f.getDefinition(ctx, o.schema)
+		definition, err := asr.getDefinition(ctx, o.schema)
 		if err != nil {
 			// Conditions report the invalid schema; the rest of the API is served.
 			klog.FromContext(ctx).V(2).Info("Leaving an invalid schema out of discovery", "schema", o.schema.Name, "export", set.name.Name, "reason", err)
@@ -75,11 +75,11 @@ func (f *apiSetResolver) Resolve(ctx context.Context) (*discovery.APISet, error)
 		}
 		described := *definition
 		described.ReadOnly = o.virtual
-		if described.Subresources, err = f.describeSubresources(ctx, o); err != nil {
+		if described.Subresources, err = asr.describeSubresources(ctx, o); err != nil {
 			return nil, err
 		}
-		if f.view != nil && o.isOwn() {
-			if described, err = f.view.Describe(ctx, set.export, described); err != nil {
+		if asr.view != nil && o.isOwn() {
+			if described, err = asr.view.Describe(ctx, set.export, described); err != nil {
 				return nil, err
 			}
 		}
@@ -91,11 +91,11 @@ func (f *apiSetResolver) Resolve(ctx context.Context) (*discovery.APISet, error)
 }
 
 // describeSubresources returns the custom subresources that are claimed of a resource of another export, with the claimed verbs.
-func (f apiSource) describeSubresources(ctx context.Context, o *apiResource) ([]discovery.Subresource, error) {
+func (a apiSource) describeSubresources(ctx context.Context, o *apiResource) ([]discovery.Subresource, error) {
 	if o.definer == nil || len(o.subresources) == 0 {
 		return nil, nil
 	}
-	return discovery.SubresourcesOf(ctx, f.exports, o.definer, o.GroupResource, func(entry *apisv1alpha2.ResourceSchema, _ string) []string {
+	return discovery.SubresourcesOf(ctx, a.exports, o.definer, o.GroupResource, func(entry *apisv1alpha2.ResourceSchema, _ string) []string {
 		_, subresource := subresources.Split(*entry)
 		if claim := o.subresources[subresource]; claim != nil {
 			return claimedVerbs(claim)
@@ -105,8 +105,8 @@ func (f apiSource) describeSubresources(ctx context.Context, o *apiResource) ([]
 }
 
 // getDefinition returns the definition of a schema for documents.
-func (f *apiSetResolver) getDefinition(ctx context.Context, resourceSchema *apisv1alpha1.APIResourceSchema) (*discovery.Definition, error) {
-	return f.definitions.Get(ctx, resourceSchema.UID, func() (*discovery.Definition, int64, error) {
+func (asr *apiSetResolver) getDefinition(ctx context.Context, resourceSchema *apisv1alpha1.APIResourceSchema) (*discovery.Definition, error) {
+	return asr.definitions.Get(ctx, resourceSchema.UID, func() (*discovery.Definition, int64, error) {
 		object, err := apiindex.DiscoveryDefinition(resourceSchema)
 		if err != nil {
 			return nil, 0, err

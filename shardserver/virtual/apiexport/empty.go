@@ -54,28 +54,28 @@ type notFoundInterceptor struct {
 }
 
 // Unwrap implements responsewriter.UserProvidedDecorator.
-func (u *notFoundInterceptor) Unwrap() http.ResponseWriter { return u.ResponseWriter }
+func (n *notFoundInterceptor) Unwrap() http.ResponseWriter { return n.ResponseWriter }
 
 // WriteHeader implements http.ResponseWriter.
-func (u *notFoundInterceptor) WriteHeader(status int) {
-	if u.wroteHeader || u.notFound {
+func (n *notFoundInterceptor) WriteHeader(status int) {
+	if n.wroteHeader || n.notFound {
 		return
 	}
 	if status == http.StatusNotFound {
-		u.notFound = true
+		n.notFound = true
 		return
 	}
-	u.wroteHeader = true
-	u.ResponseWriter.WriteHeader(status)
+	n.wroteHeader = true
+	n.ResponseWriter.WriteHeader(status)
 }
 
 // Write implements http.ResponseWriter.
-func (u *notFoundInterceptor) Write(part []byte) (int, error) {
-	if u.notFound {
+func (n *notFoundInterceptor) Write(part []byte) (int, error) {
+	if n.notFound {
 		return len(part), nil
 	}
-	u.wroteHeader = true
-	return u.ResponseWriter.Write(part)
+	n.wroteHeader = true
+	return n.ResponseWriter.Write(part)
 }
 
 // removeContentHeaders removes the headers that describe the body of a discarded response.

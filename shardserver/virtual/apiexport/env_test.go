@@ -64,29 +64,29 @@ func newEnvWith(t *testing.T, configure func(*options.Options), claims ...apisv1
 }
 
 // withT returns the env for a subtest.
-func (s *env) withT(t *testing.T) *env {
-	copied := *s
+func (e *env) withT(t *testing.T) *env {
+	copied := *e
 	copied.T = t
 	return &copied
 }
 
 // grantContentAccess grants a user all verbs on the content of the exports of a logical cluster.
-func (s *env) grantContentAccess(cluster, name string) {
-	s.Helper()
-	ctx := shardtesting.In(s.Context(), cluster)
-	s.create(ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "content-" + name}, Rules: []rbacv1.PolicyRule{
+func (e *env) grantContentAccess(cluster, name string) {
+	e.Helper()
+	ctx := shardtesting.In(e.Context(), cluster)
+	e.create(ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "content-" + name}, Rules: []rbacv1.PolicyRule{
 		{Verbs: []string{"*"}, APIGroups: []string{"apis.kcp.io"}, Resources: []string{"apiexports/content"}},
 		{Verbs: []string{"access"}, NonResourceURLs: []string{"/"}},
 	}})
-	s.create(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "content-" + name},
+	e.create(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "content-" + name},
 		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "content-" + name},
 		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: name}}})
 }
 
-func (s *env) create(ctx context.Context, obj client.Object) {
-	s.Helper()
-	if err := s.masters.Create(ctx, obj); err != nil {
-		s.Fatal(err)
+func (e *env) create(ctx context.Context, obj client.Object) {
+	e.Helper()
+	if err := e.masters.Create(ctx, obj); err != nil {
+		e.Fatal(err)
 	}
 }
 
@@ -116,18 +116,18 @@ func newSchema(prefix, plural, group string) *apisv1alpha1.APIResourceSchema {
 }
 
 // createExport creates an export of the resource of the same name, waits for its identity, and returns it.
-func (s *env) createExport(cluster, name string, claims ...apisv1alpha2.PermissionClaim) string {
-	s.Helper()
-	clusterCtx := shardtesting.In(s.Context(), cluster)
+func (e *env) createExport(cluster, name string, claims ...apisv1alpha2.PermissionClaim) string {
+	e.Helper()
+	clusterCtx := shardtesting.In(e.Context(), cluster)
 	resourceSchema := newSchema("v1", name, group)
-	s.create(clusterCtx, resourceSchema)
+	e.create(clusterCtx, resourceSchema)
 	export := &apisv1alpha2.APIExport{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: apisv1alpha2.APIExportSpec{
 		Resources:        []apisv1alpha2.ResourceSchema{{Name: name, Group: group, Schema: resourceSchema.Name, Storage: apisv1alpha2.ResourceSchemaStorage{CRD: &apisv1alpha2.ResourceSchemaStorageCRD{}}}},
 		PermissionClaims: claims,
 	}}
-	s.create(clusterCtx, export)
-	shardtesting.Eventually(s.T, "export "+name+" has an identity", func(ctx context.Context) error {
-		if err := s.masters.Get(clusterCtx, client.ObjectKeyFromObject(export), export); err != nil {
+	e.create(clusterCtx, export)
+	shardtesting.Eventually(e.T, "export "+name+" has an identity", func(ctx context.Context) error {
+		if err := e.masters.Get(clusterCtx, client.ObjectKeyFromObject(export), export); err != nil {
 			return err
 		}
 		if export.Status.IdentityHash == "" {
@@ -147,16 +147,16 @@ func acceptClaim(claim apisv1alpha2.PermissionClaim) apisv1alpha2.AcceptablePerm
 }
 
 // bind binds an export in a logical cluster and waits until it is bound.
-func (s *env) bind(cluster, provider, name string, claims ...apisv1alpha2.AcceptablePermissionClaim) {
-	s.Helper()
-	clusterCtx := shardtesting.In(s.Context(), cluster)
+func (e *env) bind(cluster, provider, name string, claims ...apisv1alpha2.AcceptablePermissionClaim) {
+	e.Helper()
+	clusterCtx := shardtesting.In(e.Context(), cluster)
 	binding := &apisv1alpha2.APIBinding{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: apisv1alpha2.APIBindingSpec{
 		Reference:        apisv1alpha2.BindingReference{Export: &apisv1alpha2.ExportBindingReference{Path: provider, Name: name}},
 		PermissionClaims: claims,
 	}}
-	s.create(clusterCtx, binding)
-	shardtesting.Eventually(s.T, "binding "+name+" is bound", func(ctx context.Context) error {
-		if err := s.masters.Get(clusterCtx, client.ObjectKeyFromObject(binding), binding); err != nil {
+	e.create(clusterCtx, binding)
+	shardtesting.Eventually(e.T, "binding "+name+" is bound", func(ctx context.Context) error {
+		if err := e.masters.Get(clusterCtx, client.ObjectKeyFromObject(binding), binding); err != nil {
 			return err
 		}
 		if binding.Status.Phase != apisv1alpha2.APIBindingPhaseBound {
@@ -167,42 +167,42 @@ func (s *env) bind(cluster, provider, name string, claims ...apisv1alpha2.Accept
 }
 
 // newConsumer creates a workspace that binds the export of the env.
-func (s *env) newConsumer(name string, claims ...apisv1alpha2.AcceptablePermissionClaim) string {
-	s.Helper()
-	cluster := s.shard.NewWorkspace(s.T, "root", name).Spec.Cluster
-	s.bind(cluster, s.provider, s.export, claims...)
+func (e *env) newConsumer(name string, claims ...apisv1alpha2.AcceptablePermissionClaim) string {
+	e.Helper()
+	cluster := e.shard.NewWorkspace(e.T, "root", name).Spec.Cluster
+	e.bind(cluster, e.provider, e.export, claims...)
 	return cluster
 }
 
 // virtualPath returns a path of the virtual workspace of the env's export.
-func (s *env) virtualPath(cluster, path string) string {
-	return "/services/apiexport/" + s.provider + "/" + s.export + "/clusters/" + cluster + path
+func (e *env) virtualPath(cluster, path string) string {
+	return "/services/apiexport/" + e.provider + "/" + e.export + "/clusters/" + cluster + path
 }
 
 // do sends one request and returns status and body.
-func (s *env) do(userName, method, path, body string, headers ...string) (int, string) {
-	s.Helper()
-	response, content := shardtesting.Send(s, s.users[userName], method, path, body, headers...)
+func (e *env) do(userName, method, path, body string, headers ...string) (int, string) {
+	e.Helper()
+	response, content := shardtesting.Send(e, e.users[userName], method, path, body, headers...)
 	return response.StatusCode, content
 }
 
 // expectStatus sends one request, checks the status and returns the body.
-func (s *env) expectStatus(code int, userName, method, path, body string, headers ...string) string {
-	s.Helper()
-	got, content := s.do(userName, method, path, body, headers...)
+func (e *env) expectStatus(code int, userName, method, path, body string, headers ...string) string {
+	e.Helper()
+	got, content := e.do(userName, method, path, body, headers...)
 	if got != code {
-		s.Errorf("%s %s as %s: %d, want %d: %.500s", method, path, userName, got, code, content)
+		e.Errorf("%s %s as %s: %d, want %d: %.500s", method, path, userName, got, code, content)
 	}
 	return content
 }
 
 // eventuallyStatus is expectStatus for results that controllers or caches produce with a delay.
-func (s *env) eventuallyStatus(code int, userName, method, path, body string) string {
-	s.Helper()
+func (e *env) eventuallyStatus(code int, userName, method, path, body string) string {
+	e.Helper()
 	content := ""
-	shardtesting.Eventually(s.T, fmt.Sprintf("%s %s as %s is %d", method, path, userName, code), func(context.Context) error {
+	shardtesting.Eventually(e.T, fmt.Sprintf("%s %s as %s is %d", method, path, userName, code), func(context.Context) error {
 		var got int
-		if got, content = s.do(userName, method, path, body); got != code {
+		if got, content = e.do(userName, method, path, body); got != code {
 			return fmt.Errorf("%d: %.500s", got, content)
 		}
 		return nil
@@ -210,7 +210,7 @@ func (s *env) eventuallyStatus(code int, userName, method, path, body string) st
 	return content
 }
 
-func (s *env) newWidgetJSON(name, more string) string {
+func (e *env) newWidgetJSON(name, more string) string {
 	return `{"apiVersion":"` + group + `/v1","kind":"Widget","metadata":{"name":"` + name + `"` + more + `},"spec":{"size":1}}`
 }
 
@@ -219,11 +219,11 @@ func newConfigMapJSON(name, more string) string {
 }
 
 // parseList returns "<cluster>/<name>" of the items of a list.
-func (s *env) parseList(content string) map[string]bool {
-	s.Helper()
+func (e *env) parseList(content string) map[string]bool {
+	e.Helper()
 	var list metav1.PartialObjectMetadataList
 	if err := json.Unmarshal([]byte(content), &list); err != nil {
-		s.Fatalf("%v: %s", err, content)
+		e.Fatalf("%v: %s", err, content)
 	}
 	found := map[string]bool{}
 	for i := range list.Items {
@@ -239,15 +239,15 @@ type watchStream struct {
 }
 
 // watch opens a watch.
-func (s *env) watch(userName, path string) *watchStream {
-	s.Helper()
-	ctx, cancel := context.WithCancel(s.Context())
-	resp := shardtesting.Open(ctx, s, s.users[userName], http.MethodGet, path, "")
+func (e *env) watch(userName, path string) *watchStream {
+	e.Helper()
+	ctx, cancel := context.WithCancel(e.Context())
+	resp := shardtesting.Open(ctx, e, e.users[userName], http.MethodGet, path, "")
 	if resp.StatusCode != http.StatusOK {
 		body, _ := io.ReadAll(resp.Body)
-		s.Fatalf("watching %s: %d: %s", path, resp.StatusCode, body)
+		e.Fatalf("watching %s: %d: %s", path, resp.StatusCode, body)
 	}
-	s.Cleanup(func() { cancel(); _ = resp.Body.Close() })
+	e.Cleanup(func() { cancel(); _ = resp.Body.Close() })
 	return &watchStream{decoder: json.NewDecoder(resp.Body), close: cancel}
 }
 

@@ -15,16 +15,16 @@ import (
 
 // forward converts a request into one for the handlers of the shard: it adds the identity to the resource name and the
 // visibility label to the selector.
-func (c *resourceRequest) forward(req *http.Request) (*http.Request, error) {
+func (r *resourceRequest) forward(req *http.Request) (*http.Request, error) {
 	forwarded := req
 	var err error
-	if c.resource.identity != "" {
-		if forwarded, err = withResource(req, c.info, c.resource.Resource+":"+c.resource.identity); err != nil {
+	if r.resource.identity != "" {
+		if forwarded, err = withResource(req, r.info, r.resource.Resource+":"+r.resource.identity); err != nil {
 			return nil, err
 		}
 	}
-	key, values := c.set.visibilityLabel(c.resource)
-	if key == "" || !slices.Contains([]string{"list", "watch", "deletecollection"}, c.info.Verb) {
+	key, values := r.set.visibilityLabel(r.resource)
+	if key == "" || !slices.Contains([]string{"list", "watch", "deletecollection"}, r.info.Verb) {
 		return forwarded, nil
 	}
 	return withLabel(forwarded, key, values)

@@ -87,8 +87,8 @@ func (s *apiSet) resolveAgnostic(ctx context.Context, found *apiResource) (*apiR
 }
 
 // withIdentity returns the request for the objects of one identity.
-func (c *resourceRequest) withIdentity(identity string) *resourceRequest {
-	one, resource := *c, *c.resource
+func (r *resourceRequest) withIdentity(identity string) *resourceRequest {
+	one, resource := *r, *r.resource
 	resource.identity, resource.agnostic, resource.identities = identity, false, nil
 	one.resource = &resource
 	return &one

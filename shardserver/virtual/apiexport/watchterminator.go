@@ -55,18 +55,18 @@ func newWatchTerminator(authorizer stepsAuthorizer, reader *storage.Reader[*apis
 }
 
 // Len returns the number of open watches.
-func (s *WatchTerminator) Len() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (wt *WatchTerminator) Len() int {
+	wt.mu.Lock()
+	defer wt.mu.Unlock()
 	count := 0
-	for _, watches := range s.watches {
+	for _, watches := range wt.watches {
 		count += len(watches)
 	}
 	return count
 }
 
 // track adds a watch request, or one whose connection stays open with another protocol. Other requests are returned unchanged. Callers must call done at the end of the request.
-func (s *WatchTerminator) track(req *http.Request, c *resourceRequest) (tracked *http.Request, done func()) {
+func (wt *WatchTerminator) track(req *http.Request, c *resourceRequest) (tracked *http.Request, done func()) {
 	if upgrade := req.Header.Get("Upgrade") != "" && c.info.Subresource != ""; c.info.Verb != "watch" && !upgrade {
 		return req, func() {}
 	}
@@ -79,37 +79,37 @@ func (s *WatchTerminator) track(req *http.Request, c *resourceRequest) (tracked 
 		request: c, attributes: attributes, cancel: cancel,
 		privileged: slices.Contains(attributes.GetUser().GetGroups(), user.SystemPrivilegedGroup),
 	}
-	s.add(added)
-	s.recheck(ctx, added) // the binding or export may have changed since authorization
-	return req.WithContext(ctx), func() { s.remove(added); cancel() }
+	wt.add(added)
+	wt.recheck(ctx, added) // the binding or export may have changed since authorization
+	return req.WithContext(ctx), func() { wt.remove(added); cancel() }
 }
 
-func (s *WatchTerminator) add(w *openWatch) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (wt *WatchTerminator) add(w *openWatch) {
+	wt.mu.Lock()
+	defer wt.mu.Unlock()
 	cluster := w.request.target.Cluster
-	if s.watches[cluster] == nil {
-		s.watches[cluster] = map[*openWatch]struct{}{}
+	if wt.watches[cluster] == nil {
+		wt.watches[cluster] = map[*openWatch]struct{}{}
 	}
-	s.watches[cluster][w] = struct{}{}
+	wt.watches[cluster][w] = struct{}{}
 }
 
-func (s *WatchTerminator) remove(w *openWatch) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (wt *WatchTerminator) remove(w *openWatch) {
+	wt.mu.Lock()
+	defer wt.mu.Unlock()
 	cluster := w.request.target.Cluster
-	delete(s.watches[cluster], w)
-	if len(s.watches[cluster]) == 0 {
-		delete(s.watches, cluster)
+	delete(wt.watches[cluster], w)
+	if len(wt.watches[cluster]) == 0 {
+		delete(wt.watches, cluster)
 	}
 }
 
 // listWatches returns the watches on matching logical clusters.
-func (s *WatchTerminator) listWatches(matches func(logicalcluster.Name) bool) []*openWatch {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (wt *WatchTerminator) listWatches(matches func(logicalcluster.Name) bool) []*openWatch {
+	wt.mu.Lock()
+	defer wt.mu.Unlock()
 	var found []*openWatch
-	for cluster, watches := range s.watches {
+	for cluster, watches := range wt.watches {
 		if !matches(cluster) {
 			continue
 		}
@@ -121,8 +121,8 @@ func (s *WatchTerminator) listWatches(matches func(logicalcluster.Name) bool) []
 }
 
 // recheck ends a watch that is no longer allowed.
-func (s *WatchTerminator) recheck(ctx context.Context, w *openWatch) {
-	if err := s.check(ctx, w); err != nil {
+func (wt *WatchTerminator) recheck(ctx context.Context, w *openWatch) {
+	if err := wt.check(ctx, w); err != nil {
 		klog.FromContext(ctx).V(4).Info("Terminating a watch in the virtual workspace of an export", "cluster", w.request.target.Cluster, "resource", w.request.resource.GroupResource, "reason", err)
 		w.cancel()
 	}
@@ -130,8 +130,8 @@ func (s *WatchTerminator) recheck(ctx context.Context, w *openWatch) {
 
 var errChanged = errors.New("the export offers something else")
 
-func (s *WatchTerminator) check(ctx context.Context, w *openWatch) error {
-	set, err := apiSetFor(ctx, s.authorizer.apiSource, w.request.target)
+func (wt *WatchTerminator) check(ctx context.Context, w *openWatch) error {
+	set, err := apiSetFor(ctx, wt.authorizer.apiSource, w.request.target)
 	if err != nil {
 		return err
 	}
@@ -146,7 +146,7 @@ func (s *WatchTerminator) check(ctx context.Context, w *openWatch) error {
 		return nil
 	}
 	access := accessRequest{Attributes: w.attributes, set: set, cluster: w.request.target.Cluster}
-	if result := s.authorizer.checkBoundAPI(ctx, access); !result.allowed {
+	if result := wt.authorizer.checkBoundAPI(ctx, access); !result.allowed {
 		return fmt.Errorf("%s: %w", result.reason, errors.Join(errChanged, result.err))
 	}
 	return nil
@@ -165,43 +165,43 @@ func isSameResource(current, previous *apiResource) bool {
 }
 
 // onExportChange schedules a check of all watches.
-func (s *WatchTerminator) onExportChange(bindings.ExportKey) {
+func (wt *WatchTerminator) onExportChange(bindings.ExportKey) {
 	select {
-	case s.exportChanges <- struct{}{}:
+	case wt.exportChanges <- struct{}{}:
 	default: // a check is pending
 	}
 }
 
 // Run checks watches on changes of bindings and exports until the context is done. Every replica of a shard runs it.
-func (s *WatchTerminator) Run(ctx context.Context) {
+func (wt *WatchTerminator) Run(ctx context.Context) {
 	var all sync.WaitGroup
 	defer all.Wait()
 	all.Go(func() {
-		s.recheckOnChanges(ctx, s.exportChanges, func(*openWatch) bool { return true })
+		wt.recheckOnChanges(ctx, wt.exportChanges, func(*openWatch) bool { return true })
 	})
-	all.Go(func() { s.recheckOnChanges(ctx, s.identityChanges, isAgnostic) })
-	informer.NewWithHandler(s.bindings.Resource(), s.bindings.WatchAll, informer.EventHandler[*apisv1alpha2.APIBinding]{
+	all.Go(func() { wt.recheckOnChanges(ctx, wt.identityChanges, isAgnostic) })
+	informer.NewWithHandler(wt.bindings.Resource(), wt.bindings.WatchAll, informer.EventHandler[*apisv1alpha2.APIBinding]{
 		OnReplace: func(context.Context, []*apisv1alpha2.APIBinding, string) error {
-			s.onExportChange(bindings.ExportKey{}) // checks all watches: bindings may have been deleted
+			wt.onExportChange(bindings.ExportKey{}) // checks all watches: bindings may have been deleted
 			return nil
 		},
-		OnAdd:    s.onBindingChange,
-		OnUpdate: s.onBindingChange,
-		OnDelete: s.onBindingChange,
+		OnAdd:    wt.onBindingChange,
+		OnUpdate: wt.onBindingChange,
+		OnDelete: wt.onBindingChange,
 	}).Run(ctx)
 }
 
 // recheckOnChanges checks the selected watches after each element of a channel.
-func (s *WatchTerminator) recheckOnChanges(ctx context.Context, changes <-chan struct{}, selected func(*openWatch) bool) {
+func (wt *WatchTerminator) recheckOnChanges(ctx context.Context, changes <-chan struct{}, selected func(*openWatch) bool) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-changes:
 		}
-		for _, w := range s.listWatches(func(logicalcluster.Name) bool { return true }) {
+		for _, w := range wt.listWatches(func(logicalcluster.Name) bool { return true }) {
 			if selected(w) {
-				s.recheck(ctx, w)
+				wt.recheck(ctx, w)
 			}
 		}
 		background.Sleep(ctx, recheckInterval)
@@ -209,25 +209,25 @@ func (s *WatchTerminator) recheckOnChanges(ctx context.Context, changes <-chan s
 }
 
 // onBindingChange checks the watches on the logical cluster of a binding.
-func (s *WatchTerminator) onBindingChange(ctx context.Context, binding *apisv1alpha2.APIBinding) error {
+func (wt *WatchTerminator) onBindingChange(ctx context.Context, binding *apisv1alpha2.APIBinding) error {
 	cluster := logicalcluster.Of(binding)
-	for _, w := range s.listWatches(func(name logicalcluster.Name) bool { return name == cluster }) {
-		s.recheck(ctx, w)
+	for _, w := range wt.listWatches(func(name logicalcluster.Name) bool { return name == cluster }) {
+		wt.recheck(ctx, w)
 	}
-	s.onIdentityChange()
+	wt.onIdentityChange()
 	return nil
 }
 
 // onBoundChange checks the watches of a logical cluster and of all, of claims without an identity, when the index of what is bound has changed.
-func (s *WatchTerminator) onBoundChange(bindings.Change) { s.onIdentityChange() }
+func (wt *WatchTerminator) onBoundChange(bindings.Change) { wt.onIdentityChange() }
 
 // onIdentityChange schedules a check of the watches of claims without an identity, if there are any.
-func (s *WatchTerminator) onIdentityChange() {
-	if !slices.ContainsFunc(s.listWatches(func(logicalcluster.Name) bool { return true }), isAgnostic) {
+func (wt *WatchTerminator) onIdentityChange() {
+	if !slices.ContainsFunc(wt.listWatches(func(logicalcluster.Name) bool { return true }), isAgnostic) {
 		return
 	}
 	select {
-	case s.identityChanges <- struct{}{}:
+	case wt.identityChanges <- struct{}{}:
 	default: // a check is pending
 	}
 }

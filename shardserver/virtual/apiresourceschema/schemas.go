@@ -41,14 +41,14 @@ var (
 	_ rest.Watcher = &schemaStorage{}
 )
 
-func (v *schemaStorage) New() runtime.Object     { return &apisv1alpha1.APIResourceSchema{} }
-func (v *schemaStorage) NewList() runtime.Object { return &apisv1alpha1.APIResourceSchemaList{} }
-func (v *schemaStorage) Destroy()                {}
+func (s *schemaStorage) New() runtime.Object     { return &apisv1alpha1.APIResourceSchema{} }
+func (s *schemaStorage) NewList() runtime.Object { return &apisv1alpha1.APIResourceSchemaList{} }
+func (s *schemaStorage) Destroy()                {}
 
 // Get implements rest.Getter. If several providers have a schema of the name, it returns that of the first logical cluster
 // by name.
-func (v *schemaStorage) Get(ctx context.Context, name string, _ *metav1.GetOptions) (runtime.Object, error) {
-	all, err := v.listSchemas(ctx)
+func (s *schemaStorage) Get(ctx context.Context, name string, _ *metav1.GetOptions) (runtime.Object, error) {
+	all, err := s.listSchemas(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -62,12 +62,12 @@ func (v *schemaStorage) Get(ctx context.Context, name string, _ *metav1.GetOptio
 }
 
 // List implements rest.Lister. It ignores limits.
-func (v *schemaStorage) List(ctx context.Context, options *internalversion.ListOptions) (runtime.Object, error) {
-	version, err := v.currentResourceVersion(ctx)
+func (s *schemaStorage) List(ctx context.Context, options *internalversion.ListOptions) (runtime.Object, error) {
+	version, err := s.currentResourceVersion(ctx)
 	if err != nil {
 		return nil, err
 	}
-	all, err := v.listSchemas(ctx)
+	all, err := s.listSchemas(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -90,13 +90,13 @@ func matchesOptions(options *internalversion.ListOptions, found *apisv1alpha1.AP
 
 // Watch implements rest.Watcher. It ends at once, so that clients list again, because schemas appear and disappear with
 // bindings without an event of their own.
-func (v *schemaStorage) Watch(context.Context, *internalversion.ListOptions) (watch.Interface, error) {
+func (s *schemaStorage) Watch(context.Context, *internalversion.ListOptions) (watch.Interface, error) {
 	return watch.NewEmptyWatch(), nil
 }
 
 // listBoundBindings returns the bindings of the context's logical cluster in phase Bound.
-func (v *schemaStorage) listBoundBindings(ctx context.Context) ([]*apisv1alpha2.APIBinding, error) {
-	all, err := v.bindings.ListLatest(ctx, "", nil)
+func (s *schemaStorage) listBoundBindings(ctx context.Context) ([]*apisv1alpha2.APIBinding, error) {
+	all, err := s.bindings.ListLatest(ctx, "", nil)
 	if err != nil {
 		return nil, fmt.Errorf("listing the bindings of the logical cluster: %w", err)
 	}
@@ -106,14 +106,14 @@ func (v *schemaStorage) listBoundBindings(ctx context.Context) ([]*apisv1alpha2.
 }
 
 // listSchemas returns the existing schemas, ordered by name and logical cluster.
-func (v *schemaStorage) listSchemas(ctx context.Context) ([]*apisv1alpha1.APIResourceSchema, error) {
-	bound, err := v.listBoundBindings(ctx)
+func (s *schemaStorage) listSchemas(ctx context.Context) ([]*apisv1alpha1.APIResourceSchema, error) {
+	bound, err := s.listBoundBindings(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var found []*apisv1alpha1.APIResourceSchema
 	for _, binding := range bound {
-		bindingSchemas, err := v.listBindingSchemas(ctx, binding)
+		bindingSchemas, err := s.listBindingSchemas(ctx, binding)
 		if err != nil {
 			return nil, err
 		}
@@ -126,12 +126,12 @@ func (v *schemaStorage) listSchemas(ctx context.Context) ([]*apisv1alpha1.APIRes
 }
 
 // listBindingSchemas returns the schemas of the export of a binding.
-func (v *schemaStorage) listBindingSchemas(ctx context.Context, binding *apisv1alpha2.APIBinding) ([]*apisv1alpha1.APIResourceSchema, error) {
+func (s *schemaStorage) listBindingSchemas(ctx context.Context, binding *apisv1alpha2.APIBinding) ([]*apisv1alpha1.APIResourceSchema, error) {
 	cluster, err := logicalcluster.ParseName(binding.Status.APIExportClusterName)
 	if err != nil || binding.Spec.Reference.Export == nil {
 		return nil, nil
 	}
-	export, err := v.exports.Get(ctx, bindings.ExportKey{Cluster: cluster, Name: binding.Spec.Reference.Export.Name})
+	export, err := s.exports.Get(ctx, bindings.ExportKey{Cluster: cluster, Name: binding.Spec.Reference.Export.Name})
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
@@ -140,7 +140,7 @@ func (v *schemaStorage) listBindingSchemas(ctx context.Context, binding *apisv1a
 	}
 	var found []*apisv1alpha1.APIResourceSchema
 	for _, resource := range export.Spec.Resources {
-		resourceSchema, err := v.exports.GetSchema(ctx, cluster, resource.Schema)
+		resourceSchema, err := s.exports.GetSchema(ctx, cluster, resource.Schema)
 		if apierrors.IsNotFound(err) {
 			continue
 		}
@@ -153,8 +153,8 @@ func (v *schemaStorage) listBindingSchemas(ctx context.Context, binding *apisv1a
 }
 
 // currentResourceVersion returns the resource version of a list of the bindings of the logical cluster.
-func (v *schemaStorage) currentResourceVersion(ctx context.Context) (string, error) {
-	resource, err := v.registry.Get(v.bindings.Resource())
+func (s *schemaStorage) currentResourceVersion(ctx context.Context) (string, error) {
+	resource, err := s.registry.Get(s.bindings.Resource())
 	if err != nil {
 		return "", err
 	}

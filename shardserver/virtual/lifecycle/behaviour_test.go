@@ -64,32 +64,32 @@ func newEnv(t *testing.T) *env {
 	return s
 }
 
-func (s *env) create(ctx context.Context, obj client.Object) {
-	s.Helper()
-	if err := s.masters.Create(ctx, obj); err != nil {
-		s.Fatal(err)
+func (e *env) create(ctx context.Context, obj client.Object) {
+	e.Helper()
+	if err := e.masters.Create(ctx, obj); err != nil {
+		e.Fatal(err)
 	}
 }
 
-func (s *env) bindRole(ctx context.Context, role, user string) {
-	s.Helper()
-	s.create(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{GenerateName: role + "-"},
+func (e *env) bindRole(ctx context.Context, role, user string) {
+	e.Helper()
+	e.create(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{GenerateName: role + "-"},
 		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role}, Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: user}}})
 }
 
 // newWorkspace creates a workspace in root, as alice, with a type of the provider, and waits until it has a phase.
-func (s *env) newWorkspace(name, workspaceType, phase string) string {
-	s.Helper()
-	root := shardtesting.In(s.Context(), "root")
+func (e *env) newWorkspace(name, workspaceType, phase string) string {
+	e.Helper()
+	root := shardtesting.In(e.Context(), "root")
 	workspace := &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{
 		tenancyv1alpha1.ExperimentalWorkspaceOwnerAnnotationKey: `{"username":"alice","groups":["system:authenticated","system:masters"]}`,
-	}}, Spec: tenancyv1alpha1.WorkspaceSpec{Type: &tenancyv1alpha1.WorkspaceTypeReference{Path: s.provider, Name: tenancyv1alpha1.WorkspaceTypeName(workspaceType)}}}
+	}}, Spec: tenancyv1alpha1.WorkspaceSpec{Type: &tenancyv1alpha1.WorkspaceTypeReference{Path: e.provider, Name: tenancyv1alpha1.WorkspaceTypeName(workspaceType)}}}
 	if workspaceType == "universal" {
 		workspace.Spec.Type.Path = "root"
 	}
-	s.create(root, workspace)
-	shardtesting.Eventually(s.T, name+" is "+phase, func(ctx context.Context) error {
-		if err := s.masters.Get(root, client.ObjectKeyFromObject(workspace), workspace); err != nil {
+	e.create(root, workspace)
+	shardtesting.Eventually(e.T, name+" is "+phase, func(ctx context.Context) error {
+		if err := e.masters.Get(root, client.ObjectKeyFromObject(workspace), workspace); err != nil {
 			return err
 		}
 		// The server's own initializers have been removed by then.
@@ -98,7 +98,7 @@ func (s *env) newWorkspace(name, workspaceType, phase string) string {
 		}
 		// The Workspace may be updated shortly before its logical cluster.
 		cluster := &corev1alpha1.LogicalCluster{}
-		err := s.masters.Get(shardtesting.In(ctx, workspace.Spec.Cluster), client.ObjectKey{Name: "cluster"}, cluster)
+		err := e.masters.Get(shardtesting.In(ctx, workspace.Spec.Cluster), client.ObjectKey{Name: "cluster"}, cluster)
 		if err == nil && string(cluster.Status.Phase) != phase {
 			err = fmt.Errorf("logical cluster in phase %s", cluster.Status.Phase)
 		}
@@ -107,26 +107,26 @@ func (s *env) newWorkspace(name, workspaceType, phase string) string {
 	return workspace.Spec.Cluster
 }
 
-func (s *env) initializingPath(workspaceType, cluster, path string) string {
-	return "/services/initializingworkspaces/" + s.provider + ":" + workspaceType + "/clusters/" + cluster + path
+func (e *env) initializingPath(workspaceType, cluster, path string) string {
+	return "/services/initializingworkspaces/" + e.provider + ":" + workspaceType + "/clusters/" + cluster + path
 }
 
-func (s *env) terminatingPath(workspaceType, cluster, path string) string {
-	return "/services/terminatingworkspaces/" + s.provider + ":" + workspaceType + "/clusters/" + cluster + path
+func (e *env) terminatingPath(workspaceType, cluster, path string) string {
+	return "/services/terminatingworkspaces/" + e.provider + ":" + workspaceType + "/clusters/" + cluster + path
 }
 
 // do sends one request and returns status and body.
-func (s *env) do(userName, method, path, body string, headers ...string) (int, string) {
-	s.Helper()
-	response, content := shardtesting.Send(s, s.users[userName], method, path, body, headers...)
+func (e *env) do(userName, method, path, body string, headers ...string) (int, string) {
+	e.Helper()
+	response, content := shardtesting.Send(e, e.users[userName], method, path, body, headers...)
 	return response.StatusCode, content
 }
 
-func (s *env) expectStatus(code int, userName, method, path, body string, headers ...string) string {
-	s.Helper()
-	got, content := s.do(userName, method, path, body, headers...)
+func (e *env) expectStatus(code int, userName, method, path, body string, headers ...string) string {
+	e.Helper()
+	got, content := e.do(userName, method, path, body, headers...)
 	if got != code {
-		s.Errorf("%s %s as %s: %d, want %d: %s", method, path, userName, got, code, content)
+		e.Errorf("%s %s as %s: %d, want %d: %s", method, path, userName, got, code, content)
 	}
 	return content
 }

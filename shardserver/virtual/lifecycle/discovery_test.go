@@ -44,11 +44,11 @@ func testDiscovery(s *env) {
 }
 
 // getResources returns the resources that a path of discovery lists, by name.
-func (s *env) getResources(path string) map[string]metav1.APIResource {
-	s.Helper()
+func (e *env) getResources(path string) map[string]metav1.APIResource {
+	e.Helper()
 	var list metav1.APIResourceList
-	if err := json.Unmarshal([]byte(s.expectStatus(http.StatusOK, "masters", http.MethodGet, path, "")), &list); err != nil {
-		s.Fatal(err)
+	if err := json.Unmarshal([]byte(e.expectStatus(http.StatusOK, "masters", http.MethodGet, path, "")), &list); err != nil {
+		e.Fatal(err)
 	}
 	resources := map[string]metav1.APIResource{}
 	for _, resource := range list.APIResources {
@@ -58,19 +58,19 @@ func (s *env) getResources(path string) map[string]metav1.APIResource {
 }
 
 // expectDiscoverable checks that the clients of both forms of discovery find nothing but logical clusters.
-func (s *env) expectDiscoverable(path string) {
-	s.Helper()
-	config := rest.CopyConfig(s.users["permitted"])
+func (e *env) expectDiscoverable(path string) {
+	e.Helper()
+	config := rest.CopyConfig(e.users["permitted"])
 	config.Host += path
 	client, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
-		s.Fatal(err)
+		e.Fatal(err)
 	}
 	for _, client := range []discovery.DiscoveryInterface{client, client.WithLegacy()} {
 		_, lists, err := client.ServerGroupsAndResources()
 		lists = slices.DeleteFunc(lists, func(list *metav1.APIResourceList) bool { return len(list.APIResources) == 0 })
 		if err != nil || len(lists) != 1 || lists[0].GroupVersion != "core.kcp.io/v1alpha1" {
-			s.Errorf("discovered %+v, %v", lists, err)
+			e.Errorf("discovered %+v, %v", lists, err)
 		}
 	}
 }

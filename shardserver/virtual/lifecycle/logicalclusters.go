@@ -37,12 +37,12 @@ var (
 	_ rest.Watcher = &clusterStorage{}
 )
 
-func (v *clusterStorage) New() runtime.Object     { return v.store.New() }
-func (v *clusterStorage) NewList() runtime.Object { return &corev1alpha1.LogicalClusterList{} }
-func (v *clusterStorage) Destroy()                {} // the storage is the shard's
+func (c *clusterStorage) New() runtime.Object     { return c.store.New() }
+func (c *clusterStorage) NewList() runtime.Object { return &corev1alpha1.LogicalClusterList{} }
+func (c *clusterStorage) Destroy()                {} // the storage is the shard's
 
 // Get implements rest.Getter.
-func (v *clusterStorage) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {
+func (c *clusterStorage) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {
 	owner, err := ownerFrom(ctx)
 	if err != nil {
 		return nil, err
@@ -50,37 +50,37 @@ func (v *clusterStorage) Get(ctx context.Context, name string, options *metav1.G
 	if cluster, _ := logicalcluster.From(ctx); cluster.IsWildcard() {
 		return nil, apierrors.NewBadRequest(`the "*" logical cluster can only be listed and watched`)
 	}
-	obj, err := v.store.Get(ctx, name, options)
+	obj, err := c.store.Get(ctx, name, options)
 	if err != nil {
 		return nil, err
 	}
-	if cluster, ok := obj.(*corev1alpha1.LogicalCluster); !ok || !v.kind.isPending(cluster, owner) {
+	if cluster, ok := obj.(*corev1alpha1.LogicalCluster); !ok || !c.kind.isPending(cluster, owner) {
 		return nil, apierrors.NewNotFound(logicalClusters, name)
 	}
 	return obj, nil
 }
 
 // List implements rest.Lister.
-func (v *clusterStorage) List(ctx context.Context, options *internalversion.ListOptions) (runtime.Object, error) {
-	restricted, err := v.restrictOptions(ctx, options)
+func (c *clusterStorage) List(ctx context.Context, options *internalversion.ListOptions) (runtime.Object, error) {
+	restricted, err := c.restrictOptions(ctx, options)
 	if err != nil {
 		return nil, err
 	}
-	return v.store.List(ctx, restricted)
+	return c.store.List(ctx, restricted)
 }
 
 // Watch implements rest.Watcher.
-func (v *clusterStorage) Watch(ctx context.Context, options *internalversion.ListOptions) (watch.Interface, error) {
-	restricted, err := v.restrictOptions(ctx, options)
+func (c *clusterStorage) Watch(ctx context.Context, options *internalversion.ListOptions) (watch.Interface, error) {
+	restricted, err := c.restrictOptions(ctx, options)
 	if err != nil {
 		return nil, err
 	}
-	return v.store.Watch(ctx, restricted)
+	return c.store.Watch(ctx, restricted)
 }
 
 // restrictOptions adds the labels of the owner to the selector, in every request: continue tokens and resource versions
 // carry no authorization.
-func (v *clusterStorage) restrictOptions(ctx context.Context, options *internalversion.ListOptions) (*internalversion.ListOptions, error) {
+func (c *clusterStorage) restrictOptions(ctx context.Context, options *internalversion.ListOptions) (*internalversion.ListOptions, error) {
 	owner, err := ownerFrom(ctx)
 	if err != nil {
 		return nil, err
@@ -89,7 +89,7 @@ func (v *clusterStorage) restrictOptions(ctx context.Context, options *internalv
 	if options != nil {
 		restricted = *options
 	}
-	restricted.LabelSelector, err = v.kind.restrictSelector(owner, restricted.LabelSelector)
+	restricted.LabelSelector, err = c.kind.restrictSelector(owner, restricted.LabelSelector)
 	return &restricted, err
 }
 

@@ -22,13 +22,13 @@ import (
 type watchStream struct{ events chan string }
 
 // watch opens a watch that ends with the test.
-func (s *env) watch(userName, path string) *watchStream {
-	s.Helper()
-	ctx, cancel := context.WithCancel(s.Context())
-	s.Cleanup(cancel)
-	resp := shardtesting.Open(ctx, s, s.users[userName], http.MethodGet, path, "")
+func (e *env) watch(userName, path string) *watchStream {
+	e.Helper()
+	ctx, cancel := context.WithCancel(e.Context())
+	e.Cleanup(cancel)
+	resp := shardtesting.Open(ctx, e, e.users[userName], http.MethodGet, path, "")
 	if resp.StatusCode != http.StatusOK {
-		s.Fatalf("watching %s: %s", path, resp.Status)
+		e.Fatalf("watching %s: %s", path, resp.Status)
 	}
 	opened := &watchStream{events: make(chan string, 1000)}
 	go func() {

@@ -24,12 +24,12 @@ type apiSetResolver struct {
 }
 
 // Resolve implements discovery.APISetResolver.
-func (f *apiSetResolver) Resolve(ctx context.Context) (*discovery.APISet, error) {
-	_, exposed, err := f.workspace.findForRequest(ctx)
+func (a *apiSetResolver) Resolve(ctx context.Context) (*discovery.APISet, error) {
+	_, exposed, err := a.workspace.findForRequest(ctx)
 	if err != nil {
 		return nil, err
 	}
-	compiled, err := f.source.Load(ctx)
+	compiled, err := a.source.Load(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -37,7 +37,7 @@ func (f *apiSetResolver) Resolve(ctx context.Context) (*discovery.APISet, error)
 	if exposed == nil {
 		return set, nil
 	}
-	resourceSchema, err := f.workspace.config.Exports.GetSchema(ctx, logicalcluster.Of(exposed.Export), exposed.Entry.Schema)
+	resourceSchema, err := a.workspace.config.Exports.GetSchema(ctx, logicalcluster.Of(exposed.Export), exposed.Entry.Schema)
 	if apierrors.IsNotFound(err) {
 		return set, nil
 	}

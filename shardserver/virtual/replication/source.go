@@ -83,10 +83,10 @@ type remoteSource struct {
 	schema types.UID
 }
 
-func (e remoteSource) serve(w http.ResponseWriter, req *http.Request) error {
-	return e.store.Serve(w, req, e.source, e.schema)
+func (r remoteSource) serve(w http.ResponseWriter, req *http.Request) error {
+	return r.store.Serve(w, req, r.source, r.schema)
 }
 
-func (e remoteSource) getLabels(ctx context.Context, name string) (labels.Set, error) {
-	return e.store.Labels(ctx, e.source, name)
+func (r remoteSource) getLabels(ctx context.Context, name string) (labels.Set, error) {
+	return r.store.Labels(ctx, r.source, name)
 }

@@ -134,9 +134,9 @@ func testReads(s *env) {
 	}
 }
 
-func (s *env) patch(cluster, path, body string) {
-	s.Helper()
-	s.expect(http.StatusOK, "masters", http.MethodPatch, "/clusters/"+cluster+path, body)
+func (e *env) patch(cluster, path, body string) {
+	e.Helper()
+	e.expect(http.StatusOK, "masters", http.MethodPatch, "/clusters/"+cluster+path, body)
 }
 
 func testWatch(s *env) {
@@ -183,9 +183,9 @@ func testWatch(s *env) {
 }
 
 // newNamespace creates a namespace, or sets its label.
-func (s *env) setNamespace(cluster, name, value string) {
-	s.Helper()
-	s.expect(http.StatusOK, "masters", http.MethodPatch, "/clusters/"+cluster+"/api/v1/namespaces/"+name, `{"metadata":{"labels":{"env":"`+value+`"}}}`)
+func (e *env) setNamespace(cluster, name, value string) {
+	e.Helper()
+	e.expect(http.StatusOK, "masters", http.MethodPatch, "/clusters/"+cluster+"/api/v1/namespaces/"+name, `{"metadata":{"labels":{"env":"`+value+`"}}}`)
 }
 
 func testNamespaces(s *env) {
@@ -368,16 +368,16 @@ func testRevision(s *env) {
 	s.eventually(http.StatusOK, "agent", http.MethodGet, path, "")
 }
 
-func (s *env) setDescription(text string) {
-	s.Helper()
-	masters := s.masters("alpha")
-	shardtesting.Eventually(s.T, "the annotation is set", func(ctx context.Context) error {
+func (e *env) setDescription(text string) {
+	e.Helper()
+	masters := e.masters("alpha")
+	shardtesting.Eventually(e.T, "the annotation is set", func(ctx context.Context) error {
 		export := &apisv1alpha2.APIExport{}
-		if err := masters.Get(shardtesting.In(ctx, s.provider), client.ObjectKey{Name: "things"}, export); err != nil {
+		if err := masters.Get(shardtesting.In(ctx, e.provider), client.ObjectKey{Name: "things"}, export); err != nil {
 			return err
 		}
 		metav1.SetMetaDataAnnotation(&export.ObjectMeta, syncerview.Annotation, text)
-		return masters.Update(shardtesting.In(ctx, s.provider), export)
+		return masters.Update(shardtesting.In(ctx, e.provider), export)
 	})
 }
 

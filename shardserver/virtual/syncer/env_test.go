@@ -77,14 +77,14 @@ var claims = []apisv1alpha2.PermissionClaim{
 	{GroupResource: apisv1alpha2.GroupResource{Resource: "secrets"}, Verbs: []string{"*"}},
 }
 
-func (s *env) createExport() {
+func (e *env) createExport() {
 	var more []apisv1alpha2.ResourceSchema
 	for resource, kind := range map[string]string{"maps": "Map", "profiles": "Profile", "others": "Other"} {
 		created := shardtesting.NewSchema("v1", schema.GroupResource{Group: group, Resource: resource}, kind)
-		s.create("alpha", s.provider, created)
+		e.create("alpha", e.provider, created)
 		more = append(more, apisv1alpha2.ResourceSchema{Name: resource, Group: group, Schema: created.Name, Storage: apisv1alpha2.ResourceSchemaStorage{CRD: &apisv1alpha2.ResourceSchemaStorageCRD{}}})
 	}
-	shardtesting.NewExport(s.T, s.masters("alpha"), s.provider, "things", schema.GroupResource{Group: group, Resource: "widgets"}, "Widget", func(export *apisv1alpha2.APIExport) {
+	shardtesting.NewExport(e.T, e.masters("alpha"), e.provider, "things", schema.GroupResource{Group: group, Resource: "widgets"}, "Widget", func(export *apisv1alpha2.APIExport) {
 		export.Annotations = map[string]string{syncerview.Annotation: description}
 		export.Spec.Resources = append(export.Spec.Resources, more...)
 		export.Spec.PermissionClaims = claims
@@ -92,36 +92,36 @@ func (s *env) createExport() {
 }
 
 // grant grants a user rules in the workspace of the provider.
-func (s *env) grant(user string, rules ...rbacv1.PolicyRule) {
-	s.Helper()
+func (e *env) grant(user string, rules ...rbacv1.PolicyRule) {
+	e.Helper()
 	rules = append(rules, rbacv1.PolicyRule{Verbs: []string{"access"}, NonResourceURLs: []string{"/"}})
-	s.create("alpha", s.provider, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: user}, Rules: rules})
-	s.create("alpha", s.provider, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: user},
+	e.create("alpha", e.provider, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: user}, Rules: rules})
+	e.create("alpha", e.provider, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: user},
 		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: user},
 		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: user}}})
 }
 
-func (s *env) masters(shard string) client.Client {
-	return s.shards[shard].Client(s.T, s.shards[shard].Masters(s.T))
+func (e *env) masters(shard string) client.Client {
+	return e.shards[shard].Client(e.T, e.shards[shard].Masters(e.T))
 }
 
-func (s *env) create(shard, cluster string, object client.Object) {
-	s.Helper()
-	if err := s.masters(shard).Create(shardtesting.In(s.Context(), cluster), object); err != nil {
-		s.Fatalf("creating %T %s: %v", object, object.GetName(), err)
+func (e *env) create(shard, cluster string, object client.Object) {
+	e.Helper()
+	if err := e.masters(shard).Create(shardtesting.In(e.Context(), cluster), object); err != nil {
+		e.Fatalf("creating %T %s: %v", object, object.GetName(), err)
 	}
 }
 
 // withT returns the env for a subtest.
-func (s *env) withT(t *testing.T) *env {
-	copied := *s
+func (e *env) withT(t *testing.T) *env {
+	copied := *e
 	copied.T = t
 	return &copied
 }
 
 // viewPath returns a path of the syncer's view of the env's export.
-func (s *env) viewPath(cluster, path string) string {
-	return "/services/syncer/" + s.provider + ":things/clusters/" + cluster + path
+func (e *env) viewPath(cluster, path string) string {
+	return "/services/syncer/" + e.provider + ":things/clusters/" + cluster + path
 }
 
 // response is an HTTP response.
@@ -131,19 +131,19 @@ type response struct {
 }
 
 // send sends one request to shard beta, as masters or as a user whom they impersonate.
-func (s *env) send(user, method, path, body string, headers ...string) response {
-	s.Helper()
-	got, content := shardtesting.Send(s, s.config("beta", user), method, path, body, headers...)
+func (e *env) send(user, method, path, body string, headers ...string) response {
+	e.Helper()
+	got, content := shardtesting.Send(e, e.config("beta", user), method, path, body, headers...)
 	return response{got.StatusCode, content}
 }
 
-func (s *env) open(ctx context.Context, shard, user, method, path, body string, headers ...string) *http.Response {
-	s.Helper()
-	return shardtesting.Open(ctx, s, s.config(shard, user), method, path, body, headers...)
+func (e *env) open(ctx context.Context, shard, user, method, path, body string, headers ...string) *http.Response {
+	e.Helper()
+	return shardtesting.Open(ctx, e, e.config(shard, user), method, path, body, headers...)
 }
 
-func (s *env) config(shard, user string) *rest.Config {
-	config := rest.CopyConfig(s.shards[shard].Masters(s.T))
+func (e *env) config(shard, user string) *rest.Config {
+	config := rest.CopyConfig(e.shards[shard].Masters(e.T))
 	if user != "masters" {
 		config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:authenticated"}}
 	}
@@ -151,20 +151,20 @@ func (s *env) config(shard, user string) *rest.Config {
 }
 
 // expect sends one request, checks the status and returns the body.
-func (s *env) expect(status int, user, method, path, body string, headers ...string) string {
-	s.Helper()
-	got := s.send(user, method, path, body, headers...)
+func (e *env) expect(status int, user, method, path, body string, headers ...string) string {
+	e.Helper()
+	got := e.send(user, method, path, body, headers...)
 	if got.status != status {
-		s.Errorf("%s %s as %s: %d, want %d: %.500s", method, path, user, got.status, status, got.body)
+		e.Errorf("%s %s as %s: %d, want %d: %.500s", method, path, user, got.status, status, got.body)
 	}
 	return got.body
 }
 
 // eventually is expect for results that controllers, caches or other shards delay.
-func (s *env) eventually(status int, user, method, path, body string) {
-	s.Helper()
-	shardtesting.Eventually(s.T, fmt.Sprintf("%s %s as %s is %d", method, path, user, status), func(context.Context) error {
-		if got := s.send(user, method, path, body); got.status != status {
+func (e *env) eventually(status int, user, method, path, body string) {
+	e.Helper()
+	shardtesting.Eventually(e.T, fmt.Sprintf("%s %s as %s is %d", method, path, user, status), func(context.Context) error {
+		if got := e.send(user, method, path, body); got.status != status {
 			return fmt.Errorf("%d: %.500s", got.status, got.body)
 		}
 		return nil
@@ -172,10 +172,10 @@ func (s *env) eventually(status int, user, method, path, body string) {
 }
 
 // newObject creates an object in a logical cluster as its owner does.
-func (s *env) newObject(cluster, path, kind, name, metadata string) {
-	s.Helper()
+func (e *env) newObject(cluster, path, kind, name, metadata string) {
+	e.Helper()
 	body := `{"apiVersion":"example.io/v1","kind":"` + kind + `","metadata":{"name":"` + name + `"` + metadata + `},"spec":{"size":1}}`
-	s.eventually(http.StatusCreated, "masters", http.MethodPost, "/clusters/"+cluster+path, body)
+	e.eventually(http.StatusCreated, "masters", http.MethodPost, "/clusters/"+cluster+path, body)
 }
 
 // object is what tests read of an object.
@@ -185,13 +185,13 @@ type object struct {
 }
 
 // list lists objects as the agent and returns their names, sorted.
-func (s *env) list(path string, headers ...string) (names []string, kinds map[string]bool) {
-	s.Helper()
+func (e *env) list(path string, headers ...string) (names []string, kinds map[string]bool) {
+	e.Helper()
 	var list struct {
 		metav1.TypeMeta `json:",inline"`
 		Items           []object `json:"items"`
 	}
-	s.decode(s.expect(http.StatusOK, "agent", http.MethodGet, path, "", headers...), &list)
+	e.decode(e.expect(http.StatusOK, "agent", http.MethodGet, path, "", headers...), &list)
 	kinds = map[string]bool{list.APIVersion + " " + list.Kind: true}
 	for _, item := range list.Items {
 		names = append(names, item.Name)
@@ -201,10 +201,10 @@ func (s *env) list(path string, headers ...string) (names []string, kinds map[st
 	return names, kinds
 }
 
-func (s *env) decode(text string, into any) {
-	s.Helper()
+func (e *env) decode(text string, into any) {
+	e.Helper()
 	if err := json.Unmarshal([]byte(text), into); err != nil {
-		s.Fatalf("%v: %.500s", err, text)
+		e.Fatalf("%v: %.500s", err, text)
 	}
 }
 
@@ -215,16 +215,16 @@ type watchStream struct {
 	close   func()
 }
 
-func (s *env) watch(path string, headers ...string) *watchStream {
-	s.Helper()
-	ctx, cancel := context.WithCancel(s.Context())
-	resp := s.open(ctx, "beta", "agent", http.MethodGet, path, "", headers...)
-	s.Cleanup(func() { cancel(); _ = resp.Body.Close() })
+func (e *env) watch(path string, headers ...string) *watchStream {
+	e.Helper()
+	ctx, cancel := context.WithCancel(e.Context())
+	resp := e.open(ctx, "beta", "agent", http.MethodGet, path, "", headers...)
+	e.Cleanup(func() { cancel(); _ = resp.Body.Close() })
 	if resp.StatusCode != http.StatusOK {
 		body, _ := io.ReadAll(resp.Body)
-		s.Fatalf("watching %s: %d: %s", path, resp.StatusCode, body)
+		e.Fatalf("watching %s: %d: %s", path, resp.StatusCode, body)
 	}
-	return &watchStream{s.T, json.NewDecoder(resp.Body), cancel}
+	return &watchStream{e.T, json.NewDecoder(resp.Body), cancel}
 }
 
 // event is an event of a watch.

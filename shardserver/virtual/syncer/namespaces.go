@@ -74,15 +74,15 @@ func readReference(raw json.RawMessage) (reference, logicalcluster.Name, error) 
 }
 
 // isShown reports whether an object, as JSON, whose labels match, is also shown by its namespace.
-func (c *publishedRequest) isShown(ctx context.Context, raw json.RawMessage) (bool, error) {
-	if c.Namespaces == nil {
+func (p *publishedRequest) isShown(ctx context.Context, raw json.RawMessage) (bool, error) {
+	if p.Namespaces == nil {
 		return true, nil
 	}
 	object, cluster, err := readReference(raw)
 	if err != nil || object.Metadata.Namespace == "" || hasFinalizer(object.Metadata.Finalizers) {
 		return err == nil, err
 	}
-	return c.view.isSelectedNamespace(ctx, c.published, cluster, object.Metadata.Namespace, false)
+	return p.view.isSelectedNamespace(ctx, p.published, cluster, object.Metadata.Namespace, false)
 }
 
 // isSelectedNamespace reports whether the filter selects a namespace that the export may read.

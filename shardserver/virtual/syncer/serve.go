@@ -134,16 +134,16 @@ func (w *workspace) prepare(req *http.Request, c *publishedRequest) (*http.Reque
 }
 
 // checkVerb fails for a request that published resources do not support.
-func (c *publishedRequest) checkVerb() error {
+func (p *publishedRequest) checkVerb() error {
 	verbs := objectVerbs
 	switch {
-	case c.info.Subresource == "status":
+	case p.info.Subresource == "status":
 		verbs = statusVerbs
-	case c.info.Subresource != "":
-		return newNotFoundError(c.info)
+	case p.info.Subresource != "":
+		return newNotFoundError(p.info)
 	}
-	if !slices.Contains(verbs, c.info.Verb) {
-		return apierrors.NewMethodNotSupported(c.Source.GroupResource(), c.info.Verb)
+	if !slices.Contains(verbs, p.info.Verb) {
+		return apierrors.NewMethodNotSupported(p.Source.GroupResource(), p.info.Verb)
 	}
 	return nil
 }
@@ -153,14 +153,14 @@ func isExpected(req *http.Request) bool { return req.Header.Get(syncerview.Revis
 
 // checkRevision fails if the caller expects another description of the resource than this shard has. A watch expires then, so that
 // its client lists again.
-func (c *publishedRequest) checkRevision(req *http.Request) error {
+func (p *publishedRequest) checkRevision(req *http.Request) error {
 	switch {
-	case !isExpected(req) || req.Header.Get(syncerview.RevisionHeader) == c.Revision:
+	case !isExpected(req) || req.Header.Get(syncerview.RevisionHeader) == p.Revision:
 		return nil
-	case c.info.Verb == "watch":
+	case p.info.Verb == "watch":
 		return apierrors.NewResourceExpired("the description of the resource is another one: list its objects again")
 	}
-	return apierrors.NewConflict(c.Source.GroupResource(), c.info.Name, errors.New("this shard has another description of the resource"))
+	return apierrors.NewConflict(p.Source.GroupResource(), p.info.Name, errors.New("this shard has another description of the resource"))
 }
 
 // translate sets the names in logical clusters.

@@ -72,9 +72,9 @@ func (w *workspace) serveWatch(rw http.ResponseWriter, req *http.Request, c *pub
 }
 
 // writeShown writes an event as the filter for namespaces lets the client see it.
-func (c *publishedRequest) writeShown(ctx context.Context, next frame, client *frameWriter) error {
+func (p *publishedRequest) writeShown(ctx context.Context, next frame, client *frameWriter) error {
 	if next.Type == watch.Added || next.Type == watch.Modified || next.Type == watch.Deleted {
-		if shown, err := c.isShown(ctx, next.Object); err != nil || !shown && next.Type == watch.Added {
+		if shown, err := p.isShown(ctx, next.Object); err != nil || !shown && next.Type == watch.Added {
 			return err
 		} else if !shown {
 			return client.writeDeleted(next.Object)
@@ -84,16 +84,16 @@ func (c *publishedRequest) writeShown(ctx context.Context, next frame, client *f
 }
 
 // expireIfChanged has the client list again after a watch that has ended because the description of the resource changed.
-func (c *publishedRequest) expireIfChanged(ctx context.Context, client *frameWriter, err error) error {
+func (p *publishedRequest) expireIfChanged(ctx context.Context, client *frameWriter, err error) error {
 	if err != nil {
 		return err
 	}
-	current, _, err := c.view.publisher.find(ctx, c.target, c.Source.GroupResource())
+	current, _, err := p.view.publisher.find(ctx, p.target, p.Source.GroupResource())
 	if err != nil {
 		return err
 	}
 	if current != nil {
-		before, err := entryOf(c.Resource)
+		before, err := entryOf(p.Resource)
 		if err != nil {
 			return err
 		}
@@ -129,13 +129,13 @@ func (w *frameWriter) writeDeleted(object json.RawMessage) error {
 }
 
 // namespacesVersion returns the resource version from which a watch has to follow the namespaces.
-func (c *publishedRequest) namespacesVersion(req *http.Request) (uint64, error) {
+func (p *publishedRequest) namespacesVersion(req *http.Request) (uint64, error) {
 	query := req.URL.Query()
 	if since, err := strconv.ParseUint(query.Get("resourceVersion"), 10, 64); err == nil && since > 0 {
 		return since, nil
 	}
 	response := responserecorder.New()
-	c.exports.ServeHTTP(response, c.namespacesRequest(req, "list", url.Values{"limit": {"1"}}))
+	p.exports.ServeHTTP(response, p.namespacesRequest(req, "list", url.Values{"limit": {"1"}}))
 	var list metav1.PartialObjectMetadataList
 	if response.Status != http.StatusOK || json.Unmarshal(response.Body.Bytes(), &list) != nil {
 		return 0, fmt.Errorf("listing namespaces: %d: %.500s", response.Status, response.Body.String())
@@ -144,12 +144,12 @@ func (c *publishedRequest) namespacesVersion(req *http.Request) (uint64, error) 
 }
 
 // namespacesRequest returns a request for the namespaces that the filter selects.
-func (c *publishedRequest) namespacesRequest(req *http.Request, verb string, query url.Values) *http.Request {
+func (p *publishedRequest) namespacesRequest(req *http.Request, verb string, query url.Values) *http.Request {
 	accept := acceptMetadata
 	if verb == "list" {
 		accept = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 	}
-	query.Set("labelSelector", c.Namespaces.String())
+	query.Set("labelSelector", p.Namespaces.String())
 	info := &request.RequestInfo{IsResourceRequest: true, Verb: verb, Parts: []string{namespaces.Resource}}
 	return newRead(req, info, namespaces.WithVersion("v1"), query, accept)
 }
@@ -164,13 +164,13 @@ func newRead(req *http.Request, info *request.RequestInfo, gvr schema.GroupVersi
 
 // followNamespaces writes events for the objects of namespaces that start or stop matching the filter, until the context is
 // done or the watch of namespaces ends.
-func (c *publishedRequest) followNamespaces(req *http.Request, since uint64, client *frameWriter) error {
+func (p *publishedRequest) followNamespaces(req *http.Request, since uint64, client *frameWriter) error {
 	err := errExpired
 	if since > replayedRevisions {
-		err = c.watchNamespaces(req, since-replayedRevisions, client)
+		err = p.watchNamespaces(req, since-replayedRevisions, client)
 	}
 	if errors.Is(err, errExpired) {
-		err = c.watchNamespaces(req, since, client)
+		err = p.watchNamespaces(req, since, client)
 	}
 	if !errors.Is(err, errExpired) {
 		return err
@@ -178,19 +178,19 @@ func (c *publishedRequest) followNamespaces(req *http.Request, since uint64, cli
 	return client.writeExpired("the namespaces of the objects have changed: list them again")
 }
 
-func (c *publishedRequest) watchNamespaces(req *http.Request, since uint64, client *frameWriter) error {
+func (p *publishedRequest) watchNamespaces(req *http.Request, since uint64, client *frameWriter) error {
 	query := url.Values{"watch": {"true"}, "resourceVersion": {strconv.FormatUint(since, 10)}}
 	if seconds := req.URL.Query().Get("timeoutSeconds"); seconds != "" {
 		query.Set("timeoutSeconds", seconds)
 	}
 	var result error
-	status := serveStream(discard{http.Header{}}, c.namespacesRequest(req, "watch", query), c.exports, func(_ io.Writer, in io.Reader) error {
+	status := serveStream(discard{http.Header{}}, p.namespacesRequest(req, "watch", query), p.exports, func(_ io.Writer, in io.Reader) error {
 		result = readFrames(in, func(next frame) error {
 			switch next.Type {
 			case watch.Error:
 				return errExpired // whatever the error is, the client has to list again
 			case watch.Added, watch.Deleted:
-				return c.writeObjects(req, next, client)
+				return p.writeObjects(req, next, client)
 			}
 			return nil
 		})
@@ -204,13 +204,13 @@ func (c *publishedRequest) watchNamespaces(req *http.Request, since uint64, clie
 
 // writeObjects writes the event of a namespace for each of its objects, unless the namespace has changed again: then another
 // event follows.
-func (c *publishedRequest) writeObjects(req *http.Request, event frame, client *frameWriter) error {
+func (p *publishedRequest) writeObjects(req *http.Request, event frame, client *frameWriter) error {
 	object, cluster, err := readReference(event.Object)
 	namespace := object.Metadata.Name
-	if err != nil || c.info.Namespace != "" && c.info.Namespace != namespace {
+	if err != nil || p.info.Namespace != "" && p.info.Namespace != namespace {
 		return err
 	}
-	if selected, err := c.view.isSelectedNamespace(req.Context(), c.published, cluster, namespace, false); err != nil || selected != (event.Type == watch.Added) {
+	if selected, err := p.view.isSelectedNamespace(req.Context(), p.published, cluster, namespace, false); err != nil || selected != (event.Type == watch.Added) {
 		return err
 	}
 	original := req.URL.Query()
@@ -226,10 +226,10 @@ func (c *publishedRequest) writeObjects(req *http.Request, event frame, client *
 	}
 	// The label of the claim means that the logical cluster binds the export.
 	req = req.WithContext(virtual.WithCluster(req.Context(), cluster))
-	info := &request.RequestInfo{IsResourceRequest: true, Verb: "list", Namespace: namespace, Parts: []string{c.resource.Resource}}
+	info := &request.RequestInfo{IsResourceRequest: true, Verb: "list", Namespace: namespace, Parts: []string{p.resource.Resource}}
 	for {
 		response := responserecorder.New()
-		c.exports.ServeHTTP(response, newRead(req, info, c.resource, query, accept))
+		p.exports.ServeHTTP(response, newRead(req, info, p.resource, query, accept))
 		var list struct {
 			Metadata metav1.ListMeta   `json:"metadata"`
 			Items    []json.RawMessage `json:"items"`
@@ -241,7 +241,7 @@ func (c *publishedRequest) writeObjects(req *http.Request, event frame, client *
 			return err
 		}
 		for _, item := range list.Items {
-			if err := c.writeObject(event.Type, item, client); err != nil {
+			if err := p.writeObject(event.Type, item, client); err != nil {
 				return err
 			}
 		}
@@ -253,7 +253,7 @@ func (c *publishedRequest) writeObjects(req *http.Request, event frame, client *
 }
 
 // writeObject writes the event of its namespace for an object. One with the agent's finalizer does not leave.
-func (c *publishedRequest) writeObject(eventType watch.EventType, item json.RawMessage, client *frameWriter) error {
+func (p *publishedRequest) writeObject(eventType watch.EventType, item json.RawMessage, client *frameWriter) error {
 	if eventType == watch.Added {
 		return client.write(frame{eventType, item})
 	}

@@ -71,37 +71,37 @@ type subresourceRequest struct {
 
 // Serve serves an authorized request for a subresource of a bound resource. It returns false if the export does not define the
 // subresource.
-func (h *Subresources) Serve(w http.ResponseWriter, req *http.Request, bound bindings.BoundResource) bool {
-	r, err := h.parse(req, bound)
+func (s *Subresources) Serve(w http.ResponseWriter, req *http.Request, bound bindings.BoundResource) bool {
+	r, err := s.parse(req, bound)
 	if err == nil && r == nil {
 		return false
 	}
 	var target *url.URL
 	if err == nil {
-		target, err = h.target(req.Context(), r)
+		target, err = s.target(req.Context(), r)
 	}
 	if err != nil {
-		h.writeError(w, req, bound.GroupResource, err)
+		s.writeError(w, req, bound.GroupResource, err)
 		return true
 	}
 	if req.Header.Get("Upgrade") != "" {
 		ctx, cancel := context.WithCancel(req.Context())
 		defer cancel()
-		go h.closeUnbound(ctx, cancel, r, bound)
+		go s.closeUnbound(ctx, cancel, r, bound)
 		req = req.WithContext(ctx)
 	}
-	h.Backends.Forward(w, req, target, r.caller, r.hops+1, func(err error) {
+	s.Backends.Forward(w, req, target, r.caller, r.hops+1, func(err error) {
 		if req.Context().Err() == nil {
 			klog.FromContext(req.Context()).V(4).Info("The backend of a custom subresource does not answer", "host", target.Host, "reason", err)
 		}
-		h.writeError(w, req, bound.GroupResource, apierrors.NewGenericServerResponse(http.StatusBadGateway, r.info.Verb, bound.GroupResource, r.info.Name, "the server of the subresource does not answer", 0, true))
+		s.writeError(w, req, bound.GroupResource, apierrors.NewGenericServerResponse(http.StatusBadGateway, r.info.Verb, bound.GroupResource, r.info.Name, "the server of the subresource does not answer", 0, true))
 	})
 	return true
 }
 
 // closeUnbound ends a connection with another protocol when the resource is no longer bound, or the export no longer defines the
 // subresource. It returns when the connection has ended.
-func (h *Subresources) closeUnbound(ctx context.Context, end context.CancelFunc, r *subresourceRequest, bound bindings.BoundResource) {
+func (s *Subresources) closeUnbound(ctx context.Context, end context.CancelFunc, r *subresourceRequest, bound bindings.BoundResource) {
 	ticker := time.NewTicker(recheckInterval)
 	defer ticker.Stop()
 	for {
@@ -110,12 +110,12 @@ func (h *Subresources) closeUnbound(ctx context.Context, end context.CancelFunc,
 			return
 		case <-ticker.C:
 		}
-		current, ok := h.Bindings.Get(ctx, bound.GroupResource)
+		current, ok := s.Bindings.Get(ctx, bound.GroupResource)
 		if !ok || current.Export != bound.Export || current.Identity != bound.Identity {
 			end()
 			return
 		}
-		export, err := h.Exports.Get(ctx, bound.Export)
+		export, err := s.Exports.Get(ctx, bound.Export)
 		if apierrors.IsNotFound(err) || err == nil && entries.Find(export, bound.GroupResource, r.info.Subresource) == nil {
 			end()
 			return
@@ -124,7 +124,7 @@ func (h *Subresources) closeUnbound(ctx context.Context, end context.CancelFunc,
 }
 
 // parse returns the request; nil if the export does not define its subresource for it.
-func (h *Subresources) parse(req *http.Request, bound bindings.BoundResource) (*subresourceRequest, error) {
+func (s *Subresources) parse(req *http.Request, bound bindings.BoundResource) (*subresourceRequest, error) {
 	ctx := req.Context()
 	r := &subresourceRequest{}
 	var hasInfo, hasCluster, hasUser bool
@@ -138,7 +138,7 @@ func (h *Subresources) parse(req *http.Request, bound bindings.BoundResource) (*
 		return nil, nil
 	}
 	var err error
-	if r.export, err = h.Exports.Get(ctx, bound.Export); err != nil {
+	if r.export, err = s.Exports.Get(ctx, bound.Export); err != nil {
 		return nil, ignoreNotFound(err)
 	}
 	if r.export.Status.IdentityHash != bound.Identity {
@@ -147,7 +147,7 @@ func (h *Subresources) parse(req *http.Request, bound bindings.BoundResource) (*
 	if r.entry = entries.Find(r.export, bound.GroupResource, r.info.Subresource); r.entry == nil {
 		return nil, nil
 	}
-	if ok, err := h.isServed(ctx, r, bound); err != nil || !ok {
+	if ok, err := s.isServed(ctx, r, bound); err != nil || !ok {
 		return nil, err
 	}
 	if !slices.Contains(entries.Verbs, r.info.Verb) {
@@ -161,12 +161,12 @@ func (h *Subresources) parse(req *http.Request, bound bindings.BoundResource) (*
 }
 
 // isServed reports whether the schema of the subresource has the version of the request, and the bound resource its scope.
-func (h *Subresources) isServed(ctx context.Context, r *subresourceRequest, bound bindings.BoundResource) (bool, error) {
-	described, err := h.Schemas.GetSchema(ctx, bound.Export.Cluster, r.entry.Schema)
+func (s *Subresources) isServed(ctx context.Context, r *subresourceRequest, bound bindings.BoundResource) (bool, error) {
+	described, err := s.Schemas.GetSchema(ctx, bound.Export.Cluster, r.entry.Schema)
 	if err != nil {
 		return false, ignoreNotFound(err)
 	}
-	parent, err := h.Schemas.GetSchema(ctx, bound.Export.Cluster, bound.Schema)
+	parent, err := s.Schemas.GetSchema(ctx, bound.Export.Cluster, bound.Schema)
 	if err != nil {
 		return false, ignoreNotFound(err)
 	}
@@ -184,11 +184,11 @@ func ignoreNotFound(err error) error {
 }
 
 // target returns the URL at the backend. Errors name the object that the provider has to correct.
-func (h *Subresources) target(ctx context.Context, r *subresourceRequest) (*url.URL, error) {
-	if h.Backends == nil {
+func (s *Subresources) target(ctx context.Context, r *subresourceRequest) (*url.URL, error) {
+	if s.Backends == nil {
 		return nil, apierrors.NewServiceUnavailable("this shard is not configured to connect to the servers of custom subresources")
 	}
-	shard, err := h.shards.Get(ctx, h.ShardName)
+	shard, err := s.shards.Get(ctx, s.ShardName)
 	if err != nil {
 		return nil, fmt.Errorf("reading the Shard: %w", err)
 	}
@@ -215,7 +215,7 @@ func (r *subresourceRequest) path() string {
 }
 
 // writeError responds with a Kubernetes status. Other errors are only logged.
-func (h *Subresources) writeError(w http.ResponseWriter, req *http.Request, gr schema.GroupResource, err error) {
+func (s *Subresources) writeError(w http.ResponseWriter, req *http.Request, gr schema.GroupResource, err error) {
 	if status := apierrors.APIStatus(nil); !errors.As(err, &status) {
 		if req.Context().Err() == nil {
 			klog.FromContext(req.Context()).V(2).Info("A custom subresource cannot be served", "path", req.URL.Path, "reason", err)
@@ -226,5 +226,5 @@ func (h *Subresources) writeError(w http.ResponseWriter, req *http.Request, gr s
 			err = apierrors.NewInternalError(fmt.Errorf("the subresource of %s cannot be served", gr))
 		}
 	}
-	responsewriters.ErrorNegotiated(err, h.Serializer, schema.GroupVersion{}, w, req)
+	responsewriters.ErrorNegotiated(err, s.Serializer, schema.GroupVersion{}, w, req)
 }

@@ -13,13 +13,13 @@ type annotationEditor struct {
 	copied      bool
 }
 
-func (c *annotationEditor) ensureCopied() {
-	if c.copied {
+func (a *annotationEditor) ensureCopied() {
+	if a.copied {
 		return
 	}
-	c.annotations, c.copied = maps.Clone(c.annotations), true
-	if c.annotations == nil {
-		c.annotations = map[string]string{}
+	a.annotations, a.copied = maps.Clone(a.annotations), true
+	if a.annotations == nil {
+		a.annotations = map[string]string{}
 	}
 }
 
@@ -36,15 +36,15 @@ func putAnnotation[T any](c *annotationEditor, key string, list []T) error {
 	return nil
 }
 
-func (c *annotationEditor) put(key, value string) {
-	c.ensureCopied()
-	c.annotations[key] = value
+func (a *annotationEditor) put(key, value string) {
+	a.ensureCopied()
+	a.annotations[key] = value
 }
 
-func (c *annotationEditor) remove(key string) {
-	if _, ok := c.annotations[key]; ok {
-		c.ensureCopied()
-		delete(c.annotations, key)
+func (a *annotationEditor) remove(key string) {
+	if _, ok := a.annotations[key]; ok {
+		a.ensureCopied()
+		delete(a.annotations, key)
 	}
 }
 
