@@ -36,7 +36,7 @@ import (
 type shardedEnv struct {
 	*env
 	identity string
-	backend  *backend
+	backend  *shardtesting.SubresourceBackend
 	// joinOptions are the options of shard beta.
 	joinOptions []func(*options.Options)
 	// parent is the test that the servers end with.
@@ -50,10 +50,10 @@ func newShardedEnv(t *testing.T) *shardedEnv {
 		kubeconfig := cache.Kubeconfig(t, cache.Shard(t, shard))
 		return func(o *options.Options) { o.Shard.CacheKubeconfig = kubeconfig }
 	}
-	backend := newBackend(t)
-	root := shardtesting.Start(t, cacheAPIs, withCache("root"), backend.trust)
-	s := &shardedEnv{env: &env{root: root, cache: cache}, backend: backend, parent: t, joinOptions: []func(*options.Options){root.Peer(t, "beta"), cacheAPIs, withCache("beta"), backend.trust}}
-	s.shard = shardtesting.StartShard(t, root, "alpha", cacheAPIs, withCache("alpha"), backend.trust)
+	backend := shardtesting.NewSubresourceBackend(t)
+	root := shardtesting.Start(t, cacheAPIs, withCache("root"), backend.Trust)
+	s := &shardedEnv{env: &env{root: root, cache: cache}, backend: backend, parent: t, joinOptions: []func(*options.Options){root.Peer(t, "beta"), cacheAPIs, withCache("beta"), backend.Trust}}
+	s.shard = shardtesting.StartShard(t, root, "alpha", cacheAPIs, withCache("alpha"), backend.Trust)
 	s.consumers = shardtesting.StartIn(t, t.TempDir(), s.joinOptions...)
 	s.c = s.shard.Client(t, s.shard.Admin(t))
 	root.WaitShards(t, "alpha", "beta")

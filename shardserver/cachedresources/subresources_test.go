@@ -1,15 +1,10 @@
 package cachedresources_test
 
 import (
-	"bufio"
 	"context"
-	"crypto/tls"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -96,7 +91,7 @@ func (s *shardedEnv) testSubresources(t *testing.T) {
 		if response.StatusCode != http.StatusAccepted || response.Header.Get("Set-Cookie") != "" || response.Header.Get("X-Remote-User") != "" {
 			t.Fatalf("%d %v: %s", response.StatusCode, response.Header, body)
 		}
-		var got receivedRequest
+		var got shardtesting.ReceivedRequest
 		if err := json.Unmarshal([]byte(body), &got); err != nil {
 			t.Fatal(err)
 		}
@@ -142,7 +137,7 @@ func (s *shardedEnv) testSubresources(t *testing.T) {
 	})
 	t.Run("the virtual workspace of an export that claims it", func(t *testing.T) { s.testClaimedSubresource(t, export.Status.IdentityHash) })
 	t.Run("an upgraded connection ends when the export no longer has the subresource", func(t *testing.T) {
-		connection := s.upgrade(t, admin, path)
+		connection := shardtesting.Upgrade(t, admin, path)
 		shardtesting.Eventually(t, "removing the subresource", func(ctx context.Context) error {
 			ctx = shardtesting.In(ctx, s.provider)
 			if err := s.c.Get(ctx, client.ObjectKeyFromObject(export), export); err != nil {
@@ -151,7 +146,7 @@ func (s *shardedEnv) testSubresources(t *testing.T) {
 			export.Spec.Resources = slices.DeleteFunc(export.Spec.Resources, func(entry apisv1alpha2.ResourceSchema) bool { return entry.Name == "machines/console" })
 			return s.c.Update(ctx, export)
 		})
-		waitForEnd(t, connection)
+		connection.WaitForEnd(t)
 	})
 	t.Run("addresses follow the slice", func(t *testing.T) {
 		s.createBackendObject(t, "missing", "https://127.0.0.1:1")
@@ -220,57 +215,6 @@ func (s *shardedEnv) testSubresourceAccess(t *testing.T, path string) {
 		if response, body := shardtesting.Send(t, user, method, path, ""); response.StatusCode != http.StatusForbidden {
 			t.Errorf("%s: %d: %s", method, response.StatusCode, body)
 		}
-	}
-}
-
-// upgrade opens a connection with another protocol, and sends a line. It returns what comes after the answer.
-func (s *shardedEnv) upgrade(t *testing.T, config *rest.Config, path string) io.Reader {
-	t.Helper()
-	tlsConfig, err := rest.TLSConfigFor(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tlsConfig.NextProtos = []string{"http/1.1"}
-	host, err := url.Parse(config.Host)
-	if err != nil {
-		t.Fatal(err)
-	}
-	connection, err := (&tls.Dialer{Config: tlsConfig}).DialContext(t.Context(), "tcp", host.Host)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = connection.Close() })
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, config.Host+path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Header = http.Header{"Authorization": {"Bearer " + config.BearerToken}, "Connection": {"Upgrade"}, "Upgrade": {"echo"}}
-	if impersonated := config.Impersonate; impersonated.UserName != "" {
-		req.Header["Impersonate-User"], req.Header["Impersonate-Group"] = []string{impersonated.UserName}, impersonated.Groups
-	}
-	if err := req.Write(connection); err != nil {
-		t.Fatal(err)
-	}
-	reader := bufio.NewReader(connection)
-	response, err := http.ReadResponse(reader, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if response.StatusCode != http.StatusSwitchingProtocols || response.Header.Get("Upgrade") != "echo" || response.Header.Get("Set-Cookie") != "" {
-		t.Fatalf("%d %v", response.StatusCode, response.Header)
-	}
-	fmt.Fprintln(connection, "hello")
-	if line, err := reader.ReadString('\n'); line != "echo hello\n" {
-		t.Fatalf("got %q, %v", line, err)
-	}
-	return reader
-}
-
-// waitForEnd waits for the end of an upgraded connection.
-func waitForEnd(t *testing.T, connection io.Reader) {
-	t.Helper()
-	if rest, err := io.ReadAll(connection); len(rest) > 0 || err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
-		t.Errorf("at the end of the connection: %q, %v", rest, err)
 	}
 }
 
@@ -343,7 +287,7 @@ func (s *shardedEnv) testClaimedSubresource(t *testing.T, identity string) {
 	expect(http.StatusForbidden, http.MethodGet, consolePath, "") // not claimed
 	expect(http.StatusOK, http.MethodGet, "/apis/example.com/v1", `{"name":"machines/console","singularName":"","namespaced":true,"kind":"Console","verbs":["create"]}`)
 	expect(http.StatusNotFound, http.MethodPost, machinesPath+"/absent/console", "")
-	connection := s.upgrade(t, user, view+consolePath)
+	connection := shardtesting.Upgrade(t, user, view+consolePath)
 	shardtesting.Eventually(t, "rejecting the claim of the subresource", func(ctx context.Context) error {
 		ctx = shardtesting.In(ctx, s.consumer)
 		if err := c.Get(ctx, client.ObjectKeyFromObject(binding), binding); err != nil {
@@ -352,7 +296,7 @@ func (s *shardedEnv) testClaimedSubresource(t *testing.T, identity string) {
 		binding.Spec.PermissionClaims[1].State = apisv1alpha2.ClaimRejected
 		return c.Update(ctx, binding)
 	})
-	waitForEnd(t, connection)
+	connection.WaitForEnd(t)
 	expect(http.StatusForbidden, http.MethodPost, consolePath, "")
 	if response, body := shardtesting.Send(t, user, http.MethodPost, strings.Replace(view, s.consumer, s.provider, 1)+consolePath, ""); response.StatusCode != http.StatusForbidden {
 		t.Errorf("in a workspace without the binding: %d: %s", response.StatusCode, body)

@@ -33,7 +33,10 @@ type env struct {
 	// callers are the users of the matrix, with their clients.
 	callers map[string]caller
 	// clusters are the logical clusters of workspaces, by name.
-	clusters map[string]string
+	clusters     map[string]string
+	installation *installation.Installation
+	// backend serves custom subresources.
+	backend *shardtesting.SubresourceBackend
 }
 
 type caller struct {
@@ -60,8 +63,9 @@ func TestMain(m *testing.M) {
 }
 
 func newEnv(t *testing.T) *env {
-	i := installation.Start(t, binaries, "--feature-gates=CacheAPIs=true")
-	s := &env{T: t, callers: map[string]caller{}, clusters: map[string]string{}}
+	backend := shardtesting.NewSubresourceBackend(t)
+	i := installation.Start(t, binaries, append(backend.Flags(), "--feature-gates=CacheAPIs=true")...)
+	s := &env{T: t, callers: map[string]caller{}, clusters: map[string]string{}, installation: i, backend: backend}
 	masters := i.User(t, "root", "masters", "system:masters")
 	masters.Host = i.URL
 	masters = i.Direct(t, masters)

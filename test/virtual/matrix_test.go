@@ -38,6 +38,7 @@ func TestMatrix(t *testing.T) {
 			t.Errorf("matrix.txt:%d: matches no request", l.number)
 		}
 	}
+	t.Run("connections are upgraded", s.testUpgrade)
 }
 
 // checkRequests sends one request as every caller, compares the responses with the table, and returns the request

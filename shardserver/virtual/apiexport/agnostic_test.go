@@ -187,6 +187,8 @@ func TestClaimsWithoutIdentity(t *testing.T) {
 			return nil
 		})
 	})
+	t.Run("more identities than one request joins", func(t *testing.T) { testJoinedIdentities(t, s, claim, 1) })
+	t.Run("providers of a policy", func(t *testing.T) { testProviders(t, s) })
 	t.Run("a policy of a producer", func(t *testing.T) {
 		s := s.withT(t)
 		update(s, first, "gadgets", &apisv1alpha2.APIExport{}, func(e *apisv1alpha2.APIExport) {

@@ -1,4 +1,4 @@
-package cachedresources_test
+package testing
 
 import (
 	"bufio"
@@ -16,29 +16,30 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/atoll-dev/atoll/shardserver/backends"
 	"github.com/atoll-dev/atoll/shardserver/options"
-	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// backend is a server of custom subresources of a provider. It answers with the request that it received.
-type backend struct {
+// SubresourceBackend is a server of the custom subresource machines/console of a provider. It answers with the request that it received, and
+// repeats the lines of a connection that is upgraded to the protocol "echo".
+type SubresourceBackend struct {
 	*httptest.Server
-	files struct{ ca, cert, key string }
+
+	files backends.Files
 }
 
-// receivedRequest is what a backend received.
-type receivedRequest struct {
+// ReceivedRequest is what a SubresourceBackend received.
+type ReceivedRequest struct {
 	Method, Path, Query, Body string
 	Header                    http.Header
 }
 
-// newBackend starts a backend that only serves clients with a certificate of its CA.
-func newBackend(t *testing.T) *backend {
+// NewSubresourceBackend starts a backend that only serves clients with a certificate of its CA.
+func NewSubresourceBackend(t testing.TB) *SubresourceBackend {
 	t.Helper()
-	ca := shardtesting.NewCA(t, "backends")
-	b := &backend{}
-	b.files.ca = ca.CertFile
-	b.files.cert, b.files.key = ca.Issue(t, "shards")
+	ca := NewCA(t, "backends")
+	b := &SubresourceBackend{files: backends.Files{CA: ca.CertFile}}
+	b.files.ClientCert, b.files.ClientKey = ca.Issue(t, "shards")
 	servingCert, servingKey := ca.Issue(t, "backend")
 	pair, err := tls.LoadX509KeyPair(servingCert, servingKey)
 	if err != nil {
@@ -58,12 +59,20 @@ func newBackend(t *testing.T) *backend {
 	return b
 }
 
-// trust configures a shard to connect to the backend.
-func (b *backend) trust(o *options.Options) {
-	o.Shard.Backends.CA, o.Shard.Backends.ClientCert, o.Shard.Backends.ClientKey = b.files.ca, b.files.cert, b.files.key
+// Trust configures a shard to connect to the backend.
+func (b *SubresourceBackend) Trust(o *options.Options) { o.Shard.Backends = b.files }
+
+// Flags returns what Trust configures as flags of a shard.
+func (b *SubresourceBackend) Flags() []string {
+	return []string{
+		"--subresource-backend-ca-file=" + b.files.CA,
+		"--subresource-backend-client-cert-file=" + b.files.ClientCert,
+		"--subresource-backend-client-key-file=" + b.files.ClientKey,
+	}
 }
 
-func (b *backend) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+// ServeHTTP implements http.Handler.
+func (b *SubresourceBackend) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	switch {
 	case req.URL.Path == "/base/clusters/*/apis/example.com/v1":
 		_ = json.NewEncoder(w).Encode(metav1.APIResourceList{GroupVersion: "example.com/v1", APIResources: []metav1.APIResource{
@@ -79,7 +88,7 @@ func (b *backend) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		w.Header().Set("Set-Cookie", "a=b")
 		w.Header().Set("X-Remote-User", "somebody")
 		w.WriteHeader(http.StatusAccepted)
-		_ = json.NewEncoder(w).Encode(receivedRequest{req.Method, req.URL.EscapedPath(), req.URL.RawQuery, string(body), req.Header})
+		_ = json.NewEncoder(w).Encode(ReceivedRequest{req.Method, req.URL.EscapedPath(), req.URL.RawQuery, string(body), req.Header})
 	}
 }
 
