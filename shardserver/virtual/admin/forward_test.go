@@ -23,12 +23,14 @@ import (
 func TestAdminWorkspaceOfOtherShards(t *testing.T) {
 	ca := shardtesting.NewCA(t, "clients")
 	root := shardtesting.Start(t, func(o *options.Options) { o.Authentication.ClientCert.ClientCA = ca.CertFile })
-	shards := map[string]*shardtesting.Shard{}
+	shards, restart := map[string]*shardtesting.Shard{}, map[string]func() *shardtesting.Shard{}
 	for _, name := range []string{"alpha", "beta"} {
 		file := kubeconfig(t, ca.Client(t, root.Masters(t), "system:kcp:shard:"+name, "system:kcp:shard"))
-		shards[name] = shardtesting.StartShard(t, root, name, func(o *options.Options) {
+		directory, configure := t.TempDir(), []func(*options.Options){root.Peer(t, name), func(o *options.Options) {
 			o.Shard.RootKubeconfig, o.Shard.CacheKubeconfig = file, file
-		})
+		}}
+		restart[name] = func() *shardtesting.Shard { return shardtesting.StartIn(t, directory, configure...) }
+		shards[name] = restart[name]()
 	}
 	root.WaitShards(t, "alpha", "beta")
 	member := func(shard *shardtesting.Shard, groups ...string) *rest.Config {
@@ -82,6 +84,7 @@ func TestAdminWorkspaceOfOtherShards(t *testing.T) {
 
 	t.Run("policies of permission claims", func(t *testing.T) { testPolicies(t, root, shards["alpha"], shards["beta"], ca) })
 
+	policies := newUnsyncedPolicies(t, root, shards["beta"]) // before its shard is cordoned
 	cordon := `{"metadata":{"annotations":{"experimental.core.kcp.io/unschedulable":"true"}}}`
 	t.Run("a watch sees a decision, which is about its own shard only", func(t *testing.T) {
 		watch := watchShards(t, atBeta, list(t, atBeta, "").ResourceVersion)
@@ -110,6 +113,7 @@ func TestAdminWorkspaceOfOtherShards(t *testing.T) {
 			t.Errorf("%d: %s", status, body)
 		}
 	})
+	t.Run("policies that a shard has not received", func(t *testing.T) { policies.test(t, restart["beta"]) })
 }
 
 // watchShards returns the lines of a watch.

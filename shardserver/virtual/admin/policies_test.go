@@ -114,3 +114,61 @@ func testPolicies(t *testing.T, root, alpha, beta *shardtesting.Shard, ca *shard
 		t.Errorf("deleting all policies: %d: %s", status, body)
 	}
 }
+
+// unsyncedPolicies is a shard other than root, with a workspace and a policy of the root shard.
+type unsyncedPolicies struct {
+	shard   *shardtesting.Shard
+	cluster string
+}
+
+// newUnsyncedPolicies creates a policy, and waits until the shard reserves its API groups.
+func newUnsyncedPolicies(t *testing.T, root, shard *shardtesting.Shard) *unsyncedPolicies {
+	t.Helper()
+	p := &unsyncedPolicies{shard, shardtesting.NewWorkspace(t, root.Client(t, root.Masters(t)), "root", "unsynced", shardtesting.OnShard("beta")).Spec.Cluster}
+	policy := `{"apiVersion":"admin.kcp.io/v1alpha1","kind":"PermissionClaimPolicy","metadata":{"name":"later"},
+		"spec":{"claims":[{"claimer":"later.dev","groups":["shared.dev"]}],"providers":[{"kind":"User","name":"nobody"}]}}`
+	if status, body := send(t, root.Masters(t), http.MethodPost, view+policiesPath, policy); status != http.StatusCreated {
+		t.Fatalf("%d: %s", status, body)
+	}
+	shardtesting.Eventually(t, "the shard reserves the group", func(context.Context) error {
+		if err := p.export(t, nil); err == nil || !strings.Contains(err.Error(), `is reserved by PermissionClaimPolicy "later"`) {
+			return fmt.Errorf("got %w", err)
+		}
+		return nil
+	})
+	return p
+}
+
+// export exports a resource of the group of the policy, without an effect.
+func (p *unsyncedPolicies) export(t *testing.T, claims []apisv1alpha2.PermissionClaim) error {
+	t.Helper()
+	return p.shard.Client(t, p.shard.Masters(t)).Create(shardtesting.In(t.Context(), p.cluster), &apisv1alpha2.APIExport{
+		ObjectMeta: metav1.ObjectMeta{Name: "widgets"},
+		Spec: apisv1alpha2.APIExportSpec{PermissionClaims: claims, Resources: []apisv1alpha2.ResourceSchema{{
+			Name: "widgets", Group: "later.dev", Schema: "v1.widgets.later.dev", Storage: apisv1alpha2.ResourceSchemaStorage{CRD: &apisv1alpha2.ResourceSchemaStorageCRD{}},
+		}}},
+	}, client.DryRunAll)
+}
+
+// test starts the shard without what it knows of policies, like after an upgrade from a version without policies, while nobody tells it of them:
+// no group is reserved, and no claim is allowed.
+func (p *unsyncedPolicies) test(t *testing.T, start func() *shardtesting.Shard) {
+	keys := p.shard.Keys(t, "permissionclaimpolicies")
+	if len(keys) != 2 { // the policy, and the mark of a complete list
+		t.Fatalf("the snapshot of policies is %v", keys)
+	}
+	for _, key := range keys {
+		p.shard.DeleteKey(t, key)
+	}
+	if err := p.shard.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	p.shard = start()
+	if err := p.export(t, nil); err != nil {
+		t.Errorf("the group is reserved: %v", err)
+	}
+	claim := apisv1alpha2.PermissionClaim{GroupResource: apisv1alpha2.GroupResource{Group: "shared.dev", Resource: "gadgets"}, Verbs: []string{"*"}}
+	if err := p.export(t, []apisv1alpha2.PermissionClaim{claim}); err == nil || !strings.Contains(err.Error(), "identityHash is required") {
+		t.Errorf("a claim without an identity: %v", err)
+	}
+}
