@@ -17,9 +17,9 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/util/flowcontrol"
 	"sigs.k8s.io/controller-runtime/pkg/log"
-	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
+	"github.com/atoll-dev/atoll/internal/fieldowners"
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
@@ -142,7 +142,9 @@ func (v *View) Rewrite(ctx context.Context, t *infrastructurev1alpha1.Template, 
 func rewrite(ctx context.Context, c dynamic.ResourceInterface, object *unstructured.Unstructured, t *infrastructurev1alpha1.Template) error {
 	names, uid := t.Spec.InstanceCRD, object.GetUID()
 	for attempt := 1; ; attempt++ {
-		owners, err := ownedIn(object.GetManagedFields(), names.Group, names.Version, t.Spec.RetiredVersions)
+		owners, err := fieldowners.Move(object.GetManagedFields(), schema.GroupVersion{Group: names.Group, Version: names.Version}, func(version string) bool {
+			return slices.Contains(t.Spec.RetiredVersions, version)
+		})
 		if err != nil {
 			return fmt.Errorf("reading the owners of the fields of %s: %w", object.GetName(), err)
 		}
@@ -161,52 +163,4 @@ func rewrite(ctx context.Context, c dynamic.ResourceInterface, object *unstructu
 			return nil // another instance of that name, created in the new version
 		}
 	}
-}
-
-// ownedIn returns managed fields in which the current version replaces retired ones. A server converts an object to the version of each
-// manager at server-side apply, and fails if the version does not exist. Versions differ only in validation, so field paths stay valid.
-// The entries of a manager of both versions become one entry with the union of their fields.
-func ownedIn(owners []metav1.ManagedFieldsEntry, group, version string, retired []string) ([]metav1.ManagedFieldsEntry, error) {
-	var moved []metav1.ManagedFieldsEntry
-	current := schema.GroupVersion{Group: group, Version: version}.String()
-	for _, owner := range owners {
-		if parsed, err := schema.ParseGroupVersion(owner.APIVersion); err == nil && parsed.Group == group && slices.Contains(retired, parsed.Version) {
-			owner.APIVersion = current
-		}
-		at := slices.IndexFunc(moved, func(other metav1.ManagedFieldsEntry) bool {
-			return other.Manager == owner.Manager && other.Operation == owner.Operation && other.Subresource == owner.Subresource && other.APIVersion == owner.APIVersion
-		})
-		if at < 0 || owner.APIVersion != current {
-			moved = append(moved, owner)
-			continue
-		}
-		union, err := unionOf(moved[at].FieldsV1, owner.FieldsV1)
-		if err != nil {
-			return nil, err
-		}
-		moved[at].FieldsV1 = union
-		if moved[at].Time.Before(owner.Time) {
-			moved[at].Time = owner.Time
-		}
-	}
-	return moved, nil
-}
-
-func unionOf(a, b *metav1.FieldsV1) (*metav1.FieldsV1, error) {
-	union := &fieldpath.Set{}
-	for _, fields := range []*metav1.FieldsV1{a, b} {
-		if fields == nil {
-			continue
-		}
-		set := &fieldpath.Set{}
-		if err := set.FromJSON(fields.GetRawReader()); err != nil {
-			return nil, err
-		}
-		union = union.Union(set)
-	}
-	raw, err := union.ToJSON()
-	if err != nil {
-		return nil, err
-	}
-	return metav1.NewFieldsV1(string(raw)), nil
 }

@@ -59,7 +59,11 @@ func NewCompiler(cfg Config) crdregistry.Compiler {
 			return nil, err
 		}
 		definition = cfg.Paths.Evaluated(definition)
-		views := crd.Storage.ViewsOf(crd.Publication)
+		var versions []string
+		for i := range definition.Spec.Versions {
+			versions = append(versions, definition.Spec.Versions[i].Name)
+		}
+		views := crd.Storage.ViewsOf(crd.Publication, versions...)
 		// Webhook clients have no credentials and follow no redirects: tenants write the webhook configurations.
 		handler, err := stock.NewCustomResourceDefinitionHandler(nil, nil, staticInformer{definition: definition}, http.NotFoundHandler(),
 			views, admit, nil, noServiceResolver{}, wrapConversionClients, 1, cfg.Authorizer,

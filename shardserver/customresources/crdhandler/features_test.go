@@ -257,6 +257,69 @@ func testServerSideApply(t *testing.T, shard *shardtesting.Shard) {
 	}
 }
 
+// testAppliesAfterRetirement applies objects again that were applied in a version that the definition does not have any more.
+func testAppliesAfterRetirement(t *testing.T, shard *shardtesting.Shard) {
+	definition := newDefinition("example.com")
+	old := *definition.Spec.Versions[0].DeepCopy()
+	old.Name, old.Storage = "v1beta1", false
+	both := definition.DeepCopy()
+	both.Spec.Versions = append(both.Spec.Versions, old)
+	apply := func(w *workspace, version, manager string, spec map[string]any) (*unstructured.Unstructured, error) {
+		object := newWidget("one", spec)
+		object.SetAPIVersion("example.com/" + version)
+		return w.objects(version).Apply(t.Context(), "one", object, metav1.ApplyOptions{FieldManager: manager})
+	}
+	for name, retire := range map[string]func(w *workspace) func(){
+		"of a definition": func(w *workspace) func() {
+			defined := w.define(both)
+			return func() {
+				defined.Spec.Versions = definition.Spec.Versions
+				if _, err := w.definitions().Update(t.Context(), defined, metav1.UpdateOptions{}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		},
+		"of a bound resource": func(w *workspace) func() {
+			e := newExportedResource(t, shard, both)
+			w.bind(shard, "widgets", e)
+			return func() { w.rebind(shard, "widgets", e.replaceSchema(t, definition)) }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorkspace(t, shard)
+			retireVersion := retire(w)
+			if _, err := apply(w, "v1beta1", "first", map[string]any{"size": "big", "replicas": int64(2)}); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := apply(w, "v1", "second", map[string]any{"replicas": int64(2)}); err != nil {
+				t.Fatal(err)
+			}
+			retireVersion()
+			shardtesting.Eventually(t, "the version is retired", func(ctx context.Context) error {
+				if _, err := w.objects("v1beta1").Get(ctx, "one", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+					return fmt.Errorf("got %w", err)
+				}
+				return nil
+			})
+			if _, err := apply(w, "v1", "second", map[string]any{"replicas": int64(2), "size": "small"}); !apierrors.IsConflict(err) {
+				t.Errorf("a field that another manager owns by the retired version: got %v, want a conflict", err)
+			}
+			got, err := apply(w, "v1", "first", map[string]any{"replicas": int64(2)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, found, _ := unstructured.NestedString(got.Object, "spec", "size"); found {
+				t.Errorf("a field that its owner does not apply any more is left: %v", got)
+			}
+			for _, owner := range got.GetManagedFields() {
+				if owner.APIVersion != "example.com/v1" {
+					t.Errorf("owner %+v", owner)
+				}
+			}
+		})
+	}
+}
+
 func testDeletion(t *testing.T, shard *shardtesting.Shard) {
 	w := newWorkspace(t, shard)
 	w.define(newDefinition("example.com"))

@@ -36,6 +36,7 @@ func TestCustomResources(t *testing.T) {
 		"field validation":                  testFieldValidation,
 		"dry runs":                          testDryRun,
 		"server-side apply":                 testServerSideApply,
+		"applying after a retirement":       testAppliesAfterRetirement,
 		"objects are deleted":               testDeletion,
 		"many definitions concurrently":     testConcurrentDefinitions,
 		"names per workspace":               testNamesPerWorkspace,

@@ -26,10 +26,10 @@ func (v *Views) Publication(version string) *Publication {
 	return &Publication{version: view.version, decoder: view.codec, newFunc: view.newFunc}
 }
 
-// ViewsOf is Views with the published objects; publication may be nil.
-func (s *Storage) ViewsOf(publication *Publication) *Views {
+// ViewsOf is Views with the published objects, and the names of the versions of the definition; publication may be nil.
+func (s *Storage) ViewsOf(publication *Publication, versions ...string) *Views {
 	views := s.Views()
-	views.publication = publication
+	views.publication, views.versions = publication, versions
 	return views
 }
 

@@ -34,6 +34,8 @@ type View struct {
 	// version is the version of the objects of the view; newFunc returns an empty object.
 	version schema.GroupVersion
 	newFunc func() runtime.Object
+	// versions are those of Views.
+	versions []string
 	// getAttrs returns the labels and fields of a decoded object.
 	getAttrs storage.AttrFunc
 	// ctx ends with the view.
@@ -241,6 +243,7 @@ func (v *View) GuaranteedUpdate(ctx context.Context, key string, out runtime.Obj
 		if err := v.decodeOnce(object, existing); err != nil {
 			return nil, nil, err
 		}
+		v.moveOwners(existing)
 		updated, ttl, err := tryUpdate(existing, response)
 		if err != nil {
 			return nil, nil, err

@@ -23,6 +23,8 @@ type Views struct {
 	storage *Storage
 	// publication converts stored objects before the views decode them; it may be nil.
 	publication *Publication
+	// versions are the names of the versions of the definition; if there is none, owners of fields in all versions stay.
+	versions []string
 
 	mu     sync.RWMutex
 	views  map[string]*View
@@ -75,6 +77,7 @@ func (v *Views) decorate(
 		identical:    &variant{view: id},
 		codec:        v.publication.decodingWith(config.Codec),
 		version:      version,
+		versions:     v.versions,
 		newFunc:      newFunc,
 		getAttrs:     getAttrs,
 	}

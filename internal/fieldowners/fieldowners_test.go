@@ -1,4 +1,4 @@
-package instance
+package fieldowners
 
 import (
 	"encoding/json"
@@ -7,10 +7,12 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 func TestOwnersOfRetiredVersionsAreMoved(t *testing.T) {
 	const group = "infrastructure.example.org"
+	to, isRetired := schema.GroupVersion{Group: group, Version: "v1"}, func(version string) bool { return version == "v1alpha1" }
 	early, late := metav1.NewTime(time.Unix(1, 0)), metav1.NewTime(time.Unix(2, 0))
 	owner := func(manager string, operation metav1.ManagedFieldsOperationType, version, subresource string, at *metav1.Time, fields string) metav1.ManagedFieldsEntry {
 		return metav1.ManagedFieldsEntry{Manager: manager, Operation: operation, APIVersion: version, Subresource: subresource, Time: at, FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(fields)}
@@ -39,7 +41,7 @@ func TestOwnersOfRetiredVersionsAreMoved(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := ownedIn(test.owners, group, "v1", []string{"v1alpha1", "v1alpha2"})
+		got, err := Move(test.owners, to, isRetired)
 		if err != nil || !equality.Semantic.DeepEqual(got, test.want) {
 			t.Errorf("%s: got %v, %v", name, got, err)
 		}
@@ -47,7 +49,7 @@ func TestOwnersOfRetiredVersionsAreMoved(t *testing.T) {
 			t.Errorf("%s: the owners that were read are changed: %s, before %s", name, after, before)
 		}
 	}
-	if _, err := ownedIn([]metav1.ManagedFieldsEntry{owner("a", apply, old, "", nil, `{`), owner("a", apply, current, "", nil, size)}, group, "v1", []string{"v1alpha1"}); err == nil {
+	if _, err := Move([]metav1.ManagedFieldsEntry{owner("a", apply, old, "", nil, `{`), owner("a", apply, current, "", nil, size)}, to, isRetired); err == nil {
 		t.Error("fields that are no JSON are accepted")
 	}
 }
