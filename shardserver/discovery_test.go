@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
 
+	"github.com/atoll-dev/atoll/internal/buildversion"
 	"github.com/atoll-dev/atoll/shardserver/options"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
@@ -47,11 +48,11 @@ func TestDiscoveryAndOpenAPI(t *testing.T) {
 	t.Run("OpenAPI v2 is one document", func(t *testing.T) { testOpenAPIv2(t, admin) })
 	t.Run("documents have the address for users only", func(t *testing.T) { testAddresses(t, shard, admin) })
 	t.Run("explain finds fields", func(t *testing.T) { testExplain(t, admin) })
-	t.Run("the version is that of Kubernetes", func(t *testing.T) {
+	t.Run("the version is that of Kubernetes, with the level of kcp", func(t *testing.T) {
 		var info version.Info
 		getJSON(t, admin, "/version", &info)
 		parsed, err := utilversion.ParseSemantic(info.GitVersion) // as kubectl does
-		if err != nil || parsed.Major() != 1 || parsed.Minor() < 36 || info.Major != "1" || info.Minor == "" {
+		if err != nil || parsed.Major() != 1 || parsed.Minor() < 36 || info.Major != "1" || info.Minor == "" || !strings.HasSuffix(info.GitVersion, "+kcp-v"+buildversion.KCP) {
 			t.Errorf("got %+v, %v", info, err)
 		}
 	})

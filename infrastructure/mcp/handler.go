@@ -18,9 +18,9 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"k8s.io/client-go/rest"
-	"k8s.io/component-base/version"
 
 	"github.com/atoll-dev/atoll/infrastructure/web"
+	"github.com/atoll-dev/atoll/internal/buildversion"
 )
 
 // Config configures the server.
@@ -73,7 +73,7 @@ func NewHandler(cfg Config) (http.Handler, error) {
 	}
 	s := &server{cfg: cfg, clients: clients, calls: make(chan struct{}, cfg.Limits.Calls), waits: make(chan struct{}, cfg.Limits.Waits)}
 	protocol := sdk.NewServer(
-		&sdk.Implementation{Name: "infrastructure-provider", Title: "Infrastructure", Version: version.Get().GitVersion},
+		&sdk.Implementation{Name: "infrastructure-provider", Title: "Infrastructure", Version: buildversion.Get()},
 		// The list of tools does not change, so the server announces no notifications.
 		&sdk.ServerOptions{Instructions: instructions, Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}}},
 	)

@@ -2,9 +2,8 @@
 package buildversion
 
 import (
+	"cmp"
 	"runtime/debug"
-
-	"k8s.io/component-base/version"
 )
 
 // linked is set by the linker flags of the Makefile.
@@ -22,4 +21,4 @@ func Get() string {
 }
 
 // Long returns the version of the APIs, which /version also returns, and the version of Atoll.
-func Long() string { return version.Get().GitVersion + " (Atoll " + Get() + ")" }
+func Long() string { return cmp.Or(Kubernetes(), "(unknown)") + " (Atoll " + Get() + ")" }

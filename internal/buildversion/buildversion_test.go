@@ -3,6 +3,7 @@ package buildversion
 import (
 	"os"
 	"reflect"
+	"runtime/debug"
 	"strings"
 	"testing"
 )
@@ -31,5 +32,33 @@ func TestMakefileNamesTheVariable(t *testing.T) {
 	type here struct{}
 	if want := "-X " + reflect.TypeFor[here]().PkgPath() + ".linked=$(VERSION)"; !strings.Contains(string(text), want) {
 		t.Errorf("the Makefile does not have %s", want)
+	}
+}
+
+// Binaries report one level of kcp, whether the Makefile has linked it or not.
+func TestLevelOfKCP(t *testing.T) {
+	for file, want := range map[string]string{
+		"../../Makefile":                "\nKCP_VERSION := " + KCP + "\n",
+		"../../docs/coming-from-kcp.md": "+kcp-v" + KCP + "`",
+	} {
+		if text, err := os.ReadFile(file); err != nil || !strings.Contains(string(text), want) {
+			t.Errorf("%s does not contain %q, %v", file, want, err)
+		}
+	}
+	const unlinked = "v0.0.0-master+$Format:%H$"
+	modules := []*debug.Module{{Path: "k8s.io/api", Version: "v0.36.1"}, {Path: "k8s.io/component-base", Version: "v0.37.2"}}
+	for name, test := range map[string]struct {
+		linked  string
+		modules []*debug.Module
+		want    string
+	}{
+		"by the Makefile":      {"v1.36.1+kcp-v0.33.0", modules, "v1.36.1+kcp-v0.33.0"},
+		"without the Makefile": {unlinked, modules, "v1.37.2+kcp-v" + KCP},
+		"without the module":   {unlinked, modules[:1], ""},
+		"another numbering":    {unlinked, []*debug.Module{{Path: "k8s.io/component-base", Version: "(devel)"}}, ""},
+	} {
+		if got := kubernetes(test.linked, test.modules); got != test.want {
+			t.Errorf("%s: got %q", name, got)
+		}
 	}
 }
