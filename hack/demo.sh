@@ -34,6 +34,7 @@ local_image=docker.io/local/atoll:dev
 image=${IMAGE:-$local_image}
 namespace=kcp            # that of config/samples
 kind_cluster=atoll-demo
+heartbeat=10             # seconds after which a step that has nothing new to tell says so
 cert_manager_version=v1.21.2
 cert_manager_manifest=https://github.com/cert-manager/cert-manager/releases/download/$cert_manager_version/cert-manager.yaml
 
@@ -64,15 +65,18 @@ claim() {
 }
 
 # wait_for TITLE SECONDS COMMAND... polls until COMMAND succeeds. COMMAND prints the current state, one line for each
-# object that is not ready. New lines are printed with the elapsed time.
+# object that is not ready. New lines are printed with the elapsed time, and that it still waits if there are none.
 wait_for() {
-	local title=$1 limit=$2 from=$SECONDS now shown=
+	local title=$1 limit=$2 from=$SECONDS told=$SECONDS now shown=
 	shift 2
 	step "$title"
 	while ! now=$("$@" 2>&1); do
 		if [[ $now != "$shown" ]]; then
 			grep -vxF -e "$shown" <<<"$now" | cut -c1-170 | sed "s/^/   $((SECONDS - from))s  /" || true
-			shown=$now
+			shown=$now told=$SECONDS
+		elif ((SECONDS - told >= heartbeat)); then
+			say "   $((SECONDS - from))s  still waiting"
+			told=$SECONDS
 		fi
 		if ((SECONDS - from >= limit)); then
 			printf '%s\n' "$now" | sed 's/^/   /' >&2
