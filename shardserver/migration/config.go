@@ -53,6 +53,8 @@ type Migrations struct {
 	cfg         Config
 	origin      *originService
 	destination *destinationService
+	placement   *placementService
+	children    *childrenService
 	home        *homeController
 }
 
@@ -70,6 +72,8 @@ func New(cfg Config) *Migrations {
 		cfg:         cfg,
 		origin:      &originService{cfg: cfg, reader: read, stored: stored, transfer: keys},
 		destination: &destinationService{cfg: cfg, reader: read, stored: stored, transfer: keys, progress: map[types.UID]progress{}},
+		placement:   &placementService{cfg: cfg, reader: read},
+		children:    &childrenService{cfg: cfg, reader: read},
 		home:        &homeController{cfg: cfg, reader: read},
 	}
 	m.home.ownReport = m.report
@@ -82,9 +86,32 @@ func (m *Migrations) report(ctx context.Context, key controller.Request) (*shard
 	if err == nil && spec == nil {
 		spec, err = m.destination.published(ctx, key)
 	}
+	if err == nil {
+		spec, err = m.addToReport(ctx, key, spec)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("computing the report on migration %q in %q: %w", key.Name, key.ClusterName, err)
 	}
+	return spec, nil
+}
+
+// addToReport adds what this shard decides as the shard of the Workspace, and what is to be moved below the logical cluster.
+func (m *Migrations) addToReport(ctx context.Context, key controller.Request, spec *shardingv1alpha1.LogicalClusterMigrationReportSpec) (*shardingv1alpha1.LogicalClusterMigrationReportSpec, error) {
+	migration, err := m.home.migration(ctx, key)
+	if err != nil || migration == nil {
+		return spec, err
+	}
+	if spec, err = m.children.report(ctx, migration, spec); err != nil {
+		return nil, err
+	}
+	verdict, err := m.placement.verdict(ctx, key, migration, spec)
+	if err != nil || verdict == nil {
+		return spec, err
+	}
+	if spec == nil {
+		spec = &shardingv1alpha1.LogicalClusterMigrationReportSpec{Migration: migration.UID}
+	}
+	spec.Placement = verdict
 	return spec, nil
 }
 
