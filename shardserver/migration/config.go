@@ -39,13 +39,14 @@ type Config struct {
 	Origins      Connector
 
 	// changed and changedOfHome have the migrations whose progress has changed, for the publisher and for the home.
-	changed, changedOfHome *changes
+	changed, changedOfHome, changedOfParent *changes
 }
 
 // onProgress lets the report on a migration be computed again.
 func (c Config) onProgress(key controller.Request) {
 	c.changed.add(key)
 	c.changedOfHome.add(key)
+	c.changedOfParent.add(key)
 }
 
 // Migrations is what a shard does for migrations, in all three roles.
@@ -55,12 +56,13 @@ type Migrations struct {
 	destination *destinationService
 	placement   *placementService
 	children    *childrenService
+	parent      *parentService
 	home        *homeController
 }
 
 // New returns what a shard does for migrations.
 func New(cfg Config) *Migrations {
-	cfg.changed, cfg.changedOfHome = newChanges(), newChanges()
+	cfg.changed, cfg.changedOfHome, cfg.changedOfParent = newChanges(), newChanges(), newChanges()
 	transformer := identity.NewEncryptCheckTransformer()
 	if cfg.Transformers != nil {
 		transformer = cfg.Transformers.TransformerForResource(logicalClusters)
@@ -74,9 +76,10 @@ func New(cfg Config) *Migrations {
 		destination: &destinationService{cfg: cfg, reader: read, stored: stored, transfer: keys, progress: map[types.UID]progress{}},
 		placement:   &placementService{cfg: cfg, reader: read},
 		children:    &childrenService{cfg: cfg, reader: read},
+		parent:      &parentService{cfg: cfg, reader: read, stored: stored},
 		home:        &homeController{cfg: cfg, reader: read},
 	}
-	m.home.ownReport = m.report
+	m.home.ownReport, m.parent.ownReport = m.report, m.report
 	return m
 }
 
@@ -126,6 +129,7 @@ func (m *Migrations) Controllers() []controller.Controller {
 	return []controller.Controller{
 		{Name: "migration-origin", Sources: sources, Reconcile: m.origin.reconcile},
 		{Name: "migration-destination", Sources: sources, Reconcile: m.destination.reconcile, MaxConcurrentReconciles: maxMoves},
+		{Name: "migration-parent", Sources: append(m.parent.sources(), m.cfg.changedOfParent.source()), Reconcile: m.parent.reconcile, MaxConcurrentReconciles: 1},
 		{Name: "migration", Sources: append(sources, m.cfg.changedOfHome.source()), Reconcile: m.home.reconcile},
 	}
 }

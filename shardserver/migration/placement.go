@@ -43,8 +43,9 @@ func (p *placementService) verdict(ctx context.Context, key controller.Request, 
 			return nil, err
 		}
 		if workspace == nil {
-			workspace = &tenancyv1alpha1.Workspace{} // nothing selects shards for what it has left
-		} else if workspace.Spec.Cluster != migration.Spec.LogicalCluster || workspace.Annotations[corev1alpha1.ShardAnnotationKey] != origin {
+			continue // the parent has moved to another shard: the origin will name that
+		}
+		if workspace.UID == report.Owner.UID && (workspace.Spec.Cluster != migration.Spec.LogicalCluster || workspace.Annotations[corev1alpha1.ShardAnnotationKey] != origin) {
 			continue // another shard claims to have its logical cluster
 		}
 		shards, err := p.cfg.Origins.Shards.List(ctx)
@@ -65,21 +66,23 @@ func mayBePlaced(migration *migrationv1alpha1.LogicalClusterMigration) bool {
 	return false
 }
 
-// workspaceOf returns the Workspace that owns a logical cluster, or nil if it does not exist.
+// workspaceOf returns the Workspace that owns a logical cluster, an empty one if it does not exist, or nil if this shard does
+// not have the logical cluster of the Workspace.
 func (p *placementService) workspaceOf(ctx context.Context, owner corev1alpha1.LogicalClusterOwner) (*tenancyv1alpha1.Workspace, error) {
 	parent, err := logicalcluster.ParseName(owner.Cluster)
 	if err != nil {
 		return nil, nil //nolint:nilerr // no Workspace can be there
 	}
+	holder, err := p.cluster(ctx, parent)
+	if err != nil || holder == nil || holder.Annotations[corev1alpha1.MovedToAnnotationKey] != "" || holder.Annotations[corev1alpha1.ArrivingAnnotationKey] != "" {
+		return nil, err
+	}
 	workspace, err := p.workspaces.GetLatest(logicalcluster.With(ctx, parent), "", owner.Name)
-	if apierrors.IsNotFound(err) {
-		return nil, nil
+	if apierrors.IsNotFound(err) || err == nil && workspace.UID != owner.UID {
+		return &tenancyv1alpha1.Workspace{}, nil // nothing selects shards for what it has left
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading workspace %q: %w", owner.Name, err)
-	}
-	if workspace.UID != owner.UID {
-		return nil, nil
 	}
 	return workspace, nil
 }

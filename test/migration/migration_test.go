@@ -285,6 +285,7 @@ func TestMove(t *testing.T) {
 	})
 
 	t.Run("the rules of placement hold", func(t *testing.T) { testPlacement(t, e) })
+	t.Run("children of a workspace that moves stay usable", func(t *testing.T) { testParent(t, e) })
 	t.Run("children move with their parent", func(t *testing.T) { testChildren(t, e) })
 
 	t.Run("a tenant cannot bind the API", func(t *testing.T) {

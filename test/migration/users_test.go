@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -113,19 +114,43 @@ func testPlacement(t *testing.T, e *env) {
 	e.deleteWorkspace(t, workspace)
 }
 
+// child creates a workspace in another one.
+func (e *env) child(t *testing.T, parent, name, shard string) {
+	t.Helper()
+	c := e.at(t, parent)
+	shardtesting.Eventually(t, "access to "+parent, func(ctx context.Context) error { return c.List(ctx, &tenancyv1alpha1.WorkspaceList{}) })
+	shardtesting.NewWorkspace(t, c, installation.Root, name, shardtesting.OnShard(shard)) // the address of c decides where
+}
+
+// testParent moves a workspace whose children stay: one that was on the same shard, and one on another shard. Both can be
+// used, moved and deleted by their Workspaces, which are on the other shard then.
+func testParent(t *testing.T, e *env) {
+	workspace, c := e.workspace(t, "family", installation.Alpha)
+	e.child(t, "root:family", "stays", installation.Alpha)
+	e.child(t, "root:family", "moves", installation.Root)
+	e.moveTo(t, "family", workspace, c, installation.Beta)
+	put(t, e.at(t, "root:family:stays"), "later")
+
+	moving := &tenancyv1alpha1.Workspace{}
+	if err := c.Get(t.Context(), client.ObjectKey{Name: "moves"}, moving); err != nil {
+		t.Fatal(err)
+	}
+	e.move(t, "family-child", moving.Spec.Cluster, installation.Alpha)
+	e.waitPhase(t, "family-child", migrationv1alpha1.LogicalClusterMigrationPhaseCompleted)
+	put(t, e.at(t, "root:family:moves"), "later")
+	if err := c.Get(t.Context(), client.ObjectKey{Name: "moves"}, moving); err != nil || moving.Annotations[corev1alpha1.ShardAnnotationKey] != installation.Alpha {
+		t.Errorf("the workspace is on shard %q (%v)", moving.Annotations[corev1alpha1.ShardAnnotationKey], err)
+	}
+	e.deleteWorkspace(t, workspace) // with its children
+}
+
 // testChildren moves a tree whose workspaces are on all shards: what is on the destination stays, what is below it moves.
 func testChildren(t *testing.T, e *env) {
 	e.workspace(t, "tree", installation.Alpha)
-	create := func(parent, name, shard string) {
-		t.Helper()
-		c := e.at(t, parent)
-		shardtesting.Eventually(t, "access to "+parent, func(ctx context.Context) error { return c.List(ctx, &tenancyv1alpha1.WorkspaceList{}) })
-		shardtesting.NewWorkspace(t, c, installation.Root, name, shardtesting.OnShard(shard)) // the address of c decides
-	}
-	create("root:tree", "a", installation.Beta)
-	create("root:tree:a", "b", installation.Alpha)
-	create("root:tree", "c", installation.Root)
-	create("root:tree:c", "d", installation.Alpha)
+	e.child(t, "root:tree", "a", installation.Beta)
+	e.child(t, "root:tree:a", "b", installation.Alpha)
+	e.child(t, "root:tree", "c", installation.Root)
+	e.child(t, "root:tree", "d", installation.Alpha)
 	workspace := &tenancyv1alpha1.Workspace{}
 	if err := e.at(t, "root").Get(t.Context(), client.ObjectKey{Name: "tree"}, workspace); err != nil {
 		t.Fatal(err)
@@ -141,7 +166,16 @@ func testChildren(t *testing.T, e *env) {
 		}
 	}
 	migrate("tree", installation.Beta)
-	migration := e.waitPhase(t, "tree", migrationv1alpha1.LogicalClusterMigrationPhaseCompleted)
+	migration := &migrationv1alpha1.LogicalClusterMigration{}
+	shardtesting.EventuallyWithin(t, 3*time.Minute, "the end of the migration", func(ctx context.Context) error { // four moves
+		if err := e.operations.Get(ctx, client.ObjectKey{Name: "tree"}, migration); err != nil {
+			return err
+		}
+		if migration.Status.Phase != migrationv1alpha1.LogicalClusterMigrationPhaseCompleted {
+			return fmt.Errorf("status %+v", migration.Status)
+		}
+		return nil
+	})
 	if !conditionsv1alpha1.IsTrue(migration, migrationv1alpha1.ChildrenMoved) {
 		t.Errorf("conditions %+v", migration.Status.Conditions)
 	}
@@ -158,7 +192,7 @@ func testChildren(t *testing.T, e *env) {
 	if children != 3 { // not root:tree:a, which is on the destination
 		t.Errorf("%d migrations of children, want 3", children)
 	}
-	for _, path := range []string{"root:tree", "root:tree:a", "root:tree:a:b", "root:tree:c", "root:tree:c:d"} {
+	for _, path := range []string{"root:tree", "root:tree:a", "root:tree:a:b", "root:tree:c", "root:tree:d"} {
 		cluster := &corev1alpha1.LogicalCluster{}
 		if err := e.at(t, path).Get(t.Context(), client.ObjectKey{Name: corev1alpha1.LogicalClusterName}, cluster); err != nil {
 			t.Errorf("%s: %v", path, err)
