@@ -6,6 +6,7 @@ import (
 
 	"github.com/atoll-dev/atoll/plugin/binding"
 	"github.com/atoll-dev/atoll/plugin/connection"
+	"github.com/atoll-dev/atoll/plugin/move"
 	"github.com/atoll-dev/atoll/plugin/publishedresource"
 	"github.com/atoll-dev/atoll/plugin/quickstart"
 	"github.com/atoll-dev/atoll/plugin/snapshot"
@@ -23,6 +24,7 @@ func NewCommand(flags *connection.Flags) *cobra.Command {
 		workspace.NewCommand(flags),
 		binding.NewBindCommand(flags),
 		binding.NewClaimsCommand(flags),
+		move.NewCommand(flags),
 		snapshot.NewCommand(flags),
 		publishedresource.NewCommand(flags),
 		quickstart.NewCommand(flags),

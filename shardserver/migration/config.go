@@ -39,13 +39,14 @@ type Config struct {
 	Origins      Connector
 
 	// changed and changedOfHome have the migrations whose progress has changed, for the publisher and for the home.
-	changed, changedOfHome *changes
+	changed, changedOfHome, changedOfParent *changes
 }
 
 // onProgress lets the report on a migration be computed again.
 func (c Config) onProgress(key controller.Request) {
 	c.changed.add(key)
 	c.changedOfHome.add(key)
+	c.changedOfParent.add(key)
 }
 
 // Migrations is what a shard does for migrations, in all three roles.
@@ -53,12 +54,15 @@ type Migrations struct {
 	cfg         Config
 	origin      *originService
 	destination *destinationService
+	placement   *placementService
+	children    *childrenService
+	parent      *parentService
 	home        *homeController
 }
 
 // New returns what a shard does for migrations.
 func New(cfg Config) *Migrations {
-	cfg.changed, cfg.changedOfHome = newChanges(), newChanges()
+	cfg.changed, cfg.changedOfHome, cfg.changedOfParent = newChanges(), newChanges(), newChanges()
 	transformer := identity.NewEncryptCheckTransformer()
 	if cfg.Transformers != nil {
 		transformer = cfg.Transformers.TransformerForResource(logicalClusters)
@@ -70,9 +74,12 @@ func New(cfg Config) *Migrations {
 		cfg:         cfg,
 		origin:      &originService{cfg: cfg, reader: read, stored: stored, transfer: keys},
 		destination: &destinationService{cfg: cfg, reader: read, stored: stored, transfer: keys, progress: map[types.UID]progress{}},
+		placement:   &placementService{cfg: cfg, reader: read},
+		children:    &childrenService{cfg: cfg, reader: read},
+		parent:      &parentService{cfg: cfg, reader: read, stored: stored},
 		home:        &homeController{cfg: cfg, reader: read},
 	}
-	m.home.ownReport = m.report
+	m.home.ownReport, m.parent.ownReport = m.report, m.report
 	return m
 }
 
@@ -82,9 +89,32 @@ func (m *Migrations) report(ctx context.Context, key controller.Request) (*shard
 	if err == nil && spec == nil {
 		spec, err = m.destination.published(ctx, key)
 	}
+	if err == nil {
+		spec, err = m.addToReport(ctx, key, spec)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("computing the report on migration %q in %q: %w", key.Name, key.ClusterName, err)
 	}
+	return spec, nil
+}
+
+// addToReport adds what this shard decides as the shard of the Workspace, and what is to be moved below the logical cluster.
+func (m *Migrations) addToReport(ctx context.Context, key controller.Request, spec *shardingv1alpha1.LogicalClusterMigrationReportSpec) (*shardingv1alpha1.LogicalClusterMigrationReportSpec, error) {
+	migration, err := m.home.migration(ctx, key)
+	if err != nil || migration == nil {
+		return spec, err
+	}
+	if spec, err = m.children.report(ctx, migration, spec); err != nil {
+		return nil, err
+	}
+	verdict, err := m.placement.verdict(ctx, key, migration, spec)
+	if err != nil || verdict == nil {
+		return spec, err
+	}
+	if spec == nil {
+		spec = &shardingv1alpha1.LogicalClusterMigrationReportSpec{Migration: migration.UID}
+	}
+	spec.Placement = verdict
 	return spec, nil
 }
 
@@ -99,6 +129,7 @@ func (m *Migrations) Controllers() []controller.Controller {
 	return []controller.Controller{
 		{Name: "migration-origin", Sources: sources, Reconcile: m.origin.reconcile},
 		{Name: "migration-destination", Sources: sources, Reconcile: m.destination.reconcile, MaxConcurrentReconciles: maxMoves},
+		{Name: "migration-parent", Sources: append(m.parent.sources(), m.cfg.changedOfParent.source()), Reconcile: m.parent.reconcile, MaxConcurrentReconciles: 1},
 		{Name: "migration", Sources: append(sources, m.cfg.changedOfHome.source()), Reconcile: m.home.reconcile},
 	}
 }

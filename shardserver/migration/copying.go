@@ -3,6 +3,7 @@ package migration
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -18,6 +19,8 @@ type copying struct {
 	key         controller.Request
 	cluster     logicalcluster.Name
 	uid         types.UID
+	// pausedAt is when writes were paused.
+	pausedAt time.Time
 }
 
 // run copies while the logical cluster is open, until little changes between two passes, pauses writes, copies the rest, and
@@ -41,6 +44,7 @@ func (c *copying) run(ctx context.Context, handedOver bool) error {
 			break
 		}
 	}
+	c.pausedAt = time.Now()
 	paused, err := c.origin.pause(ctx)
 	if err != nil {
 		return fmt.Errorf("pausing writes: %w", err)
@@ -90,6 +94,7 @@ func (c *copying) pass(ctx context.Context) (changed int, err error) {
 		if err := c.destination.transfer.Stage(ctx, c.cluster, c.uid, response.Entries); err != nil {
 			return 0, err
 		}
+		countCopied(response.Entries)
 		missing = append(response.Rest, missing[len(page):]...)
 		copied += int64(len(response.Entries))
 		c.destination.report(c.key, c.uid, progress{entries: copied})

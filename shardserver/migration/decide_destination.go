@@ -49,7 +49,7 @@ func (d Destination) Step() DestinationStep {
 		return DestinationWaits // it has arrived, or is the remainder of an earlier move
 	case d.Staged && isGivenUp(d.Migration) && (d.OriginAborted || d.Migration.Status.Phase == migrationv1alpha1.LogicalClusterMigrationPhaseFailed):
 		return DestinationDrop
-	case d.isMigrating() && (!isGivenUp(d.Migration) || d.Migration.Status.Phase == migrationv1alpha1.LogicalClusterMigrationPhaseOriginCleanup):
+	case d.isMigrating() && (!isGivenUp(d.Migration) && isPlaced(d.Migration) || d.Migration.Status.Phase == migrationv1alpha1.LogicalClusterMigrationPhaseOriginCleanup):
 		return DestinationCopy
 	}
 	return DestinationWaits

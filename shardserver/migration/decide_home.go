@@ -15,6 +15,8 @@ type Home struct {
 	Migration *migrationv1alpha1.LogicalClusterMigration
 	// Reports are the reports on this migration, by the name of the shard that has published each.
 	Reports map[string]shardingv1alpha1.LogicalClusterMigrationReportSpec
+	// Children are the migrations that this one has created.
+	Children []*migrationv1alpha1.LogicalClusterMigration
 }
 
 // Status returns the migration with its new status.
@@ -40,15 +42,18 @@ func (h Home) Status() *migrationv1alpha1.LogicalClusterMigration {
 	if m.Status.Phase == migrationv1alpha1.LogicalClusterMigrationPhaseOriginCleanup {
 		cleanUp(m, origin, destination)
 	}
-	if m.Status.Phase == migrationv1alpha1.LogicalClusterMigrationPhaseDestinationFinalize && destination.State == shardingv1alpha1.MigrationFinished {
-		m.Status.Phase = migrationv1alpha1.LogicalClusterMigrationPhaseCompleted
-		conditionsv1alpha1.MarkTrue(m, migrationv1alpha1.Completed)
+	if m.Status.Phase == migrationv1alpha1.LogicalClusterMigrationPhaseDestinationFinalize {
+		h.finalize(m, destination)
 	}
 	return m
 }
 
 // prepare looks for the shard that has the logical cluster.
 func (h Home) prepare(m *migrationv1alpha1.LogicalClusterMigration) {
+	if h.alreadyThere() && m.DeletionTimestamp == nil {
+		skipOwnMove(m)
+		return
+	}
 	var accepted []string
 	for shard, report := range h.Reports {
 		switch report.State {
@@ -78,10 +83,12 @@ func (h Home) prepare(m *migrationv1alpha1.LogicalClusterMigration) {
 func (h Home) migrate(m *migrationv1alpha1.LogicalClusterMigration, origin, destination shardingv1alpha1.LogicalClusterMigrationReportSpec) {
 	switch {
 	case origin.State == shardingv1alpha1.MigrationMovedAway:
-		m.Status.Phase = migrationv1alpha1.LogicalClusterMigrationPhaseOriginCleanup
-		conditionsv1alpha1.MarkTrue(m, migrationv1alpha1.DataCopied)
+		handOver(m)
 	case origin.State == shardingv1alpha1.MigrationAborted, m.DeletionTimestamp != nil:
 		m.Status.Phase = migrationv1alpha1.LogicalClusterMigrationPhaseAborting
+	case !h.place(m, origin):
+		conditionsv1alpha1.MarkFalse(m, migrationv1alpha1.DataCopied, migrationv1alpha1.ReasonWaitingForPlacement, conditionsv1alpha1.SeverityInfo,
+			"nothing is copied until the condition %s is True; the logical cluster stays usable on shard %q", migrationv1alpha1.PlacementAllowed, m.Status.OriginShard)
 	case destination.State == "":
 		conditionsv1alpha1.MarkFalse(m, migrationv1alpha1.DataCopied, migrationv1alpha1.ReasonWaitingForDestination, conditionsv1alpha1.SeverityInfo,
 			"%s", waitingMessage(m))
@@ -89,8 +96,33 @@ func (h Home) migrate(m *migrationv1alpha1.LogicalClusterMigration, origin, dest
 		conditionsv1alpha1.MarkFalse(m, migrationv1alpha1.DataCopied, destination.Reason, conditionsv1alpha1.SeverityWarning, "%s", destination.Message)
 	default:
 		conditionsv1alpha1.MarkFalse(m, migrationv1alpha1.DataCopied, migrationv1alpha1.ReasonCopying, conditionsv1alpha1.SeverityInfo,
-			"shard %s copies; the logical cluster stays usable", m.Spec.DestinationShard)
+			"shard %q has copied %d objects; the logical cluster stays usable on shard %q", m.Spec.DestinationShard, m.Status.EntriesCopied, m.Status.OriginShard)
 	}
+}
+
+// place sets the condition PlacementAllowed by the report of the shard of the Workspace, and returns whether it is True. It
+// stays as it is while the origin, which names that shard, reports nothing.
+func (h Home) place(m *migrationv1alpha1.LogicalClusterMigration, origin shardingv1alpha1.LogicalClusterMigrationReportSpec) bool {
+	placement := h.Reports[origin.ParentShard].Placement
+	switch {
+	case origin.State != shardingv1alpha1.MigrationAccepted:
+	case placement == nil && conditionsv1alpha1.IsTrue(m, migrationv1alpha1.PlacementAllowed):
+	case placement == nil:
+		conditionsv1alpha1.MarkFalse(m, migrationv1alpha1.PlacementAllowed, migrationv1alpha1.ReasonWaitingForWorkspaceShard, conditionsv1alpha1.SeverityInfo,
+			"shard %q, which has the Workspace, has not decided: it does not run, or has the feature gate LogicalClusterMigration disabled", origin.ParentShard)
+	case placement.Allowed:
+		conditionsv1alpha1.MarkTrue(m, migrationv1alpha1.PlacementAllowed)
+	default:
+		conditionsv1alpha1.MarkFalse(m, migrationv1alpha1.PlacementAllowed, placement.Reason, conditionsv1alpha1.SeverityWarning, "%s", placement.Message)
+	}
+	return conditionsv1alpha1.IsTrue(m, migrationv1alpha1.PlacementAllowed)
+}
+
+// handOver follows the decision of the origin, which is final.
+func handOver(m *migrationv1alpha1.LogicalClusterMigration) {
+	m.Status.Phase = migrationv1alpha1.LogicalClusterMigrationPhaseOriginCleanup
+	conditionsv1alpha1.MarkTrue(m, migrationv1alpha1.PlacementAllowed)
+	conditionsv1alpha1.MarkTrue(m, migrationv1alpha1.DataCopied)
 }
 
 func waitingMessage(m *migrationv1alpha1.LogicalClusterMigration) string {
@@ -104,8 +136,7 @@ func abort(m *migrationv1alpha1.LogicalClusterMigration, origin, destination sha
 	case shardingv1alpha1.MigrationAborted:
 		conditionsv1alpha1.MarkTrue(m, migrationv1alpha1.OriginCleaned)
 	case shardingv1alpha1.MigrationMovedAway: // the origin has handed over before it learned of the abort
-		m.Status.Phase = migrationv1alpha1.LogicalClusterMigrationPhaseOriginCleanup
-		conditionsv1alpha1.MarkTrue(m, migrationv1alpha1.DataCopied)
+		handOver(m)
 		return
 	default:
 		return

@@ -1,6 +1,7 @@
 package migration
 
 import (
+	"cmp"
 	"fmt"
 
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
@@ -76,6 +77,7 @@ func (o Origin) Report() *shardingv1alpha1.LogicalClusterMigrationReportSpec {
 		return nil
 	case o.isMine():
 		report.State = shardingv1alpha1.MigrationAccepted // also until the step Abort is done
+		report.Owner, report.ParentShard = o.Cluster.Spec.Owner, cmp.Or(o.annotation(corev1alpha1.OwnerShardAnnotationKey), o.Shard)
 	case isOrigin:
 		report.State = shardingv1alpha1.MigrationAborted
 	case hasEnded(o.Migration), o.Migration.Status.OriginShard != "":

@@ -162,10 +162,12 @@ func (d *destinationService) move(ctx context.Context, key controller.Request, m
 		return nil //nolint:nilerr // the API refuses such a name
 	}
 	d.report(key, migration.UID, progress{})
+	c := &copying{destination: d, key: key, cluster: cluster, uid: migration.UID}
+	defer func() { observePause(c.pausedAt) }()
 	origin, err := d.cfg.Origins.connect(ctx, migration.Status.OriginShard, cluster, key)
 	if err == nil {
 		defer origin.close()
-		c := &copying{destination: d, origin: origin, key: key, cluster: cluster, uid: migration.UID}
+		c.origin = origin
 		err = c.run(ctx, migration.Status.Phase == migrationv1alpha1.LogicalClusterMigrationPhaseOriginCleanup)
 	}
 	if err != nil {

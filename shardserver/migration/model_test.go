@@ -98,7 +98,11 @@ var steps = []struct {
 }{
 	{"origin", (*world).originStep},
 	{"origin reports", func(w *world) {
-		w.reports[modelOrigin] = append(w.reports[modelOrigin], w.originState().Report())
+		report := w.originState().Report()
+		if report != nil {
+			report.Placement = &shardingv1alpha1.MigrationPlacement{Allowed: true} // it has the Workspace
+		}
+		w.reports[modelOrigin] = append(w.reports[modelOrigin], report)
 	}},
 	{"destination", (*world).destinationStep},
 	{"destination pauses writes", (*world).pause},

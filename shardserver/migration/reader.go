@@ -24,6 +24,7 @@ var (
 	reports         = shardingv1alpha1.Resource("logicalclustermigrationreports")
 	requests        = shardingv1alpha1.Resource("logicalclusterrequests")
 	workspaces      = tenancyv1alpha1.Resource("workspaces")
+	shards          = corev1alpha1.Resource("shards")
 )
 
 // reader reads what migrations depend on.
@@ -118,7 +119,8 @@ func (r reader) reportBy(ctx context.Context, key controller.Request, migration 
 // sources returns the sources of everything that the state of a migration on this shard depends on.
 func (r reader) sources() []controller.Source {
 	return []controller.Source{
-		{Resource: migrations, Global: true, MapFunc: controller.RequestForObject},
+		{Resource: migrations, Global: true, MapFunc: mapMigration},
+		{Resource: shards, Global: true, MapFunc: r.mapShard},
 		{Resource: reports, Global: true, MapFunc: controller.RequestForObject},
 		{Resource: logicalClusters, MapFunc: r.mapCluster},
 		{Resource: requests, Global: true, MapFunc: r.mapRequest},
@@ -158,9 +160,16 @@ func (r reader) mapWorkspace(event watch.Event) []controller.Request {
 	return r.migrationsOf(workspace.Spec.Cluster)
 }
 
-// migrationsOf returns the migrations of a logical cluster. There are few migrations at any time.
+// migrationsOf returns the migrations of a logical cluster, and those that have created them. There are few migrations at any
+// time.
 func (r reader) migrationsOf(cluster string) []controller.Request {
-	return controller.RequestsForObjects(r.migrations, logicalcluster.Wildcard, func(migration *migrationv1alpha1.LogicalClusterMigration) bool {
-		return migration.Spec.LogicalCluster == cluster
+	var owners []controller.Request
+	keys := controller.RequestsForObjects(r.migrations, logicalcluster.Wildcard, func(migration *migrationv1alpha1.LogicalClusterMigration) bool {
+		if migration.Spec.LogicalCluster != cluster {
+			return false
+		}
+		owners = append(owners, ownerOf(migration)...)
+		return true
 	})
+	return append(keys, owners...)
 }

@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"strings"
 
+	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	migrationv1alpha1 "github.com/atoll-dev/atoll/api/migration/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
@@ -33,6 +34,11 @@ func Epoch(cluster *corev1alpha1.LogicalCluster) int64 {
 func hasEnded(migration *migrationv1alpha1.LogicalClusterMigration) bool {
 	return migration.Status.Phase == migrationv1alpha1.LogicalClusterMigrationPhaseCompleted ||
 		migration.Status.Phase == migrationv1alpha1.LogicalClusterMigrationPhaseFailed
+}
+
+// isPlaced reports whether the shard of the Workspace has allowed to place the logical cluster on the destination.
+func isPlaced(migration *migrationv1alpha1.LogicalClusterMigration) bool {
+	return conditionsv1alpha1.IsTrue(migration, migrationv1alpha1.PlacementAllowed)
 }
 
 // isGivenUp reports whether a migration is to be aborted, if the logical cluster has not been handed over. A migration that

@@ -284,6 +284,10 @@ func TestMove(t *testing.T) {
 		})
 	})
 
+	t.Run("the rules of placement hold", func(t *testing.T) { testPlacement(t, e) })
+	t.Run("children of a workspace that moves stay usable", func(t *testing.T) { testParent(t, e) })
+	t.Run("children move with their parent", func(t *testing.T) { testChildren(t, e) })
+
 	t.Run("a tenant cannot bind the API", func(t *testing.T) {
 		e.workspace(t, "tenant", installation.Alpha)
 		tenant, err := client.New(e.User(t, "root:tenant", "tenant"), client.Options{Scheme: loopback.Scheme})

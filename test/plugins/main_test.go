@@ -45,7 +45,7 @@ func run(m *testing.M) int {
 
 // TestPlugins shares one installation; each subtest has a workspace of its own.
 func TestPlugins(t *testing.T) {
-	i := installation.Start(t, bin)
+	i := installation.Start(t, bin, moveGate)
 	for name, test := range map[string]func(*testing.T, *installation.Installation){
 		"workspaces":           testWorkspaces,
 		"bindings and claims":  testBindings,
@@ -55,6 +55,7 @@ func TestPlugins(t *testing.T) {
 		"published resources":  testPublishedResources,
 		"no server":            testNoServer,
 		"admin workspace":      testAdminWorkspace,
+		"moves":                testMove,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, i) })
 	}

@@ -16,7 +16,18 @@ const (
 	DestinationCleaned conditionsv1alpha1.Type = "DestinationCleaned"
 	// Aborted is True if the migration has been given up. The logical cluster has stayed on the origin shard, or was deleted.
 	Aborted conditionsv1alpha1.Type = "Aborted"
+	// PlacementAllowed is True if the logical cluster may be placed on the destination shard. Nothing is copied before.
+	PlacementAllowed conditionsv1alpha1.Type = "PlacementAllowed"
+	// ChildrenMoved is True if all logical clusters below the migrated one are on the destination shard. Only migrations that
+	// include children have it.
+	ChildrenMoved conditionsv1alpha1.Type = "ChildrenMoved"
+	// Progressing is False if nothing has changed for a long time.
+	Progressing conditionsv1alpha1.Type = "Progressing"
 )
+
+// IncludeChildrenAnnotationKey on a LogicalClusterMigration, with the value "true", moves the logical clusters of all
+// workspaces below, too.
+const IncludeChildrenAnnotationKey = "migration.kcp.io/include-children"
 
 // MigrationFinalizer keeps a LogicalClusterMigration until both shards have removed what it has left.
 const MigrationFinalizer = "migration.kcp.io/logicalclustermigration"
@@ -36,4 +47,31 @@ const (
 	ReasonWaitingForDestination = "WaitingForDestination"
 	// ReasonCopying means that objects are being copied.
 	ReasonCopying = "Copying"
+	// ReasonWaitingForPlacement means that nothing is copied before the condition PlacementAllowed is True.
+	ReasonWaitingForPlacement = "WaitingForPlacement"
+	// ReasonMovingChildren means that the logical clusters below are being moved, one at a time.
+	ReasonMovingChildren = "MovingChildren"
+	// ReasonChildFailed means that a logical cluster below could not be moved. Those that were moved before stay where they
+	// are, no other one is moved.
+	ReasonChildFailed = "ChildFailed"
+	// ReasonStopped means that the migration was deleted before all logical clusters below were moved.
+	ReasonStopped = "Stopped"
+	// ReasonNoProgress means that nothing has changed for a long time.
+	ReasonNoProgress = "NoProgress"
+)
+
+// Reasons of the condition PlacementAllowed: the rules of placement.
+const (
+	// ReasonWaitingForWorkspaceShard means that the shard of the Workspace, which decides, has not answered.
+	ReasonWaitingForWorkspaceShard = "WaitingForWorkspaceShard"
+	// ReasonUnknownShard means that there is no shard with the name of the destination.
+	ReasonUnknownShard = "UnknownShard"
+	// ReasonDifferentURL means that the URLs of the workspace would change.
+	ReasonDifferentURL = "DifferentURL"
+	// ReasonSelectorMismatch means that the destination does not match spec.location.selector of the Workspace.
+	ReasonSelectorMismatch = "SelectorMismatch"
+	// ReasonShardFull means that the destination has reached a hard limit.
+	ReasonShardFull = "ShardFull"
+	// ReasonShardNotSchedulable means that the destination accepts nothing more, for instance because it is cordoned.
+	ReasonShardNotSchedulable = "ShardNotSchedulable"
 )

@@ -3,11 +3,13 @@ package v1alpha1
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 )
 
 // LogicalClusterMigrationReport reports what a shard has done for a LogicalClusterMigration to the shard that stores the
-// migration. It is published by the origin and by the destination of the migration, in the logical cluster of the
-// migration and under its name.
+// migration. It is published by the origin, by the destination and by the shard of the Workspace of the logical cluster, in
+// the logical cluster of the migration and under its name. These shards may coincide.
 //
 // +kubebuilder:object:root=true
 type LogicalClusterMigrationReport struct {
@@ -53,8 +55,9 @@ type LogicalClusterMigrationReportSpec struct {
 	// migration is the UID of the LogicalClusterMigration.
 	Migration types.UID `json:"migration"`
 
-	// state is what the shard has done.
-	State LogicalClusterMigrationState `json:"state"`
+	// state is what the shard has done. It is empty if the shard is neither origin nor destination.
+	// +optional
+	State LogicalClusterMigrationState `json:"state,omitempty"`
 
 	// entries is the number of objects that the destination has copied.
 	// +optional
@@ -66,6 +69,45 @@ type LogicalClusterMigrationReportSpec struct {
 	// message is a human-readable description of the reason.
 	// +optional
 	Message string `json:"message,omitempty"`
+
+	// owner is the Workspace of the logical cluster, and parentShard the shard that has it. The origin reports both.
+	// +optional
+	Owner *corev1alpha1.LogicalClusterOwner `json:"owner,omitempty"`
+	// +optional
+	ParentShard string `json:"parentShard,omitempty"`
+
+	// placement is whether the logical cluster may be placed on the destination. The shard of the Workspace reports it.
+	// +optional
+	Placement *MigrationPlacement `json:"placement,omitempty"`
+
+	// children is what is to be moved below the logical cluster. The destination reports it once it serves the logical
+	// cluster, if the migration includes children.
+	// +optional
+	Children *MigrationChildren `json:"children,omitempty"`
+}
+
+// MigrationPlacement tells whether a shard may have a logical cluster.
+type MigrationPlacement struct {
+	// allowed is whether all rules of placement hold.
+	Allowed bool `json:"allowed"`
+
+	// reason is the machine-readable name of the rule that does not hold, and message describes it and the next step.
+	// +optional
+	Reason string `json:"reason,omitempty"`
+	// +optional
+	Message string `json:"message,omitempty"`
+}
+
+// MigrationChildren tells which logical cluster below another one is to be moved.
+type MigrationChildren struct {
+	// next is the first logical cluster below that is on another shard; empty if there is none. The parent of each comes
+	// before it.
+	// +optional
+	Next string `json:"next,omitempty"`
+
+	// workspace is the path of its Workspace.
+	// +optional
+	Workspace string `json:"workspace,omitempty"`
 }
 
 // LogicalClusterMigrationReportList is a list of LogicalClusterMigrationReports.

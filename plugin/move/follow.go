@@ -1,0 +1,120 @@
+package move
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
+	migrationv1alpha1 "github.com/atoll-dev/atoll/api/migration/v1alpha1"
+)
+
+// follow prints the progress of a migration whenever it changes, until it has ended or does not exist. The error says what
+// happened instead of what the user has asked for.
+func (m *mover) follow(ctx context.Context, migration *migrationv1alpha1.LogicalClusterMigration) error {
+	waiting, cancel := ctx, context.CancelFunc(func() {})
+	if m.timeout > 0 {
+		waiting, cancel = context.WithTimeout(ctx, m.timeout)
+	}
+	defer cancel()
+	printed := ""
+	err := wait.PollUntilContextCancel(waiting, pollInterval, true, func(ctx context.Context) (bool, error) {
+		object, err := m.client.Get(ctx, migration.Name, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err), err == nil && object.GetUID() != migration.UID:
+			return true, nil
+		case ctx.Err() != nil, isTemporary(err):
+			return false, nil
+		case err != nil:
+			return false, explain(err, "reading")
+		}
+		latest, err := decode(object)
+		if err != nil {
+			return false, err
+		}
+		migration = latest
+		if line := progress(migration); line != printed {
+			fmt.Fprintln(m.Out, line)
+			printed = line
+		}
+		return hasEnded(migration), nil
+	})
+	switch {
+	case ctx.Err() != nil:
+		return fmt.Errorf("stopped waiting, the shards go on. %s", m.advice())
+	case wait.Interrupted(err):
+		return fmt.Errorf("the move has not ended after %s, the shards go on: %s. %s", m.timeout, progress(migration), m.advice())
+	case err != nil:
+		return err
+	case m.options.abort:
+		return m.concludeAbort(migration)
+	}
+	return m.concludeMove(migration)
+}
+
+// isTemporary reports whether an error may be gone at the next attempt: a server restarts.
+func isTemporary(err error) bool {
+	return utilnet.IsConnectionRefused(err) || utilnet.IsConnectionReset(err) ||
+		apierrors.IsServiceUnavailable(err) || apierrors.IsTooManyRequests(err) || apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err)
+}
+
+// advice says how to go on with a move that has not ended.
+func (m *mover) advice() string {
+	if m.options.abort {
+		return fmt.Sprintf("To follow, repeat: kubectl kcp move :%s --abort", m.path)
+	}
+	children := ""
+	if m.includeChildren {
+		children = " --include-children"
+	}
+	return fmt.Sprintf("To follow, repeat: kubectl kcp move :%s --to %s%s. To give up: kubectl kcp move :%s --abort", m.path, m.to, children, m.path)
+}
+
+// progress returns the state of a migration in a line.
+func progress(m *migrationv1alpha1.LogicalClusterMigration) string {
+	line := fmt.Sprintf("%s: %d objects copied", m.Status.Phase, m.Status.EntriesCopied)
+	if worst := conditionsv1alpha1.Worst(m); worst != nil && worst.Message != "" {
+		line += ": " + worst.Message
+	}
+	return line
+}
+
+// concludeMove returns nil if the workspace has moved.
+func (m *mover) concludeMove(last *migrationv1alpha1.LogicalClusterMigration) error {
+	switch {
+	case last.Status.Phase == migrationv1alpha1.LogicalClusterMigrationPhaseCompleted:
+		fmt.Fprintf(m.Out, "Workspace %q is on shard %q.\n", m.path, last.Spec.DestinationShard)
+		return nil
+	case last.Status.Phase != migrationv1alpha1.LogicalClusterMigrationPhaseFailed:
+		return fmt.Errorf("LogicalClusterMigration %q was deleted by somebody else", last.Name)
+	case conditionsv1alpha1.IsTrue(last, migrationv1alpha1.Aborted):
+		return fmt.Errorf("workspace %q was not moved: somebody has given up the move, or deletes the workspace", m.path)
+	}
+	worst := conditionsv1alpha1.Worst(last)
+	if worst == nil {
+		return fmt.Errorf("workspace %q was not moved", m.path)
+	}
+	return fmt.Errorf("the move of workspace %q has failed: %s (%s); kubectl get logicalclustermigration %s -o yaml in :root has all conditions", m.path, worst.Message, worst.Reason, last.Name)
+}
+
+// concludeAbort returns nil if the workspace has not moved.
+func (m *mover) concludeAbort(last *migrationv1alpha1.LogicalClusterMigration) error {
+	if !conditionsv1alpha1.IsTrue(last, migrationv1alpha1.DataCopied) {
+		fmt.Fprintf(m.Out, "The move is given up. Workspace %q stays on its shard.\n", m.path)
+		return nil
+	}
+	if conditionsv1alpha1.IsFalse(last, migrationv1alpha1.ChildrenMoved) {
+		return fmt.Errorf("workspace %q has moved to shard %q, its other children stay where they are: %s",
+			m.path, last.Spec.DestinationShard, conditionsv1alpha1.GetMessage(last, migrationv1alpha1.ChildrenMoved))
+	}
+	return errors.New("it was too late to give up: shard " + last.Spec.DestinationShard + " had taken over the workspace, and has it")
+}
+
+func hasEnded(m *migrationv1alpha1.LogicalClusterMigration) bool {
+	return m.Status.Phase == migrationv1alpha1.LogicalClusterMigrationPhaseCompleted || m.Status.Phase == migrationv1alpha1.LogicalClusterMigrationPhaseFailed
+}

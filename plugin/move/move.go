@@ -1,0 +1,191 @@
+package move
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/dynamic"
+
+	migrationv1alpha1 "github.com/atoll-dev/atoll/api/migration/v1alpha1"
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/plugin/connection"
+	"github.com/atoll-dev/atoll/plugin/workspace"
+)
+
+// migrations are in the root workspace: every shard and every region knows those.
+var migrations = migrationv1alpha1.SchemeGroupVersion.WithResource("logicalclustermigrations")
+
+// maxName bounds the part of the name of a migration that is generated from that of the workspace.
+const maxName = 40
+
+// mover moves one workspace.
+type mover struct {
+	genericiooptions.IOStreams
+	options
+	client  dynamic.ResourceInterface
+	path    logicalcluster.Path
+	cluster string
+}
+
+// open finds the logical cluster of a workspace.
+func open(ctx context.Context, flags *connection.Flags, o options) (*mover, error) {
+	session, err := flags.Open()
+	if err != nil {
+		return nil, err
+	}
+	installation, path, err := workspace.Resolve(ctx, session, o.workspace)
+	if err != nil {
+		return nil, err
+	}
+	client, err := installation.Resource(logicalcluster.Root.Path(), migrations)
+	if err != nil {
+		return nil, err
+	}
+	m := &mover{IOStreams: flags.IOStreams, options: o, client: client, path: path}
+	m.cluster, err = clusterOf(ctx, installation, path)
+	return m, err
+}
+
+// clusterOf returns the name of the logical cluster of a workspace.
+func clusterOf(ctx context.Context, installation *connection.Installation, path logicalcluster.Path) (string, error) {
+	parent, ok := connection.ParentOf(path)
+	if !ok {
+		if path == logicalcluster.Root.Path() {
+			return "", errors.New("the root workspace belongs to the root shard, and cannot be moved")
+		}
+		return path.Base(), nil // the name of a logical cluster
+	}
+	object, err := installation.Get(ctx, parent, connection.Workspaces, path.Base())
+	switch {
+	case apierrors.IsNotFound(err):
+		return "", fmt.Errorf("workspace %q not found", path)
+	case err != nil:
+		return "", err
+	}
+	if _, mount, _ := unstructured.NestedMap(object.Object, "spec", "mount"); mount {
+		return "", fmt.Errorf("workspace %q is a mount: its content is not on a shard", path)
+	}
+	cluster, _, _ := unstructured.NestedString(object.Object, "spec", "cluster")
+	if cluster == "" {
+		return "", fmt.Errorf("workspace %q has no logical cluster yet: wait until it is Ready", path)
+	}
+	return cluster, nil
+}
+
+// move creates the migration, or finds the one that is in progress, and follows it.
+func (m *mover) move(ctx context.Context) error {
+	running, err := m.running(ctx)
+	if err != nil {
+		return err
+	}
+	switch {
+	case running == nil:
+		if running, err = m.create(ctx); err != nil {
+			return err
+		}
+		fmt.Fprintf(m.Out, "Moving workspace %q to shard %q: LogicalClusterMigration %q in root created.\n", m.path, m.to, running.Name)
+	case running.Spec.DestinationShard != m.to:
+		return fmt.Errorf("workspace %q is being moved to shard %q: wait, or give up with: kubectl kcp move :%s --abort", m.path, running.Spec.DestinationShard, m.path)
+	case m.includeChildren && running.Annotations[migrationv1alpha1.IncludeChildrenAnnotationKey] != "true":
+		return fmt.Errorf("workspace %q is being moved without its children: repeat the command when that has ended", m.path)
+	default:
+		fmt.Fprintf(m.Out, "Workspace %q is being moved to shard %q already, by LogicalClusterMigration %q in root.\n", m.path, m.to, running.Name)
+	}
+	if !m.wait {
+		return nil
+	}
+	return m.follow(ctx, running)
+}
+
+// running returns the migration of the logical cluster that has not ended; nil if there is none. Of several, it is the one
+// that was created first: the others are about to fail. Those that move it as a child of another one belong to that.
+func (m *mover) running(ctx context.Context) (*migrationv1alpha1.LogicalClusterMigration, error) {
+	list, err := m.client.List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, explain(err, "listing")
+	}
+	var all []*migrationv1alpha1.LogicalClusterMigration
+	for i := range list.Items {
+		one, err := decode(&list.Items[i])
+		if err != nil {
+			return nil, err
+		}
+		if one.Spec.LogicalCluster == m.cluster && !hasEnded(one) {
+			all = append(all, one)
+		}
+	}
+	if len(all) == 0 {
+		return nil, nil
+	}
+	return slices.MinFunc(all, func(a, b *migrationv1alpha1.LogicalClusterMigration) int {
+		return a.CreationTimestamp.Compare(b.CreationTimestamp.Time)
+	}), nil
+}
+
+func (m *mover) create(ctx context.Context) (*migrationv1alpha1.LogicalClusterMigration, error) {
+	name := m.path.Base()
+	object := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": migrations.GroupVersion().String(),
+		"kind":       "LogicalClusterMigration",
+		"metadata":   map[string]any{"generateName": name[:min(len(name), maxName)] + "-"},
+		"spec":       map[string]any{"logicalCluster": m.cluster, "destinationShard": m.to},
+	}}
+	if m.includeChildren {
+		object.SetAnnotations(map[string]string{migrationv1alpha1.IncludeChildrenAnnotationKey: "true"})
+	}
+	created, err := m.client.Create(ctx, object, metav1.CreateOptions{})
+	if err != nil {
+		return nil, explain(err, "creating")
+	}
+	return decode(created)
+}
+
+// abort deletes the migration in progress, and follows until it has ended.
+func (m *mover) abort(ctx context.Context) error {
+	running, err := m.running(ctx)
+	if err != nil {
+		return err
+	}
+	if running == nil {
+		return fmt.Errorf("workspace %q is not being moved by a LogicalClusterMigration in root", m.path)
+	}
+	if running.DeletionTimestamp == nil {
+		if err := m.client.Delete(ctx, running.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(running.UID))}); err != nil && !apierrors.IsNotFound(err) {
+			return explain(err, "deleting")
+		}
+	}
+	fmt.Fprintf(m.Out, "LogicalClusterMigration %q is being deleted.\n", running.Name)
+	if !m.wait {
+		return nil
+	}
+	return m.follow(ctx, running)
+}
+
+func decode(object *unstructured.Unstructured) (*migrationv1alpha1.LogicalClusterMigration, error) {
+	migration := &migrationv1alpha1.LogicalClusterMigration{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, migration); err != nil {
+		return nil, fmt.Errorf("decoding LogicalClusterMigration %q: %w", object.GetName(), err)
+	}
+	return migration, nil
+}
+
+// explain adds what a user can do about an error of the API.
+func explain(err error, doing string) error {
+	switch {
+	case apierrors.IsNotFound(err):
+		return fmt.Errorf("%s LogicalClusterMigrations: the root workspace does not serve migration.kcp.io", doing)
+	case apierrors.IsForbidden(err):
+		return fmt.Errorf("%s a LogicalClusterMigration in root needs a member of the group system:kcp:admin, and shards with the feature gate LogicalClusterMigration enabled: %w", doing, err)
+	}
+	return fmt.Errorf("%s a LogicalClusterMigration in root: %w", doing, err)
+}
+
+const pollInterval = 500 * time.Millisecond
