@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -13,6 +12,7 @@ import (
 
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
 // identityLength is the length of the hex-encoded identity hash of an APIExport.
@@ -78,14 +78,14 @@ func (s *Scanner) fence(cluster logicalcluster.Name, seen *corev1alpha1.LogicalC
 	if err != nil {
 		return nil, err
 	}
-	revision, err := strconv.ParseInt(seen.ResourceVersion, 10, 64)
+	revision, err := storage.ParseRevision(seen.ResourceVersion)
 	if err != nil {
 		return nil, fmt.Errorf("the resource version of the LogicalCluster: %w", err)
 	}
 	key := s.prefixOf(resource.Prefix, cluster.String()) + seen.Name
 	return []clientv3.Cmp{
 		clientv3.Compare(clientv3.CreateRevision(key), ">", 0),
-		clientv3.Compare(clientv3.CreateRevision(key), "<", revision+1),
+		clientv3.Compare(clientv3.CreateRevision(key), "<", int64(revision)+1),
 	}, nil
 }
 

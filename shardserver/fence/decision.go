@@ -1,7 +1,10 @@
 package fence
 
 import (
+	"strconv"
+
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
 // State is what a shard serves of a logical cluster.
@@ -34,6 +37,19 @@ func StateOf(annotations map[string]string) State {
 		}
 	}
 	return Open
+}
+
+// EpochOf returns the epoch of the content that the shard has, as the annotations of a LogicalCluster express it. The hand-over
+// raises the stored epoch, but what remains at the origin is from before it.
+func EpochOf(annotations map[string]string) uint64 {
+	epoch, err := strconv.ParseUint(annotations[corev1alpha1.EpochAnnotationKey], 10, 64)
+	if err != nil {
+		return 0
+	}
+	if _, handedOver := annotations[corev1alpha1.MovedToAnnotationKey]; handedOver && epoch > 0 {
+		epoch--
+	}
+	return min(epoch, storage.MaxEpoch)
 }
 
 // IsHidden reports whether the shard serves nothing of the logical cluster. Lists and watches over all leave it out.

@@ -8,6 +8,7 @@ import (
 
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
 func TestDecide(t *testing.T) {
@@ -76,7 +77,7 @@ func TestStatesAreBounded(t *testing.T) {
 		if !s.enter(cluster) {
 			t.Fatal("refused")
 		}
-		s.set(cluster, WritesPaused, 1)
+		s.set(cluster, moving{state: WritesPaused, epoch: 1, revision: 1})
 		if s.enter(cluster) || len(s.paused()) != 0 {
 			t.Fatal("a write passed, or the pause is acknowledged with a write in flight")
 		}
@@ -84,9 +85,9 @@ func TestStatesAreBounded(t *testing.T) {
 		if s.paused()[cluster] != 1 {
 			t.Fatal("the pause is not acknowledged")
 		}
-		s.set(cluster, MovedAway, 2)
-		if !s.hides(cluster) {
-			t.Fatal("not hidden")
+		s.set(cluster, moving{state: MovedAway, epoch: 1, revision: 2})
+		if !s.hides(cluster) || s.epoch(cluster) != 1 {
+			t.Fatal("not hidden, or without its epoch")
 		}
 		if change := <-changes; change.Cluster != cluster || change.Gone {
 			t.Fatalf("%+v", change)
@@ -106,15 +107,62 @@ func TestStatesAreBounded(t *testing.T) {
 			t.Fatal("states remain")
 		}
 	}
-	if s.hidden.Load() != 0 || len(s.subscribers) != 0 {
-		t.Errorf("%d hidden, %d subscribers", s.hidden.Load(), len(s.subscribers))
+	if s.hidden.Load() != 0 || s.moved.Load() != 0 || len(s.subscribers) != 0 {
+		t.Errorf("%d hidden, %d moved, %d subscribers", s.hidden.Load(), s.moved.Load(), len(s.subscribers))
+	}
+}
+
+// TestStatesOfMovedClusters: a logical cluster that has moved here is open, and known as long as it exists.
+func TestStatesOfMovedClusters(t *testing.T) {
+	s := newStates(func() {})
+	cluster := logicalcluster.MustParseName("abc")
+	arrived := make(chan error)
+	go func() { arrived <- s.awaitEpoch(t.Context(), cluster, 2) }()
+	s.set(cluster, moving{state: Arriving, epoch: 1})
+	s.set(cluster, moving{epoch: 2})
+	if err := <-arrived; err != nil {
+		t.Error(err)
+	}
+	if !s.enter(cluster) {
+		t.Error("a write is refused")
+	}
+	s.leave(cluster)
+	if s.hides(cluster) || s.epoch(cluster) != 2 || s.moved.Load() != 1 {
+		t.Errorf("hidden: %v, epoch %d, %d moved", s.hides(cluster), s.epoch(cluster), s.moved.Load())
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := s.awaitEpoch(ctx, cluster, 3); err == nil {
+		t.Error("an epoch that nobody has seen is known")
+	}
+	s.replace(map[logicalcluster.Name]moving{cluster: {epoch: 2}}, time.Now())
+	if s.epoch(cluster) != 2 {
+		t.Error("a list forgets the epoch")
+	}
+	s.replace(nil, time.Now())
+	if s.epoch(cluster) != 0 || s.moved.Load() != 0 || len(s.stripe(cluster).moving) != 0 {
+		t.Error("a deleted logical cluster is kept")
+	}
+}
+
+func TestEpochOf(t *testing.T) {
+	epoch := func(value string) map[string]string { return map[string]string{corev1alpha1.EpochAnnotationKey: value} }
+	movedAway := epoch("3")
+	movedAway[corev1alpha1.MovedToAnnotationKey] = "beta"
+	for _, tc := range []struct {
+		annotations map[string]string
+		want        uint64
+	}{{nil, 0}, {epoch("0"), 0}, {epoch("x"), 0}, {epoch("-1"), 0}, {epoch("3"), 3}, {movedAway, 2}, {epoch("9999999"), storage.MaxEpoch}} {
+		if got := EpochOf(tc.annotations); got != tc.want {
+			t.Errorf("%v: %d, want %d", tc.annotations, got, tc.want)
+		}
 	}
 }
 
 func TestMoverIsNotRefused(t *testing.T) {
 	f := &Fence{states: newStates(func() {})}
 	cluster := logicalcluster.MustParseName("abc")
-	f.states.set(cluster, MovedAway, 1)
+	f.states.set(cluster, moving{state: MovedAway, revision: 1})
 	if _, err := f.Enter(context.Background(), cluster); err == nil {
 		t.Error("another writer is not refused")
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"strconv"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -11,6 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"k8s.io/apiserver/pkg/endpoints/request"
+
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
 const (
@@ -19,6 +23,8 @@ const (
 	ExpiredMessage = "logical cluster is being migrated to another shard; relist required"
 
 	retryAfterSeconds = 1
+	// epochTimeout bounds how long a request waits until the storage knows the epoch of its logical cluster.
+	epochTimeout = 2 * time.Second
 )
 
 // Filter answers requests to logical clusters that move, of all users.
@@ -26,14 +32,23 @@ type Filter struct {
 	RequestInfo   request.RequestInfoResolver
 	IsLongRunning request.LongRunningRequestCheck
 	// IsExempt reports whether a request is one of another shard for the content of the logical cluster.
-	IsExempt   func(*http.Request) bool
+	IsExempt func(*http.Request) bool
+	// AwaitEpoch returns when the storage uses the epoch that the annotations express.
+	AwaitEpoch func(ctx context.Context, cluster logicalcluster.Name, annotations map[string]string) error
 	Serializer runtime.NegotiatedSerializer
 }
 
 // Answer answers the request if the logical cluster with these annotations does not serve it, and reports whether it has.
 func (f *Filter) Answer(w http.ResponseWriter, req *http.Request, annotations map[string]string) bool {
 	state := StateOf(annotations)
-	if state == Open || IsMover(req.Context()) || f.IsExempt(req) {
+	if IsMover(req.Context()) || f.IsExempt(req) {
+		return false
+	}
+	if !state.IsHidden() && !f.hasEpoch(req, annotations) {
+		f.refuse(w, req)
+		return true
+	}
+	if state == Open {
 		return false
 	}
 	info, err := f.RequestInfo.NewRequestInfo(req)
@@ -47,12 +62,31 @@ func (f *Filter) Answer(w http.ResponseWriter, req *http.Request, annotations ma
 	case Expired:
 		responsewriters.ErrorNegotiated(apierrors.NewResourceExpired(ExpiredMessage), f.Serializer, schema.GroupVersion{}, w, req)
 	default:
-		if !isDirect(req.Context()) {
-			w.Header().Set("Retry-After", strconv.Itoa(retryAfterSeconds))
-		}
-		http.Error(w, Message, http.StatusServiceUnavailable)
+		f.refuse(w, req)
 	}
 	return true
+}
+
+// hasEpoch reports whether the storage uses the epoch of the logical cluster. Otherwise the request would get resource versions of
+// another one.
+func (f *Filter) hasEpoch(req *http.Request, annotations map[string]string) bool {
+	if _, moved := annotations[corev1alpha1.EpochAnnotationKey]; !moved {
+		return true
+	}
+	cluster, ok := logicalcluster.From(req.Context())
+	if !ok {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(req.Context(), epochTimeout)
+	defer cancel()
+	return f.AwaitEpoch(ctx, cluster, annotations) == nil
+}
+
+func (f *Filter) refuse(w http.ResponseWriter, req *http.Request) {
+	if !isDirect(req.Context()) {
+		w.Header().Set("Retry-After", strconv.Itoa(retryAfterSeconds))
+	}
+	http.Error(w, Message, http.StatusServiceUnavailable)
 }
 
 func (f *Filter) requestOf(req *http.Request, info *request.RequestInfo) Request {

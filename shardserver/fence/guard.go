@@ -3,7 +3,6 @@ package fence
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -29,8 +28,8 @@ func (r *revisions) caughtUp() bool { return r.seen.Load() >= r.registered.Load(
 
 // see sets the revision that the informer has reached.
 func (r *revisions) see(resourceVersion string) {
-	if revision, err := strconv.ParseInt(resourceVersion, 10, 64); err == nil && revision > r.seen.Load() {
-		r.seen.Store(revision)
+	if revision, err := storage.ParseRevision(resourceVersion); err == nil && int64(revision) > r.seen.Load() {
+		r.seen.Store(int64(revision))
 	}
 }
 
@@ -94,10 +93,26 @@ func (f *Fence) Hides(cluster logicalcluster.Name) bool { return f.states.hides(
 // Subscribe implements storage.Guard.
 func (f *Fence) Subscribe() (<-chan storage.HiddenChange, func()) { return f.states.subscribe() }
 
+// HasEpochs implements storage.Guard.
+func (f *Fence) HasEpochs() bool { return f.states.moved.Load() > 0 }
+
+// Epoch implements storage.Guard.
+func (f *Fence) Epoch(cluster logicalcluster.Name) uint64 { return f.states.epoch(cluster) }
+
+// AwaitEpoch returns when the storage uses the epoch that the annotations of a LogicalCluster express, or the context's error.
+// The watch cache may have a LogicalCluster a moment before the informer of this package has seen it.
+func (f *Fence) AwaitEpoch(ctx context.Context, cluster logicalcluster.Name, annotations map[string]string) error {
+	epoch := EpochOf(annotations)
+	if epoch == 0 {
+		return nil
+	}
+	return f.states.awaitEpoch(ctx, cluster, epoch)
+}
+
 // newInformer returns the informer that sets the states.
 func (f *Fence) newInformer() *informer.Informer[*corev1alpha1.LogicalCluster] {
 	set := func(_ context.Context, cluster *corev1alpha1.LogicalCluster) error {
-		f.states.set(logicalcluster.Of(cluster), StateOf(cluster.Annotations), revisionOf(cluster))
+		f.states.set(logicalcluster.Of(cluster), movingOf(cluster))
 		f.revision.see(cluster.ResourceVersion)
 		return nil
 	}
@@ -105,7 +120,7 @@ func (f *Fence) newInformer() *informer.Informer[*corev1alpha1.LogicalCluster] {
 		OnReplace: func(_ context.Context, clusters []*corev1alpha1.LogicalCluster, resourceVersion string) error {
 			existing := map[logicalcluster.Name]moving{}
 			for _, cluster := range clusters {
-				existing[logicalcluster.Of(cluster)] = moving{state: StateOf(cluster.Annotations), revision: revisionOf(cluster)}
+				existing[logicalcluster.Of(cluster)] = movingOf(cluster)
 			}
 			f.states.replace(existing, time.Now())
 			f.revision.see(resourceVersion)
@@ -122,10 +137,10 @@ func (f *Fence) newInformer() *informer.Informer[*corev1alpha1.LogicalCluster] {
 	})
 }
 
-func revisionOf(cluster *corev1alpha1.LogicalCluster) int64 {
-	revision, err := strconv.ParseInt(cluster.ResourceVersion, 10, 64)
+func movingOf(cluster *corev1alpha1.LogicalCluster) moving {
+	revision, err := storage.ParseRevision(cluster.ResourceVersion)
 	if err != nil {
-		return 0
+		revision = 0
 	}
-	return revision
+	return moving{state: StateOf(cluster.Annotations), epoch: EpochOf(cluster.Annotations), revision: int64(revision)}
 }

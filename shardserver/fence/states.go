@@ -1,6 +1,7 @@
 package fence
 
 import (
+	"context"
 	"hash/maphash"
 	"sync"
 	"sync/atomic"
@@ -20,12 +21,14 @@ const (
 	subscriberBuffer = 16
 )
 
-// states are the states of the logical clusters that are not Open, and the writes in flight. They hold nothing for a
-// logical cluster that is open and not written to, and are bounded by the moves and the requests of the moment.
+// states are the states of the logical clusters that are not Open or have moved, and the writes in flight. They hold nothing for a
+// logical cluster that is open, has never moved and is not written to. They are bounded by the logical clusters of the shard that
+// move or have moved, and the requests of the moment.
 type states struct {
 	seed    maphash.Seed
 	stripes [stripeCount]stripe
-	hidden  atomic.Int64
+	// hidden and moved count the logical clusters that are hidden and that have an epoch.
+	hidden, moved atomic.Int64
 	// known is closed when the states of all logical clusters have been set once.
 	known chan struct{}
 	once  sync.Once
@@ -34,6 +37,8 @@ type states struct {
 
 	mu          sync.Mutex
 	subscribers map[chan storage.HiddenChange]struct{}
+	// advanced is closed when an epoch changes.
+	advanced chan struct{}
 }
 
 type stripe struct {
@@ -42,18 +47,22 @@ type stripe struct {
 	moving map[logicalcluster.Name]moving
 }
 
-// moving is a logical cluster that is not Open, as of a revision of its LogicalCluster.
+// moving is a logical cluster that is not Open or has moved, as of a revision of its LogicalCluster.
 type moving struct {
 	state    State
+	epoch    uint64
 	revision int64
 	// gone is when the LogicalCluster was deleted; zero if it exists.
 	gone time.Time
 }
 
+// isUnmoved reports whether the logical cluster needs no entry.
+func (m moving) isUnmoved() bool { return m.state == Open && m.epoch == 0 }
+
 func always(moving) bool { return true }
 
 func newStates(ended func()) *states {
-	s := &states{seed: maphash.MakeSeed(), known: make(chan struct{}), ended: ended, subscribers: map[chan storage.HiddenChange]struct{}{}}
+	s := &states{seed: maphash.MakeSeed(), known: make(chan struct{}), ended: ended, subscribers: map[chan storage.HiddenChange]struct{}{}, advanced: make(chan struct{})}
 	for i := range s.stripes {
 		s.stripes[i] = stripe{writes: map[logicalcluster.Name]int{}, moving: map[logicalcluster.Name]moving{}}
 	}
@@ -69,7 +78,7 @@ func (s *states) enter(cluster logicalcluster.Name) (ok bool) {
 	stripe := s.stripe(cluster)
 	stripe.mu.Lock()
 	defer stripe.mu.Unlock()
-	if _, refused := stripe.moving[cluster]; refused {
+	if stripe.moving[cluster].state != Open {
 		return false
 	}
 	stripe.writes[cluster]++
@@ -85,7 +94,7 @@ func (s *states) leave(cluster logicalcluster.Name) {
 		return
 	}
 	delete(stripe.writes, cluster)
-	_, awaited := stripe.moving[cluster]
+	awaited := stripe.moving[cluster].state != Open
 	stripe.mu.Unlock()
 	if awaited {
 		s.ended()
@@ -93,8 +102,8 @@ func (s *states) leave(cluster logicalcluster.Name) {
 }
 
 // set sets the state of a logical cluster.
-func (s *states) set(cluster logicalcluster.Name, state State, revision int64) {
-	s.change(cluster, moving{state: state, revision: revision}, false, always)
+func (s *states) set(cluster logicalcluster.Name, state moving) {
+	s.change(cluster, state, false, always)
 }
 
 // remove removes a logical cluster that does not exist any more. One that was hidden stays so for goneDelay.
@@ -121,7 +130,7 @@ func (s *states) change(cluster logicalcluster.Name, after moving, gone bool, ma
 		stripe.mu.Unlock()
 		return
 	}
-	if after.state == Open {
+	if after.isUnmoved() {
 		delete(stripe.moving, cluster)
 	} else {
 		stripe.moving[cluster] = after
@@ -133,7 +142,15 @@ func (s *states) change(cluster logicalcluster.Name, after moving, gone bool, ma
 			s.hidden.Add(-1)
 		}
 	}
+	if before.epoch == 0 && after.epoch != 0 {
+		s.moved.Add(1)
+	} else if before.epoch != 0 && after.epoch == 0 {
+		s.moved.Add(-1)
+	}
 	stripe.mu.Unlock()
+	if before.epoch != after.epoch {
+		s.advance()
+	}
 	if before.state.IsHidden() != after.state.IsHidden() {
 		s.publish(storage.HiddenChange{Cluster: cluster, Gone: gone})
 	}
@@ -150,7 +167,7 @@ func (s *states) replace(existing map[logicalcluster.Name]moving, now time.Time)
 		}
 	}
 	for cluster, state := range existing {
-		s.set(cluster, state.state, state.revision)
+		s.set(cluster, state)
 	}
 	s.once.Do(func() { close(s.known) })
 }
@@ -202,6 +219,42 @@ func (s *states) hides(cluster logicalcluster.Name) bool {
 	stripe.mu.Lock()
 	defer stripe.mu.Unlock()
 	return stripe.moving[cluster].state.IsHidden()
+}
+
+// epoch returns the epoch of the content that the shard has of a logical cluster.
+func (s *states) epoch(cluster logicalcluster.Name) uint64 {
+	if s.moved.Load() == 0 {
+		return 0
+	}
+	stripe := s.stripe(cluster)
+	stripe.mu.Lock()
+	defer stripe.mu.Unlock()
+	return stripe.moving[cluster].epoch
+}
+
+// awaitEpoch returns when an epoch of a logical cluster, or a later one, is known, or the context's error.
+func (s *states) awaitEpoch(ctx context.Context, cluster logicalcluster.Name, epoch uint64) error {
+	for {
+		s.mu.Lock()
+		advanced := s.advanced
+		s.mu.Unlock()
+		if s.epoch(cluster) >= epoch {
+			return nil
+		}
+		select {
+		case <-advanced:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// advance wakes those who wait for an epoch.
+func (s *states) advance() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	close(s.advanced)
+	s.advanced = make(chan struct{})
 }
 
 func (s *states) subscribe() (<-chan storage.HiddenChange, func()) {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
-	"sync"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -20,7 +19,7 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// Guard refuses writes to logical clusters, and hides logical clusters.
+// Guard refuses writes to logical clusters, hides logical clusters, and knows the epochs of their resource versions.
 type Guard interface {
 	// Enter is called before a write is sent to etcd. The caller calls leave when it has ended.
 	Enter(ctx context.Context, cluster logicalcluster.Name) (leave func(), err error)
@@ -34,6 +33,10 @@ type Guard interface {
 	// Subscribe returns a channel of the logical clusters that are hidden or shown from then on. The channel is closed if its
 	// reader is too slow.
 	Subscribe() (changes <-chan HiddenChange, unsubscribe func())
+	// HasEpochs reports whether any logical cluster has an epoch, Epoch the one of the content that this shard has of a logical
+	// cluster. A logical cluster is not shown before its epoch is known.
+	HasEpochs() bool
+	Epoch(cluster logicalcluster.Name) uint64
 }
 
 // HiddenChange is the change of whether a logical cluster is hidden.
@@ -61,7 +64,8 @@ func WithGuard(decorator generic.StorageDecorator, guard Guard) generic.StorageD
 		if err != nil {
 			return nil, nil, err
 		}
-		return &guardedStorage{Interface: base, guard: guard, exempt: guard.IsExempt(config.GroupResource), prefix: "/" + strings.Trim(resourcePrefix, "/"), newList: newListFunc}, destroy, nil
+		guarded := &guardedStorage{Interface: base, guard: guard, exempt: guard.IsExempt(config.GroupResource), prefix: "/" + strings.Trim(resourcePrefix, "/"), newList: newListFunc}
+		return &versionedStorage{guarded, guard}, destroy, nil
 	}
 }
 
@@ -175,11 +179,7 @@ func removeItems(list runtime.Object, of func(logicalcluster.Name) bool) error {
 	kept := reflect.MakeSlice(items.Type(), 0, items.Len())
 	for i := range items.Len() {
 		item := items.Index(i)
-		obj := item.Interface()
-		if item.Kind() == reflect.Struct {
-			obj = item.Addr().Interface()
-		}
-		accessor, err := meta.Accessor(obj)
+		accessor, err := meta.Accessor(itemOf(item))
 		if err != nil {
 			return fmt.Errorf("filtering a list: %w", err)
 		}
@@ -194,22 +194,25 @@ func removeItems(list runtime.Object, of func(logicalcluster.Name) bool) error {
 // Watch implements storage.Interface. A watch over all logical clusters ends when the objects of one of them are hidden or
 // shown. The caller lists again; it gets no event for objects that nobody has changed.
 func (s *guardedStorage) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
+	if cluster, ok := logicalcluster.From(ctx); !ok || !cluster.IsWildcard() {
+		return s.Interface.Watch(ctx, key, opts)
+	}
 	restricted, err := s.isRestricted(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if !restricted {
-		return s.Interface.Watch(ctx, key, opts)
-	}
-	changes, unsubscribe := s.guard.Subscribe()
-	inner, err := s.Interface.Watch(ctx, key, opts)
-	if err != nil {
-		unsubscribe()
-		return nil, err
-	}
+	ctx, cancel := context.WithCancel(ctx)
 	w := &guardedWatch{
-		storage: s, inner: inner, changes: changes, unsubscribe: unsubscribe,
-		results: make(chan watch.Event), stopped: make(chan struct{}), dropped: map[logicalcluster.Name]struct{}{},
+		stream:  &stream{events: make(chan watch.Event), cancel: cancel},
+		storage: s, restricted: restricted, unsubscribe: func() {}, dropped: map[logicalcluster.Name]struct{}{},
+	}
+	if restricted {
+		w.changes, w.unsubscribe = s.guard.Subscribe()
+	}
+	if w.inner, err = s.Interface.Watch(ctx, key, opts); err != nil {
+		w.unsubscribe()
+		cancel()
+		return nil, err
 	}
 	go w.run(ctx)
 	return w, nil
@@ -226,33 +229,27 @@ func (s *guardedStorage) has(ctx context.Context, cluster logicalcluster.Name) b
 	return meta.LenList(list) > 0
 }
 
-// guardedWatch is a watch over all logical clusters without the events of hidden ones.
+// guardedWatch is a watch over all logical clusters without the events of hidden ones, with the versions of their epochs.
 type guardedWatch struct {
-	storage     *guardedStorage
-	inner       watch.Interface
+	*stream
+	storage *guardedStorage
+	inner   watch.Interface
+	// restricted is whether hidden logical clusters are hidden from the caller.
+	restricted bool
+	// changes is nil if the caller sees all.
 	changes     <-chan HiddenChange
 	unsubscribe func()
-	results     chan watch.Event
-	stop        sync.Once
-	stopped     chan struct{}
 	// dropped are the hidden logical clusters of which events were left out. Showing or removing one deletes it here.
 	dropped map[logicalcluster.Name]struct{}
 }
 
-// ResultChan implements watch.Interface.
-func (w *guardedWatch) ResultChan() <-chan watch.Event { return w.results }
-
-// Stop implements watch.Interface.
-func (w *guardedWatch) Stop() { w.stop.Do(func() { close(w.stopped) }) }
-
 func (w *guardedWatch) run(ctx context.Context) {
-	defer close(w.results)
+	defer close(w.events)
+	defer w.cancel()
 	defer w.unsubscribe()
 	defer w.inner.Stop()
 	for {
 		select {
-		case <-w.stopped:
-			return
 		case <-ctx.Done():
 			return
 		case change, ok := <-w.changes:
@@ -266,11 +263,7 @@ func (w *guardedWatch) run(ctx context.Context) {
 			if w.isHidden(event) {
 				continue
 			}
-			select {
-			case w.results <- event:
-			case <-w.stopped:
-				return
-			case <-ctx.Done():
+			if !w.send(ctx, w.version(event)) {
 				return
 			}
 		}
@@ -288,7 +281,7 @@ func (w *guardedWatch) isAffected(ctx context.Context, change HiddenChange) bool
 }
 
 func (w *guardedWatch) isHidden(event watch.Event) bool {
-	if event.Type == watch.Bookmark || event.Type == watch.Error || !w.storage.guard.HidesAny() {
+	if !w.restricted || event.Type == watch.Bookmark || event.Type == watch.Error || !w.storage.guard.HidesAny() {
 		return false
 	}
 	accessor, err := meta.Accessor(event.Object)
@@ -301,4 +294,17 @@ func (w *guardedWatch) isHidden(event watch.Event) bool {
 	}
 	w.dropped[cluster] = struct{}{}
 	return true
+}
+
+// version returns an event with the version that a request to the logical cluster of the object returns. That of a bookmark is
+// the revision.
+func (w *guardedWatch) version(event watch.Event) watch.Event {
+	if event.Type == watch.Bookmark || event.Type == watch.Error || !w.storage.guard.HasEpochs() {
+		return event
+	}
+	accessor, err := meta.Accessor(event.Object)
+	if err != nil {
+		return event
+	}
+	return epochOf(w.storage.guard, accessor).versionEvent(event)
 }

@@ -3,7 +3,6 @@ package bindings
 import (
 	"context"
 	"fmt"
-	"strconv"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -13,6 +12,7 @@ import (
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
 // bindingKey identifies a binding.
@@ -46,7 +46,7 @@ func parseBinding(object *apisv1alpha2.APIBinding) (parsedBinding, error) {
 		resources:   make([]Resource, 0, len(object.Status.BoundResources)),
 	}
 	var err error
-	if o.version, err = strconv.ParseUint(object.ResourceVersion, 10, 64); err != nil {
+	if o.version, err = storage.ParseRevision(object.ResourceVersion); err != nil {
 		return o, fmt.Errorf("binding %s of %s: %w", o.name, o.cluster, err)
 	}
 	export := ExportKey{}
@@ -91,7 +91,7 @@ func (i *Index) onReplace(ctx context.Context, objects []*apisv1alpha2.APIBindin
 		existing.Insert(bindingKeyOf(object))
 		i.updateObject(ctx, object)
 	}
-	if version, err := strconv.ParseUint(resourceVersion, 10, 64); err == nil {
+	if version, err := storage.ParseRevision(resourceVersion); err == nil {
 		i.prune(existing, version)
 		i.setFirstVirtualVersion(version)
 	}
@@ -106,7 +106,7 @@ func (i *Index) onUpdate(ctx context.Context, object *apisv1alpha2.APIBinding) e
 }
 
 func (i *Index) onDelete(_ context.Context, object *apisv1alpha2.APIBinding) error {
-	if version, err := strconv.ParseUint(object.ResourceVersion, 10, 64); err == nil {
+	if version, err := storage.ParseRevision(object.ResourceVersion); err == nil {
 		i.remove(bindingKeyOf(object), version)
 	}
 	i.setSyncedVersion(object.ResourceVersion)
@@ -125,7 +125,7 @@ func (i *Index) updateObject(ctx context.Context, object *apisv1alpha2.APIBindin
 
 // setSyncedVersion records up to which resource version the informer has delivered every change.
 func (i *Index) setSyncedVersion(resourceVersion string) {
-	version, err := strconv.ParseUint(resourceVersion, 10, 64)
+	version, err := storage.ParseRevision(resourceVersion)
 	if err != nil {
 		return
 	}

@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
-	"strconv"
 
 	apiextensionsinternal "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -13,6 +12,7 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/apiindex"
 	"github.com/atoll-dev/atoll/shardserver/apis/apiextensions"
+	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
 type definitionKey struct {
@@ -22,7 +22,7 @@ type definitionKey struct {
 
 // definition is the state of one definition of one logical cluster.
 type definition struct {
-	// version is the resource version of the object.
+	// version is the revision in the resource version of the object.
 	version uint64
 	// resource is the defined resource, which is immutable.
 	resource schema.GroupResource
@@ -62,7 +62,7 @@ func parseDefinition(specs *apiextensions.SpecInterner, object *apiextensionsint
 		object:        object,
 	}
 	var err error
-	if d.version, err = strconv.ParseUint(object.ResourceVersion, 10, 64); err != nil {
+	if d.version, err = storage.ParseRevision(object.ResourceVersion); err != nil {
 		return d, fmt.Errorf("definition %s of %s: %w", d.name, d.cluster, err)
 	}
 	if !d.served {

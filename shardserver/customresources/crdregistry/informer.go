@@ -3,7 +3,6 @@ package crdregistry
 import (
 	"context"
 	"fmt"
-	"strconv"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -30,7 +29,7 @@ func (r *Registry) onReplace(ctx context.Context, objects []metav1.Object, resou
 			return err
 		}
 	}
-	if version, err := strconv.ParseUint(resourceVersion, 10, 64); err == nil {
+	if version, err := storage.ParseRevision(resourceVersion); err == nil {
 		r.removeUnlisted(listed, version)
 	}
 	r.onBookmark(resourceVersion)
@@ -46,7 +45,7 @@ func (r *Registry) onUpdate(ctx context.Context, object metav1.Object) error {
 }
 
 func (r *Registry) onDelete(_ context.Context, object metav1.Object) error {
-	version, err := strconv.ParseUint(object.GetResourceVersion(), 10, 64)
+	version, err := storage.ParseRevision(object.GetResourceVersion())
 	if err != nil {
 		return err
 	}
@@ -87,7 +86,7 @@ func (r *Registry) updateFromCache(ctx context.Context, key definitionKey) error
 
 // onBookmark records the resource version up to which the informer has delivered every change.
 func (r *Registry) onBookmark(resourceVersion string) {
-	version, err := strconv.ParseUint(resourceVersion, 10, 64)
+	version, err := storage.ParseRevision(resourceVersion)
 	if err != nil {
 		return
 	}

@@ -3,7 +3,6 @@ package crdstorage
 import (
 	"context"
 	"fmt"
-	"strconv"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/watch"
@@ -11,6 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/atoll-dev/atoll/logicalcluster"
+	clusterstorage "github.com/atoll-dev/atoll/shardserver/storage"
 )
 
 // maxProjectedObjects bounds the objects of one list, which are as many as the objects that are read times the logical
@@ -71,7 +71,7 @@ func (p *Projection) projectListToAudience(ctx context.Context, list *List) erro
 // change.
 func (p *Projection) projectWatchToAudience(ctx context.Context, stream watch.Interface, opts storage.ListOptions) (watch.Interface, error) {
 	since, _ := p.Audience.Version()
-	if resumed, err := strconv.ParseUint(opts.ResourceVersion, 10, 64); err == nil && resumed > 0 && !ptr.Deref(opts.SendInitialEvents, false) {
+	if resumed, err := clusterstorage.ParseRevision(opts.ResourceVersion); err == nil && resumed > 0 && !ptr.Deref(opts.SendInitialEvents, false) {
 		since = resumed
 	}
 	clusters, err := p.Audience.List(ctx)

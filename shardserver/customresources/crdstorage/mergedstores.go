@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"github.com/atoll-dev/atoll/logicalcluster"
 	clusterstorage "github.com/atoll-dev/atoll/shardserver/storage"
 )
 
@@ -70,7 +71,11 @@ func (m mergedStores) List(ctx context.Context, options *internalversion.ListOpt
 // Watch implements rest.Watcher. It ends when any part does.
 func (m mergedStores) Watch(ctx context.Context, options *internalversion.ListOptions) (watch.Interface, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	w := &mergedWatch{stop: cancel, result: make(chan watch.Event), parts: make([]watchProgress, len(m))}
+	cluster, isSingle := logicalcluster.From(ctx)
+	w := &mergedWatch{
+		stop: cancel, result: make(chan watch.Event), parts: make([]watchProgress, len(m)),
+		isWildcard: !isSingle || cluster.IsWildcard(),
+	}
 	var streams []watch.Interface
 	for _, store := range m {
 		stream, err := store.Watch(ctx, options)
@@ -91,6 +96,8 @@ func (m mergedStores) Watch(ctx context.Context, options *internalversion.ListOp
 type mergedWatch struct {
 	stop   context.CancelFunc
 	result chan watch.Event
+	// isWildcard is whether the objects are of several logical clusters, whose versions are comparable as revisions only.
+	isWildcard bool
 
 	mu    sync.Mutex
 	parts []watchProgress
@@ -145,6 +152,9 @@ func (w *mergedWatch) forward(ctx context.Context, part int, event watch.Event) 
 		version, err := strconv.ParseUint(accessor.GetResourceVersion(), 10, 64)
 		if err != nil {
 			return false
+		}
+		if w.isWildcard {
+			version = clusterstorage.Revision(version)
 		}
 		state := &w.parts[part]
 		state.version = max(state.version, version)

@@ -193,13 +193,16 @@ func newEmptyList(transform schema.GroupVersionKind, c *resourceRequest, meta me
 	}{kind, meta, []any{}}
 }
 
-// currentResourceVersion returns the current resource version of the shard.
+// currentResourceVersion returns the current resource version of the context's logical cluster, or of the shard for the wildcard.
 func (w *workspace) currentResourceVersion(ctx context.Context) (string, error) {
+	if cluster, ok := logicalcluster.From(ctx); !ok || cluster.IsWildcard() {
+		ctx = logicalcluster.With(ctx, logicalcluster.Shard)
+	}
 	resource, err := w.config.Registry.Get(apiBindings)
 	if err != nil {
 		return "", err
 	}
-	ctx = request.WithNamespace(logicalcluster.With(ctx, logicalcluster.Shard), "")
+	ctx = request.WithNamespace(ctx, "")
 	list, err := resource.Store.List(request.WithRequestInfo(ctx, &request.RequestInfo{APIGroup: apiBindings.Group, Resource: apiBindings.Resource}), &internalversion.ListOptions{Limit: 1})
 	if err != nil {
 		return "", fmt.Errorf("reading the resource version of the shard: %w", err)

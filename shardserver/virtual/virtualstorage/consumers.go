@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"slices"
-	"strconv"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
@@ -91,7 +90,7 @@ func (c consumers) boundSchema(binding *apisv1alpha2.APIBinding) (types.UID, boo
 // checkResumable fails if a watch request resumes from before a change of the consumers.
 func (c consumers) checkResumable(req *http.Request) error {
 	info, ok := request.RequestInfoFrom(req.Context())
-	since, err := strconv.ParseUint(req.URL.Query().Get("resourceVersion"), 10, 64)
+	since, err := storage.ParseRevision(req.URL.Query().Get("resourceVersion"))
 	if !ok || info.Verb != "watch" || err != nil || since == 0 || req.URL.Query().Get("sendInitialEvents") == "true" {
 		return nil
 	}
