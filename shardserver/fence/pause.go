@@ -15,7 +15,8 @@ import (
 
 // Pause returns when no replica of the shard writes to a logical cluster any more, after the caller has stored its
 // LogicalCluster with the annotation for paused writes at the given revision. What is read from etcd afterwards does not
-// change until the annotation is removed. On an error the caller removes the annotation, which resumes writes.
+// change until the annotation is removed. On an error the caller removes the annotation, which resumes writes. With the
+// annotation of a logical cluster that arrives, each replica also hides it from then on.
 func (f *Fence) Pause(ctx context.Context, cluster logicalcluster.Name, revision int64) error {
 	ctx, cancel := context.WithTimeout(ctx, pauseTimeout)
 	defer cancel()

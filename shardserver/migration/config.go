@@ -25,8 +25,9 @@ const maxMoves = 2
 
 // Config configures what a shard does for migrations.
 type Config struct {
-	// Shard is the name of this shard.
+	// Shard is the name of this shard, Home that of the shard that stores migrations.
 	Shard    string
+	Home     string
 	Registry *storage.Registry
 	Clients  *loopback.Clients
 	// Etcd and Prefix are those of the shard. Storages returns the storage prefixes that may have keys, Transformers encrypt at

@@ -16,8 +16,10 @@ type Destination struct {
 	Migration *migrationv1alpha1.LogicalClusterMigration
 	// Cluster is the stored LogicalCluster, nil if a consistent read has found none.
 	Cluster *corev1alpha1.LogicalCluster
-	// Staged is whether objects of this migration are staged.
-	Staged bool
+	// Ended is whether the shard that stores migrations has said that the one for which Cluster arrives does not exist.
+	Ended bool
+	// Recorded is whether there are records of keys that this migration has copied.
+	Recorded bool
 	// OriginAborted is whether the origin reports that it has given up.
 	OriginAborted bool
 }
@@ -27,29 +29,41 @@ type DestinationStep string
 
 // Steps of the destination.
 const (
-	DestinationWaits    DestinationStep = ""
-	DestinationCopy     DestinationStep = "Copy"     // copy, and take over
-	DestinationActivate DestinationStep = "Activate" // go on with the staged objects: the origin has handed over
-	DestinationFinish   DestinationStep = "Finish"   // remove the annotation internal.kcp.io/migrating
-	DestinationDrop     DestinationStep = "Drop"     // remove what is staged
+	DestinationWaits  DestinationStep = ""
+	DestinationCopy   DestinationStep = "Copy"   // copy, or go on, and take over
+	DestinationFinish DestinationStep = "Finish" // remove the annotation internal.kcp.io/migrating
+	DestinationDrop   DestinationStep = "Drop"   // remove the copy
+	DestinationForget DestinationStep = "Forget" // remove the records, which nobody needs
 )
 
 // Step returns the next action.
 func (d Destination) Step() DestinationStep {
 	switch {
 	case d.isArriving():
-		return DestinationActivate // whatever becomes of the migration: nobody else has the logical cluster
-	case d.Migration == nil && d.Staged:
-		return DestinationDrop // it has ended: a migration exists until then
+		return d.copyStep()
+	case d.Recorded:
+		return DestinationForget // the copy has become the logical cluster
 	case d.Migration == nil || d.Migration.Spec.DestinationShard != d.Shard:
 		return DestinationWaits
 	case d.arrived() && d.Migration.Status.Phase == migrationv1alpha1.LogicalClusterMigrationPhaseDestinationFinalize:
 		return DestinationFinish
-	case d.Cluster != nil:
-		return DestinationWaits // it has arrived, or is the remainder of an earlier move
-	case d.Staged && isGivenUp(d.Migration) && (d.OriginAborted || d.Migration.Status.Phase == migrationv1alpha1.LogicalClusterMigrationPhaseFailed):
+	case d.Cluster == nil && d.isMigrating() && !isGivenUp(d.Migration) && isPlaced(d.Migration):
+		return DestinationCopy
+	}
+	return DestinationWaits // it has arrived, or is the remainder of an earlier move
+}
+
+// copyStep returns the next action while there is a copy. The copy is dropped only if nobody has handed it over: the origin has
+// given up, or the migration has ended, which it does not between the hand-over and the opening of the copy.
+func (d Destination) copyStep() DestinationStep {
+	switch {
+	case d.Ended:
 		return DestinationDrop
-	case d.isMigrating() && (!isGivenUp(d.Migration) && isPlaced(d.Migration) || d.Migration.Status.Phase == migrationv1alpha1.LogicalClusterMigrationPhaseOriginCleanup):
+	case d.Migration == nil || d.Migration.Spec.DestinationShard != d.Shard || !d.arrivesFor(d.Migration):
+		return DestinationWaits
+	case isGivenUp(d.Migration) && (d.OriginAborted || d.Migration.Status.Phase == migrationv1alpha1.LogicalClusterMigrationPhaseFailed):
+		return DestinationDrop
+	case d.Migration.Status.Phase == migrationv1alpha1.LogicalClusterMigrationPhaseOriginCleanup, d.isMigrating() && !isGivenUp(d.Migration) && isPlaced(d.Migration):
 		return DestinationCopy
 	}
 	return DestinationWaits
@@ -68,7 +82,7 @@ func (d Destination) Report() *shardingv1alpha1.LogicalClusterMigrationReportSpe
 		report.State = shardingv1alpha1.MigrationServing
 	case d.Cluster != nil && d.hasBeenFinalized():
 		report.State = shardingv1alpha1.MigrationFinished
-	case isGivenUp(d.Migration) && !d.Staged:
+	case isGivenUp(d.Migration):
 		report.State = shardingv1alpha1.MigrationDropped
 	}
 	return report
@@ -80,13 +94,16 @@ func (d Destination) isMigrating() bool {
 	if d.origin() == "" || d.origin() == d.Shard {
 		return false
 	}
-	// The phase OriginCleanup means that the origin has handed over: this shard has not stored the answer yet.
-	return d.Migration.Status.Phase == migrationv1alpha1.LogicalClusterMigrationPhaseMigrating ||
-		d.Migration.Status.Phase == migrationv1alpha1.LogicalClusterMigrationPhaseOriginCleanup && d.Staged
+	return d.Migration.Status.Phase == migrationv1alpha1.LogicalClusterMigrationPhaseMigrating
 }
 
 func (d Destination) isArriving() bool {
 	return d.Cluster != nil && d.Cluster.Annotations[corev1alpha1.ArrivingAnnotationKey] != "" && d.isMine()
+}
+
+// arrivesFor reports whether the copy is that of a migration, and not of an earlier one of the same name.
+func (d Destination) arrivesFor(migration *migrationv1alpha1.LogicalClusterMigration) bool {
+	return d.Cluster.Annotations[corev1alpha1.ArrivingAnnotationKey] == string(migration.UID)
 }
 
 func (d Destination) arrived() bool {

@@ -2,9 +2,9 @@ package migration
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"sync"
 
@@ -55,10 +55,18 @@ func (d *destinationService) observe(ctx context.Context, key controller.Request
 	if !ok {
 		return state, nil
 	}
-	if state.Cluster, err = d.cluster(ctx, name); err != nil || state.Migration == nil || state.Migration.Spec.DestinationShard != d.cfg.Shard {
+	if state.Cluster, err = d.cluster(ctx, name); err != nil {
 		return state, err
 	}
-	if state.Staged, err = d.isStaged(ctx, name, state.Migration.UID); err != nil {
+	if state.isArriving() && (state.Migration == nil || !state.arrivesFor(state.Migration)) {
+		exists, err := d.exists(ctx, key, types.UID(state.Cluster.Annotations[corev1alpha1.ArrivingAnnotationKey]))
+		state.Ended = !exists
+		return state, err
+	}
+	if state.Migration == nil || state.Migration.Spec.DestinationShard != d.cfg.Shard {
+		return state, nil
+	}
+	if state.Recorded, err = d.isRecorded(ctx, transfer.Incoming{Cluster: name, UID: state.Migration.UID}); err != nil {
 		return state, err
 	}
 	report, err := d.reportBy(ctx, key, state.Migration, state.Migration.Status.OriginShard)
@@ -66,18 +74,26 @@ func (d *destinationService) observe(ctx context.Context, key controller.Request
 	return state, err
 }
 
-// isStaged reports whether objects of a migration are staged.
-func (d *destinationService) isStaged(ctx context.Context, cluster logicalcluster.Name, migration types.UID) (bool, error) {
-	all, err := d.transfer.Stagings(ctx)
-	if err != nil {
-		return false, err
+// exists asks the shard that stores migrations whether one exists. What this shard has received of it may be older.
+func (d *destinationService) exists(ctx context.Context, key controller.Request, uid types.UID) (bool, error) {
+	if d.cfg.Home == d.cfg.Shard {
+		return d.isStored(ctx, key, uid)
 	}
-	for _, staging := range all {
-		if staging.Cluster == cluster && staging.UID == migration {
-			return true, nil
+	home, err := d.cfg.Origins.connect(ctx, d.cfg.Home)
+	if err == nil {
+		defer home.close()
+		var response *existsResponse
+		if response, err = post[existsResponse](ctx, home, existsPath(key, uid), nil); err == nil {
+			return response.Exists, nil
 		}
 	}
-	return false, nil
+	return false, fmt.Errorf("asking shard %q for migration %q in %q: %w", d.cfg.Home, key.Name, key.ClusterName, err)
+}
+
+// isRecorded reports whether there are records of a migration.
+func (d *destinationService) isRecorded(ctx context.Context, in transfer.Incoming) (bool, error) {
+	all, err := d.transfer.Incoming(ctx)
+	return slices.Contains(all, in), err
 }
 
 // reconcile is the controller of migrations to this shard.
@@ -89,34 +105,55 @@ func (d *destinationService) reconcile(ctx context.Context, key controller.Reque
 	switch state.Step() {
 	case DestinationCopy:
 		return controller.Result{}, d.move(ctx, key, state.Migration)
-	case DestinationActivate:
-		return controller.Result{}, d.activate(ctx, logicalcluster.Of(state.Cluster), types.UID(state.Cluster.Annotations[corev1alpha1.ArrivingAnnotationKey]))
 	case DestinationFinish:
 		return controller.Result{}, d.finish(ctx, state)
+	case DestinationForget:
+		return controller.Result{}, d.transfer.Forget(ctx, transfer.Incoming{Cluster: logicalClusterOf(state.Migration), UID: state.Migration.UID})
 	case DestinationDrop:
-		cluster, _ := logicalcluster.ParseName(state.Migration.Spec.LogicalCluster)
-		if err := d.drop(ctx, transfer.Staging{Cluster: cluster, UID: state.Migration.UID}); err != nil {
+		if err := d.drop(ctx, state.Cluster); err != nil {
 			return controller.Result{}, err
 		}
 		d.cfg.onProgress(key)
 	}
 	switch {
 	case state.Migration == nil:
-		return controller.Result{}, d.dropLeftovers(ctx)
+		return controller.Result{}, d.forgetLeftovers(ctx)
 	case isGivenUp(state.Migration):
 		d.forget(state.Migration.UID)
 	}
 	return controller.Result{}, nil
 }
 
-func (d *destinationService) drop(ctx context.Context, staging transfer.Staging) error {
-	d.forget(staging.UID)
-	return d.transfer.DropStaged(ctx, staging.Cluster, staging.UID)
+// logicalClusterOf returns the logical cluster of a migration whose spec is valid.
+func logicalClusterOf(migration *migrationv1alpha1.LogicalClusterMigration) logicalcluster.Name {
+	name, _ := logicalcluster.ParseName(migration.Spec.LogicalCluster)
+	return name
 }
 
-// dropLeftovers removes what is known of migrations that do not exist, and what is staged for them. A late copy may have staged it
-// after their end.
-func (d *destinationService) dropLeftovers(ctx context.Context) error {
+// drop removes a copy: first what its records name, then the LogicalCluster, while nobody else writes it.
+func (d *destinationService) drop(ctx context.Context, cluster *corev1alpha1.LogicalCluster) error {
+	in := transfer.Incoming{Cluster: logicalcluster.Of(cluster), UID: types.UID(cluster.Annotations[corev1alpha1.ArrivingAnnotationKey])}
+	d.forget(in.UID)
+	copied, err := d.claim(ctx, in, cluster.Annotations[corev1alpha1.MigratingAnnotationKey], false)
+	if err != nil || copied == nil {
+		return err
+	}
+	fence, err := d.stored.unchanged(in.Cluster, copied)
+	if err != nil {
+		return err
+	}
+	if err := d.transfer.NewWriter(in, fence).DeleteAll(ctx); err != nil {
+		return err
+	}
+	if err := d.stored.delete(ctx, in.Cluster, fence); err != nil {
+		return err
+	}
+	klog.FromContext(ctx).Info("Removed the copy of a logical cluster whose migration has ended", "cluster", in.Cluster, "migration", in.UID)
+	return nil
+}
+
+// forgetLeftovers removes what is known of migrations that do not exist.
+func (d *destinationService) forgetLeftovers(ctx context.Context) error {
 	if err := d.migrations.CheckSynced(); err != nil {
 		return err
 	}
@@ -129,56 +166,114 @@ func (d *destinationService) dropLeftovers(ctx context.Context) error {
 		exists[migration.UID] = true
 	}
 	d.forgetExcept(exists)
-	staged, err := d.transfer.Stagings(ctx)
+	recorded, err := d.transfer.Incoming(ctx)
 	if err != nil {
 		return err
 	}
-	for _, staging := range staged {
-		if exists[staging.UID] {
-			continue
-		}
-		cluster, err := d.cluster(ctx, staging.Cluster)
+	for _, in := range recorded {
+		stored, err := d.stored.get(ctx, in.Cluster)
 		if err != nil {
 			return err
 		}
-		state := Destination{Shard: d.cfg.Shard, Cluster: cluster, Staged: true}
-		if cluster != nil {
-			state.Reference = cluster.Annotations[corev1alpha1.MigratingAnnotationKey]
-		}
-		if state.Step() != DestinationDrop {
+		if exists[in.UID] || stored.isArrivingFor(in.UID) {
 			continue
 		}
-		if err := d.drop(ctx, staging); err != nil {
+		if err := d.transfer.Forget(ctx, in); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// move copies a logical cluster and takes it over. After an error it goes on from what is staged.
+// move copies a logical cluster and takes it over. After an error it goes on from what is copied.
 func (d *destinationService) move(ctx context.Context, key controller.Request, migration *migrationv1alpha1.LogicalClusterMigration) error {
-	cluster, err := logicalcluster.ParseName(migration.Spec.LogicalCluster)
-	if err != nil {
-		return nil //nolint:nilerr // the API refuses such a name
-	}
 	d.report(key, migration.UID, progress{})
-	c := &copying{destination: d, key: key, cluster: cluster, uid: migration.UID}
-	defer func() { observePause(c.pausedAt) }()
-	origin, err := d.cfg.Origins.connect(ctx, migration.Status.OriginShard, cluster, key)
-	if err == nil {
-		defer origin.close()
-		c.origin = origin
-		err = c.run(ctx, migration.Status.Phase == migrationv1alpha1.LogicalClusterMigrationPhaseOriginCleanup)
-	}
+	err := d.copy(ctx, key, migration)
 	if err != nil {
 		d.fail(key, migration.UID, err)
-		return fmt.Errorf("copying logical cluster %q from shard %q: %w", cluster, migration.Status.OriginShard, err)
+		return fmt.Errorf("copying logical cluster %q from shard %q: %w", migration.Spec.LogicalCluster, migration.Status.OriginShard, err)
 	}
-	return d.activate(ctx, cluster, migration.UID)
+	d.forget(migration.UID)
+	return nil
 }
 
-// takeOver stores the LogicalCluster that the origin has handed over. From here on it is of this shard.
-func (d *destinationService) takeOver(ctx context.Context, cluster logicalcluster.Name, uid types.UID, handed *handOverResponse) error {
+func (d *destinationService) copy(ctx context.Context, key controller.Request, migration *migrationv1alpha1.LogicalClusterMigration) error {
+	origin, err := d.cfg.Origins.connect(ctx, migration.Status.OriginShard)
+	if err != nil {
+		return err
+	}
+	defer origin.close()
+	in := transfer.Incoming{Cluster: logicalClusterOf(migration), UID: migration.UID}
+	claimed, err := d.claim(ctx, in, Reference(key.ClusterName, key.Name), true)
+	if err != nil {
+		return err
+	}
+	fence, err := d.stored.unchanged(in.Cluster, claimed)
+	if err != nil {
+		return err
+	}
+	c := &copying{
+		destination: d, origin: &originClient{peer: origin, cluster: in.Cluster, migration: key}, key: key, in: in,
+		writer: d.transfer.NewWriter(in, fence),
+	}
+	defer func() { observePause(c.pausedAt) }()
+	var handed *handOverResponse
+	if migration.Status.Phase == migrationv1alpha1.LogicalClusterMigrationPhaseOriginCleanup {
+		handed, err = c.origin.handOver(ctx, handOverRequest{}) // this shard has not stored the answer
+	} else if err = d.cfg.Fence.Pause(ctx, in.Cluster, claimed.revision); err == nil { // all replicas hide what follows
+		handed, err = c.run(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	if err := d.open(ctx, in, claimed.revision, handed); err != nil {
+		return err
+	}
+	klog.FromContext(ctx).Info("Took over a logical cluster", "cluster", in.Cluster)
+	return d.transfer.Forget(ctx, in)
+}
+
+// claim stores the LogicalCluster of a copy, or stores it again, so that whoever has claimed it before writes no more. Without
+// create it returns nil if there is none of this migration.
+func (d *destinationService) claim(ctx context.Context, in transfer.Incoming, reference string, create bool) (*storedCluster, error) {
+	stored, err := d.stored.get(ctx, in.Cluster)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case stored.isArrivingFor(in.UID):
+	case !create:
+		return nil, nil
+	case stored != nil:
+		return nil, fmt.Errorf("this shard has a logical cluster of the name %q", in.Cluster)
+	default:
+		versions, _, err := d.transfer.Manifest(ctx, in.Cluster)
+		if err != nil {
+			return nil, err
+		}
+		if len(versions) > 0 {
+			return nil, fmt.Errorf("this shard has keys of a former logical cluster of the name %q, the first of %s", in.Cluster, versions[0].Resource)
+		}
+		stored = &storedCluster{object: newArriving(in, reference)}
+	}
+	stored.revision, err = d.stored.put(ctx, in.Cluster, stored.object, stored.revision)
+	return stored, err
+}
+
+// newArriving returns the LogicalCluster of a copy. The origin hands over the one that replaces it.
+func newArriving(in transfer.Incoming, reference string) map[string]any {
+	u := &unstructured.Unstructured{}
+	u.SetGroupVersionKind(corev1alpha1.SchemeGroupVersion.WithKind("LogicalCluster"))
+	u.SetName(corev1alpha1.LogicalClusterName)
+	u.SetAnnotations(map[string]string{
+		logicalcluster.AnnotationKey: in.Cluster.String(), corev1alpha1.MigratingAnnotationKey: reference, corev1alpha1.ArrivingAnnotationKey: string(in.UID),
+	})
+	return u.Object
+}
+
+// open stores the LogicalCluster that the origin has handed over in place of that of the copy, unless somebody else has claimed
+// this. From here on this shard serves it.
+func (d *destinationService) open(ctx context.Context, in transfer.Incoming, revision int64, handed *handOverResponse) error {
 	object := map[string]any{}
 	if err := exactjson.Unmarshal(handed.Cluster, &object); err != nil {
 		return fmt.Errorf("decoding the LogicalCluster: %w", err)
@@ -187,7 +282,6 @@ func (d *destinationService) takeOver(ctx context.Context, cluster logicalcluste
 	annotations := u.GetAnnotations()
 	delete(annotations, corev1alpha1.WritesPausedAnnotationKey)
 	delete(annotations, corev1alpha1.MovedToAnnotationKey)
-	annotations[corev1alpha1.ArrivingAnnotationKey] = string(uid)
 	annotations[corev1alpha1.EpochAnnotationKey] = strconv.FormatInt(handed.Epoch, 10)
 	annotations[corev1alpha1.ShardAnnotationKey] = d.cfg.Shard
 	delete(annotations, corev1alpha1.OwnerShardAnnotationKey)
@@ -195,42 +289,8 @@ func (d *destinationService) takeOver(ctx context.Context, cluster logicalcluste
 		annotations[corev1alpha1.OwnerShardAnnotationKey] = handed.ParentShard
 	}
 	u.SetAnnotations(annotations)
-	_, err := d.stored.put(ctx, cluster, object, 0)
-	if errors.Is(err, errConflict) {
-		return fmt.Errorf("this shard has a logical cluster of the name %q", cluster)
-	}
+	_, err := d.stored.put(ctx, in.Cluster, object, revision)
 	return err
-}
-
-// activate makes the staged objects those of the logical cluster, which is open then.
-func (d *destinationService) activate(ctx context.Context, cluster logicalcluster.Name, uid types.UID) error {
-	arriving, err := d.stored.get(ctx, cluster)
-	if err != nil {
-		return err
-	}
-	if arriving == nil || arriving.annotations()[corev1alpha1.ArrivingAnnotationKey] != string(uid) {
-		return nil // it is open, or has been deleted since
-	}
-	fence, err := d.stored.unchanged(cluster, arriving)
-	if err != nil {
-		return err
-	}
-	if err := d.transfer.Activate(ctx, cluster, uid, nil, fence); err != nil {
-		return err
-	}
-	_, err = d.stored.update(ctx, cluster, func(_ *storedCluster, annotations map[string]string) error {
-		delete(annotations, corev1alpha1.ArrivingAnnotationKey)
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	klog.FromContext(ctx).Info("Took over a logical cluster", "cluster", cluster)
-	if err := d.transfer.DropStaged(ctx, cluster, uid); err != nil {
-		return err
-	}
-	d.forget(uid)
-	return nil
 }
 
 // finish ends the migration on this shard.

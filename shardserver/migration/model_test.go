@@ -25,14 +25,17 @@ type world struct {
 	random *rand.Rand
 	log    []string
 
-	// origin and destination are the LogicalClusters, nil if there is none; staged and content are the objects.
+	// origin and destination are the LogicalClusters, nil if there is none; content are the objects.
 	origin, destination *corev1alpha1.LogicalCluster
-	staged              bool
 	originContent       bool
 	destinationContent  bool
+	recorded            bool // the destination has records of what it has copied
 	copied              bool // the destination has all objects, since writes are paused
 	token               string
 	pauses              int
+	// revision is that of the LogicalCluster at the destination. copier and dropper are the revisions that two replicas there have
+	// stored before they copy, or delete the copy. They go on with that, whatever happens meanwhile.
+	revision, revisions, copier, dropper int
 
 	// migration has all states that were stored; the last one is nil once it does not exist.
 	migration []*migrationv1alpha1.LogicalClusterMigration
@@ -85,10 +88,12 @@ func (w *world) originState() Origin {
 }
 
 func (w *world) destinationState() Destination {
-	return Destination{
+	d := Destination{
 		Shard: modelDestination, Reference: modelReference, Migration: read(w, "destination reads the migration", w.migration),
-		Cluster: w.destination, Staged: w.staged, OriginAborted: w.report(modelOrigin, "destination").State == shardingv1alpha1.MigrationAborted,
+		Cluster: w.destination, Recorded: w.recorded, OriginAborted: w.report(modelOrigin, "destination").State == shardingv1alpha1.MigrationAborted,
 	}
+	d.Ended = d.isArriving() && d.Migration == nil && last(w.migration) == nil
+	return d
 }
 
 // steps are everything that may happen, in any order.
@@ -107,9 +112,14 @@ var steps = []struct {
 	{"destination", (*world).destinationStep},
 	{"destination pauses writes", (*world).pause},
 	{"destination copies the rest", func(w *world) {
-		w.copied = w.staged && w.origin != nil && w.origin.Annotations[corev1alpha1.WritesPausedAnnotationKey] == w.token && w.token != ""
+		w.copied = w.copies() && w.origin != nil && w.origin.Annotations[corev1alpha1.WritesPausedAnnotationKey] == w.token && w.token != ""
 	}},
 	{"destination takes over", (*world).takeOver},
+	{"destination deletes the copy", func(w *world) {
+		if w.dropper != 0 && w.dropper == w.revision {
+			w.destination, w.destinationContent, w.recorded, w.copied, w.revision = nil, false, false, false, 0
+		}
+	}},
 	{"destination reports", func(w *world) {
 		w.reports[modelDestination] = append(w.reports[modelDestination], w.destinationState().Report())
 	}},
@@ -136,17 +146,32 @@ func (w *world) originStep() {
 func (w *world) destinationStep() {
 	switch w.destinationState().Step() {
 	case DestinationCopy:
-		w.staged = true
-	case DestinationActivate:
-		w.destinationContent = true
-		delete(w.destination.Annotations, corev1alpha1.ArrivingAnnotationKey)
-		w.staged = false
+		if w.destination == nil {
+			w.destination = &corev1alpha1.LogicalCluster{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
+				corev1alpha1.ArrivingAnnotationKey: "m", corev1alpha1.MigratingAnnotationKey: modelReference,
+			}}}
+		}
+		w.copier = w.store()
+		w.destinationContent, w.recorded = true, true
 	case DestinationFinish:
 		delete(w.destination.Annotations, corev1alpha1.MigratingAnnotationKey)
+		w.store()
+	case DestinationForget:
+		w.recorded = false
 	case DestinationDrop:
-		w.staged, w.copied = false, false
+		w.dropper = w.store()
 	}
 }
+
+// store returns a new revision of the LogicalCluster at the destination.
+func (w *world) store() int {
+	w.revisions++
+	w.revision = w.revisions
+	return w.revision
+}
+
+// copies reports whether the replica that copies can write.
+func (w *world) copies() bool { return w.copier != 0 && w.copier == w.revision }
 
 // serves reports whether the origin answers requests of the destination.
 func (w *world) serves() bool {
@@ -155,7 +180,7 @@ func (w *world) serves() bool {
 }
 
 func (w *world) pause() {
-	if w.destinationState().Step() != DestinationCopy || !w.staged || !w.serves() || w.origin.Annotations[corev1alpha1.MovedToAnnotationKey] != "" || w.origin.DeletionTimestamp != nil {
+	if w.copier == 0 || !w.serves() || w.origin.Annotations[corev1alpha1.MovedToAnnotationKey] != "" || w.origin.DeletionTimestamp != nil {
 		return
 	}
 	w.pauses++
@@ -165,7 +190,7 @@ func (w *world) pause() {
 
 // takeOver asks the origin to hand over. The destination may crash before it stores the answer.
 func (w *world) takeOver() {
-	if w.destinationState().Step() != DestinationCopy || !w.serves() {
+	if w.copier == 0 || !w.serves() {
 		return
 	}
 	if w.origin.Annotations[corev1alpha1.MovedToAnnotationKey] == "" {
@@ -174,13 +199,13 @@ func (w *world) takeOver() {
 		}
 		w.origin.Annotations[corev1alpha1.MovedToAnnotationKey] = modelDestination
 	}
-	if w.random.IntN(3) == 0 {
+	if w.random.IntN(3) == 0 || !w.copies() {
 		return
 	}
 	w.destination = w.origin.DeepCopy()
 	delete(w.destination.Annotations, corev1alpha1.MovedToAnnotationKey)
 	delete(w.destination.Annotations, corev1alpha1.WritesPausedAnnotationKey)
-	w.destination.Annotations[corev1alpha1.ArrivingAnnotationKey] = "m"
+	w.store()
 }
 
 func (w *world) homeStep() {
@@ -234,7 +259,7 @@ func (w *world) check(t *testing.T) {
 		t.Fatalf("both shards accept writes after %v", w.log)
 	case origin && !w.originContent, destination && !w.destinationContent:
 		t.Fatalf("a shard accepts writes without the objects after %v", w.log)
-	case !w.originContent && !w.destinationContent && !w.staged:
+	case !w.originContent && !w.destinationContent:
 		t.Fatalf("the objects are lost after %v", w.log)
 	}
 }
@@ -275,13 +300,13 @@ func TestModel(t *testing.T) {
 			t.Fatalf("seed %d: origin %+v, destination %+v", seed, w.origin, w.destination)
 		case acceptsWrites(w.destination):
 			completed++
-			if w.origin != nil || w.staged || w.destination.Annotations[corev1alpha1.MigratingAnnotationKey] != "" {
-				t.Fatalf("seed %d: something is left: origin %+v, staged %t, destination %+v", seed, w.origin, w.staged, w.destination)
+			if w.origin != nil || w.recorded || w.destination.Annotations[corev1alpha1.MigratingAnnotationKey] != "" {
+				t.Fatalf("seed %d: something is left: origin %+v, recorded %t, destination %+v", seed, w.origin, w.recorded, w.destination)
 			}
 		default:
 			aborted++
-			if w.origin.Annotations[corev1alpha1.MigratingAnnotationKey] != "" || w.staged {
-				t.Fatalf("seed %d: something is left: origin %+v, staged %t", seed, w.origin, w.staged)
+			if w.origin.Annotations[corev1alpha1.MigratingAnnotationKey] != "" || w.destination != nil || w.destinationContent || w.recorded {
+				t.Fatalf("seed %d: something is left: origin %+v, destination %+v, recorded %t", seed, w.origin, w.destination, w.recorded)
 			}
 		}
 	}

@@ -25,15 +25,15 @@ const (
 	maxResponseBytes = 256 << 20
 )
 
-// Connector connects to the origins of migrations, with the certificate of this shard.
+// Connector connects to other shards, with the certificate of this shard.
 type Connector struct {
 	Shards endpoints.ShardLister
 	// Config has the credentials and the CA, but no address.
 	Config func() (*rest.Config, error)
 }
 
-// connect returns a client for one migration. The caller closes it.
-func (c Connector) connect(ctx context.Context, shard string, cluster logicalcluster.Name, migration controller.Request) (*originClient, error) {
+// connect returns a client for a shard. The caller closes it.
+func (c Connector) connect(ctx context.Context, shard string) (*peer, error) {
 	object, err := c.Shards.Get(ctx, shard)
 	if err != nil {
 		return nil, fmt.Errorf("reading the address of shard %q: %w", shard, err)
@@ -50,52 +50,61 @@ func (c Connector) connect(ctx context.Context, shard string, cluster logicalclu
 	if address == "" {
 		address = object.Spec.BaseURL
 	}
-	return &originClient{http: client, address: strings.TrimSuffix(address, "/"), cluster: cluster, migration: migration}, nil
+	return &peer{http: client, address: strings.TrimSuffix(address, "/")}, nil
 }
+
+// peer is another shard.
+type peer struct {
+	http    *http.Client
+	address string
+}
+
+func (p *peer) close() { p.http.CloseIdleConnections() }
 
 // originClient sends the requests of one migration to the origin.
 type originClient struct {
-	http      *http.Client
-	address   string
+	*peer
 	cluster   logicalcluster.Name
 	migration controller.Request
 }
 
-func (c *originClient) close() { c.http.CloseIdleConnections() }
+// at returns the path of an operation.
+func (c *originClient) at(op operation) string { return operationPath(c.cluster, c.migration, op) }
 
 func (c *originClient) manifest(ctx context.Context) (*manifest, error) {
-	return post[manifest](ctx, c, opManifest, nil)
+	return post[manifest](ctx, c.peer, c.at(opManifest), nil)
 }
 
 func (c *originClient) entries(ctx context.Context, keys []transfer.Key) (*entriesResponse, error) {
-	return post[entriesResponse](ctx, c, opEntries, entriesRequest{Keys: keys})
+	return post[entriesResponse](ctx, c.peer, c.at(opEntries), entriesRequest{Keys: keys})
 }
 
 func (c *originClient) pause(ctx context.Context) (*pauseResponse, error) {
-	return post[pauseResponse](ctx, c, opPause, nil)
+	return post[pauseResponse](ctx, c.peer, c.at(opPause), nil)
 }
 
 func (c *originClient) resume(ctx context.Context) error {
-	_, err := post[struct{}](ctx, c, opResume, nil)
+	_, err := post[struct{}](ctx, c.peer, c.at(opResume), nil)
 	return err
 }
 
 func (c *originClient) handOver(ctx context.Context, request handOverRequest) (*handOverResponse, error) {
-	return post[handOverResponse](ctx, c, opHandOver, request)
+	return post[handOverResponse](ctx, c.peer, c.at(opHandOver), request)
 }
 
-func post[T any](ctx context.Context, c *originClient, op operation, body any) (*T, error) {
+// post sends a request to a path of a peer.
+func post[T any](ctx context.Context, p *peer, path string, body any) (*T, error) {
 	content, err := json.Marshal(body)
 	if err != nil {
 		return nil, err
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.address+operationPath(c.cluster, c.migration, op), bytes.NewReader(content))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.address+path, bytes.NewReader(content))
 	if err != nil {
 		return nil, err
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept", "application/json")
-	response, err := c.http.Do(req)
+	response, err := p.http.Do(req)
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +114,7 @@ func post[T any](ctx context.Context, c *originClient, op operation, body any) (
 	}
 	out := new(T)
 	if err := json.NewDecoder(io.LimitReader(response.Body, maxResponseBytes)).Decode(out); err != nil {
-		return nil, fmt.Errorf("decoding the response of the origin to %s: %w", op, err)
+		return nil, fmt.Errorf("decoding the response to %s: %w", path, err)
 	}
 	return out, nil
 }
@@ -114,11 +123,11 @@ func post[T any](ctx context.Context, c *originClient, op operation, body any) (
 func responseError(response *http.Response) error {
 	text, err := io.ReadAll(io.LimitReader(response.Body, maxErrorBytes))
 	if err != nil {
-		return fmt.Errorf("the origin answers %s", response.Status)
+		return fmt.Errorf("the shard answers %s", response.Status)
 	}
 	status := &metav1.Status{}
 	if json.Unmarshal(text, status) == nil && status.Message != "" {
-		return fmt.Errorf("the origin answers %s: %s", response.Status, status.Message)
+		return fmt.Errorf("the shard answers %s: %s", response.Status, status.Message)
 	}
-	return fmt.Errorf("the origin answers %s", response.Status)
+	return fmt.Errorf("the shard answers %s", response.Status)
 }

@@ -12,6 +12,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
@@ -73,17 +74,20 @@ func resolveOrigin(path string) (virtual.Request, bool) {
 func (o *originService) serve(w http.ResponseWriter, req *http.Request) error {
 	cluster, _ := logicalcluster.From(req.Context())
 	segments := strings.Split(strings.Trim(req.URL.Path, "/"), "/")
-	if len(segments) != 4 || segments[0] != "transfer" || req.Method != http.MethodPost {
+	if len(segments) != 4 || segments[0] != "transfer" && segments[0] != "exists" || req.Method != http.MethodPost {
 		return apierrors.NewGenericServerResponse(http.StatusNotFound, strings.ToLower(req.Method), migrationv1alpha1.Resource("logicalclustermigrations"), "", "", 0, true)
 	}
 	key, ok := ParseReference(segments[1] + ":" + segments[2])
 	if !ok {
 		return apierrors.NewBadRequest("the path names no migration")
 	}
-	if err := o.authorize(req.Context(), cluster, key); err != nil {
-		return err
+	var response any
+	var err error
+	if segments[0] == "exists" {
+		response, err = o.exists(req.Context(), cluster, key, types.UID(segments[3]))
+	} else if err = o.authorize(req.Context(), cluster, key); err == nil {
+		response, err = o.run(req, cluster, key, operation(segments[3]))
 	}
-	response, err := o.run(req, cluster, key, operation(segments[3]))
 	if err != nil {
 		return err
 	}
@@ -92,6 +96,15 @@ func (o *originService) serve(w http.ResponseWriter, req *http.Request) error {
 		klog.FromContext(req.Context()).V(2).Info("Failed to send content of a logical cluster to its destination", "cluster", cluster, "err", err)
 	}
 	return nil
+}
+
+// exists answers whether a migration exists, on the shard that stores migrations. All shards may read them.
+func (o *originService) exists(ctx context.Context, cluster logicalcluster.Name, key controller.Request, uid types.UID) (*existsResponse, error) {
+	if cluster != logicalcluster.Root || o.cfg.Shard != o.cfg.Home {
+		return nil, apierrors.NewNotFound(migrationv1alpha1.Resource("logicalclustermigrations"), key.Name)
+	}
+	exists, err := o.isStored(ctx, key, uid)
+	return &existsResponse{exists}, asStatus(err)
 }
 
 // authorize fails unless the user is the destination of a migration that this shard has accepted. The answer is the same for

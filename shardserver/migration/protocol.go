@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"path"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/controller"
 	"github.com/atoll-dev/atoll/shardserver/transfer"
@@ -68,4 +70,14 @@ type handOverResponse struct {
 // operationPath returns the path of an operation, relative to the URL of the origin's virtual workspaces.
 func operationPath(cluster logicalcluster.Name, migration controller.Request, op operation) string {
 	return path.Join("/services", workspaceName, "clusters", cluster.String(), "transfer", migration.ClusterName.String(), migration.Name, string(op))
+}
+
+// existsResponse is the answer of the shard that stores migrations, at existsPath, to any shard.
+type existsResponse struct {
+	Exists bool `json:"exists"`
+}
+
+// existsPath returns the path at which the shard that stores migrations says whether one exists.
+func existsPath(migration controller.Request, uid types.UID) string {
+	return path.Join("/services", workspaceName, "clusters", logicalcluster.Root.String(), "exists", migration.ClusterName.String(), migration.Name, string(uid))
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -30,6 +31,7 @@ var (
 // reader reads what migrations depend on.
 type reader struct {
 	migrations *storage.Reader[*migrationv1alpha1.LogicalClusterMigration]
+	own        *storage.Reader[*migrationv1alpha1.LogicalClusterMigration] // migrations that this shard stores
 	reports    *storage.Reader[*shardingv1alpha1.LogicalClusterMigrationReport]
 	requests   *storage.Reader[*shardingv1alpha1.LogicalClusterRequest]
 	clusters   *storage.Reader[*corev1alpha1.LogicalCluster]
@@ -39,6 +41,7 @@ type reader struct {
 func newReader(registry *storage.Registry) reader {
 	return reader{
 		migrations: storage.NewReader[*migrationv1alpha1.LogicalClusterMigration](registry, migrations).Global(),
+		own:        storage.NewReader[*migrationv1alpha1.LogicalClusterMigration](registry, migrations),
 		reports:    storage.NewReader[*shardingv1alpha1.LogicalClusterMigrationReport](registry, reports).Global(),
 		requests:   storage.NewReader[*shardingv1alpha1.LogicalClusterRequest](registry, requests).Global(),
 		clusters:   storage.NewReader[*corev1alpha1.LogicalCluster](registry, logicalClusters),
@@ -57,6 +60,15 @@ func (r reader) migration(ctx context.Context, key controller.Request) (*migrati
 		return nil, fmt.Errorf("reading migration %q in %q: %w", key.Name, key.ClusterName, err)
 	}
 	return migration, nil
+}
+
+// isStored reports whether this shard stores a migration, by a consistent read.
+func (r reader) isStored(ctx context.Context, key controller.Request, uid types.UID) (bool, error) {
+	migration, err := r.own.GetLatest(logicalcluster.With(ctx, key.ClusterName), "", key.Name)
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	return err == nil && migration.UID == uid, err
 }
 
 // clusterName returns the logical cluster of a migration. That of a migration which does not exist is the one that has its

@@ -9,6 +9,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	exactjson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apiserver/pkg/storage/value"
 
@@ -48,6 +49,11 @@ func (c *storedCluster) uid() string {
 
 func (c *storedCluster) isDeleting() bool {
 	return (&unstructured.Unstructured{Object: c.object}).GetDeletionTimestamp() != nil
+}
+
+// isArrivingFor reports whether it is that of the copy of a migration. There may be none.
+func (c *storedCluster) isArrivingFor(migration types.UID) bool {
+	return c != nil && c.annotations()[corev1alpha1.ArrivingAnnotationKey] == string(migration)
 }
 
 // key returns the key of the LogicalCluster of a logical cluster.

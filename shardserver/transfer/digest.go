@@ -11,7 +11,6 @@ import (
 	"slices"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
@@ -122,20 +121,6 @@ func (t *Transfer) digest(ctx context.Context, cluster logicalcluster.Name, revi
 		if err != nil {
 			return nil, err
 		}
-	}
-	return digest.finish(), nil
-}
-
-// StagedDigest returns the digest of what is staged. It is equal to that of the origin at a revision if every key is staged in the
-// version of the Manifest of that revision.
-func (t *Transfer) StagedDigest(ctx context.Context, cluster logicalcluster.Name, uid types.UID) (Digest, error) {
-	digest := newDigester()
-	err := t.eachStaged(ctx, cluster, uid, func(r record, plaintext []byte) error {
-		digest.add(r.Key, !r.Expires.IsZero(), plaintext)
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("computing the digest of the staged logical cluster %q: %w", cluster, err)
 	}
 	return digest.finish(), nil
 }

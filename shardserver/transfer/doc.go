@@ -1,4 +1,4 @@
-// Package transfer reads, stages, verifies, activates and deletes all keys of one logical cluster in the etcd of its shard. It is
+// Package transfer reads, copies, verifies and deletes all keys of one logical cluster in the etcd of its shard. It is
 // the part of a move between two shards that touches etcd; it knows neither APIs nor controllers, and does not talk to the other
 // shard.
 //
@@ -11,22 +11,19 @@
 // segments. Each read is limited to the logical cluster's range below each storage prefix, so that its cost follows the logical
 // cluster and not the shard.
 //
-// # Staging
+// # Copying
 //
-// The destination of a move collects the content below <prefix>/~incoming/<logical cluster>/<UID of the migration>/. No API group
-// begins with "~", so that no storage, and no scan over storages, contains these keys: the copy cannot be seen until Activate
-// writes the real keys. A staged key consists of two:
-//
-//   - versions<storage prefix>/~/<name>: a JSON document (record) with the key, its revision at the origin and its expiry. Staged
-//     reads only these, which are small.
-//   - values<storage prefix>/~/<name>: the value, encrypted by the transformer of this shard for the resource, for this key.
-//
-// No segment of a storage prefix is "~", so that two keys never have the same place. Both are written in one transaction and have no
-// lease: what a move leaves behind stays until DropStaged.
+// The destination of a move stores values at the keys that they have there in the end, encrypted by the transformer of this shard.
+// The caller keeps everybody away from them until the copy is complete (package fence), and each transaction requires that
+// (NewWriter). Each value has a record at <prefix>/~incoming/<logical cluster>/<UID of the migration><storage prefix>/~/<name>: a JSON
+// document with the key, its revision at the origin and its expiry, written in the same transaction. The records say what is
+// copied in which version, so that a copy goes on after a crash, and what an aborted copy has to delete. No API group begins with
+// "~", so that no storage, and no scan over storages, contains them. No segment of a storage prefix is "~", so that two records
+// never have the same place.
 //
 // # Revisions
 //
-// Activate and Purge change one key per transaction, hence per revision: watches resume after a revision, and would miss the rest of
-// one that has several events. Many transactions are in flight at once, which etcd writes to its log together. Nothing watches the
-// staging area, where one transaction has as many keys as fit.
+// A Writer and Purge change one key of objects per transaction, hence per revision: watches resume after a revision, and would miss
+// the rest of one that has several events. Many transactions are in flight at once, which etcd writes to its log together.
+// Nothing watches the records.
 package transfer

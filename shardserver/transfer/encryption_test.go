@@ -69,9 +69,6 @@ func testEncryption(t *testing.T) {
 			if got := difference(t, from, to, copyAll(t, from, to)); got != "" {
 				t.Error(got)
 			}
-			isStored(to, "/~incoming/moving/"+string(uid)+"/values/core/secrets/~/default/s", tc.atTarget, content)
-			isStored(to, "/~incoming/moving/"+string(uid)+"/values/core/configmaps/~/default/c", "", visible)
-			succeed(t, to.Activate(t.Context(), moving, uid, nil, nil))
 			isStored(to, "/core/secrets/moving/default/s", tc.atTarget, content)
 			isStored(to, "/core/configmaps/moving/default/c", "", visible)
 			entries, _, err := to.Read(t.Context(), moving, []Key{{secrets, "default/s"}, {configMaps, "default/c"}}, 0)

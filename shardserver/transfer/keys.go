@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/storage/value"
 	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
 
@@ -16,12 +15,10 @@ import (
 )
 
 const (
-	// incomingSegment is the parent of staged keys, where keys of objects have the API group.
+	// incomingSegment is the parent of records, where keys of objects have the API group.
 	incomingSegment = "~incoming"
-	// nameSegment separates storage prefix and name in staged keys.
+	// nameSegment separates storage prefix and name in the keys of records.
 	nameSegment = "~"
-	// versionsSegment and valuesSegment are the two parts of a staging area.
-	versionsSegment, valuesSegment = "versions", "values"
 	// customResources is the third segment of storages of definitions in logical clusters.
 	customResources = "customresources"
 )
@@ -84,34 +81,3 @@ func (t *Transfer) transformer(resource string) value.Transformer {
 	}
 	return t.cfg.Transformers.TransformerForResource(schema.GroupResource{Group: segments[0], Resource: segments[1]})
 }
-
-// staging is the place of the incoming keys of one migration.
-type staging struct{ prefix string }
-
-// incomingPrefix is the prefix of all stagings.
-func (t *Transfer) incomingPrefix() string { return t.prefix + "/" + incomingSegment + "/" }
-
-// staging returns the place of a migration, whose UID comes from another shard.
-func (t *Transfer) staging(cluster logicalcluster.Name, uid types.UID) (staging, error) {
-	if err := checkCluster(cluster); err != nil {
-		return staging{}, err
-	}
-	if !uidPattern.MatchString(string(uid)) {
-		return staging{}, errors.New("the UID of the migration is invalid")
-	}
-	return staging{t.incomingPrefix() + cluster.String() + "/" + string(uid) + "/"}, nil
-}
-
-// versions returns the prefix of all records.
-func (s staging) versions() string { return s.prefix + versionsSegment + "/" }
-
-// values returns the prefix of all values.
-func (s staging) values() string { return s.prefix + valuesSegment + "/" }
-
-// version returns the key of a record.
-func (s staging) version(key Key) string { return s.prefix + versionsSegment + stagedName(key) }
-
-// value returns the key of a value.
-func (s staging) value(key Key) string { return s.prefix + valuesSegment + stagedName(key) }
-
-func stagedName(key Key) string { return key.Resource + "/" + nameSegment + "/" + key.Name }

@@ -34,7 +34,7 @@ func (t *Transfer) expiry(ctx context.Context, lease int64, known map[int64]time
 	return known[lease], nil
 }
 
-// leases grants the leases of one activation. Keys that expire in the same interval share them.
+// leases grants the leases of a Writer. Keys that expire in the same interval share them.
 type leases struct {
 	client *clientv3.Client
 	now    func() time.Time
@@ -48,13 +48,13 @@ type sharedLease struct {
 	keys int
 }
 
-// at returns a lease that ends at the time, or up to leaseInterval later.
+// at returns a lease for a key and its record that ends at the time, or up to leaseInterval later.
 func (l *leases) at(ctx context.Context, expires time.Time) (clientv3.LeaseID, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	end := expires.UTC().Truncate(leaseInterval).Add(leaseInterval)
 	if shared := l.byEnd[end]; shared != nil && shared.keys < keysPerLease {
-		shared.keys++
+		shared.keys += 2
 		return shared.id, nil
 	}
 	ttl := (end.Sub(l.now()) + time.Second - 1) / time.Second
@@ -62,6 +62,6 @@ func (l *leases) at(ctx context.Context, expires time.Time) (clientv3.LeaseID, e
 	if err != nil {
 		return 0, fmt.Errorf("granting a lease: %w", err)
 	}
-	l.byEnd[end] = &sharedLease{id: granted.ID, keys: 1}
+	l.byEnd[end] = &sharedLease{id: granted.ID, keys: 2}
 	return granted.ID, nil
 }

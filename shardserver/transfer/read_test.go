@@ -24,14 +24,14 @@ func testDigest(t *testing.T) {
 	if err != nil || len(entries) != 2 {
 		t.Fatalf("%v, %v", entries, err)
 	}
-	a, w := entries[0], entries[1]
-	stage := func(entry Entry) {
+	a, w, writer := entries[0], entries[1], to.NewWriter(in, nil)
+	store := func(entry Entry) {
 		t.Helper()
-		succeed(t, to.Stage(t.Context(), moving, uid, []Entry{entry}))
+		succeed(t, writer.Store(t.Context(), []Entry{entry}))
 	}
-	unstage := func(key Key) {
+	remove := func(key Key) {
 		t.Helper()
-		succeed(t, to.Unstage(t.Context(), moving, uid, []Key{key}))
+		succeed(t, writer.Delete(t.Context(), []Key{key}))
 	}
 	changed, leased, additional, renamed := a, a, w, w
 	changed.Value, leased.Expires, additional.Name, renamed.Name = []byte("other"), time.Now().Add(time.Hour), "w-2", "x"
@@ -41,12 +41,12 @@ func testDigest(t *testing.T) {
 		want           string
 	}{
 		{"equal", func() {}, func() {}, ""},
-		{"a missing key", func() { unstage(a.Key) }, func() { stage(a) }, secrets + " has 2 keys at the origin and 1 at the destination"},
-		{"an additional key", func() { stage(additional) }, func() { unstage(additional.Key) }, plain + " has 1 keys at the origin and 2 at the destination"},
-		{"a missing storage", func() { unstage(w.Key) }, func() { stage(w) }, plain + " has 1 keys at the origin and 0 at the destination"},
-		{"a changed value", func() { stage(changed) }, func() { stage(a) }, secrets + " has other content at the destination than at the origin"},
-		{"an additional lease", func() { stage(leased) }, func() { stage(a) }, secrets + " has other content at the destination than at the origin"},
-		{"another name", func() { stage(renamed); unstage(w.Key) }, func() { stage(w); unstage(renamed.Key) }, plain + " has other content at the destination than at the origin"},
+		{"a missing key", func() { remove(a.Key) }, func() { store(a) }, secrets + " has 2 keys at the origin and 1 at the destination"},
+		{"an additional key", func() { store(additional) }, func() { remove(additional.Key) }, plain + " has 1 keys at the origin and 2 at the destination"},
+		{"a missing storage", func() { remove(w.Key) }, func() { store(w) }, plain + " has 1 keys at the origin and 0 at the destination"},
+		{"a changed value", func() { store(changed) }, func() { store(a) }, secrets + " has other content at the destination than at the origin"},
+		{"an additional lease", func() { store(leased) }, func() { store(a) }, secrets + " has other content at the destination than at the origin"},
+		{"another name", func() { store(renamed); remove(w.Key) }, func() { store(w); remove(renamed.Key) }, plain + " has other content at the destination than at the origin"},
 	} {
 		tc.change()
 		if got := difference(t, from, to, revision); got != tc.want {
@@ -115,29 +115,13 @@ func testReadLimits(t *testing.T) {
 	}
 }
 
-// testLargeValue finds the largest value that the staging area takes: it must also fit when it is activated.
+// testLargeValue has a value that is larger than what etcd stores here: the move fails before the pause.
 func testLargeValue(t *testing.T) {
-	to := newShard(t, destination, gcm(t, "b"))
-	to.put(t, moving, logical, "cluster", "arriving")
-	fence := fenceOn(t, to, to.clusterKey(moving, Key{logical, "cluster"}))
-	content := bytes.Repeat([]byte("x"), 1536<<10)
-	fits, tooLarge := len(content)-4096, len(content)
-	key := Key{secrets, "default/" + strings.Repeat("n", 200)}
-	// The record of a key has the same size each time only if it has the same time.
-	expires := time.Now().Add(time.Hour)
-	entry := func(size int) []Entry {
-		return []Entry{{Version: Version{key, 1}, Value: content[:size], Expires: expires}}
+	to := newShard(t, destination, nil)
+	entry := Entry{Version: Version{Key{secrets, "default/a"}, 1}, Value: bytes.Repeat([]byte("x"), 1600<<10)}
+	if err := to.NewWriter(in, nil).Store(t.Context(), []Entry{entry}); err == nil || len(to.raw(t, "/")) != 0 {
+		t.Errorf("got %v", err)
 	}
-	for fits+1 < tooLarge {
-		middle := (fits + tooLarge) / 2
-		if err := to.Stage(t.Context(), moving, uid, entry(middle)); err != nil {
-			tooLarge = middle
-		} else {
-			fits = middle
-		}
-	}
-	succeed(t, to.Stage(t.Context(), moving, uid, entry(fits)))
-	succeed(t, to.Activate(t.Context(), moving, uid, nil, fence))
 }
 
 func testRefusals(t *testing.T) {
@@ -148,7 +132,7 @@ func testRefusals(t *testing.T) {
 		"a variant with an identity":      {secrets + "/" + strings.Repeat("c", 64), "a"},
 		"a storage without its variant":   {"/example.com/widgets", "a"},
 		"another third segment":           {"/example.com/widgets/moving", "a"},
-		"the staging area":                {"/~incoming/moving", "a"},
+		"the records":                     {"/~incoming/moving", "a"},
 		"a parent segment":                {"/core/..", "a"},
 		"no storage":                      {"", "a"},
 		"no name":                         {secrets, ""},
@@ -156,21 +140,21 @@ func testRefusals(t *testing.T) {
 		"an empty segment":                {secrets, "default//a"},
 		"a segment of dots":               {secrets, "../other/default/a"},
 	} {
-		if err := s.Stage(t.Context(), moving, uid, []Entry{{Version: Version{Key: key}}}); err == nil {
-			t.Errorf("%s: staged", name)
+		if err := s.NewWriter(in, nil).Store(t.Context(), []Entry{{Version: Version{Key: key}}}); err == nil {
+			t.Errorf("%s: stored", name)
 		}
 		if _, _, err := s.Read(t.Context(), moving, []Key{key}, 0); err == nil && !strings.HasPrefix(key.Resource, "/example.com/widgets/") {
 			t.Errorf("%s: read", name)
 		}
 	}
 	twice := Entry{Version: Version{Key: Key{secrets, "default/a"}}}
-	if err := s.Stage(t.Context(), moving, uid, []Entry{twice, twice}); err == nil {
-		t.Error("a key was staged twice")
+	if err := s.NewWriter(in, nil).Store(t.Context(), []Entry{twice, twice}); err == nil {
+		t.Error("a key was stored twice")
 	}
 	// The storage of a bound API need not exist at the destination yet.
-	succeed(t, s.Stage(t.Context(), moving, uid, []Entry{{Version: Version{Key: Key{"/example.com/gadgets/" + strings.Repeat("c", 64), "a"}}}}))
+	succeed(t, s.NewWriter(in, nil).Store(t.Context(), []Entry{{Version: Version{Key: Key{"/example.com/gadgets/" + strings.Repeat("c", 64), "a"}}}}))
 	for _, bad := range []types.UID{"", "a/b", "..", "~", types.UID(strings.Repeat("a", 64))} {
-		if err := s.DropStaged(t.Context(), moving, bad); err == nil {
+		if err := s.Forget(t.Context(), Incoming{moving, bad}); err == nil {
 			t.Errorf("UID %q is accepted", bad)
 		}
 	}
@@ -179,8 +163,8 @@ func testRefusals(t *testing.T) {
 		_, digest := s.Digest(t.Context(), cluster, 0)
 		_, purge := s.Purge(t.Context(), cluster, nil, nil)
 		_, _, read := s.Read(t.Context(), cluster, nil, 0)
-		_, staged := s.Staged(t.Context(), cluster, uid)
-		for _, err := range []error{manifest, digest, purge, read, staged, s.Stage(t.Context(), cluster, uid, nil), s.Activate(t.Context(), cluster, uid, nil, nil)} {
+		_, copied := s.Copied(t.Context(), Incoming{cluster, uid})
+		for _, err := range []error{manifest, digest, purge, read, copied, s.NewWriter(Incoming{cluster, uid}, nil).Store(t.Context(), nil), s.Forget(t.Context(), Incoming{cluster, uid})} {
 			if err == nil {
 				t.Errorf("logical cluster %q is accepted", cluster)
 			}
@@ -197,10 +181,9 @@ func testPages(t *testing.T) {
 	if got := difference(t, from, to, revision); got != "" {
 		t.Error(got)
 	}
-	succeed(t, to.Activate(t.Context(), moving, uid, nil, nil))
-	succeed(t, to.DropStaged(t.Context(), moving, uid))
+	succeed(t, to.Forget(t.Context(), in))
 	if left := to.raw(t, "/~incoming"); len(left) != 0 {
-		t.Errorf("%d staged keys are left", len(left))
+		t.Errorf("%d records are left", len(left))
 	}
 	want, err := from.Digest(t.Context(), moving, revision)
 	if err != nil || want.Keys() != keys {

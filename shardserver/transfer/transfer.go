@@ -17,21 +17,16 @@ const (
 	keysPerPage = 500
 	// valuesPerRequest bounds the values of one read, whose sizes are not known before.
 	valuesPerRequest = 50
-	// bytesPerRequest is the size that reads of values, and transactions that stage them, are to have. It is below etcd's default
-	// limit of 1.5 MiB for a request.
+	// bytesPerRequest is the size that reads of values are to have.
 	bytesPerRequest = 1 << 20
 	// MaxReadKeys and MaxReadBytes bound the entries of one Read. A value that is larger than MaxReadBytes is returned alone.
 	MaxReadKeys, MaxReadBytes = 500, 2 << 20
-	// parallelWrites bounds the transactions of Activate and Purge in flight, and with that the values in memory.
+	// parallelWrites bounds the transactions of a Writer or of Purge in flight, and with that the values in memory.
 	parallelWrites = 32
 )
 
-var (
-	// ErrFenced is returned if the conditions of the caller do not hold: somebody else decides about the logical cluster.
-	ErrFenced = errors.New("the logical cluster has changed since it was read")
-	// ErrConflict is returned if a key that is to be activated exists with another content.
-	ErrConflict = errors.New("a key exists with another content")
-)
+// ErrFenced is returned if the conditions of the caller do not hold: somebody else decides about the logical cluster.
+var ErrFenced = errors.New("the logical cluster has changed since it was read")
 
 // Config configures a Transfer.
 type Config struct {
@@ -81,11 +76,11 @@ type Entry struct {
 	Expires time.Time `json:"expires,omitzero"`
 }
 
-// Difference returns the keys that the destination has to copy, because they are not staged or staged in another version, and those that
-// it has to unstage.
-func Difference(origin, staged []Version) (changed, gone []Key) {
-	versions := make(map[Key]int64, len(staged))
-	for _, version := range staged {
+// Difference returns the keys that the destination has to copy, because they are not copied or copied in another version, and those that
+// it has to delete.
+func Difference(origin, copied []Version) (changed, gone []Key) {
+	versions := make(map[Key]int64, len(copied))
+	for _, version := range copied {
 		versions[version.Key] = version.ModRevision
 	}
 	for _, version := range origin {
@@ -94,7 +89,7 @@ func Difference(origin, staged []Version) (changed, gone []Key) {
 		}
 		delete(versions, version.Key)
 	}
-	for _, version := range staged {
+	for _, version := range copied {
 		if _, left := versions[version.Key]; left {
 			gone = append(gone, version.Key)
 		}

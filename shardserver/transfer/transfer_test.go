@@ -34,6 +34,7 @@ const (
 )
 
 var (
+	in     = Incoming{moving, uid}
 	moving = logicalcluster.MustParseName("moving")
 	other  = logicalcluster.MustParseName("other")
 	// storages is not sorted, and has duplicates: the caller does not promise more.
@@ -48,20 +49,19 @@ func TestTransfer(t *testing.T) {
 	t.Run("with etcd", func(t *testing.T) {
 		origin, destination = etcdtest.Start(t), etcdtest.Start(t)
 		for name, test := range map[string]func(*testing.T){
-			"moves all keys of a logical cluster, and only these":   testMove,
-			"encrypts with the keys of each shard":                  testEncryption,
-			"keeps leases":                                          testLeases,
-			"activates again after an error at any transaction":     testActivateAgain,
-			"activates only below the fence and over equal content": testActivateRefuses,
-			"replaces and skips values":                             testReplace,
-			"deletes one key per revision, within the fence":        testPurge,
-			"finds differences":                                     testDigest,
-			"reads at a revision":                                   testReadAtRevision,
-			"limits a read":                                         testReadLimits,
-			"stages values as large as etcd stores":                 testLargeValue,
-			"refuses keys of other storages and logical clusters":   testRefusals,
-			"pages":                       testPages,
-			"drops what migrations leave": testStagings,
+			"moves all keys of a logical cluster, and only these":       testMove,
+			"encrypts with the keys of each shard":                      testEncryption,
+			"keeps leases":                                              testLeases,
+			"copies and aborts again after an error at any transaction": testCopyAgain,
+			"writes only within the fence":                              testFence,
+			"deletes one key per revision, within the fence":            testPurge,
+			"finds differences":                                         testDigest,
+			"reads at a revision":                                       testReadAtRevision,
+			"limits a read":                                             testReadLimits,
+			"refuses values that etcd does not store":                   testLargeValue,
+			"refuses keys of other storages and logical clusters":       testRefusals,
+			"pages":                      testPages,
+			"lists what migrations copy": testIncoming,
 		} {
 			t.Run(name, test)
 		}
@@ -119,50 +119,57 @@ func (s *shard) raw(t testing.TB, below string) map[string]string {
 	return found
 }
 
-// copyAll stages the difference, over the wire format, and returns the revision of the origin.
+// copyAll copies the difference, over the wire format, and returns the revision of the origin.
 func copyAll(t testing.TB, from, to *shard) int64 {
 	t.Helper()
-	ctx := t.Context()
-	versions, revision, err := from.Manifest(ctx, moving)
+	revision, err := tryCopyAll(t, from, to)
 	if err != nil {
-		t.Fatal(err)
-	}
-	staged, err := to.Staged(ctx, moving, uid)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keys, gone := Difference(versions, staged)
-	for len(keys) > 0 {
-		var entries []Entry
-		if entries, keys, err = from.Read(ctx, moving, keys, revision); err != nil {
-			t.Fatal(err)
-		}
-		wire, err := json.Marshal(entries)
-		if err != nil {
-			t.Fatal(err)
-		}
-		entries = nil
-		if err := json.Unmarshal(wire, &entries); err != nil {
-			t.Fatal(err)
-		}
-		if err := to.Stage(ctx, moving, uid, entries); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := to.Unstage(ctx, moving, uid, gone); err != nil {
 		t.Fatal(err)
 	}
 	return revision
 }
 
-// difference compares origin and staging area.
+func tryCopyAll(t testing.TB, from, to *shard) (int64, error) {
+	t.Helper()
+	ctx := t.Context()
+	versions, revision, err := from.Manifest(ctx, moving)
+	if err != nil {
+		return 0, err
+	}
+	copied, err := to.Copied(ctx, in)
+	if err != nil {
+		return 0, err
+	}
+	writer := to.NewWriter(in, nil)
+	keys, gone := Difference(versions, copied)
+	for len(keys) > 0 {
+		var entries []Entry
+		if entries, keys, err = from.Read(ctx, moving, keys, revision); err != nil {
+			return 0, err
+		}
+		wire, err := json.Marshal(entries)
+		if err != nil {
+			return 0, err
+		}
+		entries = nil
+		if err := json.Unmarshal(wire, &entries); err != nil {
+			return 0, err
+		}
+		if err := writer.Store(ctx, entries); err != nil {
+			return 0, err
+		}
+	}
+	return revision, writer.Delete(ctx, gone)
+}
+
+// difference compares the origin and the copy.
 func difference(t testing.TB, from, to *shard, revision int64) string {
 	t.Helper()
 	want, err := from.Digest(t.Context(), moving, revision)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := to.StagedDigest(t.Context(), moving, uid)
+	got, err := to.CopiedDigest(t.Context(), in)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -201,10 +208,9 @@ func testMove(t *testing.T) {
 	before := to.raw(t, "/")
 
 	// Two passes, with changes in between.
+	revisions := watchRevisions(t, to, configMaps)
 	copyAll(t, from, to)
-	if got := to.raw(t, "/core/"); !maps.Equal(got, before) {
-		t.Errorf("staging changed what storages contain: %v", got)
-	}
+	revisions(2)
 	from.put(t, moving, configMaps, "default/a", "1b")
 	own[Key{configMaps, "default/a"}] = "1b"
 	from.delete(t, moving, plain, "default/w")
@@ -216,8 +222,7 @@ func testMove(t *testing.T) {
 		t.Error(got)
 	}
 
-	succeed(t, to.Activate(t.Context(), moving, uid, nil, nil))
-	succeed(t, to.DropStaged(t.Context(), moving, uid))
+	succeed(t, to.Forget(t.Context(), in))
 	want := maps.Clone(before)
 	for key, content := range own {
 		want[strings.TrimPrefix(to.clusterKey(moving, key), to.prefix)] = content
@@ -235,26 +240,22 @@ func testMove(t *testing.T) {
 
 var errFault = errors.New("fault")
 
-func testStagings(t *testing.T) {
+func testIncoming(t *testing.T) {
 	s := newShard(t, destination, nil)
 	entry := []Entry{{Version: Version{Key: Key{secrets, "default/a"}, ModRevision: 7}}}
-	all := []Staging{{moving, "1"}, {moving, "11"}, {moving, "2"}, {other, "1"}}
-	for _, staging := range all {
-		succeed(t, s.Stage(t.Context(), staging.Cluster, staging.UID, entry))
+	all := []Incoming{{moving, "1"}, {moving, "11"}, {moving, "2"}, {other, "1"}}
+	for _, in := range all {
+		succeed(t, s.NewWriter(in, nil).Store(t.Context(), entry))
 	}
-	if got, err := s.Stagings(t.Context()); err != nil || !slices.Equal(got, all) {
+	if got, err := s.Incoming(t.Context()); err != nil || !slices.Equal(got, all) {
 		t.Errorf("got %v, %v", got, err)
 	}
-	if got, err := s.Staged(t.Context(), moving, "11"); err != nil || !slices.Equal(got, []Version{entry[0].Version}) {
+	if got, err := s.Copied(t.Context(), all[1]); err != nil || !slices.Equal(got, []Version{entry[0].Version}) {
 		t.Errorf("got %v, %v", got, err)
 	}
-	succeed(t, s.DropStaged(t.Context(), moving, "1"))
-	if got, err := s.Stagings(t.Context()); err != nil || !slices.Equal(got, all[1:]) {
-		t.Errorf("after one is dropped: %v, %v", got, err)
-	}
-	succeed(t, s.DropAllStagedExcept(t.Context(), func(staging Staging) bool { return staging == all[2] }))
-	if got, err := s.Stagings(t.Context()); err != nil || !slices.Equal(got, all[2:3]) {
-		t.Errorf("after all but one are dropped: %v, %v", got, err)
+	succeed(t, s.Forget(t.Context(), all[0]))
+	if got, err := s.Incoming(t.Context()); err != nil || !slices.Equal(got, all[1:]) {
+		t.Errorf("after one is forgotten: %v, %v", got, err)
 	}
 }
 
@@ -275,7 +276,7 @@ func BenchmarkTransfer(b *testing.B) {
 	from := newShard(b, source, nil)
 	fill(b, from, objects, strings.Repeat("x", 2<<10))
 	b.SetBytes(objects * 2 << 10)
-	var copied, verified, activated, purged time.Duration
+	var copied, verified, purged time.Duration
 	for b.Loop() {
 		to := newShard(b, target, nil)
 		start := time.Now()
@@ -287,15 +288,12 @@ func BenchmarkTransfer(b *testing.B) {
 		}
 		verified += time.Since(start)
 		start = time.Now()
-		succeed(b, to.Activate(b.Context(), moving, uid, nil, nil))
-		activated += time.Since(start)
-		start = time.Now()
 		if _, err := to.Purge(b.Context(), moving, nil, nil); err != nil {
 			b.Fatal(err)
 		}
 		purged += time.Since(start)
 	}
-	for name, sum := range map[string]time.Duration{"copy": copied, "verify": verified, "activate": activated, "purge": purged} {
+	for name, sum := range map[string]time.Duration{"copy": copied, "verify": verified, "purge": purged} {
 		b.ReportMetric(float64(sum.Milliseconds())/float64(b.N), name+"-ms/op")
 	}
 }

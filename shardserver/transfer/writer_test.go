@@ -1,7 +1,6 @@
 package transfer
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -57,20 +56,9 @@ func testLeases(t *testing.T) {
 	if !entries[2].Expires.IsZero() {
 		t.Error("a key without a lease expires")
 	}
-	if err := to.Stage(t.Context(), moving, uid, entries[1:2]); err != nil {
-		t.Fatal(err)
-	}
-	to.now = func() time.Time { return time.Now().Add(2 * time.Second) } // entries[1] has expired
-	succeed(t, to.Activate(t.Context(), moving, uid, nil, nil))
-	if got := to.raw(t, "/core/"); len(got) != 0 {
-		t.Errorf("a key that has expired was activated: %v", got)
-	}
-	to.now = time.Now
-
 	if got := difference(t, from, to, copyAll(t, from, to)); got != "" {
 		t.Error(got)
 	}
-	succeed(t, to.Activate(t.Context(), moving, uid, nil, nil))
 	found, err := to.client.Get(t.Context(), to.clusterPrefix(moving, events), clientv3.WithPrefix())
 	if err != nil || len(found.Kvs) != 22 {
 		t.Fatalf("got %d keys, %v", len(found.Kvs), err)
@@ -101,6 +89,14 @@ func testLeases(t *testing.T) {
 	}
 	if len(granted) != 2 {
 		t.Errorf("the keys have %d leases, want 2", len(granted))
+	}
+	for lease := range granted {
+		if _, err := to.client.Revoke(t.Context(), clientv3.LeaseID(lease)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if copied, err := to.Copied(t.Context(), in); err != nil || len(copied) != 1 {
+		t.Errorf("after the end of the leases there are records of %v, %v", copied, err)
 	}
 }
 
@@ -138,7 +134,7 @@ func (f *faultyTxn) Commit() (*clientv3.TxnResponse, error) {
 	return response, err
 }
 
-func testActivateAgain(t *testing.T) {
+func testCopyAgain(t *testing.T) {
 	from := newShard(t, origin, gcm(t, "a"))
 	for i := range 12 {
 		from.put(t, moving, secrets, fmt.Sprintf("default/s-%d", i), fmt.Sprint(i))
@@ -155,29 +151,40 @@ func testActivateAgain(t *testing.T) {
 	}
 	for _, applied := range []bool{false, true} {
 		to := newShard(t, destination, box("b"))
-		copyAll(t, from, to)
-		kv := to.client.KV
-		// Each attempt gets a few transactions further than the one before.
-		attempts := 0
-		for ; ; attempts++ {
-			faulty := &faultyKV{KV: kv, applied: applied}
-			faulty.left.Store(int64(1 + 5*attempts))
-			to.client.KV = faulty
-			err := to.Activate(t.Context(), moving, uid, nil, nil)
-			to.client.KV = kv
-			if err == nil {
-				break
-			}
-			if !errors.Is(err, errFault) {
-				t.Fatalf("attempt %d: %v", attempts, err)
-			}
+		to.put(t, other, secrets, "default/s-1", "of another logical cluster")
+		before := to.raw(t, "/")
+		untilNoFault(t, to, applied, func() error { _, err := tryCopyAll(t, from, to); return err })
+		if got, err := to.Digest(t.Context(), moving, 0); err != nil || want.Difference(got) != "" {
+			t.Errorf("copied: %s, %v", want.Difference(got), err)
 		}
-		if attempts < 3 {
+		if got, err := to.CopiedDigest(t.Context(), in); err != nil || want.Difference(got) != "" {
+			t.Errorf("recorded: %s, %v", want.Difference(got), err)
+		}
+		untilNoFault(t, to, applied, func() error { return to.NewWriter(in, nil).DeleteAll(t.Context()) })
+		if got := to.raw(t, "/"); !maps.Equal(got, before) {
+			t.Errorf("an aborted copy leaves %v, want %v", got, before)
+		}
+	}
+}
+
+// untilNoFault calls a function again and again. Each attempt gets a few transactions further than the one before.
+func untilNoFault(t *testing.T, s *shard, applied bool, run func() error) {
+	t.Helper()
+	kv := s.client.KV
+	defer func() { s.client.KV = kv }()
+	for attempts := 0; ; attempts++ {
+		faulty := &faultyKV{KV: kv, applied: applied}
+		faulty.left.Store(int64(1 + 5*attempts))
+		s.client.KV = faulty
+		err := run()
+		switch {
+		case err == nil && attempts < 3:
 			t.Errorf("only %d attempts failed", attempts)
-		}
-		got, err := to.Digest(t.Context(), moving, 0)
-		if err != nil || want.Difference(got) != "" {
-			t.Errorf("after %d attempts: %s, %v", attempts, want.Difference(got), err)
+			return
+		case err == nil:
+			return
+		case !errors.Is(err, errFault):
+			t.Fatalf("attempt %d: %v", attempts, err)
 		}
 	}
 }
@@ -192,62 +199,58 @@ func fenceOn(t testing.TB, s *shard, key string) []clientv3.Cmp {
 	return []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(key), "=", response.Kvs[0].ModRevision)}
 }
 
-func testActivateRefuses(t *testing.T) {
+func testFence(t *testing.T) {
 	from, to := newShard(t, origin, nil), newShard(t, destination, nil)
 	from.put(t, moving, configMaps, "default/a", "content")
 	from.put(t, moving, configMaps, "default/b", "more")
-	copyAll(t, from, to)
-
 	to.put(t, moving, logical, "cluster", "arriving")
-	fence := fenceOn(t, to, to.clusterKey(moving, Key{logical, "cluster"}))
-	to.put(t, moving, configMaps, "default/a", "foreign-content")
-	err := to.Activate(t.Context(), moving, uid, nil, fence)
-	if !errors.Is(err, ErrConflict) || !strings.Contains(err.Error(), configMaps) || strings.Contains(err.Error(), "foreign") || strings.Contains(err.Error(), "default/a") {
-		t.Errorf("over another content: %v", err)
+	late := to.NewWriter(in, fenceOn(t, to, to.clusterKey(moving, Key{logical, "cluster"})))
+	entries, _, err := from.Read(t.Context(), moving, []Key{{configMaps, "default/a"}, {configMaps, "default/b"}}, 0)
+	if err != nil {
+		t.Fatal(err)
 	}
-	to.put(t, moving, configMaps, "default/a", "content", func() clientv3.OpOption {
-		granted, err := to.client.Grant(t.Context(), 3600)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return clientv3.WithLease(granted.ID)
-	}())
-	if err := to.Activate(t.Context(), moving, uid, nil, fence); !errors.Is(err, ErrConflict) {
-		t.Errorf("over the same content with a lease: %v", err)
-	}
-	to.put(t, moving, configMaps, "default/a", "content")
-	succeed(t, to.Activate(t.Context(), moving, uid, nil, fence))
+	succeed(t, late.Store(t.Context(), entries))
 
 	// The logical cluster opens, and a user deletes an object.
 	to.put(t, moving, logical, "cluster", "open")
 	to.delete(t, moving, configMaps, "default/b")
-	if err := to.Activate(t.Context(), moving, uid, nil, fence); !errors.Is(err, ErrFenced) {
-		t.Errorf("after the end of the fence: %v", err)
+	before := to.raw(t, "/")
+	for name, err := range map[string]error{
+		"store": late.Store(t.Context(), entries), "delete": late.Delete(t.Context(), []Key{entries[0].Key}), "delete all": late.DeleteAll(t.Context()),
+	} {
+		if !errors.Is(err, ErrFenced) || strings.Contains(err.Error(), "default/") {
+			t.Errorf("%s after the end of the fence: %v", name, err)
+		}
 	}
-	if _, restored := to.raw(t, configMaps)[configMaps+"/moving/default/b"]; restored {
-		t.Error("a late activation restored what was deleted")
+	if got := to.raw(t, "/"); !maps.Equal(got, before) {
+		t.Errorf("a late replica changed %v to %v", before, got)
+	}
+	succeed(t, to.Forget(t.Context(), in))
+	if got := to.raw(t, configMaps); got[configMaps+"/moving/default/a"] != "content" || len(to.raw(t, "/"+incomingSegment)) != 0 {
+		t.Errorf("without records there is %v", got)
 	}
 }
 
-func testReplace(t *testing.T) {
-	from, to := newShard(t, origin, nil), newShard(t, destination, nil)
-	from.put(t, moving, logical, "cluster", "skipped")
-	from.put(t, moving, configMaps, "default/a", "shard-1")
-	from.put(t, moving, configMaps, "default/b", "as it is")
-	copyAll(t, from, to)
-	replace := func(key Key, plaintext []byte) ([]byte, bool, error) {
-		return bytes.ReplaceAll(plaintext, []byte("shard-1"), []byte("shard-2")), key.Resource == logical, nil
-	}
-	for range 2 {
-		succeed(t, to.Activate(t.Context(), moving, uid, replace, nil))
-	}
-	want := map[string]string{configMaps + "/moving/default/a": "shard-2", configMaps + "/moving/default/b": "as it is"}
-	if got := to.raw(t, "/core"); !maps.Equal(got, want) {
-		t.Errorf("got %v", got)
-	}
-	failing := func(Key, []byte) ([]byte, bool, error) { return nil, false, errFault }
-	if err := to.Activate(t.Context(), moving, uid, failing, nil); !errors.Is(err, errFault) {
-		t.Errorf("got error %v", err)
+// watchRevisions watches a storage. The function that it returns fails unless the given number of keys change, each in a revision of
+// its own.
+func watchRevisions(t *testing.T, s *shard, resource string) func(int) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	watch := s.client.Watch(ctx, s.prefix+resource+"/", clientv3.WithPrefix(), clientv3.WithCreatedNotify())
+	<-watch
+	return func(keys int) {
+		t.Helper()
+		defer cancel()
+		revisions := map[int64]bool{}
+		for seen := 0; seen < keys; {
+			for _, event := range (<-watch).Events {
+				seen++
+				if revisions[event.Kv.ModRevision] {
+					t.Errorf("two keys were changed in revision %d", event.Kv.ModRevision)
+				}
+				revisions[event.Kv.ModRevision] = true
+			}
+		}
 	}
 }
 
@@ -266,24 +269,11 @@ func testPurge(t *testing.T) {
 	if deleted, err := s.Purge(t.Context(), moving, keep, old); !errors.Is(err, ErrFenced) || deleted != 0 {
 		t.Errorf("with an old fence: deleted %d, %v", deleted, err)
 	}
-	watchCtx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	watch := s.client.Watch(watchCtx, s.prefix+configMaps+"/", clientv3.WithPrefix(), clientv3.WithCreatedNotify())
-	<-watch
+	revisions := watchRevisions(t, s, configMaps)
 	if deleted, err := s.Purge(t.Context(), moving, keep, fenceOn(t, s, lc)); err != nil || deleted != 41 {
 		t.Errorf("deleted %d, %v, want 41", deleted, err)
 	}
-	revisions := map[int64]bool{}
-	for seen := 0; seen < 40; {
-		response := <-watch
-		for _, event := range response.Events {
-			seen++
-			if revisions[event.Kv.ModRevision] {
-				t.Errorf("two keys were deleted in revision %d", event.Kv.ModRevision)
-			}
-			revisions[event.Kv.ModRevision] = true
-		}
-	}
+	revisions(40)
 	want := []string{logical + "/moving/cluster", configMaps + "/other/default/c-1"}
 	if got := slices.Sorted(maps.Keys(s.raw(t, "/"))); !slices.Equal(got, want) {
 		t.Errorf("left are %v", got)
