@@ -33,8 +33,9 @@ func (d *dependencies) createMigrations(context.Context) error {
 	d.migrations = &shardMigrations{etcd: etcd, Migrations: migration.New(migration.Config{
 		Shard: d.options.Shard.Name, Registry: d.registry, Clients: d.clients,
 		Etcd: etcd, Prefix: storage.Prefix, Storages: d.keys.StoragePrefixes, Transformers: d.restOptions.transformers,
-		Fence:   d.fence,
-		Origins: migration.Connector{Shards: endpoints.NewShardLister(d.registry), Config: d.originConfig},
+		Fence:     d.fence,
+		Origins:   migration.Connector{Shards: endpoints.NewShardLister(d.registry), Config: d.originConfig},
+		TokenKeys: d.tokenKeys, TokenMaxExpiration: d.options.Authentication.ServiceAccounts.MaxExpiration,
 	})}
 	if err := d.virtual.Register(d.migrations.VirtualWorkspace(d.generic.Serializer)); err != nil {
 		return fmt.Errorf("adding the virtual workspace of migrations: %w", err)

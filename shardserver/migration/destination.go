@@ -18,6 +18,7 @@ import (
 	shardingv1alpha1 "github.com/atoll-dev/atoll/api/sharding/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/controller"
+	"github.com/atoll-dev/atoll/shardserver/tokenkeys"
 	"github.com/atoll-dev/atoll/shardserver/transfer"
 )
 
@@ -188,6 +189,8 @@ func (d *destinationService) takeOver(ctx context.Context, cluster logicalcluste
 	annotations[corev1alpha1.ArrivingAnnotationKey] = string(uid)
 	annotations[corev1alpha1.EpochAnnotationKey] = strconv.FormatInt(handed.Epoch, 10)
 	annotations[corev1alpha1.ShardAnnotationKey] = d.cfg.Shard
+	setOrDelete(annotations, corev1alpha1.TokenKeysAnnotationKey,
+		tokenkeys.Receive(annotations[corev1alpha1.TokenKeysAnnotationKey], d.cfg.TokenKeys.GetPublicKeys(ctx, "")))
 	delete(annotations, corev1alpha1.OwnerShardAnnotationKey)
 	if handed.ParentShard != d.cfg.Shard {
 		annotations[corev1alpha1.OwnerShardAnnotationKey] = handed.ParentShard
