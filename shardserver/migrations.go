@@ -44,7 +44,7 @@ func (d *dependencies) createMigrations(context.Context) error {
 }
 
 // errNoShardCertificate is the reason why nothing can move to this shard.
-var errNoShardCertificate = errors.New("this shard has no client certificate for other shards: set --shard-client-cert-file and --shard-client-key-file")
+var errNoShardCertificate = errors.New("it has no client certificate for other shards: set --shard-client-cert-file and --shard-client-key-file")
 
 // originConfig returns the credentials for the origins of migrations.
 func (d *dependencies) originConfig() (*rest.Config, error) {

@@ -162,15 +162,17 @@ func (d *destinationService) move(ctx context.Context, key controller.Request, m
 	if err != nil {
 		return nil //nolint:nilerr // the API refuses such a name
 	}
-	d.report(key, migration.UID, progress{})
 	origin, err := d.cfg.Origins.connect(ctx, migration.Status.OriginShard, cluster, key)
-	if err == nil {
-		defer origin.close()
-		c := &copying{destination: d, origin: origin, key: key, cluster: cluster, uid: migration.UID}
-		err = c.run(ctx, migration.Status.Phase == migrationv1alpha1.LogicalClusterMigrationPhaseOriginCleanup)
-	}
 	if err != nil {
-		d.fail(key, migration.UID, err)
+		err = fmt.Errorf("shard %q cannot copy: %w", d.cfg.Shard, err)
+		d.fail(key, migration.UID, migrationv1alpha1.ReasonWaitingForDestination, err)
+		return err
+	}
+	defer origin.close()
+	d.report(key, migration.UID, progress{})
+	c := &copying{destination: d, origin: origin, key: key, cluster: cluster, uid: migration.UID}
+	if err := c.run(ctx, migration.Status.Phase == migrationv1alpha1.LogicalClusterMigrationPhaseOriginCleanup); err != nil {
+		d.fail(key, migration.UID, migrationv1alpha1.ReasonCopyFailed, err)
 		return fmt.Errorf("copying logical cluster %q from shard %q: %w", cluster, migration.Status.OriginShard, err)
 	}
 	return d.activate(ctx, cluster, migration.UID)
@@ -253,11 +255,11 @@ func (d *destinationService) report(key controller.Request, uid types.UID, p pro
 }
 
 // fail keeps the number of entries, and reports an error.
-func (d *destinationService) fail(key controller.Request, uid types.UID, err error) {
+func (d *destinationService) fail(key controller.Request, uid types.UID, reason string, err error) {
 	d.mu.Lock()
 	p := d.progress[uid]
 	d.mu.Unlock()
-	p.reason, p.message = migrationv1alpha1.ReasonCopyFailed, err.Error()
+	p.reason, p.message = reason, err.Error()
 	d.report(key, uid, p)
 }
 
