@@ -33,8 +33,9 @@ func (d *dependencies) createMigrations(context.Context) error {
 	d.migrations = &shardMigrations{etcd: etcd, Migrations: migration.New(migration.Config{
 		Shard: d.options.Shard.Name, Home: options.DefaultShardName, Registry: d.registry, Clients: d.clients,
 		Etcd: etcd, Prefix: storage.Prefix, Storages: d.keys.StoragePrefixes, Transformers: d.restOptions.transformers,
-		Fence:   d.fence,
-		Origins: migration.Connector{Shards: endpoints.NewShardLister(d.registry), Config: d.originConfig},
+		Fence:     d.fence,
+		Origins:   migration.Connector{Shards: endpoints.NewShardLister(d.registry), Config: d.originConfig},
+		TokenKeys: d.tokenKeys, TokenMaxExpiration: d.options.Authentication.ServiceAccounts.MaxExpiration,
 	})}
 	if err := d.virtual.Register(d.migrations.VirtualWorkspace(d.generic.Serializer)); err != nil {
 		return fmt.Errorf("adding the virtual workspace of migrations: %w", err)
@@ -43,7 +44,7 @@ func (d *dependencies) createMigrations(context.Context) error {
 }
 
 // errNoShardCertificate is the reason why nothing can move to this shard.
-var errNoShardCertificate = errors.New("this shard has no client certificate for other shards: set --shard-client-cert-file and --shard-client-key-file")
+var errNoShardCertificate = errors.New("it has no client certificate for other shards: set --shard-client-cert-file and --shard-client-key-file")
 
 // originConfig returns the credentials for the origins of migrations.
 func (d *dependencies) originConfig() (*rest.Config, error) {

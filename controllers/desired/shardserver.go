@@ -82,6 +82,7 @@ func (s Shard) commandLine(etcd Etcd, dependencies Dependencies) *commandLine {
 	if !s.IsRoot() {
 		s.addSecondaryFlags(c, dependencies)
 	}
+	s.addPeerFlags(c)
 	s.addSharedIndexFlags(c)
 	c.addLogging(spec.Logging)
 	c.args = append(c.args, spec.ExtraArgs...)
@@ -94,7 +95,6 @@ func (s Shard) commandLine(etcd Etcd, dependencies Dependencies) *commandLine {
 	if virtualWorkspace := dependencies.VirtualWorkspace; virtualWorkspace != nil {
 		c.addFlag("run-virtual-workspaces", false)
 		c.addFlag("shard-virtual-workspace-url", VirtualWorkspaceURL(virtualWorkspace))
-		c.addFlag("shard-virtual-workspace-ca-file", shardTLS+"/ca/server/tls.crt")
 	}
 	c.addEtcd(etcd)
 	c.addAudit(spec.Audit)
@@ -120,11 +120,11 @@ func (s Shard) mountFiles(c *commandLine) {
 	} {
 		c.addMount(caVolume(ca.volume, ca.secret), shardTLS+"/ca/"+ca.dir)
 	}
-	certificates, kubeconfigs := []string{"server", "service-account"}, []string{"external-logical-cluster-admin-kubeconfig"}
+	kubeconfigs := []string{"external-logical-cluster-admin-kubeconfig"}
 	if !s.IsRoot() {
-		certificates, kubeconfigs = append(certificates, "client"), append(kubeconfigs, "client-kubeconfig")
+		kubeconfigs = append(kubeconfigs, "client-kubeconfig")
 	}
-	for _, name := range certificates {
+	for _, name := range []string{"server", "service-account", "client"} {
 		c.addMount(secretVolume(name+"-cert", s.Certificate(name)), shardTLS+"/"+name)
 	}
 	for _, name := range kubeconfigs {
@@ -165,8 +165,13 @@ func (s Shard) addSecondaryFlags(c *commandLine, dependencies Dependencies) {
 		cache = cacheKubeconfig
 	}
 	c.addFlag("cache-kubeconfig", cache)
+}
+
+// addPeerFlags are the flags with which a shard connects to others: to the root shard, and to those from which logical clusters move to it.
+func (s Shard) addPeerFlags(c *commandLine) {
 	c.addFlag("shard-client-key-file", shardTLS+"/client/tls.key")
 	c.addFlag("shard-client-cert-file", shardTLS+"/client/tls.crt")
+	c.addFlag("shard-virtual-workspace-ca-file", shardTLS+"/ca/server/tls.crt")
 }
 
 // mountCacheFiles mounts the files of a client of a cache server. certificate is the Secret with the certificate of

@@ -59,8 +59,7 @@ func (o Owner) newLeaves(leaves map[string]leaf, name func(key string) string, t
 }
 
 // rootShardLeaves are the certificates of a root shard by template key, with the client certificate of the operator. Of the client
-// certificates of shards only "client" is mounted, and only by shards that connect to the root shard; the others exist for programs that
-// expect them.
+// certificates of shards only "client" is mounted; the others exist for programs that expect them.
 func rootShardLeaves(shard desired.Shard) map[string]leaf {
 	root := shard.Root()
 	ca := func(ca desired.CA) string { return desired.CAName(root, ca) }

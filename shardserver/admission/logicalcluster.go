@@ -55,12 +55,13 @@ func (*logicalCluster) Admit(_ context.Context, a admission.Attributes, _ admiss
 
 // protectedAnnotations describe the location of a logical cluster: its shard, which is copied to the owning Workspace,
 // where the tenant of this logical cluster may not write; the shard of that Workspace, which alone may delete the
-// logical cluster; the states of a move to another shard, by which front proxies follow it; and its path, by which
-// references to its objects are resolved. The last one is its type: the server creates the bindings of the type
-// regardless of the user's permissions, so it must be the type that was authorized.
+// logical cluster; the states of a move to another shard, by which front proxies follow it; the keys of its service
+// accounts' tokens; and its path, by which references to its objects are resolved. The last one is its type: the server
+// creates the bindings of the type regardless of the user's permissions, so it must be the type that was authorized.
 var protectedAnnotations = []string{
 	corev1alpha1.ShardAnnotationKey, corev1alpha1.OwnerShardAnnotationKey,
 	corev1alpha1.MigratingAnnotationKey, corev1alpha1.EpochAnnotationKey, corev1alpha1.WritesPausedAnnotationKey, corev1alpha1.MovedToAnnotationKey, corev1alpha1.ArrivingAnnotationKey,
+	corev1alpha1.TokenKeysAnnotationKey,
 	logicalcluster.PathAnnotationKey, corev1alpha1.LogicalClusterTypeAnnotationKey,
 }
 

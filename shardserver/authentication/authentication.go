@@ -41,8 +41,8 @@ type Config struct {
 	// Registry reads service accounts and secrets. It is required for service account tokens.
 	Registry *storage.Registry
 	// ShardKeys are the public keys of all shards. A token of a logical cluster of another shard is sent to that shard only if
-	// one of them signed it; tokens of logical clusters of this shard must be signed by a key of Stock. They are required
-	// for service account tokens.
+	// one of them signed it; tokens of logical clusters of this shard must be signed by a key of Stock, or of a shard that had the
+	// logical cluster before. They are required for service account tokens.
 	ShardKeys serviceaccount.PublicKeysGetter
 	// Proxy has the address and the CA of the front proxy, through which such tokens are reviewed. Its credentials are not
 	// used. If it is nil, tokens of logical clusters of other shards are not authenticated.
@@ -110,7 +110,7 @@ func newTokenAuthenticator(config Config) (authenticator.Token, error) {
 		if config.Registry == nil {
 			return nil, errors.New("authentication: service account tokens need a storage registry")
 		}
-		accounts, err := newServiceAccountAuthenticators(config.Stock, newTokenGetter(config.Registry))
+		accounts, err := newServiceAccountAuthenticators(config.Stock, config.Registry)
 		if err != nil {
 			return nil, err
 		}

@@ -30,11 +30,13 @@ import (
 	kubeauthenticator "k8s.io/kubernetes/pkg/kubeapiserver/authenticator"
 	"k8s.io/kubernetes/pkg/serviceaccount"
 
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	"github.com/atoll-dev/atoll/internal/issuers"
 	"github.com/atoll-dev/atoll/internal/serviceaccounttokens"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/authorization/requester"
 	"github.com/atoll-dev/atoll/shardserver/authorization/shardtest"
+	"github.com/atoll-dev/atoll/shardserver/tokenkeys"
 )
 
 const defaultIssuer = "https://kcp.default.svc"
@@ -42,6 +44,8 @@ const defaultIssuer = "https://kcp.default.svc"
 var (
 	clusterA = logicalcluster.MustParseName("a")
 	clusterB = logicalcluster.MustParseName("b")
+	clusterC = logicalcluster.MustParseName("c")
+	clusterD = logicalcluster.MustParseName("d")
 )
 
 func newKey(t *testing.T) *ecdsa.PrivateKey {
@@ -66,25 +70,20 @@ type serviceAccountEnv struct {
 func newServiceAccountEnv(t *testing.T) *serviceAccountEnv {
 	t.Helper()
 	shard := shardtest.Start(t)
-	key := newKey(t)
+	a := &serviceAccountEnv{shard: shard, key: newKey(t), remoteKey: newKey(t)}
 	for _, cluster := range []logicalcluster.Name{clusterA, clusterB} {
-		account := &core.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "sa"}}
-		if err := shard.Create(logicalcluster.With(t.Context(), cluster), shardtest.Masters, account); err != nil {
-			t.Fatal(err)
-		}
+		a.createAccount(t, cluster)
 	}
-	keys, err := serviceaccount.StaticPublicKeysGetter([]any{newKey(t).Public(), key.Public()})
+	keys, err := serviceaccount.StaticPublicKeysGetter([]any{newKey(t).Public(), a.key.Public()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	remoteKey := newKey(t)
-	shardKeys, err := serviceaccount.StaticPublicKeysGetter([]any{key.Public(), remoteKey.Public()})
-	if err != nil {
+	if a.shardKeys, err = serviceaccount.StaticPublicKeysGetter([]any{a.key.Public(), a.remoteKey.Public()}); err != nil {
 		t.Fatal(err)
 	}
-	request, err := New(t.Context(), Config{
+	a.request, err = New(t.Context(), Config{
 		Registry:  shard.Registry,
-		ShardKeys: shardKeys,
+		ShardKeys: a.shardKeys,
 		Stock: kubeauthenticator.Config{
 			ServiceAccountIssuers:          []string{defaultIssuer},
 			ServiceAccountPublicKeysGetter: keys,
@@ -95,7 +94,15 @@ func newServiceAccountEnv(t *testing.T) *serviceAccountEnv {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &serviceAccountEnv{shard: shard, request: request, key: key, remoteKey: remoteKey, shardKeys: shardKeys}
+	return a
+}
+
+func (a *serviceAccountEnv) createAccount(t *testing.T, cluster logicalcluster.Name) {
+	t.Helper()
+	account := &core.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "sa"}}
+	if err := a.shard.Create(logicalcluster.With(t.Context(), cluster), shardtest.Masters, account); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // account reads the stored service account of a logical cluster.
@@ -221,6 +228,54 @@ func TestTokenRevocation(t *testing.T) {
 	}
 	if _, ok, err := authenticateToken(t.Context(), a.request, tokenOfB); !ok {
 		t.Errorf("the token of the account of B: %v", err)
+	}
+}
+
+// TestTokensOfEarlierShards: A has been on the shard of remoteKey before, B has not.
+func TestTokensOfEarlierShards(t *testing.T) {
+	a := newServiceAccountEnv(t)
+	remote := a.shardKeys.GetPublicKeys(t.Context(), "")[1:]
+	handedOver := tokenkeys.HandOver("", remote, time.Hour, time.Now())
+	clusters := map[string]logicalcluster.Name{"moved here": clusterA, "moved away": clusterC, "moved here long ago": clusterD}
+	for name, annotations := range map[string]map[string]string{
+		"moved here":          {corev1alpha1.TokenKeysAnnotationKey: handedOver},
+		"moved away":          {corev1alpha1.TokenKeysAnnotationKey: handedOver, corev1alpha1.MovedToAnnotationKey: "beta"},
+		"moved here long ago": {corev1alpha1.TokenKeysAnnotationKey: tokenkeys.HandOver("", remote, time.Hour, time.Now().Add(-2*time.Hour))},
+	} {
+		a.shard.CreateCluster(t, clusters[name], annotations)
+	}
+	a.shard.CreateCluster(t, clusterB, nil)
+	for _, cluster := range []logicalcluster.Name{clusterC, clusterD} {
+		a.createAccount(t, cluster)
+	}
+	sign := func(key *ecdsa.PrivateKey, cluster logicalcluster.Name) string {
+		signer := *a
+		signer.key = key
+		return signer.token(t, cluster, cluster, time.Hour, defaultIssuer)
+	}
+	for name, tc := range map[string]struct {
+		token string
+		want  bool
+	}{
+		"moved here, signed by the earlier shard":        {sign(a.remoteKey, clusterA), true},
+		"moved here, signed by this shard":               {sign(a.key, clusterA), true},
+		"moved here, signed by another shard":            {sign(newKey(t), clusterA), false},
+		"never moved, signed by the shard that A was on": {sign(a.remoteKey, clusterB), false},
+		"never moved, signed by this shard":              {sign(a.key, clusterB), true},
+		"moved away, signed by this shard":               {sign(a.key, clusterC), false},
+		"moved away, signed by the earlier shard":        {sign(a.remoteKey, clusterC), false},
+		"moved long ago, signed by the earlier shard":    {sign(a.remoteKey, clusterD), false},
+		"moved long ago, signed by this shard":           {sign(a.key, clusterD), true},
+	} {
+		u, ok, err := authenticateToken(logicalcluster.With(t.Context(), clusterB), a.request, tc.token)
+		if ok != tc.want || (err == nil) != tc.want {
+			t.Errorf("%s: got %v (%v), %v", name, ok, u, err)
+		}
+	}
+	token := sign(a.remoteKey, clusterA)
+	a.shard.Delete(t, clusterA, core.Resource("serviceaccounts"), "ns", "sa")
+	if _, ok, _ := authenticateToken(t.Context(), a.request, token); ok {
+		t.Error("the token of the earlier shard for a deleted account was accepted")
 	}
 }
 

@@ -35,8 +35,9 @@ func newRemoteServiceAccountAuthenticator(stock kubeauthenticator.Config, keys s
 		err := reviewAsBearer(ctx, proxy, token)
 		return nil, err == nil, err
 	}), true, 0, remoteFailureTTL)
+	clusters := newClusterReader(registry)
 	lookup := func(ctx context.Context, cluster logicalcluster.Name, token string) error {
-		local, err := registry.IsLocal(ctx, cluster)
+		local, err := clusters.isHere(ctx, cluster)
 		switch {
 		case err != nil:
 			return err

@@ -104,8 +104,9 @@ func asMap(value any) (map[string]any, error) {
 
 // newServiceAccountAuthenticators builds the authenticators of bound tokens and, with a writer of Secrets, of tokens in
 // Secrets.
-func newServiceAccountAuthenticators(stock kubeauthenticator.Config, getter serviceaccount.ServiceAccountTokenGetter) ([]authenticator.Token, error) {
+func newServiceAccountAuthenticators(stock kubeauthenticator.Config, registry *storage.Registry) ([]authenticator.Token, error) {
 	var tokens []authenticator.Token
+	getter, keys := newTokenGetter(registry), newClusterKeys(stock.ServiceAccountPublicKeysGetter, registry)
 	if stock.SecretsWriter != nil {
 		validator, err := serviceaccount.NewLegacyValidator(true, getter, stock.SecretsWriter)
 		if err != nil {
@@ -113,19 +114,19 @@ func newServiceAccountAuthenticators(stock kubeauthenticator.Config, getter serv
 		}
 		issuers := []string{serviceaccount.LegacyIssuer}
 		tokens = append(tokens, withTokenCluster(
-			serviceaccount.JWTTokenAuthenticator(issuers, stock.ServiceAccountPublicKeysGetter, stock.APIAudiences, validator)))
+			serviceaccount.JWTTokenAuthenticator(issuers, keys.withoutExpiry(), stock.APIAudiences, validator)))
 	}
 	if issuers := stock.ServiceAccountIssuers; len(issuers) > 0 {
 		tokens = append(tokens, withTokenCluster(
-			serviceaccount.JWTTokenAuthenticator(issuers, stock.ServiceAccountPublicKeysGetter, stock.APIAudiences, serviceaccount.NewValidator(getter))))
+			serviceaccount.JWTTokenAuthenticator(issuers, keys, stock.APIAudiences, serviceaccount.NewValidator(getter))))
 	}
 	return tokens, nil
 }
 
 // withTokenCluster makes the stock authenticator look up the service account of a token in the logical cluster that the
 // token has, regardless of the logical cluster of the request. The claim is read before the signature is verified,
-// but only used for that lookup, which the stock authenticator makes after it has verified the signature that covers
-// the claim.
+// but only used for the keys that may have signed the token, and for that lookup, which the stock authenticator makes
+// after it has verified the signature that covers the claim.
 func withTokenCluster(stock authenticator.Token) authenticator.Token {
 	return authenticator.TokenFunc(func(ctx context.Context, token string) (*authenticator.Response, bool, error) {
 		cluster, ok := serviceaccounttokens.ClusterClaim(token)

@@ -3,6 +3,7 @@ package migration
 import (
 	"context"
 	"fmt"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -10,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/storage/value"
 	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
+	"k8s.io/kubernetes/pkg/serviceaccount"
 
 	shardingv1alpha1 "github.com/atoll-dev/atoll/api/sharding/v1alpha1"
 	"github.com/atoll-dev/atoll/shardserver/controller"
@@ -38,6 +40,9 @@ type Config struct {
 	Transformers value.ResourceTransformers
 	Fence        Fence
 	Origins      Connector
+	// TokenKeys are the public keys of service account tokens of this shard, TokenMaxExpiration is the limit of these tokens (0 means none).
+	TokenKeys          serviceaccount.PublicKeysGetter
+	TokenMaxExpiration time.Duration
 
 	// changed and changedOfHome have the migrations whose progress has changed, for the publisher and for the home.
 	changed, changedOfHome, changedOfParent *changes

@@ -18,6 +18,7 @@ import (
 	shardingv1alpha1 "github.com/atoll-dev/atoll/api/sharding/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/controller"
+	"github.com/atoll-dev/atoll/shardserver/tokenkeys"
 	"github.com/atoll-dev/atoll/shardserver/transfer"
 )
 
@@ -187,22 +188,23 @@ func (d *destinationService) forgetLeftovers(ctx context.Context) error {
 
 // move copies a logical cluster and takes it over. After an error it goes on from what is copied.
 func (d *destinationService) move(ctx context.Context, key controller.Request, migration *migrationv1alpha1.LogicalClusterMigration) error {
-	d.report(key, migration.UID, progress{})
-	err := d.copy(ctx, key, migration)
+	origin, err := d.cfg.Origins.connect(ctx, migration.Status.OriginShard)
 	if err != nil {
-		d.fail(key, migration.UID, err)
+		err = fmt.Errorf("shard %q cannot copy: %w", d.cfg.Shard, err)
+		d.fail(key, migration.UID, migrationv1alpha1.ReasonWaitingForDestination, err)
+		return err
+	}
+	defer origin.close()
+	d.report(key, migration.UID, progress{})
+	if err := d.copy(ctx, key, migration, origin); err != nil {
+		d.fail(key, migration.UID, migrationv1alpha1.ReasonCopyFailed, err)
 		return fmt.Errorf("copying logical cluster %q from shard %q: %w", migration.Spec.LogicalCluster, migration.Status.OriginShard, err)
 	}
 	d.forget(migration.UID)
 	return nil
 }
 
-func (d *destinationService) copy(ctx context.Context, key controller.Request, migration *migrationv1alpha1.LogicalClusterMigration) error {
-	origin, err := d.cfg.Origins.connect(ctx, migration.Status.OriginShard)
-	if err != nil {
-		return err
-	}
-	defer origin.close()
+func (d *destinationService) copy(ctx context.Context, key controller.Request, migration *migrationv1alpha1.LogicalClusterMigration, origin *peer) error {
 	in := transfer.Incoming{Cluster: logicalClusterOf(migration), UID: migration.UID}
 	claimed, err := d.claim(ctx, in, Reference(key.ClusterName, key.Name), true)
 	if err != nil {
@@ -284,6 +286,8 @@ func (d *destinationService) open(ctx context.Context, in transfer.Incoming, rev
 	delete(annotations, corev1alpha1.MovedToAnnotationKey)
 	annotations[corev1alpha1.EpochAnnotationKey] = strconv.FormatInt(handed.Epoch, 10)
 	annotations[corev1alpha1.ShardAnnotationKey] = d.cfg.Shard
+	setOrDelete(annotations, corev1alpha1.TokenKeysAnnotationKey,
+		tokenkeys.Receive(annotations[corev1alpha1.TokenKeysAnnotationKey], d.cfg.TokenKeys.GetPublicKeys(ctx, "")))
 	delete(annotations, corev1alpha1.OwnerShardAnnotationKey)
 	if handed.ParentShard != d.cfg.Shard {
 		annotations[corev1alpha1.OwnerShardAnnotationKey] = handed.ParentShard
@@ -312,11 +316,11 @@ func (d *destinationService) report(key controller.Request, uid types.UID, p pro
 }
 
 // fail keeps the number of entries, and reports an error.
-func (d *destinationService) fail(key controller.Request, uid types.UID, err error) {
+func (d *destinationService) fail(key controller.Request, uid types.UID, reason string, err error) {
 	d.mu.Lock()
 	p := d.progress[uid]
 	d.mu.Unlock()
-	p.reason, p.message = migrationv1alpha1.ReasonCopyFailed, err.Error()
+	p.reason, p.message = reason, err.Error()
 	d.report(key, uid, p)
 }
 

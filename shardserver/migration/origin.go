@@ -19,6 +19,7 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/controller"
 	"github.com/atoll-dev/atoll/shardserver/sharding/placement"
+	"github.com/atoll-dev/atoll/shardserver/tokenkeys"
 	"github.com/atoll-dev/atoll/shardserver/transfer"
 )
 
@@ -261,6 +262,8 @@ func (o *originService) handOver(ctx context.Context, cluster logicalcluster.Nam
 		annotations[corev1alpha1.MovedToAnnotationKey] = migration.Spec.DestinationShard
 		annotations[corev1alpha1.EpochAnnotationKey] = strconv.FormatInt(epochOf(annotations)+1, 10)
 		annotations[corev1alpha1.ShardAnnotationKey] = migration.Spec.DestinationShard
+		setOrDelete(annotations, corev1alpha1.TokenKeysAnnotationKey,
+			tokenkeys.HandOver(annotations[corev1alpha1.TokenKeysAnnotationKey], o.cfg.TokenKeys.GetPublicKeys(ctx, ""), o.cfg.TokenMaxExpiration, time.Now()))
 		return nil
 	})
 	if err != nil {

@@ -3,7 +3,9 @@ package migration
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -105,6 +107,10 @@ func post[T any](ctx context.Context, p *peer, path string, body any) (*T, error
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept", "application/json")
 	response, err := p.http.Do(req)
+	var untrusted *tls.CertificateVerificationError
+	if errors.As(err, &untrusted) {
+		return nil, fmt.Errorf("%w: set --shard-virtual-workspace-ca-file to the CA of the origin's serving certificate", err)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -176,3 +176,12 @@ func (s *storedClusters) unchanged(cluster logicalcluster.Name, read *storedClus
 	}
 	return []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(key), "=", read.revision)}, nil
 }
+
+// setOrDelete sets an annotation, or deletes it if the value is empty.
+func setOrDelete(annotations map[string]string, key, value string) {
+	if value == "" {
+		delete(annotations, key)
+		return
+	}
+	annotations[key] = value
+}

@@ -208,12 +208,19 @@ func TestMove(t *testing.T) {
 
 	t.Run("to the shard of its parent, from it, and back again", func(t *testing.T) {
 		workspace, c := e.workspace(t, "travelling", installation.Alpha)
+		tokens := e.newTokens(t, workspace)
+		tokens.request(t, installation.Alpha)
 		var objects []*corev1.ConfigMap
 		for i, shard := range []string{installation.Root, installation.Beta, installation.Alpha, installation.Beta} {
 			objects = append(objects, put(t, c, fmt.Sprint("before-", i)))
 			e.moveTo(t, fmt.Sprint("travelling-", i), workspace, c, shard)
 			checkObjects(t, c, objects)
+			tokens.check(t, shard)
+			tokens.request(t, shard)
 		}
+		settled, _ := e.workspace(t, "settled", installation.Beta)
+		tokens.checkForeign(t, installation.Alpha, installation.Beta, settled)
+		tokens.checkRevoked(t, installation.Beta)
 		e.deleteWorkspace(t, workspace)
 	})
 

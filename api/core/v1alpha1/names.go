@@ -50,6 +50,9 @@ const (
 	// ArrivingAnnotationKey contains the UID of the LogicalClusterMigration whose destination has not stored the complete
 	// content yet. Until it is removed, the destination does not serve the logical cluster.
 	ArrivingAnnotationKey = "internal.core.kcp.io/arriving"
+	// TokenKeysAnnotationKey contains the public keys of the shards that had the logical cluster before. Tokens that they signed
+	// for its service accounts stay valid. Without the annotation, tokens have to be signed by its shard.
+	TokenKeysAnnotationKey = "internal.core.kcp.io/token-keys"
 )
 
 // Annotations of Shards.

@@ -43,7 +43,7 @@ const (
 	// ReasonLogicalClusterNotMovable means that the logical cluster cannot be migrated, or not to that shard.
 	ReasonLogicalClusterNotMovable = "LogicalClusterNotMovable"
 	// ReasonWaitingForDestination means that the destination shard has not started to copy: it does not exist, does not
-	// run, or has the feature disabled.
+	// run, has the feature disabled, or has no credentials for the origin.
 	ReasonWaitingForDestination = "WaitingForDestination"
 	// ReasonCopying means that objects are being copied.
 	ReasonCopying = "Copying"

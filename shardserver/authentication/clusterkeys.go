@@ -1,0 +1,80 @@
+package authentication
+
+import (
+	"context"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/kubernetes/pkg/serviceaccount"
+
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/storage"
+	"github.com/atoll-dev/atoll/shardserver/tokenkeys"
+)
+
+// clusterReader reads LogicalClusters from the watch cache.
+type clusterReader struct {
+	clusters *storage.Reader[*corev1alpha1.LogicalCluster]
+}
+
+func newClusterReader(registry *storage.Registry) clusterReader {
+	return clusterReader{storage.NewReader[*corev1alpha1.LogicalCluster](registry, corev1alpha1.Resource("logicalclusters"))}
+}
+
+// get returns the LogicalCluster of the context; nil if there is none.
+func (r clusterReader) get(ctx context.Context) (*corev1alpha1.LogicalCluster, error) {
+	cluster, err := r.clusters.Get(ctx, "", corev1alpha1.LogicalClusterName)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	return cluster, err
+}
+
+// isHere reports whether a logical cluster is on this shard. What is left of one that has moved is not.
+func (r clusterReader) isHere(ctx context.Context, name logicalcluster.Name) (bool, error) {
+	if name.IsSystem() {
+		return true, nil
+	}
+	cluster, err := r.get(logicalcluster.With(ctx, name))
+	return cluster != nil && !hasMoved(cluster), err
+}
+
+func hasMoved(cluster *corev1alpha1.LogicalCluster) bool {
+	return cluster.Annotations[corev1alpha1.MovedToAnnotationKey] != ""
+}
+
+// clusterKeys are the keys with which service account tokens of the context's logical cluster may be signed: those of this shard, and
+// those of the shards that had the logical cluster before. When this shard has handed the logical cluster over, it has none.
+type clusterKeys struct {
+	serviceaccount.PublicKeysGetter // of this shard
+
+	reader clusterReader
+	// now returns the time for keys that expire; zero for tokens that do not.
+	now func() time.Time
+}
+
+func newClusterKeys(shard serviceaccount.PublicKeysGetter, registry *storage.Registry) clusterKeys {
+	return clusterKeys{PublicKeysGetter: shard, reader: newClusterReader(registry), now: time.Now}
+}
+
+// withoutExpiry returns the keys for tokens of Secrets. These tokens do not expire; the Secret must contain exactly the token, so
+// that nobody can sign another one with an old key.
+func (k clusterKeys) withoutExpiry() clusterKeys {
+	k.now = func() time.Time { return time.Time{} }
+	return k
+}
+
+// GetPublicKeys implements serviceaccount.PublicKeysGetter.
+func (k clusterKeys) GetPublicKeys(ctx context.Context, keyID string) []serviceaccount.PublicKey {
+	keys := k.PublicKeysGetter.GetPublicKeys(ctx, keyID)
+	cluster, err := k.reader.get(ctx)
+	switch {
+	case err != nil || cluster == nil:
+		return keys // the account is looked up next
+	case hasMoved(cluster):
+		return nil
+	}
+	moved := tokenkeys.Find(cluster.Annotations[corev1alpha1.TokenKeysAnnotationKey], keyID, k.now())
+	return append(keys[:len(keys):len(keys)], moved...)
+}
