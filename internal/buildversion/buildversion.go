@@ -1,4 +1,4 @@
-// Package buildversion contains the version of Atoll that a binary was built from.
+// Package buildversion contains the versions that a binary was built from: of Atoll, and of the APIs of Kubernetes and kcp.
 package buildversion
 
 import (

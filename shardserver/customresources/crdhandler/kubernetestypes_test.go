@@ -7,6 +7,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -100,6 +101,7 @@ func testKubernetesKinds(t *testing.T, shard *shardtesting.Shard) {
 		t.Errorf("a kind that Kubernetes does not have: %d %s", status, body)
 	}
 	testProtobufBody(t, w)
+	testEmptyListInProtobuf(t, w)
 }
 
 func testGroupsWithoutDot(t *testing.T, shard *shardtesting.Shard) {
@@ -186,6 +188,34 @@ func testProtobufBody(t *testing.T, w *workspace) {
 	} {
 		if status, body, _ := w.doRaw(request.method, request.path, runtime.ContentTypeProtobuf, acceptJSON, request.body); status != request.status {
 			t.Errorf("%s in protobuf: %d %s, want %d", name, status, body, request.status)
+		}
+	}
+}
+
+// testEmptyListInProtobuf creates a Deployment whose required list of containers is there, and empty, which protobuf does not transfer.
+func testEmptyListInProtobuf(t *testing.T, w *workspace) {
+	t.Helper()
+	definition := newKubernetesDefinition("apps", "deployments", "deployment", "Deployment")
+	within := func(name string, schema apiextensionsv1.JSONSchemaProps) apiextensionsv1.JSONSchemaProps {
+		return apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: new(true), Required: []string{name}, Properties: map[string]apiextensionsv1.JSONSchemaProps{name: schema}}
+	}
+	containers := apiextensionsv1.JSONSchemaProps{Type: "array", Items: &apiextensionsv1.JSONSchemaPropsOrArray{Schema: &apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: new(true)}}}
+	whole := within("spec", within("template", within("spec", within("containers", containers))))
+	definition.Spec.Versions[0].Schema.OpenAPIV3Schema = &whole
+	w.define(definition)
+	for _, media := range []string{runtime.ContentTypeProtobuf, runtime.ContentTypeJSON} {
+		config := rest.CopyConfig(w.config)
+		config.ContentType = media
+		sent := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{GenerateName: "empty-"}, Spec: appsv1.DeploymentSpec{
+			Selector: &metav1.LabelSelector{}, Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{}}},
+		}}
+		deployments := kubernetes.NewForConfigOrDie(config).AppsV1().Deployments("default")
+		got, err := deployments.Create(t.Context(), sent, metav1.CreateOptions{})
+		if err == nil {
+			_, err = deployments.Update(t.Context(), got, metav1.UpdateOptions{})
+		}
+		if err != nil {
+			t.Errorf("%s: %v", media, err)
 		}
 	}
 }
