@@ -28,14 +28,24 @@ type versionedStorage struct {
 	guard Guard
 }
 
+type versionsKey struct{}
+
+// WithVersionsOf returns a context for reads on behalf of another logical cluster, which get the resource versions of that one:
+// its clients see when it has moved.
+func WithVersionsOf(ctx context.Context, cluster logicalcluster.Name) context.Context {
+	return context.WithValue(ctx, versionsKey{}, cluster)
+}
+
 // epochOf returns the epoch of the context's logical cluster.
 func (s *versionedStorage) epochOf(ctx context.Context) epoch {
 	if !s.guard.HasEpochs() {
 		return 0
 	}
-	cluster, ok := logicalcluster.From(ctx)
-	if !ok || cluster.IsWildcard() {
-		return 0
+	cluster, ok := ctx.Value(versionsKey{}).(logicalcluster.Name)
+	if !ok {
+		if cluster, ok = logicalcluster.From(ctx); !ok || cluster.IsWildcard() {
+			return 0
+		}
 	}
 	return epoch(s.guard.Epoch(cluster))
 }
@@ -248,8 +258,7 @@ func itemOf(item reflect.Value) any {
 // Watch implements storage.Interface. Like the storage below it reports an expired version as an event. Watches over all logical
 // clusters are translated by guardedWatch.
 func (s *versionedStorage) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
-	cluster, ok := logicalcluster.From(ctx)
-	if !ok || cluster.IsWildcard() {
+	if cluster, ok := logicalcluster.From(ctx); !ok || cluster.IsWildcard() {
 		opts.ResourceVersion = bareVersion(opts.ResourceVersion)
 		return s.Interface.Watch(ctx, key, opts)
 	}
@@ -265,7 +274,7 @@ func (s *versionedStorage) Watch(ctx context.Context, key string, opts storage.L
 	ctx, cancel := context.WithCancel(ctx)
 	w := &versionedWatch{
 		stream: &stream{events: make(chan watch.Event), cancel: cancel},
-		inner:  inner, epoch: e, isCurrent: func() bool { return epoch(s.guard.Epoch(cluster)) == e },
+		inner:  inner, epoch: e, isCurrent: func() bool { return s.epochOf(ctx) == e },
 	}
 	go w.run(ctx)
 	return w, nil

@@ -14,6 +14,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/apiindex/bindings"
 	"github.com/atoll-dev/atoll/shardserver/cachedresources"
 	"github.com/atoll-dev/atoll/shardserver/customresources/crdstorage"
+	"github.com/atoll-dev/atoll/shardserver/storage"
 	"github.com/atoll-dev/atoll/shardserver/virtual"
 )
 
@@ -58,6 +59,9 @@ func (w *Workspace) serveProjection(rw http.ResponseWriter, req *http.Request, i
 		return
 	}
 	ctx := logicalcluster.With(req.Context(), logicalcluster.Of(exposed.Resource))
+	if projection.Audience == nil {
+		ctx = storage.WithVersionsOf(ctx, projection.Cluster)
+	}
 	selector, err := exposed.selector()
 	if err != nil {
 		w.writeError(rw, req, err)
