@@ -168,7 +168,7 @@ func TestMoverIsNotRefused(t *testing.T) {
 	}
 	if leave, err := f.Enter(WithMover(context.Background()), cluster); err != nil {
 		t.Error(err)
-	} else {
-		leave()
+	} else if err := leave(); err != nil {
+		t.Error(err)
 	}
 }

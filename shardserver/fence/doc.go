@@ -14,8 +14,9 @@
 //
 // Several processes may be replicas of one shard. Each has a key with a lease below the prefix of the shard, and writes
 // only while it knows that the lease is valid. Pause waits until every registered replica has acknowledged, with a key of
-// the same lease, that it has seen the pause and that its writes have ended. A write that etcd receives from a replica
-// after the lease has expired, more than leaseMargin after the replica has sent it, is not prevented.
+// the same lease, that it has seen the pause and that its writes have ended. etcd may receive a write of a stalled replica
+// after the lease has expired. That is not prevented, but the replica answers then that it does not know the outcome, so
+// that no acknowledged write is lost.
 //
 // What does not pass the guarded storage is not refused: the expiry of keys with leases in etcd (events), the purge of
 // orphaned keys of a deleted logical cluster (package etcdkeys), and the code of a move, which writes etcd directly or with

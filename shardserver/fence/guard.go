@@ -17,8 +17,12 @@ import (
 
 var _ storage.Guard = (*Fence)(nil)
 
-// messageUnregistered is the text of refusals while the replica does not know that it is registered.
-const messageUnregistered = "this replica of the shard is not registered in etcd: writes are refused until it is"
+const (
+	// messageUnregistered is the text of refusals while the replica does not know that it is registered.
+	messageUnregistered = "this replica of the shard is not registered in etcd: writes are refused until it is"
+	// messageLate is the text of the error of a write that may have been stored after the lease.
+	messageLate = "this replica of the shard was not registered in etcd any more when the write ended: whether it is stored is unknown"
+)
 
 // revisions are the revision that the informer has reached, and the one of the registration.
 type revisions struct{ seen, registered atomic.Int64 }
@@ -35,25 +39,36 @@ func (r *revisions) see(resourceVersion string) {
 
 // Enter implements storage.Guard. It counts the write before it looks at anything, so that a pause that begins meanwhile
 // waits for the write.
-func (f *Fence) Enter(ctx context.Context, cluster logicalcluster.Name) (leave func(), err error) {
+//
+// A write that ends while the lease is valid under which it began has been stored before a pause that did not wait for this replica.
+// Another one may have been stored later, where nobody copies it: it is not acknowledged.
+func (f *Fence) Enter(ctx context.Context, cluster logicalcluster.Name) (leave func() error, err error) {
 	if cluster.IsSystem() || IsMover(ctx) {
-		return func() {}, nil
+		return func() error { return nil }, nil
 	}
 	if !f.states.enter(cluster) {
 		return nil, newRefusal(ctx, Message)
+	}
+	lease, registered := f.replica.validLease(time.Now())
+	if !registered {
+		f.states.leave(cluster)
+		return nil, newRefusal(ctx, messageUnregistered)
 	}
 	if err := f.check(ctx, cluster); err != nil {
 		f.states.leave(cluster)
 		return nil, err
 	}
-	return func() { f.states.leave(cluster) }, nil
+	return func() error {
+		defer f.states.leave(cluster)
+		if at, registered := f.replica.validLease(time.Now()); !registered || at != lease {
+			return apierrors.NewTimeoutError(messageLate, 0)
+		}
+		return nil
+	}, nil
 }
 
 // check refuses a write that the counted states cannot decide about.
 func (f *Fence) check(ctx context.Context, cluster logicalcluster.Name) error {
-	if !f.replica.isRegistered(time.Now()) {
-		return newRefusal(ctx, messageUnregistered)
-	}
 	if f.revision.caughtUp() {
 		return nil
 	}

@@ -15,24 +15,29 @@ import (
 
 // Pause returns when no replica of the shard writes to a logical cluster any more, after the caller has stored its
 // LogicalCluster with the annotation for paused writes at the given revision. What is read from etcd afterwards does not
-// change until the annotation is removed. On an error the caller removes the annotation, which resumes writes. With the
-// annotation of a logical cluster that arrives, each replica also hides it from then on.
+// change until the annotation is removed, but by writes that are not acknowledged. On an error, which comes after PauseTimeout at the
+// latest, the caller removes the annotation, which resumes writes.
+// With the annotation of a logical cluster that arrives, each replica also hides it from then on.
 func (f *Fence) Pause(ctx context.Context, cluster logicalcluster.Name, revision int64) error {
-	ctx, cancel := context.WithTimeout(ctx, pauseTimeout)
+	ctx, cancel := context.WithTimeout(ctx, PauseTimeout)
 	defer cancel()
 	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
+	var last []string // as of the last successful read
 	for {
 		writing, err := f.replica.writing(ctx, cluster, revision)
 		if err == nil && len(writing) == 0 {
 			return nil
 		}
+		if err == nil {
+			last = writing
+		}
 		select {
 		case <-ctx.Done():
-			if err != nil {
+			if last == nil {
 				return fmt.Errorf("reading which replicas of the shard have paused writes to logical cluster %q: %w", cluster, err)
 			}
-			return fmt.Errorf("replicas of the shard still write to logical cluster %q: %v: %w", cluster, writing, ctx.Err())
+			return fmt.Errorf("replicas of the shard still write to logical cluster %q: %v: %w", cluster, last, ctx.Err())
 		case <-ticker.C:
 		}
 	}

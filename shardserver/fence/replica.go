@@ -24,13 +24,15 @@ const (
 	replicasSegment = "~replicas"
 	pausedSegment   = "~paused"
 
-	leaseTTL = 5 * time.Second
+	// LeaseTTL is how long a replica that does not run any more counts as registered.
+	LeaseTTL = 5 * time.Second
 	// leaseMargin is how long before the end of its lease a replica stops writing, for the requests that are under way then.
 	leaseMargin    = 2 * time.Second
 	renewInterval  = time.Second
 	requestTimeout = 2 * time.Second
-	// pauseTimeout bounds the wait for the acknowledgements, which is longer than a lease that has to expire.
-	pauseTimeout = leaseTTL + 2*time.Second
+	// PauseTimeout bounds the wait for the acknowledgements, while writes are refused. A replica that does not acknowledge until
+	// then has ended or does not answer; the wait is shorter than a lease, so that writes are not refused until it expires.
+	PauseTimeout = 2 * time.Second
 	pollInterval = 10 * time.Millisecond
 )
 
@@ -62,7 +64,7 @@ func (r *replica) pausedPrefix(cluster logicalcluster.Name) string {
 func (r *replica) register(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	granted, err := r.etcd.Grant(ctx, int64(leaseTTL/time.Second))
+	granted, err := r.etcd.Grant(ctx, int64(LeaseTTL/time.Second))
 	if err != nil {
 		return fmt.Errorf("registering this replica of the shard in etcd: %w", err)
 	}
@@ -77,7 +79,7 @@ func (r *replica) register(ctx context.Context) error {
 	r.revision.registered.Store(written.Header.Revision)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.lease, r.validUntil = granted.ID, started.Add(leaseTTL-leaseMargin)
+	r.lease, r.validUntil = granted.ID, started.Add(LeaseTTL-leaseMargin)
 	return nil
 }
 
@@ -114,7 +116,7 @@ func (r *replica) renew(ctx context.Context) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.validUntil = started.Add(leaseTTL - leaseMargin)
+	r.validUntil = started.Add(LeaseTTL - leaseMargin)
 	return nil
 }
 
@@ -131,10 +133,12 @@ func (r *replica) currentLease() clientv3.LeaseID {
 	return r.lease
 }
 
-func (r *replica) isRegistered(now time.Time) bool {
+// validLease returns the lease, and whether it is valid by both clocks: the monotonic one stands still while the machine is suspended,
+// and the other one can be set back.
+func (r *replica) validLease(now time.Time) (clientv3.LeaseID, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return now.Before(r.validUntil)
+	return r.lease, now.Before(r.validUntil) && now.Round(0).Before(r.validUntil.Round(0))
 }
 
 // acknowledgements are the keys by which this replica acknowledges pauses. They have one entry for each pause.

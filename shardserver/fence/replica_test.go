@@ -2,17 +2,88 @@ package fence
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	apistorage "k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/atoll-dev/atoll/internal/etcdtest"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	kcpcore "github.com/atoll-dev/atoll/shardserver/apis/core"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
+
+// expire lets the replica believe that its lease is over.
+func (r *replica) expire() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.validUntil = time.Now()
+}
+
+// write creates an object in a storage behind the guard; meanwhile runs while etcd stores it.
+func write(t *testing.T, guard storage.Guard, cluster logicalcluster.Name, meanwhile func()) error {
+	t.Helper()
+	stock := func(*storagebackend.ConfigForResource, string, func(runtime.Object) (string, error), func() runtime.Object, func() runtime.Object,
+		apistorage.AttrFunc, apistorage.IndexerFuncs, *cache.Indexers) (apistorage.Interface, factory.DestroyFunc, error) {
+		return slowStorage{meanwhile: meanwhile}, func() {}, nil
+	}
+	guarded, _, err := storage.WithGuard(stock, guard)(&storagebackend.ConfigForResource{}, "/configmaps", nil, nil, nil, nil, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return guarded.Create(logicalcluster.With(t.Context(), cluster), "/configmaps/default/a", &corev1.ConfigMap{}, nil, 0)
+}
+
+// slowStorage is a storage whose writes succeed when meanwhile has ended.
+type slowStorage struct {
+	apistorage.Interface
+	meanwhile func()
+}
+
+func (s slowStorage) Create(context.Context, string, runtime.Object, runtime.Object, uint64) error {
+	s.meanwhile()
+	return nil
+}
+
+// TestPauseWithDeadReplica: a replica that has ended, and whose lease has not expired, delays a pause for PauseTimeout, and the next one
+// not at all.
+func TestPauseWithDeadReplica(t *testing.T) {
+	server := etcdtest.Start(t)
+	f, err := Start(t.Context(), Config{Registry: storage.NewRegistry(kcpcore.Locality), Etcd: etcdtest.NewClient(t, server), Prefix: "/registry"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = f.Close() })
+	cluster := logicalcluster.MustParseName("abc")
+	newAcknowledgements(f.replica).sync(t.Context(), map[logicalcluster.Name]int64{cluster: 7})
+	if err := f.Pause(t.Context(), cluster, 7); err != nil {
+		t.Fatal(err)
+	}
+	dead := newReplica(etcdtest.NewClient(t, server), "/registry", &revisions{})
+	if err := dead.register(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	started := time.Now()
+	if err := f.Pause(t.Context(), cluster, 7); err == nil || !strings.Contains(err.Error(), dead.id) {
+		t.Errorf("the pause returns %v", err)
+	}
+	if took := time.Since(started); took > PauseTimeout+time.Second {
+		t.Errorf("writes were refused for %s", took)
+	}
+	dead.revoke()
+	if err := f.Pause(t.Context(), cluster, 7); err != nil {
+		t.Errorf("the replica has no lease, and the pause returns %v", err)
+	}
+}
 
 // TestReplicaRegistersAgain takes the lease of a replica away. The replica refuses writes when it cannot have one, and
 // leaves neither keys nor goroutines at the end.
@@ -32,23 +103,28 @@ func TestReplicaRegistersAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	leave()
-	if f.replica.isRegistered(time.Now().Add(leaseTTL)) {
+	if err := leave(); err != nil {
+		t.Error(err)
+	}
+	if _, valid := f.replica.validLease(time.Now().Add(LeaseTTL)); valid {
 		t.Error("the registration does not expire with the lease")
 	}
-	f.replica.mu.Lock()
-	f.replica.validUntil = time.Now()
-	f.replica.mu.Unlock()
+	stalled := write(t, f, cluster, func() { f.replica.expire() })
+	if !apierrors.IsTimeout(stalled) {
+		t.Errorf("a write that ends after the lease is acknowledged: %v", stalled)
+	}
 	if _, err := f.Enter(t.Context(), cluster); err == nil {
 		t.Error("a replica writes after the end of its lease")
 	}
 	if _, err := f.Enter(t.Context(), logicalcluster.MustParseName("system:admin")); err != nil {
 		t.Errorf("a system logical cluster, which never moves, is refused: %v", err)
 	}
-	first := f.replica.currentLease()
-	if _, err := observer.Revoke(t.Context(), first); err != nil {
-		t.Fatal(err)
+	revoke := func() {
+		if _, err := observer.Revoke(t.Context(), f.replica.currentLease()); err != nil {
+			t.Fatal(err)
+		}
 	}
+	revoke()
 	keys := func() int64 {
 		found, err := observer.Get(context.Background(), "/registry/~", clientv3.WithPrefix(), clientv3.WithCountOnly())
 		if err != nil {
@@ -56,10 +132,27 @@ func TestReplicaRegistersAgain(t *testing.T) {
 		}
 		return found.Count
 	}
-	for end := time.Now().Add(20 * time.Second); keys() == 0 || !f.replica.isRegistered(time.Now()); time.Sleep(pollInterval) {
-		if time.Now().After(end) {
-			t.Fatal("the replica does not register again")
+	registeredAgain := func() {
+		for end := time.Now().Add(20 * time.Second); ; time.Sleep(pollInterval) {
+			if _, valid := f.replica.validLease(time.Now()); valid && keys() > 0 {
+				return
+			}
+			if time.Now().After(end) {
+				t.Fatal("the replica does not register again")
+			}
 		}
+	}
+	registeredAgain()
+	if err := write(t, f, cluster, func() {}); err != nil {
+		t.Errorf("a write after that: %v", err)
+	}
+	between := write(t, f, cluster, func() {
+		f.replica.expire()
+		revoke()
+		registeredAgain()
+	})
+	if !apierrors.IsTimeout(between) {
+		t.Errorf("a write that began under an earlier lease is acknowledged: %v", between)
 	}
 	if err := f.Close(); err != nil {
 		t.Error(err)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -24,13 +23,9 @@ import (
 )
 
 const (
-	// maxPause is how long writes are refused at most. A destination that has not taken over until then pauses again.
-	maxPause = 5 * time.Second
 	// cleanDelay is how long the origin keeps the remainder after the longest pause, because front proxies learn of the new
 	// shard by watches of their own.
 	cleanDelay = 5 * time.Second
-	// tokenSeparator separates the end of the pause from the reference of the migration in a token.
-	tokenSeparator = " "
 )
 
 // originService acts on the logical clusters of this shard that move away.
@@ -39,12 +34,6 @@ type originService struct {
 	reader
 	stored   *storedClusters
 	transfer *transfer.Transfer
-}
-
-// Fence pauses writes in all replicas of this shard (package fence).
-type Fence interface {
-	// Pause returns when no replica writes to a logical cluster, whose stored LogicalCluster of that revision says so.
-	Pause(ctx context.Context, cluster logicalcluster.Name, revision int64) error
 }
 
 // observe reads the state of a migration at the origin.
@@ -161,6 +150,7 @@ func (o *originService) abort(ctx context.Context, state Origin) error {
 		}
 		delete(annotations, corev1alpha1.MigratingAnnotationKey)
 		delete(annotations, corev1alpha1.WritesPausedAnnotationKey)
+		delete(annotations, corev1alpha1.PauseAfterAnnotationKey)
 		return nil
 	})
 	if err != nil {
@@ -168,61 +158,6 @@ func (o *originService) abort(ctx context.Context, state Origin) error {
 	}
 	klog.FromContext(ctx).Info("Aborted the migration of a logical cluster", "cluster", name, "migration", state.Reference)
 	return nil
-}
-
-// pause refuses writes, and returns the token of the pause when no write is in flight.
-func (o *originService) pause(ctx context.Context, cluster logicalcluster.Name, key controller.Request) (string, error) {
-	token := time.Now().Add(maxPause).UTC().Format(time.RFC3339Nano) + tokenSeparator + Reference(key.ClusterName, key.Name)
-	stored, err := o.stored.update(ctx, cluster, func(stored *storedCluster, annotations map[string]string) error {
-		if annotations[corev1alpha1.MigratingAnnotationKey] != Reference(key.ClusterName, key.Name) || annotations[corev1alpha1.MovedToAnnotationKey] != "" || stored.isDeleting() {
-			return errConflict
-		}
-		annotations[corev1alpha1.WritesPausedAnnotationKey] = token
-		return nil
-	})
-	if err != nil {
-		return "", err
-	}
-	if err := o.cfg.Fence.Pause(ctx, cluster, stored.revision); err != nil {
-		_ = o.resume(context.WithoutCancel(ctx), cluster, key) // otherwise the pause ends by itself
-		return "", fmt.Errorf("waiting for writes in flight: %w", err)
-	}
-	return token, nil
-}
-
-// resume ends the pause.
-func (o *originService) resume(ctx context.Context, cluster logicalcluster.Name, key controller.Request) error {
-	_, err := o.stored.update(ctx, cluster, func(_ *storedCluster, annotations map[string]string) error {
-		if annotations[corev1alpha1.MigratingAnnotationKey] != Reference(key.ClusterName, key.Name) || annotations[corev1alpha1.MovedToAnnotationKey] != "" {
-			return errConflict
-		}
-		delete(annotations, corev1alpha1.WritesPausedAnnotationKey)
-		return nil
-	})
-	return err
-}
-
-// pausedUntil returns the end of the pause of a logical cluster. A value without a time has ended.
-func pausedUntil(cluster *corev1alpha1.LogicalCluster) (time.Time, bool) {
-	if cluster == nil {
-		return time.Time{}, false
-	}
-	value, paused := cluster.Annotations[corev1alpha1.WritesPausedAnnotationKey]
-	text, _, _ := strings.Cut(value, tokenSeparator)
-	until, _ := time.Parse(time.RFC3339Nano, text)
-	return until, paused
-}
-
-// endPause ends the pause of a destination that does not take over.
-func (o *originService) endPause(ctx context.Context, state Origin, until time.Time) (controller.Result, error) {
-	if wait := time.Until(until); wait > 0 {
-		return controller.Result{RequeueAfter: wait}, nil
-	}
-	reference, ok := ParseReference(state.Reference)
-	if !ok {
-		return controller.Result{}, nil
-	}
-	return controller.Result{}, o.resume(ctx, logicalcluster.Of(state.Cluster), reference)
 }
 
 // handOver gives the logical cluster to the destination, if this has what the origin has. It is final. A destination that
@@ -262,6 +197,7 @@ func (o *originService) handOver(ctx context.Context, cluster logicalcluster.Nam
 		annotations[corev1alpha1.MovedToAnnotationKey] = migration.Spec.DestinationShard
 		annotations[corev1alpha1.EpochAnnotationKey] = strconv.FormatInt(epochOf(annotations)+1, 10)
 		annotations[corev1alpha1.ShardAnnotationKey] = migration.Spec.DestinationShard
+		delete(annotations, corev1alpha1.PauseAfterAnnotationKey)
 		setOrDelete(annotations, corev1alpha1.TokenKeysAnnotationKey,
 			tokenkeys.HandOver(annotations[corev1alpha1.TokenKeysAnnotationKey], o.cfg.TokenKeys.GetPublicKeys(ctx, ""), o.cfg.TokenMaxExpiration, time.Now()))
 		return nil

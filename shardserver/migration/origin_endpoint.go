@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -150,7 +151,7 @@ func (o *originService) run(req *http.Request, cluster logicalcluster.Name, key 
 		token, err := o.pause(ctx, cluster, key)
 		return pauseResponse{Token: token}, asStatus(err)
 	case opResume:
-		return struct{}{}, asStatus(o.resume(ctx, cluster, key))
+		return struct{}{}, asStatus(o.resume(ctx, cluster, key, ""))
 	case opHandOver:
 		wanted, err := decode[handOverRequest](req)
 		if err != nil {
@@ -180,6 +181,8 @@ func asStatus(err error) error {
 	switch {
 	case err == nil, errors.As(err, &status):
 		return err
+	case errors.Is(err, errTooEarly):
+		return apierrors.NewTooManyRequests(err.Error(), int(pauseInterval/time.Second))
 	case errors.Is(err, errConflict):
 		return apierrors.NewConflict(migrationv1alpha1.Resource("logicalclustermigrations"), "", err)
 	}

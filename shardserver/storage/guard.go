@@ -21,8 +21,9 @@ import (
 
 // Guard refuses writes to logical clusters, hides logical clusters, and knows the epochs of their resource versions.
 type Guard interface {
-	// Enter is called before a write is sent to etcd. The caller calls leave when it has ended.
-	Enter(ctx context.Context, cluster logicalcluster.Name) (leave func(), err error)
+	// Enter is called before a write is sent to etcd. The caller calls leave when it has ended. If leave returns an error, the caller does
+	// not acknowledge the write, even if it has succeeded.
+	Enter(ctx context.Context, cluster logicalcluster.Name) (leave func() error, err error)
 	// Restricts reports whether hidden logical clusters are hidden from the caller. It returns when they are known.
 	Restricts(ctx context.Context) (bool, error)
 	// IsExempt reports whether the objects of a resource are never hidden.
@@ -81,20 +82,20 @@ type guardedStorage struct {
 // Create implements storage.Interface.
 func (s *guardedStorage) Create(ctx context.Context, key string, obj, out runtime.Object, ttl uint64) error {
 	write := s.newWrite(ctx)
-	defer write.end()
+	defer write.abandon()
 	if err := write.begin(); err != nil {
 		return err
 	}
-	return s.Interface.Create(ctx, key, obj, out, ttl)
+	return write.end(s.Interface.Create(ctx, key, obj, out, ttl))
 }
 
 // Delete implements storage.Interface. The write begins after the validation, which is admission and may take long.
 func (s *guardedStorage) Delete(ctx context.Context, key string, out runtime.Object, preconditions *storage.Preconditions,
 	validate storage.ValidateObjectFunc, cached runtime.Object, opts storage.DeleteOptions) error {
 	write := s.newWrite(ctx)
-	defer write.end()
+	defer write.abandon()
 	entering := func(ctx context.Context, obj runtime.Object) error {
-		write.end() // of an attempt before
+		write.abandon() // of an attempt before
 		if validate != nil {
 			if err := validate(ctx, obj); err != nil {
 				return err
@@ -102,7 +103,7 @@ func (s *guardedStorage) Delete(ctx context.Context, key string, out runtime.Obj
 		}
 		return write.begin()
 	}
-	return s.Interface.Delete(ctx, key, out, preconditions, entering, cached, opts)
+	return write.end(s.Interface.Delete(ctx, key, out, preconditions, entering, cached, opts))
 }
 
 // GuaranteedUpdate implements storage.Interface. The write begins after the update is computed, which may include
@@ -110,23 +111,23 @@ func (s *guardedStorage) Delete(ctx context.Context, key string, out runtime.Obj
 func (s *guardedStorage) GuaranteedUpdate(ctx context.Context, key string, destination runtime.Object, ignoreNotFound bool,
 	preconditions *storage.Preconditions, tryUpdate storage.UpdateFunc, cached runtime.Object) error {
 	write := s.newWrite(ctx)
-	defer write.end()
+	defer write.abandon()
 	entering := func(input runtime.Object, meta storage.ResponseMeta) (runtime.Object, *uint64, error) {
-		write.end() // of an attempt before
+		write.abandon() // of an attempt before
 		output, ttl, err := tryUpdate(input, meta)
 		if err != nil {
 			return nil, nil, err
 		}
 		return output, ttl, write.begin()
 	}
-	return s.Interface.GuaranteedUpdate(ctx, key, destination, ignoreNotFound, preconditions, entering, cached)
+	return write.end(s.Interface.GuaranteedUpdate(ctx, key, destination, ignoreNotFound, preconditions, entering, cached))
 }
 
 // guardedWrite is one write, which may take several attempts.
 type guardedWrite struct {
 	ctx   context.Context
 	guard Guard
-	leave func()
+	leave func() error
 }
 
 func (s *guardedStorage) newWrite(ctx context.Context) *guardedWrite {
@@ -142,11 +143,22 @@ func (w *guardedWrite) begin() (err error) {
 	return err
 }
 
-func (w *guardedWrite) end() {
-	if w.leave != nil {
-		w.leave()
-		w.leave = nil
+// end ends the write with a result, and returns what the caller gets.
+func (w *guardedWrite) end(result error) error {
+	if w.leave == nil {
+		return result
 	}
+	err := w.leave()
+	w.leave = nil
+	if result != nil {
+		return result
+	}
+	return err
+}
+
+// abandon ends an attempt that has not succeeded.
+func (w *guardedWrite) abandon() {
+	_ = w.end(nil)
 }
 
 // isRestricted reports whether the request is over all logical clusters and may not see all.
