@@ -112,7 +112,7 @@ func (d *dependencies) answerMoving(generic *genericapiserver.Config) func(http.
 		return nil
 	}
 	filter := &fence.Filter{
-		RequestInfo: generic.RequestInfoResolver, IsLongRunning: generic.LongRunningFunc, Serializer: generic.Serializer,
+		RequestInfo: generic.RequestInfoResolver, IsLongRunning: generic.LongRunningFunc, Serializer: generic.Serializer, Lacks: d.fence.Lacks,
 		IsExempt: func(req *http.Request) bool {
 			view, ok := virtual.From(req.Context())
 			return ok && view.ServesMoving()

@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"k8s.io/apiserver/pkg/endpoints/request"
+
+	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
 const (
@@ -25,6 +27,8 @@ const (
 type Filter struct {
 	RequestInfo   request.RequestInfoResolver
 	IsLongRunning request.LongRunningRequestCheck
+	// Lacks reports whether storages find nothing in a logical cluster yet. They learn later than the caller that it is complete.
+	Lacks func(context.Context, logicalcluster.Name) bool
 	// IsExempt reports whether a request is one of another shard for the content of the logical cluster.
 	IsExempt   func(*http.Request) bool
 	Serializer runtime.NegotiatedSerializer
@@ -33,6 +37,9 @@ type Filter struct {
 // Answer answers the request if the logical cluster with these annotations does not serve it, and reports whether it has.
 func (f *Filter) Answer(w http.ResponseWriter, req *http.Request, annotations map[string]string) bool {
 	state := StateOf(annotations)
+	if cluster, _ := logicalcluster.From(req.Context()); state == Open && f.Lacks(req.Context(), cluster) {
+		state = Arriving
+	}
 	if state == Open || IsMover(req.Context()) || f.IsExempt(req) {
 		return false
 	}
