@@ -105,6 +105,11 @@ func (f *Fence) HidesAny() bool { return f.states.hidden.Load() > 0 }
 // Hides implements storage.Guard.
 func (f *Fence) Hides(cluster logicalcluster.Name) bool { return f.states.hides(cluster) }
 
+// Lacks implements storage.Guard.
+func (f *Fence) Lacks(ctx context.Context, cluster logicalcluster.Name) bool {
+	return f.states.arrives(cluster) && !IsMover(ctx)
+}
+
 // Subscribe implements storage.Guard.
 func (f *Fence) Subscribe() (<-chan storage.HiddenChange, func()) { return f.states.subscribe() }
 

@@ -196,6 +196,8 @@ func TestFence(t *testing.T) {
 		writers.Wait()
 	})
 
+	t.Run("a copy is inert until it opens", func(t *testing.T) { testArriving(t, first, second) })
+
 	watch, wildcard := openWatch(t, masters, objects+"?watch=1"), openWatch(t, masters, "/clusters/*/api/v1/configmaps?watch=1")
 	unaffected := openWatch(t, masters, "/clusters/*/api/v1/resourcequotas?watch=1")
 	neighbours := openWatch(t, masters, "/clusters/"+neighbour+"/api/v1/configmaps?watch=1")

@@ -212,14 +212,20 @@ func (s *states) all(matches func(moving) bool) map[logicalcluster.Name]moving {
 	return all
 }
 
-func (s *states) hides(cluster logicalcluster.Name) bool {
+func (s *states) hides(cluster logicalcluster.Name) bool { return s.stateOf(cluster).IsHidden() }
+
+// arrives reports whether a logical cluster arrives, or did until its copy was removed.
+func (s *states) arrives(cluster logicalcluster.Name) bool { return s.stateOf(cluster) == Arriving }
+
+// stateOf returns the state of a logical cluster that may be hidden.
+func (s *states) stateOf(cluster logicalcluster.Name) State {
 	if s.hidden.Load() == 0 {
-		return false
+		return Open
 	}
 	stripe := s.stripe(cluster)
 	stripe.mu.Lock()
 	defer stripe.mu.Unlock()
-	return stripe.moving[cluster].state.IsHidden()
+	return stripe.moving[cluster].state
 }
 
 // epoch returns the epoch of the content that the shard has of a logical cluster.

@@ -31,6 +31,8 @@ type Guard interface {
 	// HidesAny reports whether any logical cluster is hidden, Hides whether one is.
 	HidesAny() bool
 	Hides(cluster logicalcluster.Name) bool
+	// Lacks reports whether the content of a logical cluster is not complete yet, and the caller may not see it: reads find nothing.
+	Lacks(ctx context.Context, cluster logicalcluster.Name) bool
 	// Subscribe returns a channel of the logical clusters that are hidden or shown from then on. The channel is closed if its
 	// reader is too slow.
 	Subscribe() (changes <-chan HiddenChange, unsubscribe func())
@@ -70,7 +72,8 @@ func WithGuard(decorator generic.StorageDecorator, guard Guard) generic.StorageD
 	}
 }
 
-// guardedStorage asks a guard before each write, and filters ranges over all logical clusters.
+// guardedStorage asks a guard before each write, filters ranges over all logical clusters, and finds nothing in those whose content
+// is not complete.
 type guardedStorage struct {
 	storage.Interface
 	guard   Guard
@@ -169,8 +172,34 @@ func (s *guardedStorage) isRestricted(ctx context.Context) (bool, error) {
 	return s.guard.Restricts(ctx)
 }
 
+// lacks reports whether the request is in a logical cluster whose content is not complete.
+func (s *guardedStorage) lacks(ctx context.Context) bool {
+	if s.exempt || !s.guard.HidesAny() {
+		return false
+	}
+	cluster, ok := logicalcluster.From(ctx)
+	return ok && !cluster.IsWildcard() && s.guard.Lacks(ctx, cluster)
+}
+
+// Get implements storage.Interface.
+func (s *guardedStorage) Get(ctx context.Context, key string, opts storage.GetOptions, out runtime.Object) error {
+	if !s.lacks(ctx) {
+		return s.Interface.Get(ctx, key, opts, out)
+	}
+	if opts.IgnoreNotFound {
+		return runtime.SetZeroValue(out)
+	}
+	return storage.NewKeyNotFoundError(key, 0)
+}
+
 // GetList implements storage.Interface.
 func (s *guardedStorage) GetList(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
+	if s.lacks(ctx) {
+		if err := s.Interface.GetList(ctx, key, opts, list); err != nil {
+			return err
+		}
+		return meta.SetList(list, nil)
+	}
 	restricted, err := s.isRestricted(ctx)
 	if err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -67,6 +68,9 @@ type Locality struct {
 	// object's name.
 	LogicalClusters    schema.GroupResource
 	LogicalClusterName string
+	// Arrives reports whether a logical cluster with these annotations is still on another shard, and copied to this one; nil if
+	// none is.
+	Arrives func(annotations map[string]string) bool
 	// RemoteOnly reports whether a resource exists in replicas only, and is not stored in logical clusters.
 	RemoteOnly func(schema.GroupResource) bool
 }
@@ -87,11 +91,15 @@ func (r *Registry) IsLocal(ctx context.Context, cluster logicalcluster.Name) (bo
 	if err != nil {
 		return false, err
 	}
-	_, err = resource.Store.Get(withRequestInfo(logicalcluster.With(ctx, cluster), gr, ""), r.locality.LogicalClusterName, &metav1.GetOptions{ResourceVersion: "0"})
+	obj, err := resource.Store.Get(withRequestInfo(logicalcluster.With(ctx, cluster), gr, ""), r.locality.LogicalClusterName, &metav1.GetOptions{ResourceVersion: "0"})
 	if apierrors.IsNotFound(err) {
 		return false, nil
 	}
-	return err == nil, err
+	if err != nil || r.locality.Arrives == nil {
+		return err == nil, err
+	}
+	accessor, err := meta.Accessor(obj)
+	return err == nil && !r.locality.Arrives(accessor.GetAnnotations()), err
 }
 
 // WatchRemote watches the replicas of a resource, like RemoteStore.Watch, without objects of logical clusters on this

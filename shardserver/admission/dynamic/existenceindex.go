@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/fence"
 	"github.com/atoll-dev/atoll/shardserver/informer"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
@@ -48,7 +49,8 @@ func (e *existenceIndex) isAbsent(ctx context.Context, cluster logicalcluster.Na
 	return err == nil && local
 }
 
-// run maintains the index until the context ends. It must be called once.
+// run maintains the index until the context ends. It must be called once. Logical clusters that move here are included, so that
+// the first write to one meets its webhooks and policies.
 func (e *existenceIndex) run(ctx context.Context, resource watchable) {
 	update := func(_ context.Context, object metav1.Object) error { e.update(object); return nil }
 	informer.NewWithHandler(resource.Resource(), resource.WatchAll, informer.EventHandler[metav1.Object]{
@@ -57,7 +59,7 @@ func (e *existenceIndex) run(ctx context.Context, resource watchable) {
 		OnUpdate:     update,
 		OnDelete:     func(_ context.Context, object metav1.Object) error { e.delete(object); return nil },
 		OnDisconnect: e.reset,
-	}).Run(ctx)
+	}).Run(fence.WithMover(ctx))
 }
 
 // watchable is a storage.Reader of any type.

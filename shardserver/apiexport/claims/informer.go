@@ -5,10 +5,12 @@ import (
 
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/fence"
 )
 
-// Run keeps the index up to date until the context ends. It is called once.
-func (i *Index) Run(ctx context.Context) { i.informer.Run(ctx) }
+// Run keeps the index up to date until the context ends. It is called once. Logical clusters that move here are included, so that
+// the first write to one gets its labels.
+func (i *Index) Run(ctx context.Context) { i.informer.Run(fence.WithMover(ctx)) }
 
 func (i *Index) onReplace(_ context.Context, objects []*apisv1alpha2.APIBinding, _ string) error {
 	i.reset()

@@ -13,5 +13,9 @@ import (
 var Locality = storage.Locality{
 	LogicalClusters:    corev1alpha1.Resource("logicalclusters"),
 	LogicalClusterName: corev1alpha1.LogicalClusterName,
-	RemoteOnly:         func(resource schema.GroupResource) bool { return resource.Group == shardingv1alpha1.GroupName },
+	Arrives: func(annotations map[string]string) bool {
+		_, arrives := annotations[corev1alpha1.ArrivingAnnotationKey]
+		return arrives
+	},
+	RemoteOnly: func(resource schema.GroupResource) bool { return resource.Group == shardingv1alpha1.GroupName },
 }

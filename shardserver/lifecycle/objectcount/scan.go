@@ -41,10 +41,14 @@ func (t *Tracker) scan(ctx context.Context) error {
 	return nil
 }
 
-// limits returns those logical clusters that have an object limit.
+// limits returns those logical clusters that have an object limit. One that is copied to this shard is counted when it is complete,
+// before its first object is created.
 func (t *Tracker) limits(all []*corev1alpha1.LogicalCluster) map[logicalcluster.Name]clusterLimit {
 	limits := map[logicalcluster.Name]clusterLimit{}
 	for _, cluster := range all {
+		if _, arrives := cluster.Annotations[corev1alpha1.ArrivingAnnotationKey]; arrives {
+			continue
+		}
 		if limit := t.Limit(cluster); limit > 0 {
 			_, own := cluster.Annotations[corev1alpha1.MaxTotalObjectsAnnotationKey]
 			limits[logicalcluster.Of(cluster)] = clusterLimit{limit, own}

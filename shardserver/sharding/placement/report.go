@@ -45,7 +45,7 @@ func (r Responder) Step() Step {
 	switch {
 	case request == nil:
 		return Nothing
-	case r.movedTo() != "":
+	case r.movedTo() != "", r.arrives():
 		return Nothing
 	case request.Spec.Delete && r.owned() && r.LogicalCluster.DeletionTimestamp == nil:
 		return Delete
@@ -59,6 +59,8 @@ func (r Responder) Step() Step {
 func (r Responder) Report() *shardingv1alpha1.LogicalClusterReport {
 	request := r.request()
 	switch {
+	case r.arrives():
+		return nil // the origin answers until it has handed over
 	case r.reported() && (r.owned() || mustBeReported(r.existingReport())):
 		return r.existingReport()
 	case request == nil:
@@ -154,6 +156,11 @@ func (r Responder) movedTo() string {
 		return ""
 	}
 	return r.LogicalCluster.Annotations[corev1alpha1.MovedToAnnotationKey]
+}
+
+// arrives reports whether the logical cluster is copied to this shard, and not complete.
+func (r Responder) arrives() bool {
+	return r.LogicalCluster != nil && r.LogicalCluster.Annotations[corev1alpha1.ArrivingAnnotationKey] != ""
 }
 
 // refusal returns the reason why the logical cluster is not created, or nil.
