@@ -41,6 +41,9 @@ func (c *copying) run(ctx context.Context, handedOver bool) error {
 			break
 		}
 	}
+	if err := c.destination.cfg.Publication.awaitEndpoints(ctx, c.cluster); err != nil {
+		return err
+	}
 	paused, err := c.origin.pause(ctx)
 	if err != nil {
 		return fmt.Errorf("pausing writes: %w", err)
