@@ -241,6 +241,7 @@ func (d *dependencies) applyStorage(context.Context) error {
 	rest.meter = d.objectCounts
 	if d.fence != nil {
 		rest.guard = d.fence
+		d.registry.SetMoves(storage.Moves{Guard: d.fence, Unrestricted: fence.WithMover})
 	}
 	d.restOptions = rest
 	if err := d.options.Etcd.ApplyWithStorageFactoryTo(rest.factory, d.generic); err != nil {

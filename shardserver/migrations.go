@@ -8,6 +8,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/client-go/rest"
 
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/apiexport/endpointslice"
 	"github.com/atoll-dev/atoll/shardserver/etcdkeys"
 	"github.com/atoll-dev/atoll/shardserver/migration"
 	"github.com/atoll-dev/atoll/shardserver/options"
@@ -33,14 +35,26 @@ func (d *dependencies) createMigrations(context.Context) error {
 	d.migrations = &shardMigrations{etcd: etcd, Migrations: migration.New(migration.Config{
 		Shard: d.options.Shard.Name, Home: options.DefaultShardName, Registry: d.registry, Clients: d.clients,
 		Etcd: etcd, Prefix: storage.Prefix, Storages: d.keys.StoragePrefixes, Transformers: d.restOptions.transformers,
-		Fence:     d.fence,
-		Origins:   migration.Connector{Shards: endpoints.NewShardLister(d.registry), Config: d.originConfig},
+		Fence:   d.fence,
+		Origins: migration.Connector{Shards: endpoints.NewShardLister(d.registry), Config: d.originConfig},
+		Publication: migration.Publication{
+			AwaitEndpoints: endpointslice.NewAnnouncement(d.sliceConfig()).Await,
+			IsComplete:     d.isPublished,
+		},
 		TokenKeys: d.tokenKeys, TokenMaxExpiration: d.options.Authentication.ServiceAccounts.MaxExpiration,
 	})}
 	if err := d.virtual.Register(d.migrations.VirtualWorkspace(d.generic.Serializer)); err != nil {
 		return fmt.Errorf("adding the virtual workspace of migrations: %w", err)
 	}
 	return nil
+}
+
+// isPublished reports whether the cache server has the objects of a logical cluster that other shards need.
+func (d *dependencies) isPublished(ctx context.Context, cluster logicalcluster.Name) (bool, error) {
+	if d.replication == nil {
+		return true, nil
+	}
+	return d.replication.publisher.IsPublished(ctx, cluster)
 }
 
 // errNoShardCertificate is the reason why nothing can move to this shard.

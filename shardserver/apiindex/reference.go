@@ -1,6 +1,8 @@
 package apiindex
 
 import (
+	"slices"
+
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	"github.com/atoll-dev/atoll/logicalcluster"
@@ -46,6 +48,11 @@ func NewReference(own logicalcluster.Name, path, name string) (Reference, error)
 		return Reference{}, errNoReference
 	}
 	return Reference{parsed, name}, nil
+}
+
+// RefersTo reports whether a reference resolves to an export.
+func (r Reference) RefersTo(export *apisv1alpha2.APIExport) bool {
+	return slices.Contains(referencesTo(export), r)
 }
 
 // referencesTo returns all references that resolve to an export: by logical cluster and, last, by canonical path.

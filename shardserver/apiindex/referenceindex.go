@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -27,20 +28,23 @@ type ReferenceIndex[T client.Object] struct {
 	added sets.Set[controller.Request]
 }
 
-// NewConsumerIndex returns an index of APIBindings by export.
+// NewConsumerIndex returns an index of APIBindings by export. It includes those of logical clusters that move from or to this shard:
+// providers have to find the destination before it serves the logical cluster, and the origin until nothing is left there.
 func NewConsumerIndex(registry *storage.Registry) *ReferenceIndex[*apisv1alpha2.APIBinding] {
-	return newReferenceIndex(storage.NewReader[*apisv1alpha2.APIBinding](registry, apisv1alpha2.Resource("apibindings")), ReferenceOf)
+	reader := storage.NewReader[*apisv1alpha2.APIBinding](registry, apisv1alpha2.Resource("apibindings"))
+	return newReferenceIndex(reader.Resource(), reader.WatchMoving, ReferenceOf)
 }
 
 // NewSliceIndex returns an index of APIExportEndpointSlices by export.
 func NewSliceIndex(registry *storage.Registry) *ReferenceIndex[*apisv1alpha1.APIExportEndpointSlice] {
-	return newReferenceIndex(storage.NewReader[*apisv1alpha1.APIExportEndpointSlice](registry, apisv1alpha1.Resource("apiexportendpointslices")), ReferenceOfSlice)
+	reader := storage.NewReader[*apisv1alpha1.APIExportEndpointSlice](registry, apisv1alpha1.Resource("apiexportendpointslices"))
+	return newReferenceIndex(reader.Resource(), reader.WatchAll, ReferenceOfSlice)
 }
 
-func newReferenceIndex[T client.Object](reader *storage.Reader[T], reference func(T) (Reference, error)) *ReferenceIndex[T] {
+func newReferenceIndex[T client.Object](resource schema.GroupResource, watch informer.WatchFunc, reference func(T) (Reference, error)) *ReferenceIndex[T] {
 	r := &ReferenceIndex[T]{referenceOf: reference, requests: map[Reference]sets.Set[controller.Request]{}, added: sets.New[controller.Request]()}
 	update := func(_ context.Context, object T) error { r.Observe(object, false); return nil }
-	r.informer = informer.NewWithHandler(reader.Resource(), reader.WatchAll, informer.EventHandler[T]{
+	r.informer = informer.NewWithHandler(resource, watch, informer.EventHandler[T]{
 		OnReplace:    func(_ context.Context, objects []T, _ string) error { r.replace(objects); return nil },
 		OnAdd:        update,
 		OnUpdate:     update,

@@ -2,10 +2,12 @@ package migration
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -14,6 +16,7 @@ import (
 	"k8s.io/kubernetes/pkg/serviceaccount"
 
 	shardingv1alpha1 "github.com/atoll-dev/atoll/api/sharding/v1alpha1"
+	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/controller"
 	"github.com/atoll-dev/atoll/shardserver/loopback"
 	"github.com/atoll-dev/atoll/shardserver/sharding/publisher"
@@ -43,9 +46,29 @@ type Config struct {
 	// TokenKeys are the public keys of service account tokens of this shard, TokenMaxExpiration is the limit of these tokens (0 means none).
 	TokenKeys          serviceaccount.PublicKeysGetter
 	TokenMaxExpiration time.Duration
+	Publication        Publication
 
 	// changed and changedOfHome have the migrations whose progress has changed, for the publisher and for the home.
 	changed, changedOfHome, changedOfParent *changes
+}
+
+// Publication is what this shard publishes to others about a logical cluster that moves to it.
+type Publication struct {
+	// AwaitEndpoints returns when the endpoint slices of exports that the logical cluster has bound have the address of this shard.
+	AwaitEndpoints func(ctx context.Context, cluster logicalcluster.Name) error
+	// IsComplete reports whether other shards can receive all that they need of the logical cluster from this shard.
+	IsComplete func(ctx context.Context, cluster logicalcluster.Name) (bool, error)
+}
+
+// awaitEndpoints returns when controllers of providers can find the copy on this shard.
+func (p Publication) awaitEndpoints(ctx context.Context, cluster logicalcluster.Name) error {
+	if p.AwaitEndpoints == nil {
+		return nil
+	}
+	if err := p.AwaitEndpoints(ctx, cluster); err != nil {
+		return fmt.Errorf("waiting for the endpoints of this shard: %w", err)
+	}
+	return nil
 }
 
 // onProgress lets the report on a migration be computed again.
@@ -101,6 +124,11 @@ func (m *Migrations) report(ctx context.Context, key controller.Request) (*shard
 	if err != nil {
 		return nil, fmt.Errorf("computing the report on migration %q in %q: %w", key.Name, key.ClusterName, err)
 	}
+	if spec != nil && spec.State == shardingv1alpha1.MigrationServing {
+		if err := m.checkPublished(ctx, key); err != nil {
+			return nil, err
+		}
+	}
 	return spec, nil
 }
 
@@ -122,6 +150,26 @@ func (m *Migrations) addToReport(ctx context.Context, key controller.Request, sp
 	}
 	spec.Placement = verdict
 	return spec, nil
+}
+
+// checkPublished returns a conflict, after which the caller tries again, until other shards can receive the objects of a logical
+// cluster from this one. The origin removes its own afterwards.
+func (m *Migrations) checkPublished(ctx context.Context, key controller.Request) error {
+	migration, err := m.destination.migration(ctx, key)
+	if err != nil || migration == nil || m.cfg.Publication.IsComplete == nil {
+		return err
+	}
+	cluster, err := logicalcluster.ParseName(migration.Spec.LogicalCluster)
+	if err != nil {
+		return nil //nolint:nilerr // the API refuses such a name
+	}
+	switch complete, err := m.cfg.Publication.IsComplete(ctx, cluster); {
+	case err != nil:
+		return err
+	case !complete:
+		return apierrors.NewConflict(migrations, key.Name, errors.New("the objects of the logical cluster are not published yet"))
+	}
+	return nil
 }
 
 // VirtualWorkspace returns the virtual workspace in which destinations read the content of logical clusters of this shard.

@@ -32,6 +32,9 @@ func (c *copying) run(ctx context.Context) (*handOverResponse, error) {
 			break
 		}
 	}
+	if err := c.destination.cfg.Publication.awaitEndpoints(ctx, c.in.Cluster); err != nil {
+		return nil, err
+	}
 	c.pausedAt = time.Now()
 	paused, err := c.origin.pause(ctx)
 	if err != nil {

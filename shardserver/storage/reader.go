@@ -37,7 +37,8 @@ func NewReader[T runtime.Object](registry *Registry, resource schema.GroupResour
 // Global returns a reader that includes replicas of other shards: an object of a logical cluster that is not on this
 // shard is read from Registry.RemoteStore. It fails closed: while the replicas are not synced, reading an object that
 // was not found, or listing a logical cluster of another shard, returns a NotSyncedError. A list of all logical
-// clusters, and WatchAll, include the replicas that exist so far. Resources for which Registry.IsRemoteOnly returns true
+// clusters, and WatchAll, include the replicas that exist so far. The objects of a logical cluster that this shard has handed over
+// stay until the shard that takes over has published them. Resources for which Registry.IsRemoteOnly returns true
 // can be read in no other way.
 func (r *Reader[T]) Global() *Reader[T] {
 	return &Reader[T]{registry: r.registry, resource: r.resource, global: true}
@@ -80,6 +81,9 @@ func (r *Reader[T]) getObject(ctx context.Context, namespace, name, resourceVers
 	if r.global && r.registry.IsRemoteOnly(r.resource) {
 		return r.registry.getRemote(ctx, r.resource, namespace, name)
 	}
+	if cluster, ok := logicalcluster.From(ctx); r.global && ok && r.registry.IsHidden(cluster) {
+		return r.getMoving(ctx, cluster, namespace, name, resourceVersion)
+	}
 	resource, err := r.registry.Get(r.resource)
 	if err != nil {
 		return nil, err
@@ -117,6 +121,8 @@ func (r *Reader[T]) list(ctx context.Context, namespace string, selector labels.
 		if err := r.eachRemote(ctx, namespace, selector, add); err != nil || r.registry.IsRemoteOnly(r.resource) {
 			return items, err
 		}
+		add = r.filterMoving(ctx, add)
+		ctx = r.registry.unrestricted(ctx)
 	}
 	resource, err := r.registry.Get(r.resource)
 	if err != nil {
@@ -180,9 +186,12 @@ func (r *Reader[T]) WatchAll(ctx context.Context) (watch.Interface, error) {
 	if err != nil {
 		return nil, err
 	}
-	local, err := WatchAll(ctx, resource)
-	if err != nil || !r.global {
-		return local, err
+	if !r.global {
+		return WatchAll(ctx, resource)
+	}
+	local, err := r.watchMoving(ctx, resource)
+	if err != nil {
+		return nil, err
 	}
 	remote, err := r.registry.WatchRemote(ctx, r.resource)
 	if err != nil {

@@ -67,6 +67,8 @@ type Registry struct {
 	// remoteStore reads replicas of other shards.
 	remoteStore RemoteStore
 	locality    Locality
+	// moves tells which logical clusters move.
+	moves Moves
 }
 
 // CustomResourceResolver resolves the custom resources of the context's logical cluster.

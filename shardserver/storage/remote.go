@@ -68,11 +68,11 @@ type Locality struct {
 	// object's name.
 	LogicalClusters    schema.GroupResource
 	LogicalClusterName string
-	// Arrives reports whether a logical cluster with these annotations is still on another shard, and copied to this one; nil if
-	// none is.
-	Arrives func(annotations map[string]string) bool
 	// RemoteOnly reports whether a resource exists in replicas only, and is not stored in logical clusters.
 	RemoteOnly func(schema.GroupResource) bool
+	// Moves reports whether the annotations of that object express that the shard has the logical cluster and does not serve it,
+	// because it moves, and Arrives whether it moves to this shard. Both may be nil.
+	Moves, Arrives func(annotations map[string]string) bool
 }
 
 // IsRemoteOnly reports whether a resource exists in replicas only.
@@ -80,30 +80,23 @@ func (r *Registry) IsRemoteOnly(resource schema.GroupResource) bool {
 	return r.locality.RemoteOnly != nil && r.locality.RemoteOnly(resource)
 }
 
-// IsLocal reports whether a logical cluster is on this shard. Objects of such a logical cluster are never read from
+// IsLocal reports whether this shard serves a logical cluster. Objects of such a logical cluster are never read from
 // replicas. The shard's own logical clusters ("system:...") are on every shard.
 func (r *Registry) IsLocal(ctx context.Context, cluster logicalcluster.Name) (bool, error) {
 	if cluster.IsSystem() {
 		return true, nil
 	}
-	gr := r.locality.LogicalClusters
-	resource, err := r.Get(gr)
-	if err != nil {
+	obj, err := r.logicalCluster(ctx, cluster)
+	if err != nil || obj == nil {
 		return false, err
 	}
-	obj, err := resource.Store.Get(withRequestInfo(logicalcluster.With(ctx, cluster), gr, ""), r.locality.LogicalClusterName, &metav1.GetOptions{ResourceVersion: "0"})
-	if apierrors.IsNotFound(err) {
-		return false, nil
-	}
-	if err != nil || r.locality.Arrives == nil {
-		return err == nil, err
-	}
-	accessor, err := meta.Accessor(obj)
-	return err == nil && !r.locality.Arrives(accessor.GetAnnotations()), err
+	// The watch cache has a change before the guard. A logical cluster counts when both show it.
+	moves := r.locality.Moves != nil && r.locality.Moves(obj.GetAnnotations())
+	return !moves && !r.IsHidden(cluster), nil
 }
 
-// WatchRemote watches the replicas of a resource, like RemoteStore.Watch, without objects of logical clusters on this
-// shard, which other shards must not publish.
+// WatchRemote watches the replicas of a resource, like RemoteStore.Watch, without objects of logical clusters that
+// this shard serves, which other shards must not publish.
 func (r *Registry) WatchRemote(ctx context.Context, resource schema.GroupResource) (watch.Interface, error) {
 	stream, err := r.RemoteStore().Watch(ctx, resource)
 	if err != nil || r.IsRemoteOnly(resource) {

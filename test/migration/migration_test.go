@@ -224,6 +224,9 @@ func TestMove(t *testing.T) {
 		e.deleteWorkspace(t, workspace)
 	})
 
+	t.Run("a consumer of exports moves", func(t *testing.T) { moveConsumer(t, e) })
+	t.Run("a provider of exports moves", func(t *testing.T) { moveProvider(t, e) })
+
 	t.Run("its content is given to the destination only", func(t *testing.T) {
 		workspace, _ := e.workspace(t, "secret", installation.Alpha)
 		e.move(t, "secret", workspace.Spec.Cluster, "non-existent")

@@ -125,9 +125,11 @@ func (c *clusterController) exportKeys(event watch.Event) []controller.Request {
 }
 
 func (c *clusterController) consumerKeys(export *apisv1alpha2.APIExport) []controller.Request {
-	keys := c.cfg.Consumers.RequestsFor(export)
-	for i := range keys {
-		keys[i] = keyForCluster(keys[i].ClusterName)
+	var keys []controller.Request
+	for _, consumer := range c.cfg.Consumers.RequestsFor(export) {
+		if !c.cfg.Registry.IsHidden(consumer.ClusterName) { // another shard writes its bindings
+			keys = append(keys, keyForCluster(consumer.ClusterName))
+		}
 	}
 	return keys
 }

@@ -2,7 +2,9 @@
 // and partition, and lists the virtual workspace URL of each shard with a logical cluster that binds the export.
 //
 // Shards must not write to each other: every shard publishes the exports that it has consumers of (ConsumersSource), and
-// the shard of a slice applies the endpoints of all shards, each with the field manager of that shard.
+// the shard of a slice applies the endpoints of all shards, each with the field manager of that shard. The bindings of a logical
+// cluster that moves count on both shards: on the destination from the moment they are copied, before writes to the logical cluster
+// are paused (Announcement), and on the origin until they are deleted there.
 package endpointslice
 
 import (
@@ -80,13 +82,18 @@ func Controllers(cfg Config) []controller.Controller {
 		Sources: []controller.Source{
 			{Resource: slices, MapFunc: c.sliceKeys},
 			{Resource: exports, MapFunc: c.exportKeys, Global: true},
-			{Resource: bindings, MapFunc: c.bindingKeys},
+			{Resource: bindings, MapFunc: c.bindingKeys, WatchFunc: newBindingReader(cfg).WatchMoving},
 			{Resource: partitions, MapFunc: c.partitionKeys},
 			{Resource: shards, MapFunc: c.shardKeys, Global: true},
 			{Resource: consumers, MapFunc: c.consumerKeys, Global: true},
 		},
 		Reconcile: c.reconcile,
 	}}
+}
+
+// newBindingReader returns the reader of the bindings of this shard.
+func newBindingReader(cfg Config) *storage.Reader[*apisv1alpha2.APIBinding] {
+	return storage.NewReader[*apisv1alpha2.APIBinding](cfg.Registry, bindings)
 }
 
 func (c *sliceController) sliceKeys(event watch.Event) []controller.Request {

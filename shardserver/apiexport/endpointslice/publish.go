@@ -24,7 +24,7 @@ func ConsumersSource(cfg Config) publisher.Source {
 	return publisher.Source{
 		Resource: consumers,
 		Inputs: []controller.Source{
-			{Resource: bindings, MapFunc: s.bindingKeys},
+			{Resource: bindings, MapFunc: s.bindingKeys, WatchFunc: newBindingReader(cfg).WatchMoving},
 			{Resource: exports, MapFunc: s.exportKeys, Global: true},
 		},
 		Desired: s.desiredObject,

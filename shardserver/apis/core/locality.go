@@ -13,9 +13,16 @@ import (
 var Locality = storage.Locality{
 	LogicalClusters:    corev1alpha1.Resource("logicalclusters"),
 	LogicalClusterName: corev1alpha1.LogicalClusterName,
-	Arrives: func(annotations map[string]string) bool {
-		_, arrives := annotations[corev1alpha1.ArrivingAnnotationKey]
-		return arrives
+	RemoteOnly:         func(resource schema.GroupResource) bool { return resource.Group == shardingv1alpha1.GroupName },
+	Moves: func(annotations map[string]string) bool {
+		_, moved := annotations[corev1alpha1.MovedToAnnotationKey]
+		return moved || arrives(annotations)
 	},
-	RemoteOnly: func(resource schema.GroupResource) bool { return resource.Group == shardingv1alpha1.GroupName },
+	Arrives: arrives,
+}
+
+// arrives reports whether a LogicalCluster has the annotation of one that is copied to this shard.
+func arrives(annotations map[string]string) bool {
+	_, arriving := annotations[corev1alpha1.ArrivingAnnotationKey]
+	return arriving
 }

@@ -119,13 +119,21 @@ type objectSource struct {
 	clusterStates map[logicalcluster.Name]clusterState
 }
 
-// clusterState is derived from the annotations of a logical cluster: whether its objects have global reach, and whether
-// it contains shared objects.
-type clusterState struct{ global, sharing bool }
+// clusterState is derived from the annotations of a logical cluster: whether its objects have global reach, whether
+// it contains shared objects, and whether this shard has handed it over, or it arrives and is not open yet.
+type clusterState struct{ global, sharing, movedAway, arriving bool }
 
 func clusterStateOf(cluster metav1.Object) clusterState {
 	annotations := cluster.GetAnnotations()
-	return clusterState{annotations[client.ReachAnnotation] == client.ReachGlobal, annotations[corev1alpha1.ReplicateAnnotationKey] != ""}
+	return clusterState{
+		global: annotations[client.ReachAnnotation] == client.ReachGlobal, sharing: annotations[corev1alpha1.ReplicateAnnotationKey] != "",
+		movedAway: has(annotations, corev1alpha1.MovedToAnnotationKey), arriving: has(annotations, corev1alpha1.ArrivingAnnotationKey),
+	}
+}
+
+func has(annotations map[string]string, key string) bool {
+	_, found := annotations[key]
+	return found
 }
 
 // publishedKeys maps an event to its object. Objects of system logical clusters are not replicated, except for Shards (isPublished).
@@ -183,6 +191,14 @@ func (o *objectSource) desired(ctx context.Context, key controller.Request) (run
 	if err != nil {
 		return nil, err
 	}
+	switch state, exists, err := o.stateOf(ctx, key.ClusterName); {
+	case err != nil:
+		return nil, err
+	case !exists, state.arriving:
+		return nil, nil // the watch cache still has it, or another shard publishes it
+	case state.movedAway:
+		return nil, ErrUnchanged // until the destination has published it
+	}
 	if isReplicated, err := o.isReplicated(ctx, accessor); err != nil || !isReplicated {
 		return nil, err
 	}
@@ -195,6 +211,24 @@ func (o *objectSource) desired(ctx context.Context, key controller.Request) (run
 		return withoutDeletion(obj)
 	}
 	return nil, ErrUnchanged
+}
+
+// stateOf returns the state of a logical cluster, and whether it exists.
+func (o *objectSource) stateOf(ctx context.Context, cluster logicalcluster.Name) (state clusterState, exists bool, err error) {
+	if cluster.IsSystem() {
+		return clusterState{}, true, nil
+	}
+	found, err := o.clusters.Get(ctx, "", corev1alpha1.LogicalClusterName)
+	if apierrors.IsNotFound(err) { // or the watch cache has the object before its logical cluster
+		found, err = o.clusters.GetLatest(ctx, "", corev1alpha1.LogicalClusterName)
+	}
+	if apierrors.IsNotFound(err) {
+		return clusterState{}, false, nil
+	}
+	if err != nil {
+		return clusterState{}, false, err
+	}
+	return clusterStateOf(found), true, nil
 }
 
 // withoutDeletion returns a copy of an object that is being deleted, as it was before.
