@@ -152,7 +152,21 @@ func Decide(s Situation) (Decision, error) {
 		}
 	}
 	d.Moving += len(d.Start)
+	d.countHandedOver()
 	return d.Decision, nil
+}
+
+// countHandedOver counts logical clusters that have left the shard, but whose migrations have not ended, as left: the total stays the same.
+func (d *decision) countHandedOver() {
+	here := map[string]bool{}
+	for _, cluster := range d.LogicalClusters {
+		here[cluster.Name.String()] = true
+	}
+	for cluster, migration := range d.byCluster {
+		if isRunning(migration) && !here[cluster] {
+			d.Left++
+		}
+	}
 }
 
 // inOrder sorts logical clusters by path, so that each pass looks at them in the same order. Nothing says how large each is.
@@ -313,4 +327,18 @@ func selectorOf(workspace *tenancyv1alpha1.Workspace) (labels.Selector, error) {
 		return nil, &RefusedError{fmt.Sprintf("its spec.location.selector is invalid: %v", err)}
 	}
 	return selector, nil
+}
+
+// String returns the numbers: "12 of 200 moved, 2 moving, 1 refused".
+func (p Progress) String() string {
+	text := fmt.Sprintf("%d of %d moved", p.Moved, p.Total())
+	for _, part := range []struct {
+		count int
+		what  string
+	}{{p.Moving, "moving"}, {len(p.Refused), "refused"}, {len(p.Failed), "failed"}} {
+		if part.count > 0 {
+			text += fmt.Sprintf(", %d %s", part.count, part.what)
+		}
+	}
+	return text
 }
