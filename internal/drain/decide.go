@@ -80,6 +80,8 @@ type Progress struct {
 	// Moved is the number of logical clusters that are on other shards, Left that of those on the shard without those of the
 	// system, and Moving that of the migrations that are under way.
 	Moved, Left, Moving int
+	// Busy is set if as many migrations run as may, so that nothing but Moving is known.
+	Busy bool
 	// System is the number of logical clusters that belong to the shard, root included.
 	System int
 	// Refused are those that cannot be moved; of those that have been looked at, without Situation.Examine.
@@ -103,7 +105,7 @@ type Failed struct {
 }
 
 // IsDone reports whether nothing but what belongs to the shard is left on it.
-func (p Progress) IsDone() bool { return p.Left == 0 && p.Moving == 0 && len(p.Unread) == 0 }
+func (p Progress) IsDone() bool { return !p.Busy && p.Left == 0 && p.Moving == 0 && len(p.Unread) == 0 }
 
 // IsIdle reports whether nothing moves, and nothing is tried again.
 func (p Progress) IsIdle() bool { return p.Moving == 0 && len(p.Failed) == 0 && len(p.Waiting) == 0 }

@@ -117,6 +117,9 @@ func (d *Drain) Step(ctx context.Context, now time.Time) (Progress, error) {
 	if err != nil {
 		return Progress{}, err
 	}
+	if running := countRunning(own); running >= d.Concurrency && !d.Keep {
+		return Progress{Moving: running, Busy: true}, nil // an inventory would change nothing
+	}
 	situation := Situation{
 		Shard: shard, Shards: shards, Migrations: own, Others: others, Concurrency: d.Concurrency, Examine: d.Keep, Now: now,
 		Selector: func(cluster LogicalCluster) (labels.Selector, error) { return d.selector(ctx, cluster) },
@@ -137,6 +140,15 @@ func (d *Drain) Step(ctx context.Context, now time.Time) (Progress, error) {
 		}
 	}
 	return decision.Progress, nil
+}
+
+func countRunning(migrations []migrationv1alpha1.LogicalClusterMigration) (running int) {
+	for i := range migrations {
+		if isRunning(&migrations[i]) {
+			running++
+		}
+	}
+	return running
 }
 
 // decide decides by a new inventory, or by the kept one without what has been moved since.
@@ -216,6 +228,21 @@ func (d *Drain) Stop(ctx context.Context) (running int, err error) {
 	return d.deleteMigrations(ctx, func(*migrationv1alpha1.LogicalClusterMigration) bool { return true })
 }
 
+// StopAndOpen is Stop, and opens the shard again once nothing moves, unless an administrator had closed it before the drain.
+func (d *Drain) StopAndOpen(ctx context.Context) (running int, err error) {
+	reason, closed, err := Reason(ctx, d.Admin, d.Shard)
+	switch {
+	case err != nil:
+		return 0, err
+	case closed && (reason == ReasonDrain || reason == reasonStopped):
+		if running, err = d.Stop(ctx); err != nil || running > 0 {
+			return running, err
+		}
+		return 0, Uncordon(ctx, d.Admin, d.Shard)
+	}
+	return d.deleteMigrations(ctx, func(*migrationv1alpha1.LogicalClusterMigration) bool { return true })
+}
+
 // CleanUp deletes the migrations that have ended, the record of a drain that nobody continues.
 func (d *Drain) CleanUp(ctx context.Context) error {
 	_, err := d.deleteMigrations(ctx, func(migration *migrationv1alpha1.LogicalClusterMigration) bool { return !isRunning(migration) })
@@ -228,16 +255,13 @@ func (d *Drain) deleteMigrations(ctx context.Context, match func(*migrationv1alp
 		return 0, err
 	}
 	for i := range own {
-		if isRunning(&own[i]) {
-			running++
-		}
 		if match(&own[i]) && own[i].DeletionTimestamp == nil {
 			if err := d.delete(ctx, own[i].Name); err != nil {
-				return running, err
+				return 0, err
 			}
 		}
 	}
-	return running, nil
+	return countRunning(own), nil
 }
 
 func (d *Drain) shards(ctx context.Context) ([]corev1alpha1.Shard, error) {
