@@ -7,12 +7,9 @@ import (
 	"net/http"
 	"time"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
-	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 	"github.com/atoll-dev/atoll/controllers/desired"
 	"github.com/atoll-dev/atoll/controllers/pki"
@@ -76,7 +73,13 @@ func (c *Clients) withDrain(ctx context.Context, shard desired.Shard, do func(*d
 			}
 			return clientAt(proxyConfig, proxyHTTP, path.URLPath())
 		},
-		Inventory: func(ctx context.Context) (drain.Inventory, error) { return c.inventory(ctx, shard) },
+		Inventory: func(ctx context.Context) (found drain.Inventory, err error) {
+			err = c.withShard(ctx, shard, logicalcluster.Wildcard.Path(), func(client dynamic.Interface) error {
+				found, err = drain.List(ctx, client)
+				return err
+			})
+			return found, err
+		},
 	})
 }
 
@@ -88,24 +91,4 @@ func clientAt(config *rest.Config, httpClient *http.Client, path string) (dynami
 		return nil, fmt.Errorf("client for %s: %w", config.Host, err)
 	}
 	return client, nil
-}
-
-// inventory lists the logical clusters on a shard.
-func (c *Clients) inventory(ctx context.Context, shard desired.Shard) (found drain.Inventory, err error) {
-	err = c.withShard(ctx, shard, logicalcluster.Wildcard.Path(), func(client dynamic.Interface) error {
-		var failed error
-		err := forEach(ctx, client.Resource(logicalClustersResource), func(object unstructured.Unstructured) {
-			cluster := &corev1alpha1.LogicalCluster{}
-			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, cluster); err != nil {
-				failed = fmt.Errorf("reading a logical cluster: %w", err)
-				return
-			}
-			found.LogicalClusters = append(found.LogicalClusters, drain.LogicalCluster{
-				Name: logicalcluster.Of(cluster), Path: cluster.Annotations[corev1alpha1.LogicalClusterPathAnnotationKey],
-				Owner: cluster.Spec.Owner, Phase: cluster.Status.Phase, Deleting: cluster.DeletionTimestamp != nil,
-			})
-		})
-		return errors.Join(err, failed)
-	})
-	return found, err
 }
