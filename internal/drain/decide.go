@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -125,14 +126,17 @@ type decision struct {
 	byCluster map[string]*migrationv1alpha1.LogicalClusterMigration
 	others    map[string]string
 	onTheWay  map[string]int64
+	// moving are the logical clusters that move, parents those with a child that moves.
+	moving, parents map[string]bool
 }
 
 // Decide returns what to do next. The error is one of Selector.
 func Decide(s Situation) (Decision, error) {
-	d := &decision{Situation: s, byCluster: map[string]*migrationv1alpha1.LogicalClusterMigration{}, others: map[string]string{}, onTheWay: map[string]int64{}}
+	d := &decision{Situation: s, byCluster: map[string]*migrationv1alpha1.LogicalClusterMigration{}, others: map[string]string{}, onTheWay: map[string]int64{}, moving: map[string]bool{}, parents: map[string]bool{}}
 	for i := range s.Others {
 		d.others[s.Others[i].Spec.LogicalCluster] = s.Others[i].Name
 		d.onTheWay[s.Others[i].Spec.DestinationShard]++
+		d.moving[s.Others[i].Spec.LogicalCluster] = true
 	}
 	for i := range s.Migrations {
 		migration := &s.Migrations[i]
@@ -140,6 +144,7 @@ func Decide(s Situation) (Decision, error) {
 		switch {
 		case isRunning(migration):
 			d.Moving++
+			d.moving[migration.Spec.LogicalCluster] = true
 			d.onTheWay[migration.Spec.DestinationShard]++
 			if message := waitingMessage(migration); message != "" {
 				d.Waiting = append(d.Waiting, message)
@@ -148,7 +153,13 @@ func Decide(s Situation) (Decision, error) {
 			d.Moved++
 		}
 	}
-	for _, cluster := range inOrder(s.LogicalClusters) {
+	ordered := inOrder(s.LogicalClusters)
+	for _, cluster := range ordered {
+		if d.moving[cluster.Name.String()] {
+			d.markParent(cluster)
+		}
+	}
+	for _, cluster := range ordered {
 		if err := d.add(cluster); err != nil {
 			return Decision{}, err
 		}
@@ -171,10 +182,11 @@ func (d *decision) countHandedOver() {
 	}
 }
 
-// inOrder sorts logical clusters by path, so that each pass looks at them in the same order. Nothing says how large each is.
+// inOrder sorts logical clusters by path, so that each pass looks at them in the same order, and the deepest first, so that a Workspace
+// is where it was while its logical cluster moves. Nothing says how large each is.
 func inOrder(clusters []LogicalCluster) []LogicalCluster {
 	return slices.SortedFunc(slices.Values(clusters), func(a, b LogicalCluster) int {
-		return cmp.Or(cmp.Compare(a.String(), b.String()), cmp.Compare(a.Name.String(), b.Name.String()))
+		return cmp.Or(cmp.Compare(strings.Count(b.Path, ":"), strings.Count(a.Path, ":")), cmp.Compare(a.String(), b.String()), cmp.Compare(a.Name.String(), b.Name.String()))
 	})
 }
 
@@ -222,7 +234,9 @@ func (d *decision) add(cluster LogicalCluster) error {
 	switch {
 	case reason != "":
 		d.refuse(cluster, reason)
-	case d.isFree():
+	case d.isFree() && !d.isNextToMoving(cluster):
+		d.moving[cluster.Name.String()] = true
+		d.markParent(cluster)
 		if last != nil {
 			d.Discard = append(d.Discard, last.Name)
 		}
@@ -233,6 +247,18 @@ func (d *decision) add(cluster LogicalCluster) error {
 		d.fail(cluster, last, d.Now)
 	}
 	return nil
+}
+
+// markParent records that a child of the parent of a logical cluster moves.
+func (d *decision) markParent(cluster LogicalCluster) {
+	if cluster.Owner != nil {
+		d.parents[cluster.Owner.Cluster] = true
+	}
+}
+
+// isNextToMoving reports whether the parent or a child of a logical cluster moves: the two moves would wait for each other.
+func (d *decision) isNextToMoving(cluster LogicalCluster) bool {
+	return d.parents[cluster.Name.String()] || cluster.Owner != nil && d.moving[cluster.Owner.Cluster]
 }
 
 // isFree reports whether one more migration can be started.

@@ -197,6 +197,8 @@ func TestDecide(t *testing.T) {
 	const pinned = "no other shard has the labels that its spec.location.selector demands (name=origin)"
 	deleting, initializing, home := clusters("deleting"), clusters("initializing"), clusters("home")
 	deleting[0].Deleting, initializing[0].Phase, home[0].Owner = true, corev1alpha1.LogicalClusterPhaseInitializing, nil
+	family := clusters("parent", "child", "z")
+	family[0].Path, family[1].Path, family[2].Path, family[1].Owner.Cluster = "root:parent", "root:parent:child", "root:z", "parent"
 	waiting := newMigration("one", "a", migrating, 1)
 	conditionsv1alpha1.MarkFalse(&waiting, migrationv1alpha1.DataCopied, migrationv1alpha1.ReasonWaitingForDestination, conditionsv1alpha1.SeverityInfo, "shard a has not begun")
 	for name, tc := range map[string]struct {
@@ -250,6 +252,12 @@ func TestDecide(t *testing.T) {
 			want: "0 of 1 moved; one: migration m-one in root, which is not of this drain, moves it"},
 		"one that waits says for what": {
 			clusters: clusters("one"), migrations: []migrationv1alpha1.LogicalClusterMigration{waiting}, want: "0 of 1 moved, 1 moving; m-one: shard a has not begun"},
+		"the deepest begin, and no parent while a child moves": {
+			clusters: family, want: "0 of 3 moved, 2 moving; start child to a (1); start z to b (1)"},
+		"no child while its parent moves": {
+			clusters: family[:2], migrations: []migrationv1alpha1.LogicalClusterMigration{newMigration("parent", "a", migrating, 1)}, want: "0 of 2 moved, 1 moving"},
+		"no parent while a child ends": {
+			clusters: family[:2], migrations: []migrationv1alpha1.LogicalClusterMigration{newMigration("child", "a", cleanup, 1)}, want: "0 of 2 moved, 1 moving"},
 		"an error is no refusal": {clusters: clusters("broken"), want: "no connection"},
 	} {
 		t.Run(name, func(t *testing.T) {

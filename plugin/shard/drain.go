@@ -177,7 +177,7 @@ func (d *drainer) printSearch(read int) {
 		return
 	}
 	d.counted = time.Now()
-	fmt.Fprintf(d.out, "%d workspaces of the installation have been read.\n", read)
+	fmt.Fprintf(d.out, "Workspaces of the installation that have been read: %d.\n", read)
 }
 
 // print prints a line of progress if it has changed.

@@ -7,21 +7,29 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	migrationv1alpha1 "github.com/atoll-dev/atoll/api/migration/v1alpha1"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 	"github.com/atoll-dev/atoll/internal/drain"
+	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/plugin"
 	"github.com/atoll-dev/atoll/plugin/connection"
 	"github.com/atoll-dev/atoll/plugin/kcp"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 	"github.com/atoll-dev/atoll/test/installation"
 )
+
+// commandTimeout is how long a command may take. A drain that does not end is a failure with its output.
+const commandTimeout = 2 * time.Minute
 
 // output collects what a command prints, and calls stop when it contains a text.
 type output struct {
@@ -44,7 +52,7 @@ func (e *env) kubectl(t *testing.T, line, until string) (string, error) {
 	t.Helper()
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	installation.WriteKubeconfig(t, e.Admin(t, "root"), kubeconfig)
-	ctx, cancel := context.WithCancel(t.Context())
+	ctx, cancel := context.WithTimeout(t.Context(), commandTimeout)
 	defer cancel()
 	out := &output{until: until, stop: cancel}
 	streams := genericiooptions.IOStreams{In: strings.NewReader(""), Out: out, ErrOut: out}
@@ -89,10 +97,70 @@ func (e *env) on(t *testing.T, shard string) []tenancyv1alpha1.Workspace {
 	return on.Items
 }
 
+// workspaceOn creates a workspace that selects no shard, while all shards but one are closed.
+func (e *env) workspaceOn(t *testing.T, shard, parent, name string) {
+	t.Helper()
+	for _, other := range e.Shards() {
+		if other != shard {
+			e.expect(t, "cordon "+other, fmt.Sprintf("Shard %q is closed for new workspaces.", other))
+		}
+	}
+	workspace := &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	workspace.Spec.Type = &tenancyv1alpha1.WorkspaceTypeReference{Name: "universal", Path: "root"}
+	if err := e.at(t, parent).Create(t.Context(), workspace); err != nil {
+		t.Fatal(err)
+	}
+	path := parent + ":" + name
+	shardtesting.Eventually(t, "the namespace of "+path, func(ctx context.Context) error {
+		return e.at(t, path).Get(ctx, client.ObjectKey{Name: "default"}, &corev1.Namespace{})
+	})
+	for _, other := range e.Shards() {
+		if other != shard {
+			e.expect(t, "uncordon "+other, fmt.Sprintf("Shard %q is open for new workspaces.", other))
+		}
+	}
+}
+
+// drainAsOperator drains a shard as the operator does, which reaches the shard itself.
+func (e *env) drainAsOperator(t *testing.T, shard string) {
+	t.Helper()
+	dynamicFor := func(config *rest.Config, path string) (dynamic.Interface, error) {
+		config = rest.CopyConfig(config)
+		config.Host += path
+		return dynamic.NewForConfig(config)
+	}
+	proxy := e.Admin(t, "root")
+	proxy.Host = e.URL
+	admin, err := dynamicFor(proxy, "/services/admin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := dynamicFor(e.Masters(t, shard), logicalcluster.Wildcard.Path().URLPath())
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := drain.Drain{
+		Shard: shard, Concurrency: 1, Admin: admin,
+		At:        func(path logicalcluster.Path) (dynamic.Interface, error) { return dynamicFor(proxy, path.URLPath()) },
+		Inventory: func(ctx context.Context) (drain.Inventory, error) { return drain.List(ctx, all) },
+	}
+	if err := d.Begin(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	shardtesting.Eventually(t, "the drain", func(ctx context.Context) error {
+		progress, err := d.Step(ctx, time.Now())
+		if err == nil && (!progress.IsDone() || progress.System == 0) {
+			err = fmt.Errorf("%s, %d of the system: %+v", progress, progress.System, progress.Refused)
+		}
+		return err
+	})
+	if err := d.CleanUp(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // testDrain drains alpha, which has workspaces of other tests that select it.
 func (e *env) testDrain(t *testing.T) {
-	e.expect(t, "cordon root", `Shard "root" is closed for new workspaces.`)
-	e.expect(t, "cordon beta", `Shard "beta" is closed for new workspaces.`)
 	var objects []*corev1.ConfigMap
 	var paths []string
 	for _, path := range []string{"drained-0", "drained-1", "drained-2", "drained-3", "drained-0:child"} {
@@ -100,17 +168,12 @@ func (e *env) testDrain(t *testing.T) {
 		if above, below, ok := strings.Cut(path, ":"); ok {
 			parent, name = "root:"+above, below
 		}
-		shardtesting.NewWorkspace(t, e.at(t, "root"), parent, name)
+		e.workspaceOn(t, installation.Alpha, parent, name)
 		paths = append(paths, "root:"+path)
-		shardtesting.Eventually(t, "the namespace of "+path, func(ctx context.Context) error {
-			return e.at(t, "root:"+path).Get(ctx, client.ObjectKey{Name: "default"}, &corev1.Namespace{})
-		})
 		objects = append(objects, put(t, e.at(t, "root:"+path), "of-"+name))
 	}
+	e.workspace(t, "pinned", installation.Alpha)
 	before := len(e.on(t, installation.Alpha))
-	e.expect(t, "uncordon root", `Shard "root" is open for new workspaces.`)
-	e.expect(t, "uncordon beta", `Shard "beta" is open for new workspaces.`)
-
 	if _, err := e.kubectl(t, "drain nowhere", ""); err == nil || !strings.Contains(err.Error(), `the installation has no shard "nowhere"`) {
 		t.Errorf("an unknown shard: %v", err)
 	}
@@ -122,8 +185,8 @@ func (e *env) testDrain(t *testing.T) {
 		t.Errorf("the interrupted command has succeeded: %s", out)
 	}
 	out, err := e.kubectl(t, "drain alpha", "")
-	if err == nil || !strings.Contains(out, "root:tenant stays: no other shard has the labels that its spec.location.selector demands (name=alpha)") {
-		t.Fatalf("got %v; want the refused workspaces", err)
+	if err == nil || !strings.Contains(out, "root:pinned stays: no other shard has the labels that its spec.location.selector demands (name=alpha)") {
+		t.Fatalf("got %v; want the refused workspaces; migrations %+v", err, e.drainMigrations(t))
 	}
 	left := e.on(t, installation.Alpha)
 	if len(left) != before-4 {
@@ -151,9 +214,21 @@ func (e *env) testDrain(t *testing.T) {
 		t.Errorf("%d migrations are left after the end", len(kept))
 	}
 
+	// As the operator does: with the logical clusters of the shard, and the Workspace of each that is to move.
+	e.expect(t, "uncordon alpha", "is open")
+	e.workspaceOn(t, installation.Alpha, "root", "operated")
+	paths, objects = append(paths, "root:operated"), append(objects, put(t, e.at(t, "root:operated"), "of-operated"))
+	e.drainAsOperator(t, installation.Alpha)
+	if on := e.on(t, installation.Alpha); len(on) > 0 {
+		t.Errorf("%d workspaces are on the shard after its drain", len(on))
+	}
+
 	// A drain that is stopped leaves no migration, and a workspace that can be used wherever it is.
-	e.expect(t, "drain beta --wait=false", "moving")
-	if out, err := e.kubectl(t, "drain beta --stop", ""); err != nil || !strings.Contains(out, `"kubectl kcp uncordon beta" opens it`) {
+	e.expect(t, "uncordon alpha", "is open")
+	e.workspaceOn(t, installation.Alpha, "root", "stopped")
+	paths, objects = append(paths, "root:stopped"), append(objects, put(t, e.at(t, "root:stopped"), "of-stopped"))
+	e.expect(t, "drain alpha --wait=false", "1 moving")
+	if out, err := e.kubectl(t, "drain alpha --stop", ""); err != nil || !strings.Contains(out, `"kubectl kcp uncordon alpha" opens it`) {
 		t.Fatalf("stop: %v", err)
 	}
 	if kept := e.drainMigrations(t); len(kept) > 0 {
@@ -164,5 +239,4 @@ func (e *env) testDrain(t *testing.T) {
 		checkObjects(t, e.at(t, path), objects[i:i+1])
 	}
 	e.expect(t, "uncordon alpha", "is open")
-	e.expect(t, "uncordon beta", "is open")
 }
