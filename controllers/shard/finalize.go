@@ -77,6 +77,10 @@ func (s *shardScope) unregisterIfEmpty(ctx context.Context) status.Result {
 	switch {
 	case err != nil:
 		return status.Wait(condition, "ShardUnavailable", "deletion waits because the workspaces on the shard cannot be counted: %v; repair it, %s", err, force)
+	case s.shard.Spec.Drain:
+		if result := s.drainForDeletion(ctx, count, force); result.State != status.Satisfied {
+			return result
+		}
 	case count > 0:
 		return status.Stall(condition, "HoldsWorkspaces", "deletion waits for %s on the shard: delete them, %s", formatWorkspaceCount(count), force)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/atoll-dev/atoll/controllers/pki"
 	"github.com/atoll-dev/atoll/controllers/reconcile"
 	"github.com/atoll-dev/atoll/controllers/status"
+	"github.com/atoll-dev/atoll/internal/drain"
 )
 
 // Registry is the registry of shards inside installations.
@@ -33,6 +34,11 @@ type Registry interface {
 	CordonAll(ctx context.Context, root *operatorv1alpha1.RootShard) error
 	// Unregister deletes the object of the shard inside the installation.
 	Unregister(ctx context.Context, root *operatorv1alpha1.RootShard, shard *operatorv1alpha1.Shard) error
+	// Drain closes a shard for new workspaces, and starts to move some of those that it has, unless as many as may move do already.
+	Drain(ctx context.Context, root *operatorv1alpha1.RootShard, shard *operatorv1alpha1.Shard, now time.Time) (drain.Progress, error)
+	// StopDrain ends a drain: it gives up the moves that can be given up, and opens the shard again if the drain has closed it. It returns how
+	// many moves have not ended.
+	StopDrain(ctx context.Context, root *operatorv1alpha1.RootShard, shard *operatorv1alpha1.Shard) (running int, err error)
 }
 
 // +kubebuilder:rbac:groups=operator.kcp.io,resources=shards,verbs=get;list;watch;patch
@@ -97,6 +103,7 @@ func (s *shardScope) Steps() []reconcile.Step {
 	return append([]reconcile.Step{
 		{Name: "resolve the RootShard", Run: s.ReportReference},
 		{Name: "add the finalizer", Run: s.addFinalizer},
+		{Name: "drain the shard", Run: s.drain}, // before the steps that wait for a rollout
 	}, s.EtcdServerSteps(s.issueCertificates)...)
 }
 

@@ -23,6 +23,7 @@ import (
 	"github.com/atoll-dev/atoll/controllers/internal/memory"
 	"github.com/atoll-dev/atoll/controllers/reconcile"
 	"github.com/atoll-dev/atoll/controllers/status"
+	"github.com/atoll-dev/atoll/internal/drain"
 	"github.com/atoll-dev/atoll/internal/golden"
 )
 
@@ -35,6 +36,21 @@ type env struct {
 	registered bool
 	count      int
 	err        error // of every request to the installation
+
+	progress drain.Progress
+	drainErr error
+	running  int // moves that a stopped drain has to finish
+	events   *events.FakeRecorder
+}
+
+func (e *env) Drain(context.Context, *operatorv1alpha1.RootShard, *operatorv1alpha1.Shard, time.Time) (drain.Progress, error) {
+	e.calls = append(e.calls, "drain")
+	return e.progress, errors.Join(e.err, e.drainErr)
+}
+
+func (e *env) StopDrain(context.Context, *operatorv1alpha1.RootShard, *operatorv1alpha1.Shard) (int, error) {
+	e.calls = append(e.calls, "stop")
+	return e.running, errors.Join(e.err, e.drainErr)
 }
 
 func (e *env) Registered(context.Context, *operatorv1alpha1.RootShard, *operatorv1alpha1.Shard) (bool, error) {
@@ -71,12 +87,12 @@ func (e *env) Unregister(context.Context, *operatorv1alpha1.RootShard, *operator
 
 func newEnv(t *testing.T, objects ...client.Object) *env {
 	t.Helper()
-	return &env{t: t, clock: time.Now(), registered: true, client: memory.NewClient(t, objects...)}
+	return &env{t: t, clock: time.Now(), registered: true, client: memory.NewClient(t, objects...), events: events.NewFakeRecorder(100)}
 }
 
 func (e *env) config() reconcile.Config {
 	return reconcile.Config{
-		Cluster: apply.Cluster{Client: e.client}, Recorder: events.NewFakeRecorder(100), Now: func() time.Time { return e.clock },
+		Cluster: apply.Cluster{Client: e.client}, Recorder: e.events, Now: func() time.Time { return e.clock },
 		Image:      desired.Image{Repository: "registry.example.com/atoll", Tag: "v1"},
 		LookupHost: func(context.Context, string) ([]string, error) { return nil, &net.DNSError{IsNotFound: true} },
 	}

@@ -46,6 +46,16 @@ func Transitions(before, after []metav1.Condition) []Event {
 			if !isTrue && (changed || was.Message != now.Message) {
 				out = append(out, Event{corev1.EventTypeWarning, now.Reason, now.Message})
 			}
+		case operatorv1alpha1.ConditionDrained:
+			switch {
+			case was != nil && was.Status == now.Status && was.Reason == now.Reason:
+			case isTrue:
+				out = append(out, Event{corev1.EventTypeNormal, now.Type, now.Message})
+			case now.Reason == operatorv1alpha1.ReasonDraining:
+				out = append(out, Event{corev1.EventTypeNormal, now.Reason, now.Message})
+			default:
+				out = append(out, Event{corev1.EventTypeWarning, now.Reason, now.Message})
+			}
 		case operatorv1alpha1.ConditionReconciling:
 		default:
 			if changed && isTrue {

@@ -54,6 +54,26 @@ func (i *Installation) configFor(path logicalcluster.Path) *rest.Config {
 	return config
 }
 
+// Client returns a client for one logical cluster.
+func (i *Installation) Client(path logicalcluster.Path) (dynamic.Interface, error) {
+	client, err := dynamic.NewForConfigAndClient(i.configFor(path), i.http)
+	if err != nil {
+		return nil, fmt.Errorf("making a client for workspace %q: %w", path, err)
+	}
+	return client, nil
+}
+
+// AdminClient returns a client for the admin workspace.
+func (i *Installation) AdminClient() (dynamic.Interface, error) {
+	config := rest.CopyConfig(i.config)
+	config.Host = i.AdminURL()
+	client, err := dynamic.NewForConfigAndClient(config, i.http)
+	if err != nil {
+		return nil, fmt.Errorf("making a client for the admin workspace: %w", err)
+	}
+	return client, nil
+}
+
 // Resource returns a client for one cluster-scoped resource of one logical cluster.
 func (i *Installation) Resource(path logicalcluster.Path, resource schema.GroupVersionResource) (dynamic.ResourceInterface, error) {
 	return i.Namespaced(path, resource, "")
@@ -61,9 +81,9 @@ func (i *Installation) Resource(path logicalcluster.Path, resource schema.GroupV
 
 // Namespaced returns a client for one resource in a namespace of one logical cluster, "" for a resource without.
 func (i *Installation) Namespaced(path logicalcluster.Path, resource schema.GroupVersionResource, namespace string) (dynamic.ResourceInterface, error) {
-	client, err := dynamic.NewForConfigAndClient(i.configFor(path), i.http)
+	client, err := i.Client(path)
 	if err != nil {
-		return nil, fmt.Errorf("making a client for workspace %q: %w", path, err)
+		return nil, err
 	}
 	if namespace == "" {
 		return client.Resource(resource), nil

@@ -9,6 +9,7 @@ import (
 	"github.com/atoll-dev/atoll/plugin/move"
 	"github.com/atoll-dev/atoll/plugin/publishedresource"
 	"github.com/atoll-dev/atoll/plugin/quickstart"
+	"github.com/atoll-dev/atoll/plugin/shard"
 	"github.com/atoll-dev/atoll/plugin/snapshot"
 	"github.com/atoll-dev/atoll/plugin/workspace"
 )
@@ -28,6 +29,9 @@ func NewCommand(flags *connection.Flags) *cobra.Command {
 		snapshot.NewCommand(flags),
 		publishedresource.NewCommand(flags),
 		quickstart.NewCommand(flags),
+		shard.NewCordonCommand(flags),
+		shard.NewUncordonCommand(flags),
+		shard.NewDrainCommand(flags),
 	)
 	return cmd
 }

@@ -328,4 +328,6 @@ func TestMove(t *testing.T) {
 			}
 		}
 	})
+
+	t.Run("all workspaces of a shard move", e.testDrain)
 }

@@ -34,6 +34,8 @@ const (
 	// ConditionWorkspacesGone is set while a Shard or RootShard is being deleted. It is False while the Shard, or the
 	// installation of the RootShard, contains workspaces.
 	ConditionWorkspacesGone = "WorkspacesGone"
+	// ConditionDrained is set while a Shard has spec.drain. It is True when nothing but what belongs to the shard is left on it.
+	ConditionDrained = "Drained"
 	// ConditionAuthorizationProvisioned is True when the bindings of a Kubeconfig exist in its workspace.
 	ConditionAuthorizationProvisioned = "AuthorizationProvisioned"
 	// ConditionArgoCDRegistered is True when the workspace of a Kubeconfig is a cluster of Argo CD.
@@ -48,6 +50,10 @@ const (
 	ReasonReplicasUp            = "ReplicasUp"            // Available=True
 	ReasonReplicasUnavailable   = "ReplicasUnavailable"   // Available=False: the Deployment is there, its counts differ
 	ReasonDeploymentUnavailable = "DeploymentUnavailable" // Available=False: there is no Deployment yet
+
+	ReasonDraining        = "Draining"        // Drained=False: workspaces move, or are tried again
+	ReasonRefused         = "Refused"         // Drained=False: nothing moves; the message has the reasons
+	ReasonFeatureDisabled = "FeatureDisabled" // Drained=False: the installation moves no workspaces
 
 	ReasonValid            = "Valid"            // RootShard=True
 	ReasonInvalidReference = "InvalidReference" // RootShard=False

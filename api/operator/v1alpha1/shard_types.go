@@ -15,6 +15,7 @@ import (
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
+// +kubebuilder:printcolumn:name="Drained",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Drained")].message`
 // +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || !self.metadata.name.contains('.')",message="the name of a Shard must not contain a dot: names of Services are made from it",optionalOldSelf=true
 // +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || self.metadata.name.size() <= 27",message="the name of a Shard has at most 27 characters: names of certificates are made from it",optionalOldSelf=true
 // +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || self.metadata.name != 'root'",message="the name root is that of the shard of the RootShard inside the installation",optionalOldSelf=true
@@ -58,6 +59,12 @@ type ShardSpec struct {
 	// addition of Atoll.
 	// +optional
 	SharedIndex *SharedIndexClient `json:"sharedIndex,omitempty"`
+
+	// drain closes the shard for new workspaces, and moves those that it has to other shards, a few at a time; the condition Drained
+	// has the progress. The deletion of the Shard waits for it. The feature gate LogicalClusterMigration has to be enabled on all
+	// shards (extraArgs). It is an addition of Atoll.
+	// +optional
+	Drain bool `json:"drain,omitempty"`
 }
 
 // RootShardReference is a reference to the RootShard that an object belongs to.
