@@ -34,6 +34,7 @@ import (
 	"github.com/atoll-dev/atoll/internal/nesting"
 	"github.com/atoll-dev/atoll/shardserver/admission"
 	dynamicadmission "github.com/atoll-dev/atoll/shardserver/admission/dynamic"
+	"github.com/atoll-dev/atoll/shardserver/admission/limits"
 	"github.com/atoll-dev/atoll/shardserver/apiexport/claims"
 	"github.com/atoll-dev/atoll/shardserver/apiexport/definitions"
 	"github.com/atoll-dev/atoll/shardserver/apiindex"
@@ -378,7 +379,7 @@ func (d *dependencies) applyAdmission(context.Context) error {
 	}
 	config.MigrationRefusal = d.migrationRefusal()
 	if opts.ConfigFile != "" {
-		if config.LimitedResources, err = admission.ReadLimitedResources(opts.ConfigFile); err != nil {
+		if config.LimitedResources, err = limits.ReadLimitedResources(opts.ConfigFile); err != nil {
 			return fmt.Errorf("--admission-control-config-file: %w", err)
 		}
 	}

@@ -105,6 +105,7 @@ func (t tree) rules() string {
 		fmt.Fprintf(&except, ", %q", "!**/"+t.Tree+"/"+path+"/**")
 	}
 	rule := func(name, below, except, denied string) {
+		name = strings.ReplaceAll(name, "/", "_")
 		fmt.Fprintf(&out, "        %s:\n          files: [%q%s, \"!$test\"]\n          deny: %s\n", name, "**/"+t.Tree+"/{"+below+"}/**", except, denied)
 	}
 	const module = "github.com/atoll-dev/atoll/"

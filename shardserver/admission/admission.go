@@ -3,67 +3,28 @@
 // Plug-ins that keep state per logical cluster (quota, the limit of objects) document its owner.
 //
 // Rules about a single object that depend neither on the user nor on other objects are validation and belong to the
-// object's registry. Webhooks and admission policies, which tenants configure, are in package dynamic.
+// object's registry. Webhooks and admission policies, which tenants configure, are in package dynamic, the other plug-ins
+// in a package per API group, and in metadata and limits if they are about all kinds.
 package admission
 
 import (
-	"context"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/admission"
-	quotaapi "k8s.io/apiserver/pkg/admission/plugin/resourcequota/apis/resourcequota"
-	"k8s.io/apiserver/pkg/authorization/authorizer"
 
-	"github.com/atoll-dev/atoll/shardserver/admission/dynamic"
-	"github.com/atoll-dev/atoll/shardserver/apiexport/binding"
-	"github.com/atoll-dev/atoll/shardserver/apiexport/claims"
-	"github.com/atoll-dev/atoll/shardserver/apiindex"
-	"github.com/atoll-dev/atoll/shardserver/etcdkeys"
-	"github.com/atoll-dev/atoll/shardserver/lifecycle/objectcount"
+	"github.com/atoll-dev/atoll/shardserver/admission/apis"
+	"github.com/atoll-dev/atoll/shardserver/admission/core"
+	"github.com/atoll-dev/atoll/shardserver/admission/kubernetes"
+	"github.com/atoll-dev/atoll/shardserver/admission/limits"
+	"github.com/atoll-dev/atoll/shardserver/admission/metadata"
+	"github.com/atoll-dev/atoll/shardserver/admission/rules"
+	"github.com/atoll-dev/atoll/shardserver/admission/tenancy"
 	"github.com/atoll-dev/atoll/shardserver/lifecycle/quota"
-	"github.com/atoll-dev/atoll/shardserver/storage"
-	"github.com/atoll-dev/atoll/shardserver/tenancy/workspacetype"
 )
 
-// Config configures the plug-ins. Fields are required unless their comment describes their absence.
-type Config struct {
-	// Registry reads logical clusters, namespaces, workspaces and types.
-	Registry *storage.Registry
-	// Types resolves references to workspace types and paths.
-	Types *workspacetype.Resolver
-	// Exports resolves the exports that bindings and endpoint slices refer to.
-	Exports *apiindex.Resolver
-	// Authorizer is the complete authorization chain of the shard.
-	Authorizer authorizer.UnconditionalAuthorizer
-	// WithDeepSAR returns a context in which Authorizer does not require access to the workspace itself, but only the
-	// permission on the object: users may use a type, or bind an export, of a workspace that they cannot access.
-	WithDeepSAR func(context.Context) context.Context
-	// Dynamic creates the plug-ins of webhooks and admission policies.
-	Dynamic *dynamic.Plugins
-	// InFlight are the requests that were charged to quotas, shared with the controller that counts quota usage; nil
-	// without one.
-	InFlight *quota.InFlight
-	// Reserver reserves resources for definitions; it may be nil only if the plug-in that uses it is not enabled.
-	Reserver *binding.Reserver
-	// Counts are the numbers and sizes of objects for the limits of logical clusters; nil disables the limits.
-	Counts *objectcount.Tracker
-	// Space returns the space that etcd has left; it may be nil only without Counts.
-	Space func() etcdkeys.Space
-	// Claims returns the labels of permission claims for objects; nil if there are no claims.
-	Claims *claims.Index
-	// Mounts permits workspaces that are mounts of other servers.
-	Mounts bool
-	// MigrationRefusal is the reason why this shard accepts no migrations of logical clusters, or "".
-	MigrationRefusal string
-	// LimitedResources are the resources whose objects can be created only if a quota limits their number; may be empty.
-	LimitedResources []quotaapi.LimitedResource
-	// Enabled and Disabled name plug-ins that are enabled or disabled in addition to the defaults.
-	Enabled, Disabled sets.Set[string]
-}
-
-// resourceQuotaName is the plug-in that has a configuration.
-const resourceQuotaName = "KCPKubeResourceQuota"
+// Config configures the plug-ins.
+type Config = rules.Config
 
 // plugin is one entry of the chain.
 type plugin struct {
@@ -72,45 +33,45 @@ type plugin struct {
 }
 
 // disabledByDefault are the plug-ins that run only if they are enabled.
-var disabledByDefault = sets.New("apis.kcp.io/ReservedMetadata", noOverlappingGVRName)
+var disabledByDefault = sets.New("apis.kcp.io/ReservedMetadata", kubernetes.NoOverlappingGVRName)
 
 // plugins lists all plug-ins in the order in which they run.
 var plugins = []plugin{
-	{"CertificateApproval", newCertificateApproval},
-	{"CertificateSigning", newCertificateSigning},
-	{"CertificateSubjectRestriction", newCertificateSubjectRestriction},
-	{"WorkspaceNamespaceLifecycle", newNamespaceLifecycle},
-	{"tenancy.kcp.io/APIResourceSchema", forCompiledInKinds(newAPIResourceSchema)}, // the name is kept for compatibility
-	{"tenancy.kcp.io/Workspace", forCompiledInKinds(newWorkspace)},
-	{"tenancy.kcp.io/LogicalClusterDeletionFinalizer", forCompiledInKinds(newLogicalClusterFinalizer)},
-	{"tenancy.kcp.io/Shard", forCompiledInKinds(newShard)},
-	{"tenancy.kcp.io/WorkspaceType", forCompiledInKinds(newWorkspaceType)},
-	{"tenancy.kcp.io/WorkspaceTypeExists", forCompiledInKinds(newWorkspaceTypeExists)},
-	{"core.kcp.io/LogicalCluster", forCompiledInKinds(newLogicalCluster)},
-	{"migration.kcp.io/LogicalClusterMigration", newRefuseMigrations},
-	{"apis.kcp.io/APIExport", forCompiledInKinds(newAPIExport)},
-	{"apis.kcp.io/APIBinding", forCompiledInKinds(newAPIBinding)},
-	{"apis.kcp.io/APIBindingDeletionFinalizer", forCompiledInKinds(newAPIBindingFinalizer)},
-	{"apis.kcp.io/APIExportEndpointSlice", forCompiledInKinds(newAPIExportEndpointSlice)},
+	{"CertificateApproval", kubernetes.NewCertificateApproval},
+	{"CertificateSigning", kubernetes.NewCertificateSigning},
+	{"CertificateSubjectRestriction", kubernetes.NewCertificateSubjectRestriction},
+	{"WorkspaceNamespaceLifecycle", kubernetes.NewNamespaceLifecycle},
+	{"tenancy.kcp.io/APIResourceSchema", forCompiledInKinds(apis.NewAPIResourceSchema)}, // the name is kept for compatibility
+	{"tenancy.kcp.io/Workspace", forCompiledInKinds(tenancy.NewWorkspace)},
+	{"tenancy.kcp.io/LogicalClusterDeletionFinalizer", forCompiledInKinds(core.NewLogicalClusterFinalizer)},
+	{"tenancy.kcp.io/Shard", forCompiledInKinds(core.NewShard)},
+	{"tenancy.kcp.io/WorkspaceType", forCompiledInKinds(tenancy.NewWorkspaceType)},
+	{"tenancy.kcp.io/WorkspaceTypeExists", forCompiledInKinds(tenancy.NewWorkspaceTypeExists)},
+	{"core.kcp.io/LogicalCluster", forCompiledInKinds(core.NewLogicalCluster)},
+	{"migration.kcp.io/LogicalClusterMigration", core.NewRefuseMigrations},
+	{"apis.kcp.io/APIExport", forCompiledInKinds(apis.NewAPIExport)},
+	{"apis.kcp.io/APIBinding", forCompiledInKinds(apis.NewAPIBinding)},
+	{"apis.kcp.io/APIBindingDeletionFinalizer", forCompiledInKinds(apis.NewAPIBindingFinalizer)},
+	{"apis.kcp.io/APIExportEndpointSlice", forCompiledInKinds(apis.NewAPIExportEndpointSlice)},
 	{"apis.kcp.io/MutatingWebhook", func(c Config) admission.Interface { return c.Dynamic.MutatingWebhook() }},
 	{"KCPMutatingAdmissionPolicy", func(c Config) admission.Interface { return c.Dynamic.MutatingPolicy() }},
 	{"KCPValidatingAdmissionPolicy", func(c Config) admission.Interface { return c.Dynamic.ValidatingPolicy() }},
 	{"apis.kcp.io/ValidatingWebhook", func(c Config) admission.Interface { return c.Dynamic.ValidatingWebhook() }},
-	{"apis.kcp.io/ReservedCRDAnnotations", newReservedCRDAnnotations},
-	{"kcp.io/ReservedCRDGroups", newReservedCRDGroups},
-	{"kcp.io/ExpressionCost", newExpressionCost},
-	{noOverlappingGVRName, newCRDNoOverlapping},
-	{"apis.kcp.io/ReservedNames", forCompiledInKinds(newReservedNames)},
-	{"apis.kcp.io/ReservedMetadata", newReservedMetadata},
-	{"apis.kcp.io/PermissionClaims", newPermissionClaims},
-	{"kcp.io/PathAnnotation", newPathAnnotation},
-	{"kcp.io/MetadataLimits", newMetadataLimits},
-	{"kcp.io/WebhookLimit", newWebhookLimit},
-	{"sharding.kcp.io/PublishedSize", forCompiledInKinds(newPublishedSize)},
-	{"core.kcp.io/LogicalClusterObjectCountLimit", newObjectLimit},
-	{"core.kcp.io/LogicalClusterByteLimit", newByteLimit},
-	{resourceQuotaName, newResourceQuota},
-	{"apis.kcp.io/ClusterCachedResource", forCompiledInKinds(newClusterCachedResource)},
+	{"apis.kcp.io/ReservedCRDAnnotations", kubernetes.NewReservedCRDAnnotations},
+	{"kcp.io/ReservedCRDGroups", kubernetes.NewReservedCRDGroups},
+	{"kcp.io/ExpressionCost", limits.NewExpressionCost},
+	{kubernetes.NoOverlappingGVRName, kubernetes.NewCRDNoOverlapping},
+	{"apis.kcp.io/ReservedNames", forCompiledInKinds(tenancy.NewReservedNames)},
+	{"apis.kcp.io/ReservedMetadata", metadata.NewReservedMetadata},
+	{"apis.kcp.io/PermissionClaims", apis.NewPermissionClaims},
+	{"kcp.io/PathAnnotation", metadata.NewPathAnnotation},
+	{"kcp.io/MetadataLimits", limits.NewMetadataLimits},
+	{"kcp.io/WebhookLimit", limits.NewWebhookLimit},
+	{"sharding.kcp.io/PublishedSize", forCompiledInKinds(limits.NewPublishedSize)},
+	{"core.kcp.io/LogicalClusterObjectCountLimit", limits.NewObjectLimit},
+	{"core.kcp.io/LogicalClusterByteLimit", limits.NewByteLimit},
+	{limits.ResourceQuotaName, limits.NewResourceQuota},
+	{"apis.kcp.io/ClusterCachedResource", forCompiledInKinds(apis.NewClusterCachedResource)},
 }
 
 // Names returns the names of all plug-ins in the order in which they run.
@@ -123,7 +84,7 @@ func Names() []string {
 }
 
 // enabledPlugins returns the names of the plug-ins that make up the chain.
-func (c Config) enabledPlugins() (sets.Set[string], error) {
+func enabledPlugins(c Config) (sets.Set[string], error) {
 	known := sets.New(Names()...)
 	if unsupported := c.Enabled.Intersection(upstreamPlugins); unsupported.Len() > 0 {
 		return nil, fmt.Errorf("plug-ins to enable that no logical cluster can have: %q", sets.List(unsupported))
@@ -156,11 +117,11 @@ func New(config Config) (admission.Interface, error) {
 	case config.Dynamic == nil:
 		return nil, fmt.Errorf("creating admission: no plug-ins of webhooks and admission policies")
 	}
-	enabled, err := config.enabledPlugins()
+	enabled, err := enabledPlugins(config)
 	if err != nil {
 		return nil, fmt.Errorf("creating admission: %w", err)
 	}
-	if enabled.Has(noOverlappingGVRName) && config.Reserver == nil {
+	if enabled.Has(kubernetes.NoOverlappingGVRName) && config.Reserver == nil {
 		return nil, fmt.Errorf("creating admission: no reserver of resources for definitions")
 	}
 	if config.InFlight == nil {

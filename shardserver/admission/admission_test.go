@@ -17,7 +17,10 @@ import (
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/admission/admissiontest"
+	"github.com/atoll-dev/atoll/shardserver/admission/core"
 	"github.com/atoll-dev/atoll/shardserver/admission/dynamic"
+	"github.com/atoll-dev/atoll/shardserver/admission/rules"
 )
 
 func TestShardURLDefaults(t *testing.T) {
@@ -29,15 +32,15 @@ func TestShardURLDefaults(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			obj := &corev1alpha1.Shard{ObjectMeta: metav1.ObjectMeta{Name: "root"}, Spec: tc.in}
-			q := testRequest{cluster: "root", resource: shards, name: "root", user: master, operation: admission.Create, obj: obj}
-			if err := admitAndValidate(t, newShard(Config{}), q); err != nil || obj.Spec != tc.want {
+			q := admissiontest.Request{Cluster: "root", Resource: rules.Shards, Name: "root", User: admissiontest.Master, Operation: admission.Create, Object: obj}
+			if err := admissiontest.AdmitAndValidate(t, core.NewShard(rules.Config{}), q); err != nil || obj.Spec != tc.want {
 				t.Fatalf("got %+v, %v", obj.Spec, err)
 			}
 		})
 	}
 	t.Run("missing base URL is an internal error", func(t *testing.T) {
-		q := testRequest{cluster: "root", resource: shards, name: "root", user: master, operation: admission.Update, obj: &corev1alpha1.Shard{}, old: &corev1alpha1.Shard{}}
-		err := admitAndValidate(t, newShard(Config{}), q)
+		q := admissiontest.Request{Cluster: "root", Resource: rules.Shards, Name: "root", User: admissiontest.Master, Operation: admission.Update, Object: &corev1alpha1.Shard{}, Old: &corev1alpha1.Shard{}}
+		err := admissiontest.AdmitAndValidate(t, core.NewShard(rules.Config{}), q)
 		if err == nil || err.Error() != "spec.baseURL is required" || apierrors.ReasonForError(err) != metav1.StatusReasonUnknown {
 			t.Fatalf("got %v", err)
 		}
@@ -45,7 +48,7 @@ func TestShardURLDefaults(t *testing.T) {
 }
 
 // withDynamic sets Config.Dynamic.
-func withDynamic(t *testing.T, config Config) Config {
+func withDynamic(t *testing.T, config rules.Config) rules.Config {
 	t.Helper()
 	client, err := clientgodynamic.NewForConfig(&rest.Config{})
 	if err != nil {
@@ -62,25 +65,25 @@ func withDynamic(t *testing.T, config Config) Config {
 }
 
 func TestNew(t *testing.T) {
-	complete := withDynamic(t, newFakeShard().config())
+	complete := withDynamic(t, admissiontest.NewShard().Config())
 	for name, tc := range map[string]struct {
-		change  func(*Config)
+		change  func(*rules.Config)
 		wantErr string
 	}{
-		"complete":                   {func(*Config) {}, ""},
-		"no registry":                {func(c *Config) { c.Registry = nil }, "no registry"},
-		"no types":                   {func(c *Config) { c.Types = nil }, "no resolver"},
-		"no exports":                 {func(c *Config) { c.Exports = nil }, "no resolver of exports"},
-		"no authorizer":              {func(c *Config) { c.Authorizer = nil }, "no authorizer"},
-		"no deep reviews":            {func(c *Config) { c.WithDeepSAR = nil }, "deep"},
-		"no dynamic admission":       {func(c *Config) { c.Dynamic = nil }, "webhooks"},
-		"disabled plug-in":           {func(c *Config) { c.Disabled = sets.New("kcp.io/PathAnnotation") }, ""},
-		"enabled plug-in":            {func(c *Config) { c.Enabled = sets.New("apis.kcp.io/ReservedMetadata") }, ""},
-		"unknown plug-in to disable": {func(c *Config) { c.Disabled = sets.New("kcp.io/Nope") }, `unknown plug-ins to disable: ["kcp.io/Nope"], want of ["CertificateApproval"`},
-		"unknown plug-in to enable":  {func(c *Config) { c.Enabled = sets.New("kcp.io/Nope") }, "unknown plug-ins to enable"},
-		"disabled plug-in of Kubernetes that does not run here": {func(c *Config) { c.Disabled = sets.New("PodSecurity", "LimitRanger") }, ""},
-		"enabled plug-in of Kubernetes that does not run here":  {func(c *Config) { c.Enabled = sets.New("PodSecurity") }, `no logical cluster can have: ["PodSecurity"]`},
-		"plug-in both enabled and disabled": {func(c *Config) {
+		"complete":                   {func(*rules.Config) {}, ""},
+		"no registry":                {func(c *rules.Config) { c.Registry = nil }, "no registry"},
+		"no types":                   {func(c *rules.Config) { c.Types = nil }, "no resolver"},
+		"no exports":                 {func(c *rules.Config) { c.Exports = nil }, "no resolver of exports"},
+		"no authorizer":              {func(c *rules.Config) { c.Authorizer = nil }, "no authorizer"},
+		"no deep reviews":            {func(c *rules.Config) { c.WithDeepSAR = nil }, "deep"},
+		"no dynamic admission":       {func(c *rules.Config) { c.Dynamic = nil }, "webhooks"},
+		"disabled plug-in":           {func(c *rules.Config) { c.Disabled = sets.New("kcp.io/PathAnnotation") }, ""},
+		"enabled plug-in":            {func(c *rules.Config) { c.Enabled = sets.New("apis.kcp.io/ReservedMetadata") }, ""},
+		"unknown plug-in to disable": {func(c *rules.Config) { c.Disabled = sets.New("kcp.io/Nope") }, `unknown plug-ins to disable: ["kcp.io/Nope"], want of ["CertificateApproval"`},
+		"unknown plug-in to enable":  {func(c *rules.Config) { c.Enabled = sets.New("kcp.io/Nope") }, "unknown plug-ins to enable"},
+		"disabled plug-in of Kubernetes that does not run here": {func(c *rules.Config) { c.Disabled = sets.New("PodSecurity", "LimitRanger") }, ""},
+		"enabled plug-in of Kubernetes that does not run here":  {func(c *rules.Config) { c.Enabled = sets.New("PodSecurity") }, `no logical cluster can have: ["PodSecurity"]`},
+		"plug-in both enabled and disabled": {func(c *rules.Config) {
 			c.Enabled, c.Disabled = sets.New("kcp.io/PathAnnotation"), sets.New("kcp.io/PathAnnotation")
 		}, "both"},
 	} {
@@ -100,27 +103,27 @@ func TestNew(t *testing.T) {
 
 // TestChain sends a workspace and a type through all plug-ins.
 func TestChain(t *testing.T) {
-	state := newFakeShard().
-		cluster("root", logicalcluster.PathAnnotationKey, "root", typeKey, "root:root").
-		add("root", testWorkspaceType("root", "root", extending(typeRef("root", "universal"))), true).
-		add("root", testWorkspaceType("root", "universal"), true).
-		allow("alice use root/workspacetypes/universal")
-	chain, err := New(withDynamic(t, state.config()))
+	state := admissiontest.NewShard().
+		Cluster("root", logicalcluster.PathAnnotationKey, "root", admissiontest.TypeKey, "root:root").
+		Add("root", admissiontest.WorkspaceType("root", "root", admissiontest.Extending(admissiontest.TypeReference("root", "universal"))), true).
+		Add("root", admissiontest.WorkspaceType("root", "universal"), true).
+		Allow("alice use root/workspacetypes/universal")
+	chain, err := New(withDynamic(t, state.Config()))
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	w := testWorkspace(func(w *tenancyv1alpha1.Workspace) {
+	w := admissiontest.Workspace(func(w *tenancyv1alpha1.Workspace) {
 		w.Spec.Type = &tenancyv1alpha1.WorkspaceTypeReference{Name: "universal"}
 	})
-	q := testRequest{cluster: "root", resource: workspaces, name: "team", user: alice, operation: admission.Create, obj: w}
-	if err := admitAndValidate(t, chain, q); err != nil {
+	q := admissiontest.Request{Cluster: "root", Resource: rules.Workspaces, Name: "team", User: admissiontest.Alice, Operation: admission.Create, Object: w}
+	if err := admissiontest.AdmitAndValidate(t, chain, q); err != nil {
 		t.Fatal(err)
 	}
-	if w.Spec.Type.String() != "root:universal" || !strings.Contains(w.Annotations[ownerKey], `"username":"alice"`) {
+	if w.Spec.Type.String() != "root:universal" || !strings.Contains(w.Annotations[admissiontest.OwnerKey], `"username":"alice"`) {
 		t.Errorf("got type %q, annotations %v", w.Spec.Type, w.Annotations)
 	}
 
-	q = testRequest{cluster: "root", resource: workspaceTypes, name: "system", user: master, operation: admission.Create, obj: testWorkspaceType("root", "system")}
-	wantForbidden(t, admitAndValidate(t, chain, q), "name is reserved")
+	q = admissiontest.Request{Cluster: "root", Resource: rules.WorkspaceTypes, Name: "system", User: admissiontest.Master, Operation: admission.Create, Object: admissiontest.WorkspaceType("root", "system")}
+	admissiontest.WantForbidden(t, admissiontest.AdmitAndValidate(t, chain, q), "name is reserved")
 }

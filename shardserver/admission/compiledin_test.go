@@ -11,6 +11,7 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	"github.com/atoll-dev/atoll/shardserver/admission/rules"
 )
 
 var errCalled = errors.New("called")
@@ -27,9 +28,9 @@ func (rejectingPlugin) Validate(context.Context, admission.Attributes, admission
 }
 
 func TestCustomResourcesAreExempt(t *testing.T) {
-	plugin := forCompiledInKinds(func(Config) admission.Interface {
+	plugin := forCompiledInKinds(func(rules.Config) admission.Interface {
 		return rejectingPlugin{admission.NewHandler(admission.Create, admission.Delete)}
-	})(Config{})
+	})(rules.Config{})
 	ours, custom := &corev1alpha1.Shard{ObjectMeta: metav1.ObjectMeta{Name: "x"}}, &unstructured.Unstructured{}
 	for name, tc := range map[string]struct {
 		obj, old runtime.Object

@@ -26,6 +26,8 @@ import (
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 	"github.com/atoll-dev/atoll/internal/etcdtest"
 	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/admission/admissiontest"
+	"github.com/atoll-dev/atoll/shardserver/admission/rules"
 	"github.com/atoll-dev/atoll/shardserver/apiindex"
 	kcpcore "github.com/atoll-dev/atoll/shardserver/apis/core"
 	tenancyapis "github.com/atoll-dev/atoll/shardserver/apis/tenancy"
@@ -67,14 +69,14 @@ func startStorageEnv(t *testing.T, permits ...string) *storageEnv {
 		t.Cleanup(s.Destroy)
 	}
 
-	state := newFakeShard().allow(permits...)
-	state.registry = storage.NewRegistry(kcpcore.Locality)
-	for _, resource := range []schema.GroupResource{namespaces, logicalClusters, workspaces, workspaceTypes} {
-		state.registry.Add(&storage.Resource{GVR: resource.WithVersion("v1alpha1"), Store: storages[resource.Resource].(storage.Store)})
+	state := admissiontest.NewShard().Allow(permits...)
+	state.Registry = storage.NewRegistry(kcpcore.Locality)
+	for _, resource := range []schema.GroupResource{rules.Namespaces, rules.LogicalClusters, rules.Workspaces, rules.WorkspaceTypes} {
+		state.Registry.Add(&storage.Resource{GVR: resource.WithVersion("v1alpha1"), Store: storages[resource.Resource].(storage.Store)})
 	}
-	config := state.config()
-	config.Types = workspacetype.NewResolver(workspacetype.NewConsistentReader(state.registry, workspacetype.NewIndex(state.registry)))
-	config.Exports = apiindex.NewResolver(state.registry, config.Types.Locate)
+	config := state.Config()
+	config.Types = workspacetype.NewResolver(workspacetype.NewConsistentReader(state.Registry, workspacetype.NewIndex(state.Registry)))
+	config.Exports = apiindex.NewResolver(state.Registry, config.Types.Locate)
 	config = withDynamic(t, config)
 	// These plug-ins read resources that are not stored here.
 	config.Disabled = sets.New("apis.kcp.io/MutatingWebhook", "KCPMutatingAdmissionPolicy", "KCPValidatingAdmissionPolicy", "apis.kcp.io/ValidatingWebhook", "KCPKubeResourceQuota")
@@ -114,11 +116,11 @@ func (s *storageEnv) requestContext(cluster string) context.Context {
 func (s *storageEnv) create(cluster string, by user.Info, resource schema.GroupResource, obj runtime.Object) (runtime.Object, error) {
 	ctx := request.WithRequestInfo(s.requestContext(cluster), &request.RequestInfo{APIGroup: resource.Group, APIVersion: versionOf(resource.Group), Resource: resource.Resource})
 	name := obj.(metav1.Object).GetName()
-	q := testRequest{resource: resource, name: name, user: by, operation: admission.Create, obj: obj}
-	if err := s.chain.(admission.MutationInterface).Admit(ctx, q.attributes(), nil); err != nil {
+	q := admissiontest.Request{Resource: resource, Name: name, User: by, Operation: admission.Create, Object: obj}
+	if err := s.chain.(admission.MutationInterface).Admit(ctx, q.Attributes(), nil); err != nil {
 		return nil, err
 	}
-	return s.storages[resource.Resource].(rest.Creater).Create(ctx, obj, rest.AdmissionToValidateObjectFunc(s.chain, q.attributes(), nil), &metav1.CreateOptions{})
+	return s.storages[resource.Resource].(rest.Creater).Create(ctx, obj, rest.AdmissionToValidateObjectFunc(s.chain, q.Attributes(), nil), &metav1.CreateOptions{})
 }
 
 func (s *storageEnv) mustCreate(cluster string, by user.Info, resource schema.GroupResource, obj runtime.Object) runtime.Object {
@@ -134,7 +136,7 @@ func (s *storageEnv) mustCreate(cluster string, by user.Info, resource schema.Gr
 func (s *storageEnv) updateStatus(cluster string, by user.Info, resource schema.GroupResource, name string, change func(runtime.Object)) (runtime.Object, error) {
 	ctx := s.requestContext(cluster)
 	attributes := func(obj, old runtime.Object) admission.Attributes {
-		return testRequest{resource: resource, subresource: "status", name: name, user: by, operation: admission.Update, obj: obj, old: old}.attributes()
+		return admissiontest.Request{Resource: resource, Subresource: "status", Name: name, User: by, Operation: admission.Update, Object: obj, Old: old}.Attributes()
 	}
 	info := rest.DefaultUpdatedObjectInfo(nil, func(_ context.Context, _, old runtime.Object) (runtime.Object, error) {
 		obj := old.DeepCopyObject()
@@ -153,49 +155,49 @@ func (s *storageEnv) updateStatus(cluster string, by user.Info, resource schema.
 func TestAdmissionWithStorage(t *testing.T) {
 	s := startStorageEnv(t, "alice use root/workspacetypes/universal", "alice use c1/workspacetypes/own")
 	logicalCluster := func(path, typed string) *corev1alpha1.LogicalCluster {
-		c := testLogicalCluster("", withClusterAnnotations(logicalcluster.PathAnnotationKey, path, typeKey, typed, groupsKey, "members"))
+		c := admissiontest.LogicalCluster("", admissiontest.WithAnnotations(logicalcluster.PathAnnotationKey, path, admissiontest.TypeKey, typed, admissiontest.GroupsKey, "members"))
 		c.Spec.CreatedBy = nil
 		return c
 	}
 
-	created := s.mustCreate("root", master, logicalClusters, logicalCluster("root", "root:root")).(*corev1alpha1.LogicalCluster)
+	created := s.mustCreate("root", admissiontest.Master, rules.LogicalClusters, logicalCluster("root", "root:root")).(*corev1alpha1.LogicalCluster)
 	if !slices.Contains(created.Finalizers, corev1alpha1.LogicalClusterDeletionFinalizer) {
 		t.Errorf("finalizers %v", created.Finalizers)
 	}
-	s.mustCreate("root", master, workspaceTypes, testWorkspaceType("", "universal"))
-	stored := s.mustCreate("root", master, workspaceTypes, testWorkspaceType("forged", "root", extending(typeRef("root", "universal")), func(spec *tenancyv1alpha1.WorkspaceTypeSpec) {
-		spec.DefaultChildWorkspaceType = ptr.To(typeRef("root", "universal"))
+	s.mustCreate("root", admissiontest.Master, rules.WorkspaceTypes, admissiontest.WorkspaceType("", "universal"))
+	stored := s.mustCreate("root", admissiontest.Master, rules.WorkspaceTypes, admissiontest.WorkspaceType("forged", "root", admissiontest.Extending(admissiontest.TypeReference("root", "universal")), func(spec *tenancyv1alpha1.WorkspaceTypeSpec) {
+		spec.DefaultChildWorkspaceType = ptr.To(admissiontest.TypeReference("root", "universal"))
 	})).(*tenancyv1alpha1.WorkspaceType)
 	if path := stored.Annotations[logicalcluster.PathAnnotationKey]; path != "root" {
 		t.Errorf("the type is annotated with path %q", path)
 	}
 
-	w := s.mustCreate("root", alice, workspaces, testWorkspace(func(w *tenancyv1alpha1.Workspace) { w.Spec.Type = nil })).(*tenancyv1alpha1.Workspace)
-	if w.Spec.Type == nil || w.Spec.Type.String() != "root:universal" || w.Annotations[groupsKey] != "members" || w.Annotations[ownerKey] == "" {
+	w := s.mustCreate("root", admissiontest.Alice, rules.Workspaces, admissiontest.Workspace(func(w *tenancyv1alpha1.Workspace) { w.Spec.Type = nil })).(*tenancyv1alpha1.Workspace)
+	if w.Spec.Type == nil || w.Spec.Type.String() != "root:universal" || w.Annotations[admissiontest.GroupsKey] != "members" || w.Annotations[admissiontest.OwnerKey] == "" {
 		t.Errorf("the workspace has type %v and annotations %v", w.Spec.Type, w.Annotations)
 	}
 
-	if _, err := s.create("c1", alice, logicalClusters, logicalCluster("root:team", "root:universal")); !apierrors.IsForbidden(err) {
+	if _, err := s.create("c1", admissiontest.Alice, rules.LogicalClusters, logicalCluster("root:team", "root:universal")); !apierrors.IsForbidden(err) {
 		t.Errorf("a tenant created a LogicalCluster: %v", err)
 	}
-	if _, err := s.create("c1", alice, workspaces, testWorkspace()); !apierrors.IsForbidden(err) {
+	if _, err := s.create("c1", admissiontest.Alice, rules.Workspaces, admissiontest.Workspace()); !apierrors.IsForbidden(err) {
 		t.Errorf("a workspace was created in a logical cluster that does not exist: %v", err)
 	}
-	s.mustCreate("c1", master, logicalClusters, logicalCluster("root:team", "root:universal"))
-	s.mustCreate("c1", alice, workspaceTypes, testWorkspaceType("", "own", extending(typeRef("root", "universal"))))
-	if _, err := s.create("root", alice, workspaces, typedWorkspace("below", "", "own")); !apierrors.IsForbidden(err) {
+	s.mustCreate("c1", admissiontest.Master, rules.LogicalClusters, logicalCluster("root:team", "root:universal"))
+	s.mustCreate("c1", admissiontest.Alice, rules.WorkspaceTypes, admissiontest.WorkspaceType("", "own", admissiontest.Extending(admissiontest.TypeReference("root", "universal"))))
+	if _, err := s.create("root", admissiontest.Alice, rules.Workspaces, typedWorkspace("below", "", "own")); !apierrors.IsForbidden(err) {
 		t.Errorf("a type of another logical cluster was found by name: %v", err)
 	}
-	below := s.mustCreate("c1", alice, workspaces, typedWorkspace("below", "", "own")).(*tenancyv1alpha1.Workspace)
+	below := s.mustCreate("c1", admissiontest.Alice, rules.Workspaces, typedWorkspace("below", "", "own")).(*tenancyv1alpha1.Workspace)
 	if below.Spec.Type.String() != "c1:own" { // root:team does not resolve to c1: the workspace was not scheduled
 		t.Errorf("type %q", below.Spec.Type)
 	}
-	if _, err := s.create("c1", alice, workspaces, typedWorkspace("odd", "root", "a/b")); !apierrors.IsForbidden(err) {
+	if _, err := s.create("c1", admissiontest.Alice, rules.Workspaces, typedWorkspace("odd", "root", "a/b")); !apierrors.IsForbidden(err) {
 		t.Errorf("an invalid name: %v", err)
 	}
 
-	updated, err := s.updateStatus("c1", master, logicalClusters, "cluster", func(obj runtime.Object) {
-		obj.(*corev1alpha1.LogicalCluster).Status.Phase = initializing
+	updated, err := s.updateStatus("c1", admissiontest.Master, rules.LogicalClusters, "cluster", func(obj runtime.Object) {
+		obj.(*corev1alpha1.LogicalCluster).Status.Phase = corev1alpha1.LogicalClusterPhaseInitializing
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -203,8 +205,8 @@ func TestAdmissionWithStorage(t *testing.T) {
 	if c := updated.(*corev1alpha1.LogicalCluster); !slices.Equal(c.Status.Initializers, c.Spec.Initializers) || !slices.Equal(c.Status.Terminators, c.Spec.Terminators) {
 		t.Errorf("status starts with %v and %v", c.Status.Initializers, c.Status.Terminators)
 	}
-	if _, err := s.updateStatus("c1", alice, logicalClusters, "cluster", func(obj runtime.Object) {
-		obj.(*corev1alpha1.LogicalCluster).Status.Phase = ready
+	if _, err := s.updateStatus("c1", admissiontest.Alice, rules.LogicalClusters, "cluster", func(obj runtime.Object) {
+		obj.(*corev1alpha1.LogicalCluster).Status.Phase = corev1alpha1.LogicalClusterPhaseReady
 	}); !apierrors.IsForbidden(err) {
 		t.Errorf("a tenant ended initialization: %v", err)
 	}
@@ -214,23 +216,25 @@ func TestAdmissionWithStorage(t *testing.T) {
 // name in another logical cluster.
 func TestNamespaceLifecycleWithStorage(t *testing.T) {
 	s := startStorageEnv(t)
-	configMap := testRequest{resource: schema.GroupResource{Resource: "configmaps"}, namespace: "team", name: "thing", user: alice, operation: admission.Create, obj: &core.ConfigMap{}}
+	configMap := admissiontest.Request{Resource: schema.GroupResource{Resource: "configmaps"}, Namespace: "team", Name: "thing", User: admissiontest.Alice, Operation: admission.Create, Object: &core.ConfigMap{}}
 
-	s.mustCreate("c1", alice, namespaces, &core.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team"}})
-	configMap.cluster = "c1"
-	if err := admitAndValidate(t, s.chain, configMap); err != nil {
+	s.mustCreate("c1", admissiontest.Alice, rules.Namespaces, &core.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team"}})
+	configMap.Cluster = "c1"
+	if err := admissiontest.AdmitAndValidate(t, s.chain, configMap); err != nil {
 		t.Error(err)
 	}
-	configMap.cluster = "c2"
-	if err := admitAndValidate(t, s.chain, configMap); !apierrors.IsNotFound(err) {
+	configMap.Cluster = "c2"
+	if err := admissiontest.AdmitAndValidate(t, s.chain, configMap); !apierrors.IsNotFound(err) {
 		t.Errorf("got %v, want 404", err)
 	}
-	remove := testRequest{cluster: "c1", resource: namespaces, name: "default", user: master, operation: admission.Delete}
-	if err := admitAndValidate(t, s.chain, remove); !apierrors.IsForbidden(err) {
+	remove := admissiontest.Request{Cluster: "c1", Resource: rules.Namespaces, Name: "default", User: admissiontest.Master, Operation: admission.Delete}
+	if err := admissiontest.AdmitAndValidate(t, s.chain, remove); !apierrors.IsForbidden(err) {
 		t.Errorf("got %v, want 403", err)
 	}
 }
 
 func typedWorkspace(name, path, typed string) *tenancyv1alpha1.Workspace {
-	return testWorkspace(func(w *tenancyv1alpha1.Workspace) { w.Name, w.Spec.Type = name, ptr.To(typeRef(path, typed)) })
+	return admissiontest.Workspace(func(w *tenancyv1alpha1.Workspace) {
+		w.Name, w.Spec.Type = name, ptr.To(admissiontest.TypeReference(path, typed))
+	})
 }
