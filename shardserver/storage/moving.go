@@ -7,6 +7,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
@@ -141,6 +142,11 @@ func (r *Reader[T]) WatchMoving(ctx context.Context) (watch.Interface, error) {
 		return nil, err
 	}
 	return WatchAll(r.registry.unrestricted(ctx), resource)
+}
+
+// ListMoving is List of stored objects, also in a logical cluster that moves from or to this shard and that it does not serve.
+func (r *Reader[T]) ListMoving(ctx context.Context, namespace string, selector labels.Selector) ([]T, error) {
+	return r.List(r.registry.unrestricted(ctx), namespace, selector)
 }
 
 // watchMoving watches the stored objects for a reader that includes the replicas of other shards.

@@ -60,7 +60,7 @@ func (a *Announcement) Await(ctx context.Context, cluster logicalcluster.Name) e
 
 // missing describes an endpoint slice that does not have the address of this shard; "" if there is none.
 func (a *Announcement) missing(ctx context.Context, cluster logicalcluster.Name) (string, error) {
-	bound, err := a.bindings.List(logicalcluster.With(ctx, cluster), "", nil)
+	bound, err := a.bindings.ListMoving(logicalcluster.With(ctx, cluster), "", nil)
 	if err != nil {
 		return "", fmt.Errorf("listing the bindings of logical cluster %q: %w", cluster, err)
 	}
