@@ -54,7 +54,7 @@ type env struct {
 	operations client.Client
 }
 
-func start(t *testing.T) *env {
+func start(t testing.TB) *env {
 	t.Helper()
 	e := &env{Installation: installation.Start(t, bin, gate)}
 	e.NewWorkspace(t, "operations", "operator", shardtesting.OnShard(installation.Root))
@@ -73,7 +73,7 @@ func start(t *testing.T) *env {
 }
 
 // at returns a client of the administrator at a path, through the front proxy.
-func (e *env) at(t *testing.T, path string) client.Client {
+func (e *env) at(t testing.TB, path string) client.Client {
 	t.Helper()
 	c, err := client.New(e.Admin(t, path), client.Options{Scheme: loopback.Scheme})
 	if err != nil {
@@ -86,16 +86,20 @@ func (e *env) at(t *testing.T, path string) client.Client {
 func (e *env) workspace(t *testing.T, name, shard string) (*tenancyv1alpha1.Workspace, client.Client) {
 	t.Helper()
 	e.NewWorkspace(t, name, "tenant", shardtesting.OnShard(shard))
+	return e.stored(t, name), e.at(t, "root:"+name)
+}
+
+func (e *env) stored(t testing.TB, name string) *tenancyv1alpha1.Workspace {
+	t.Helper()
 	workspace := &tenancyv1alpha1.Workspace{}
 	if err := e.at(t, "root").Get(t.Context(), client.ObjectKey{Name: name}, workspace); err != nil {
 		t.Fatal(err)
 	}
-	c := e.at(t, "root:"+name)
-	return workspace, c
+	return workspace
 }
 
 // move creates a migration.
-func (e *env) move(t *testing.T, name, cluster, to string) {
+func (e *env) move(t testing.TB, name, cluster, to string) {
 	t.Helper()
 	migration := &migrationv1alpha1.LogicalClusterMigration{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -107,7 +111,7 @@ func (e *env) move(t *testing.T, name, cluster, to string) {
 }
 
 // waitPhase waits for a phase of a migration.
-func (e *env) waitPhase(t *testing.T, name string, phase migrationv1alpha1.LogicalClusterMigrationPhaseType) *migrationv1alpha1.LogicalClusterMigration {
+func (e *env) waitPhase(t testing.TB, name string, phase migrationv1alpha1.LogicalClusterMigrationPhaseType) *migrationv1alpha1.LogicalClusterMigration {
 	t.Helper()
 	migration := &migrationv1alpha1.LogicalClusterMigration{}
 	shardtesting.Eventually(t, fmt.Sprintf("phase %s of migration %s", phase, name), func(ctx context.Context) error {
@@ -216,6 +220,8 @@ func TestMove(t *testing.T) {
 		}
 		e.deleteWorkspace(t, workspace)
 	})
+
+	t.Run("reads and writes go on while it moves", e.testLoad)
 
 	t.Run("its content is given to the destination only", func(t *testing.T) {
 		workspace, _ := e.workspace(t, "secret", installation.Alpha)
