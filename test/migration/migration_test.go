@@ -4,9 +4,11 @@ package migration
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -188,6 +190,43 @@ func (e *env) deleteWorkspace(t *testing.T, workspace *tenancyv1alpha1.Workspace
 	})
 }
 
+// checkExists asks the root shard, as another shard does before it removes a copy, whether a migration and others exist.
+func (e *env) checkExists(t *testing.T, cluster, name string) {
+	t.Helper()
+	migration := &migrationv1alpha1.LogicalClusterMigration{}
+	if err := e.operations.Get(t.Context(), client.ObjectKey{Name: name}, migration); err != nil {
+		t.Fatal(err)
+	}
+	shard, err := e.Layout().Client(e.ServerURL(installation.Root), "system:kcp:shard:"+installation.Beta, "system:kcp:shard")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		config     *rest.Config
+		name, want string
+		status     int
+	}{
+		{shard, name + "/" + string(migration.UID), `{"exists":true}`, http.StatusOK},
+		{shard, name + "/another", `{"exists":false}`, http.StatusOK},
+		{shard, "another/" + string(migration.UID), `{"exists":false}`, http.StatusOK},
+		{e.Masters(t, installation.Root), name + "/" + string(migration.UID), "", http.StatusForbidden},
+	} {
+		transport, err := rest.HTTPClientFor(tc.config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := transport.Post(tc.config.Host+"/services/migratingworkspaces/clusters/root/exists/"+cluster+"/"+tc.name, "application/json", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(response.Body)
+		response.Body.Close()
+		if err != nil || response.StatusCode != tc.status || tc.want != "" && strings.TrimSpace(string(body)) != tc.want {
+			t.Errorf("%s: %s, %s, %v", tc.name, response.Status, body, err)
+		}
+	}
+}
+
 func TestMove(t *testing.T) {
 	e := start(t)
 
@@ -245,6 +284,7 @@ func TestMove(t *testing.T) {
 		if response.StatusCode != http.StatusForbidden {
 			t.Errorf("system:masters get %s", response.Status)
 		}
+		e.checkExists(t, logicalcluster.Of(operations).String(), "secret")
 		migration := &migrationv1alpha1.LogicalClusterMigration{ObjectMeta: metav1.ObjectMeta{Name: "secret"}}
 		if err := e.operations.Delete(t.Context(), migration); err != nil {
 			t.Fatal(err)
