@@ -135,6 +135,7 @@ func (d *dependencies) createHeartbeat(context.Context) error {
 		MaxObjects:         d.options.Shard.MaxObjects,
 		MemoryLimit:        debug.SetMemoryLimit(-1),
 		Space:              d.space.Space,
+		Hidden:             d.fence.HiddenClusters,
 		Healthy: func() error {
 			if d.registration == nil {
 				return nil

@@ -105,6 +105,15 @@ func (f *Fence) HidesAny() bool { return f.states.hidden.Load() > 0 }
 // Hides implements storage.Guard.
 func (f *Fence) Hides(cluster logicalcluster.Name) bool { return f.states.hides(cluster) }
 
+// HiddenClusters returns the number of logical clusters that other shards serve, and of which this one has a LogicalCluster. Without a
+// fence there are none.
+func (f *Fence) HiddenClusters() int {
+	if f == nil {
+		return 0
+	}
+	return f.states.hiddenClusters()
+}
+
 // Lacks implements storage.Guard.
 func (f *Fence) Lacks(ctx context.Context, cluster logicalcluster.Name) bool {
 	return f.states.arrives(cluster) && !IsMover(ctx)

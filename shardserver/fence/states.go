@@ -217,6 +217,14 @@ func (s *states) hides(cluster logicalcluster.Name) bool { return s.stateOf(clus
 // arrives reports whether a logical cluster arrives, or did until its copy was removed.
 func (s *states) arrives(cluster logicalcluster.Name) bool { return s.stateOf(cluster) == Arriving }
 
+// hiddenClusters returns the number of logical clusters that exist here and are hidden.
+func (s *states) hiddenClusters() int {
+	if s.hidden.Load() == 0 {
+		return 0
+	}
+	return len(s.all(func(m moving) bool { return m.state.IsHidden() && m.gone.IsZero() }))
+}
+
 // stateOf returns the state of a logical cluster that may be hidden.
 func (s *states) stateOf(cluster logicalcluster.Name) State {
 	if s.hidden.Load() == 0 {

@@ -122,7 +122,7 @@ func (c phaseCounter[T]) collect(ctx context.Context, to chan<- metrics.Metric, 
 }
 
 // phaseSelector is a selector that counts objects by phase and selects none, so that no object is copied for the count. Every
-// object has its phase as a label.
+// object that is served has its phase as a label.
 type phaseSelector struct {
 	labels.Selector
 	count map[string]int
@@ -130,7 +130,9 @@ type phaseSelector struct {
 
 // Matches implements labels.Selector.
 func (p *phaseSelector) Matches(set labels.Labels) bool {
-	p.count[set.Get(corev1alpha1.PhaseLabelKey)]++
+	if phase := set.Get(corev1alpha1.PhaseLabelKey); phase != "" { // the copy of a logical cluster that moves here has none
+		p.count[phase]++
+	}
 	return false
 }
 

@@ -207,7 +207,7 @@ func (d *destinationService) move(ctx context.Context, key controller.Request, m
 func (d *destinationService) copy(ctx context.Context, key controller.Request, migration *migrationv1alpha1.LogicalClusterMigration, origin *peer) error {
 	in := transfer.Incoming{Cluster: logicalClusterOf(migration), UID: migration.UID}
 	claimed, err := d.claim(ctx, in, Reference(key.ClusterName, key.Name), true)
-	if err != nil {
+	if err != nil || claimed == nil {
 		return err
 	}
 	fence, err := d.stored.unchanged(in.Cluster, claimed)
@@ -235,8 +235,8 @@ func (d *destinationService) copy(ctx context.Context, key controller.Request, m
 	return d.transfer.Forget(ctx, in)
 }
 
-// claim stores the LogicalCluster of a copy, or stores it again, so that whoever has claimed it before writes no more. Without
-// create it returns nil if there is none of this migration.
+// claim stores the LogicalCluster of a copy, or stores it again, so that whoever has claimed it before writes no more. It returns nil
+// if the copy is open, and without create also if there is none.
 func (d *destinationService) claim(ctx context.Context, in transfer.Incoming, reference string, create bool) (*storedCluster, error) {
 	stored, err := d.stored.get(ctx, in.Cluster)
 	if err != nil {
@@ -244,7 +244,7 @@ func (d *destinationService) claim(ctx context.Context, in transfer.Incoming, re
 	}
 	switch {
 	case stored.isArrivingFor(in.UID):
-	case !create:
+	case !create, stored != nil && stored.annotations()[corev1alpha1.MigratingAnnotationKey] == reference && stored.annotations()[corev1alpha1.MovedToAnnotationKey] == "":
 		return nil, nil
 	case stored != nil:
 		return nil, fmt.Errorf("this shard has a logical cluster of the name %q", in.Cluster)

@@ -6,7 +6,8 @@
 // requests of its own, with the certificate of the shard; the origin answers only to the shard that an accepted migration
 // names.
 //
-// The state is in the annotations of the LogicalCluster on either shard. What to do is decided by the pure functions of this
+// The state is in the annotations of the LogicalCluster on either shard. At the destination that is one which arrives, and has
+// nothing else, from before the first object is copied until the one that the origin hands over replaces it. What to do is decided by the pure functions of this
 // package (Origin, Destination, Home) from what is stored, so that a crash loses nothing. Packages below read and write keys
 // (transfer) and refuse requests (fence).
 package migration

@@ -141,10 +141,10 @@ func (r reader) sources() []controller.Source {
 }
 
 // mapCluster maps a LogicalCluster to the migration of its annotation, and to all that name it: a change may have removed the
-// annotation.
+// annotation. One that arrives is changed by each attempt to copy, which the change must not repeat at once.
 func (r reader) mapCluster(event watch.Event) []controller.Request {
 	cluster, ok := event.Object.(*corev1alpha1.LogicalCluster)
-	if !ok {
+	if !ok || event.Type == watch.Modified && cluster.Annotations[corev1alpha1.ArrivingAnnotationKey] != "" {
 		return nil
 	}
 	keys := r.migrationsOf(logicalcluster.Of(cluster).String())

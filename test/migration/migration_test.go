@@ -4,9 +4,11 @@ package migration
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -54,7 +56,7 @@ type env struct {
 	operations client.Client
 }
 
-func start(t *testing.T) *env {
+func start(t testing.TB) *env {
 	t.Helper()
 	e := &env{Installation: installation.Start(t, bin, gate)}
 	e.NewWorkspace(t, "operations", "operator", shardtesting.OnShard(installation.Root))
@@ -73,7 +75,7 @@ func start(t *testing.T) *env {
 }
 
 // at returns a client of the administrator at a path, through the front proxy.
-func (e *env) at(t *testing.T, path string) client.Client {
+func (e *env) at(t testing.TB, path string) client.Client {
 	t.Helper()
 	c, err := client.New(e.Admin(t, path), client.Options{Scheme: loopback.Scheme})
 	if err != nil {
@@ -86,16 +88,20 @@ func (e *env) at(t *testing.T, path string) client.Client {
 func (e *env) workspace(t *testing.T, name, shard string) (*tenancyv1alpha1.Workspace, client.Client) {
 	t.Helper()
 	e.NewWorkspace(t, name, "tenant", shardtesting.OnShard(shard))
+	return e.stored(t, name), e.at(t, "root:"+name)
+}
+
+func (e *env) stored(t testing.TB, name string) *tenancyv1alpha1.Workspace {
+	t.Helper()
 	workspace := &tenancyv1alpha1.Workspace{}
 	if err := e.at(t, "root").Get(t.Context(), client.ObjectKey{Name: name}, workspace); err != nil {
 		t.Fatal(err)
 	}
-	c := e.at(t, "root:"+name)
-	return workspace, c
+	return workspace
 }
 
 // move creates a migration.
-func (e *env) move(t *testing.T, name, cluster, to string) {
+func (e *env) move(t testing.TB, name, cluster, to string) {
 	t.Helper()
 	migration := &migrationv1alpha1.LogicalClusterMigration{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -107,7 +113,7 @@ func (e *env) move(t *testing.T, name, cluster, to string) {
 }
 
 // waitPhase waits for a phase of a migration.
-func (e *env) waitPhase(t *testing.T, name string, phase migrationv1alpha1.LogicalClusterMigrationPhaseType) *migrationv1alpha1.LogicalClusterMigration {
+func (e *env) waitPhase(t testing.TB, name string, phase migrationv1alpha1.LogicalClusterMigrationPhaseType) *migrationv1alpha1.LogicalClusterMigration {
 	t.Helper()
 	migration := &migrationv1alpha1.LogicalClusterMigration{}
 	shardtesting.Eventually(t, fmt.Sprintf("phase %s of migration %s", phase, name), func(ctx context.Context) error {
@@ -184,6 +190,43 @@ func (e *env) deleteWorkspace(t *testing.T, workspace *tenancyv1alpha1.Workspace
 	})
 }
 
+// checkExists asks the root shard, as another shard does before it removes a copy, whether a migration and others exist.
+func (e *env) checkExists(t *testing.T, cluster, name string) {
+	t.Helper()
+	migration := &migrationv1alpha1.LogicalClusterMigration{}
+	if err := e.operations.Get(t.Context(), client.ObjectKey{Name: name}, migration); err != nil {
+		t.Fatal(err)
+	}
+	shard, err := e.Layout().Client(e.ServerURL(installation.Root), "system:kcp:shard:"+installation.Beta, "system:kcp:shard")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		config     *rest.Config
+		name, want string
+		status     int
+	}{
+		{shard, name + "/" + string(migration.UID), `{"exists":true}`, http.StatusOK},
+		{shard, name + "/another", `{"exists":false}`, http.StatusOK},
+		{shard, "another/" + string(migration.UID), `{"exists":false}`, http.StatusOK},
+		{e.Masters(t, installation.Root), name + "/" + string(migration.UID), "", http.StatusForbidden},
+	} {
+		transport, err := rest.HTTPClientFor(tc.config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := transport.Post(tc.config.Host+"/services/migratingworkspaces/clusters/root/exists/"+cluster+"/"+tc.name, "application/json", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(response.Body)
+		response.Body.Close()
+		if err != nil || response.StatusCode != tc.status || tc.want != "" && strings.TrimSpace(string(body)) != tc.want {
+			t.Errorf("%s: %s, %s, %v", tc.name, response.Status, body, err)
+		}
+	}
+}
+
 func TestMove(t *testing.T) {
 	e := start(t)
 
@@ -226,6 +269,7 @@ func TestMove(t *testing.T) {
 
 	t.Run("a consumer of exports moves", func(t *testing.T) { moveConsumer(t, e) })
 	t.Run("a provider of exports moves", func(t *testing.T) { moveProvider(t, e) })
+	t.Run("reads and writes go on while it moves", e.testLoad)
 
 	t.Run("its content is given to the destination only", func(t *testing.T) {
 		workspace, _ := e.workspace(t, "secret", installation.Alpha)
@@ -249,6 +293,7 @@ func TestMove(t *testing.T) {
 		if response.StatusCode != http.StatusForbidden {
 			t.Errorf("system:masters get %s", response.Status)
 		}
+		e.checkExists(t, logicalcluster.Of(operations).String(), "secret")
 		migration := &migrationv1alpha1.LogicalClusterMigration{ObjectMeta: metav1.ObjectMeta{Name: "secret"}}
 		if err := e.operations.Delete(t.Context(), migration); err != nil {
 			t.Fatal(err)

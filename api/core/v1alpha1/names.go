@@ -49,8 +49,8 @@ const (
 	// MovedToAnnotationKey contains the name of the shard to which the logical cluster has moved. The origin sets it and
 	// serves nothing of the logical cluster from then on.
 	MovedToAnnotationKey = "internal.core.kcp.io/moved-to"
-	// ArrivingAnnotationKey contains the UID of the LogicalClusterMigration whose destination has not stored the complete
-	// content yet. Until it is removed, the destination does not serve the logical cluster.
+	// ArrivingAnnotationKey contains the UID of the LogicalClusterMigration that copies the logical cluster to this shard. Until
+	// it is removed, another shard has the logical cluster, and nobody sees the copy.
 	ArrivingAnnotationKey = "internal.core.kcp.io/arriving"
 	// TokenKeysAnnotationKey contains the public keys of the shards that had the logical cluster before. Tokens that they signed
 	// for its service accounts stay valid. Without the annotation, tokens have to be signed by its shard.

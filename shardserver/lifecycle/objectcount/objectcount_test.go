@@ -65,6 +65,10 @@ func TestLimit(t *testing.T) {
 			if got := counts.Limit(cluster); got != tc.want {
 				t.Errorf("got %d", got)
 			}
+			cluster.Annotations[corev1alpha1.ArrivingAnnotationKey] = "a move that copies it here"
+			if scanned := counts.limits([]*corev1alpha1.LogicalCluster{cluster}); len(scanned) != 0 {
+				t.Errorf("a scan counts a part of it: %v", scanned)
+			}
 		})
 	}
 }

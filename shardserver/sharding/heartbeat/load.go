@@ -45,6 +45,8 @@ type meter struct {
 	keys     KeyCounter
 	registry *storage.Registry
 	space    func() etcdkeys.Space
+	// hidden is ReporterConfig.Hidden.
+	hidden func() int
 
 	mu                sync.Mutex
 	load              Load
@@ -66,6 +68,11 @@ func (m *meter) measure(ctx context.Context) (Load, error) {
 		}
 		if m.load.Workspaces, err = countOr(ctx, m.keys.TotalWithSystem, m.load.Workspaces, resource); err != nil {
 			return m.load, err
+		}
+		if m.hidden != nil {
+			hidden := int64(m.hidden())
+			m.load.LogicalClusters -= hidden
+			m.load.Workspaces -= hidden
 		}
 		m.clusters = time.Now()
 	}

@@ -46,6 +46,8 @@ type ReporterConfig struct {
 	MaxLogicalClusters, MaxObjects int64
 	// MemoryLimit is that of the Go runtime (GOMEMLIMIT), in bytes; math.MaxInt64 without a limit.
 	MemoryLimit int64
+	// Hidden returns the number of logical clusters that this shard stores, but another one serves: those that move. nil is none.
+	Hidden func() int
 	// Space returns the space that etcd has left.
 	Space func() etcdkeys.Space
 	// Healthy returns an error if the shard should get no traffic.
@@ -69,7 +71,7 @@ type Reporter struct {
 
 // NewReporter returns a Reporter.
 func NewReporter(cfg ReporterConfig) *Reporter {
-	return &Reporter{cfg: cfg, meter: meter{keys: cfg.Keys, registry: cfg.Registry, space: cfg.Space}}
+	return &Reporter{cfg: cfg, meter: meter{keys: cfg.Keys, registry: cfg.Registry, space: cfg.Space, hidden: cfg.Hidden}}
 }
 
 // Report returns the next report of this shard. The field Complete is not set.

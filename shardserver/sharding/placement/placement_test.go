@@ -189,8 +189,11 @@ func newTestCluster(phase corev1alpha1.LogicalClusterPhaseType, changes ...func(
 
 func clusterDeleting(c *corev1alpha1.LogicalCluster)          { now := metav1.Now(); c.DeletionTimestamp = &now }
 func clusterWithoutOwnerShard(c *corev1alpha1.LogicalCluster) { c.Annotations = nil }
-func clusterOfOtherWorkspace(c *corev1alpha1.LogicalCluster)  { c.Spec.Owner.Name = "another" }
-func clusterRecreated(c *corev1alpha1.LogicalCluster)         { c.UID = types.UID("lc-2") }
+func clusterArrives(c *corev1alpha1.LogicalCluster) {
+	c.Annotations, c.Spec.Owner = map[string]string{corev1alpha1.ArrivingAnnotationKey: "move"}, nil
+}
+func clusterOfOtherWorkspace(c *corev1alpha1.LogicalCluster) { c.Spec.Owner.Name = "another" }
+func clusterRecreated(c *corev1alpha1.LogicalCluster)        { c.UID = types.UID("lc-2") }
 
 func TestResponder(t *testing.T) {
 	const initializing, ready = corev1alpha1.LogicalClusterPhaseInitializing, corev1alpha1.LogicalClusterPhaseReady
@@ -229,6 +232,9 @@ func TestResponder(t *testing.T) {
 		"delete: request of another shard":                       {request: newTestRequest("delete", requestFromOtherShard), cluster: newTestCluster(ready), state: "Gone"},
 		"delete: another workspace of the same name":             {request: newTestRequest("delete", requestForOtherWorkspace), cluster: newTestCluster(ready), state: "Gone"},
 		"delete: owned by this shard":                            {request: newTestRequest("delete"), cluster: newTestCluster(ready, clusterWithoutOwnerShard), state: "Gone"},
+		"create: copied here, not complete":                      {request: newTestRequest("create"), cluster: newTestCluster("", clusterArrives)},
+		"follow: copied here, not complete":                      {request: newTestRequest("follow"), cluster: newTestCluster("", clusterArrives)},
+		"delete: copied here, not complete":                      {request: newTestRequest("delete"), cluster: newTestCluster("", clusterArrives)},
 		"follow: deleting is not released":                       {request: newTestRequest("follow"), cluster: newTestCluster(ready, clusterDeleting), state: "Exists"},
 	} {
 		t.Run(name, func(t *testing.T) {
