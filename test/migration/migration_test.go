@@ -209,11 +209,16 @@ func TestMove(t *testing.T) {
 	t.Run("to the shard of its parent, from it, and back again", func(t *testing.T) {
 		workspace, c := e.workspace(t, "travelling", installation.Alpha)
 		var objects []*corev1.ConfigMap
+		var versions []string
+		informer := e.startInformer(t, "root:travelling")
 		for i, shard := range []string{installation.Root, installation.Beta, installation.Alpha, installation.Beta} {
 			objects = append(objects, put(t, c, fmt.Sprint("before-", i)))
 			e.moveTo(t, fmt.Sprint("travelling-", i), workspace, c, shard)
 			checkObjects(t, c, objects)
+			versions = append(versions, objects[i].ResourceVersion)
+			e.checkVersions(t, "root:travelling", versions, objects[i])
 		}
+		informer.checkRelisted(t, put(t, c, "after"))
 		e.deleteWorkspace(t, workspace)
 	})
 
