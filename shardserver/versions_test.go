@@ -114,7 +114,8 @@ func (r *relists) RoundTrip(req *http.Request) (*http.Response, error) {
 		return response, err
 	}
 	query := req.URL.Query()
-	isList := (query.Get("watch") == "" || query.Get("sendInitialEvents") == "true") && (query.Get("resourceVersion") == "" || query.Get("resourceVersion") == "0")
+	isObjects := strings.HasSuffix(req.URL.Path, "/configmaps") || strings.HasSuffix(req.URL.Path, "/widgets") // not discovery
+	isList := isObjects && (query.Get("watch") == "" || query.Get("sendInitialEvents") == "true") && (query.Get("resourceVersion") == "" || query.Get("resourceVersion") == "0")
 	if isList && response.StatusCode == http.StatusOK {
 		r.lists.Add(1)
 	}
@@ -613,6 +614,9 @@ func newInformers(t *testing.T, m *movable) *clientInformers {
 	go func() { _ = c.cache.Start(t.Context()) }()
 	if _, err := c.cache.GetInformer(t.Context(), &corev1.ConfigMap{}); err != nil {
 		t.Fatal(err)
+	}
+	if !c.cache.WaitForCacheSync(t.Context()) {
+		t.Fatal("the cache is not synced")
 	}
 	for _, counter := range c.counters {
 		counter.lists.Store(0)

@@ -254,13 +254,18 @@ func TestMove(t *testing.T) {
 		tokens := e.newTokens(t, workspace)
 		tokens.request(t, installation.Alpha)
 		var objects []*corev1.ConfigMap
+		var versions []string
+		informer := e.startInformer(t, "root:travelling")
 		for i, shard := range []string{installation.Root, installation.Beta, installation.Alpha, installation.Beta} {
 			objects = append(objects, put(t, c, fmt.Sprint("before-", i)))
 			e.moveTo(t, fmt.Sprint("travelling-", i), workspace, c, shard)
 			checkObjects(t, c, objects)
 			tokens.check(t, shard)
 			tokens.request(t, shard)
+			versions = append(versions, objects[i].ResourceVersion)
+			e.checkVersions(t, "root:travelling", versions, objects[i])
 		}
+		informer.checkRelisted(t, put(t, c, "after"))
 		settled, _ := e.workspace(t, "settled", installation.Beta)
 		tokens.checkForeign(t, installation.Alpha, installation.Beta, settled)
 		tokens.checkRevoked(t, installation.Beta)
