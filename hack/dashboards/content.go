@@ -45,8 +45,8 @@ var dashboards = []dashboard{
 			{"Clocks", "s", "How far the clock of the shard is ahead of the cache server's.", []query{{of(shard, `max by (shard) (atoll_clock_ahead_seconds{@})`), "{{shard}}"}}},
 		}},
 		{"Moves of workspaces", []panel{
-			{"In progress", "short", "Stalled: nothing has changed for ten minutes; a condition has the reason.", []query{{of(shard, `sum by (state) (atoll_logicalcluster_migrations_active{@})`), "{{state}}"}}},
-			{"Ended", "short", "In the last hour, by result.", []query{{of(shard, `sum by (result) (increase(atoll_logicalcluster_migrations_total{@}[1h]))`), "{{result}}"}}},
+			{"In progress", "short", "Stalled: nothing has changed for ten minutes; a condition has the reason.", []query{{of(shard, `sum by (state) (atoll_logicalcluster_migrations_active{@}) or vector(0)`), "{{state}}"}}},
+			{"Ended", "short", "In the last hour, by result.", []query{{of(shard, `sum by (result) (increase(atoll_logicalcluster_migrations_total{@}[1h])) or vector(0)`), "{{result}}"}}},
 			{"Refused writes", "s", "How long workspaces that moved to a shard have refused writes.", []query{{of(shard, `histogram_quantile(0.99, sum by (le, instance) (rate(atoll_logicalcluster_migration_refused_writes_seconds_bucket{@}[1h])))`), "{{instance}} p99"}}},
 			{"Copied", "Bps", "From other shards.", []query{{of(shard, `sum by (instance) (rate(atoll_logicalcluster_migration_copied_bytes_total{@}[5m]))`), "{{instance}}"}}},
 		}},
