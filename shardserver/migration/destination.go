@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -109,7 +110,8 @@ func (d *destinationService) reconcile(ctx context.Context, key controller.Reque
 	case DestinationFinish:
 		return controller.Result{}, d.finish(ctx, state)
 	case DestinationForget:
-		return controller.Result{}, d.transfer.Forget(ctx, transfer.Incoming{Cluster: logicalClusterOf(state.Migration), UID: state.Migration.UID})
+		// What follows does not wait for an event.
+		return controller.Result{RequeueAfter: time.Millisecond}, d.transfer.Forget(ctx, transfer.Incoming{Cluster: logicalClusterOf(state.Migration), UID: state.Migration.UID})
 	case DestinationDrop:
 		if err := d.drop(ctx, state.Cluster); err != nil {
 			return controller.Result{}, err

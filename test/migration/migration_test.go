@@ -201,6 +201,10 @@ func (e *env) checkExists(t *testing.T, cluster, name string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	tenant, err := e.Layout().Client(e.ServerURL(installation.Root), "tenant")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, tc := range []struct {
 		config     *rest.Config
 		name, want string
@@ -209,7 +213,7 @@ func (e *env) checkExists(t *testing.T, cluster, name string) {
 		{shard, name + "/" + string(migration.UID), `{"exists":true}`, http.StatusOK},
 		{shard, name + "/another", `{"exists":false}`, http.StatusOK},
 		{shard, "another/" + string(migration.UID), `{"exists":false}`, http.StatusOK},
-		{e.Masters(t, installation.Root), name + "/" + string(migration.UID), "", http.StatusForbidden},
+		{tenant, name + "/" + string(migration.UID), "", http.StatusForbidden},
 	} {
 		transport, err := rest.HTTPClientFor(tc.config)
 		if err != nil {
