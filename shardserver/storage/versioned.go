@@ -221,8 +221,11 @@ func (e epoch) setOnList(list runtime.Object) error {
 
 // setOnError adds the epoch to the token with which a client can continue a list whose revision has been compacted.
 func (e epoch) setOnError(err error) error {
+	if e == 0 || err == nil {
+		return err
+	}
 	var status *apierrors.StatusError
-	if e == 0 || !errors.As(err, &status) || status.ErrStatus.Continue == "" {
+	if !errors.As(err, &status) || status.ErrStatus.Continue == "" {
 		return err
 	}
 	versioned := *status
