@@ -29,7 +29,7 @@ const writeInterval = 50 * time.Millisecond
 // history records what a logical cluster has acknowledged while it moves: to a client of the front proxy that counts in a few objects, and
 // to clients that ask each shard directly, whether or not it has the logical cluster.
 type history struct {
-	counters []*counter
+	counters []*counted
 	stop     func()
 
 	mu sync.Mutex
@@ -45,8 +45,8 @@ type history struct {
 	pause        time.Duration
 }
 
-// counter is an object whose value one client counts up.
-type counter struct {
+// counted is an object whose value one client counts up.
+type counted struct {
 	name string
 	// acknowledged is the value of the last update that succeeded, attempted that of the last one that may have.
 	acknowledged, attempted int
@@ -64,7 +64,7 @@ func (e *env) observe(t *testing.T, path, cluster string) *history {
 	}
 	for i := range 4 {
 		object := put(t, c, fmt.Sprint("counter-", i))
-		h.counters = append(h.counters, &counter{name: object.Name})
+		h.counters = append(h.counters, &counted{name: object.Name})
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var writers sync.WaitGroup
@@ -96,24 +96,24 @@ func (e *env) observe(t *testing.T, path, cluster string) *history {
 	return h
 }
 
-// count reads a counter, and counts it up by an update that the server refuses if another one came first.
-func (h *history) count(ctx context.Context, c client.Client, counter *counter) {
+// count reads a counted, and counts it up by an update that the server refuses if another one came first.
+func (h *history) count(ctx context.Context, c client.Client, counted *counted) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	object := &corev1.ConfigMap{}
-	err := c.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: counter.name}, object)
+	err := c.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: counted.name}, object)
 	if err == nil {
 		value, _ := strconv.Atoi(object.Data["value"])
 		h.mu.Lock()
-		if value < counter.acknowledged || value > counter.attempted {
-			h.violations = append(h.violations, fmt.Sprintf("%s reads %d; %d is acknowledged, and %d attempted", counter.name, value, counter.acknowledged, counter.attempted))
+		if value < counted.acknowledged || value > counted.attempted {
+			h.violations = append(h.violations, fmt.Sprintf("%s reads %d; %d is acknowledged, and %d attempted", counted.name, value, counted.acknowledged, counted.attempted))
 		}
-		counter.attempted = value + 1
+		counted.attempted = value + 1
 		h.mu.Unlock()
 		object.Data["value"] = strconv.Itoa(value + 1)
 		if err = c.Update(ctx, object); err == nil {
 			h.mu.Lock()
-			counter.acknowledged = value + 1
+			counted.acknowledged = value + 1
 			if !h.refusedSince.IsZero() {
 				h.pause = max(h.pause, time.Since(h.refusedSince))
 				h.refusedSince = time.Time{}
@@ -170,16 +170,16 @@ func (h *history) check(t *testing.T, c client.Client) {
 	h.mu.Lock()
 	created := slices.Clone(h.created)
 	acknowledged := map[string]int{}
-	for _, counter := range h.counters {
-		acknowledged[counter.name] = counter.acknowledged
+	for _, counted := range h.counters {
+		acknowledged[counted.name] = counted.acknowledged
 	}
 	h.mu.Unlock()
 	shardtesting.Eventually(t, "writes succeed", func(context.Context) error {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		for _, counter := range h.counters {
-			if counter.acknowledged <= acknowledged[counter.name] {
-				return fmt.Errorf("%s has no write since the last check; %d failed, at last: %v", counter.name, h.failed, h.last)
+		for _, counted := range h.counters {
+			if counted.acknowledged <= acknowledged[counted.name] {
+				return fmt.Errorf("%s has no write since the last check; %d failed, at last: %v", counted.name, h.failed, h.last)
 			}
 		}
 		return nil
