@@ -18,6 +18,7 @@ import (
 
 func enableMigration(o *options.Options) {
 	o.FeatureGates = append(o.FeatureGates, options.GateLogicalClusterMigration+"=true")
+	o.Shard.ExternalURL = "https://workspaces.example.com" // of both: URLs of workspaces do not change
 }
 
 // TestDestinationWithoutCertificate: the root shard, whose cache is embedded, needs a certificate for no other shard. A move to it
