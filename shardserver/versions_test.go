@@ -376,6 +376,9 @@ func testVersionsOfWatches(t *testing.T, m *movable, gvr schema.GroupVersionReso
 			break
 		}
 	}
+	if err := metadata.Err(); err != nil {
+		t.Fatal(err)
+	}
 
 	streamed, err := objects.Watch(ctx, metav1.ListOptions{
 		SendInitialEvents: new(true), AllowWatchBookmarks: true, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,

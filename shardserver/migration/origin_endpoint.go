@@ -85,7 +85,9 @@ func (o *originService) serve(w http.ResponseWriter, req *http.Request) error {
 	var response any
 	var err error
 	if segments[0] == "exists" {
-		response, err = o.exists(req.Context(), cluster, key, types.UID(segments[3]))
+		exists := existsResponse{}
+		exists.Exists, err = o.exists(req.Context(), cluster, key, types.UID(segments[3]))
+		response = exists
 	} else if err = o.authorize(req.Context(), cluster, key); err == nil {
 		response, err = o.run(req, cluster, key, operation(segments[3]))
 	}
@@ -100,12 +102,12 @@ func (o *originService) serve(w http.ResponseWriter, req *http.Request) error {
 }
 
 // exists answers whether a migration exists, on the shard that stores migrations. All shards may read them.
-func (o *originService) exists(ctx context.Context, cluster logicalcluster.Name, key controller.Request, uid types.UID) (*existsResponse, error) {
+func (o *originService) exists(ctx context.Context, cluster logicalcluster.Name, key controller.Request, uid types.UID) (bool, error) {
 	if cluster != logicalcluster.Root || o.cfg.Shard != o.cfg.Home {
-		return nil, apierrors.NewNotFound(migrationv1alpha1.Resource("logicalclustermigrations"), key.Name)
+		return false, apierrors.NewNotFound(migrationv1alpha1.Resource("logicalclustermigrations"), key.Name)
 	}
 	exists, err := o.isStored(ctx, key, uid)
-	return &existsResponse{exists}, asStatus(err)
+	return exists, asStatus(err)
 }
 
 // authorize fails unless the user is the destination of a migration that this shard has accepted. The answer is the same for
