@@ -23,6 +23,7 @@ import (
 	"golang.org/x/tools/go/analysis/suite/vet"
 	"golang.org/x/tools/go/packages"
 
+	"github.com/atoll-dev/atoll/hack/vet/receivername"
 	"github.com/atoll-dev/atoll/hack/vet/typednil"
 )
 
@@ -81,7 +82,7 @@ func check(out io.Writer, directory, tags string, patterns ...string) (int, erro
 		analyzers []*analysis.Analyzer
 		on        []*packages.Package
 	}{
-		{vet.Suite, loaded},
+		{append(slices.Clone(vet.Suite), receivername.Analyzer), loaded},
 		{[]*analysis.Analyzer{typednil.Analyzer}, slices.DeleteFunc(slices.Clone(loaded), isTest)},
 	} {
 		graph, err := checker.Analyze(run.analyzers, run.on, nil)

@@ -10,7 +10,7 @@ import (
 )
 
 // TestCheck checks a module with findings of several kinds: in a function that a package of the module wraps, in a test, with a build tag, and
-// of this project's analyzer.
+// of this project's analyzers.
 func TestCheck(t *testing.T) {
 	t.Setenv("GOFLAGS", "")
 	t.Setenv("GOWORK", "off")
@@ -25,6 +25,7 @@ func TestCheck(t *testing.T) {
 		"a_test.go":      "package small\n\nimport \"testing\"\n\nfunc TestA(t *testing.T) { t.Errorf(\"%d\", \"text\") }\n",
 		"tagged.go":      "//go:build e2e\n\npackage small\n\nimport \"fmt\"\n\nfunc tagged() { fmt.Printf(\"%d\", \"text\") }\n",
 		"typed/nil.go":   "package typed\n\ntype T struct{}\n\nfunc (*T) M() {}\n\nfunc newT() (*T, error) { return nil, nil }\n\nfunc f() error {\n\tvar i interface{ M() }\n\tvar err error\n\ti, err = newT()\n\t_ = i\n\treturn err\n}\n",
+		"named/named.go": "package named\n\ntype T struct{}\n\nfunc (x T) M() {}\n",
 		"good/good.go":   "package good\n\nimport \"fmt\"\n\nfunc good() { fmt.Printf(\"%d\", 1) }\n",
 		"good/x_test.go": "package good_test\n",
 	} {
@@ -41,13 +42,13 @@ func TestCheck(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"a.go:5", "a_test.go:5", "tagged.go:7", "nil.go:12"} {
+	for _, want := range []string{"a.go:5", "a_test.go:5", "tagged.go:7", "nil.go:12", "named.go:5"} {
 		if strings.Count(out.String(), want) != 1 {
 			t.Errorf("want one finding at %s", want)
 		}
 	}
-	if count != 4 {
-		t.Errorf("got %d findings, want 4", count)
+	if count != 5 {
+		t.Errorf("got %d findings, want 5", count)
 	}
 	if t.Failed() {
 		t.Log(out.String())

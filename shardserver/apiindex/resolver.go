@@ -171,6 +171,16 @@ func (r *Resolver) GetSchema(ctx context.Context, cluster logicalcluster.Name, n
 	return r.schemas.Get(logicalcluster.With(ctx, cluster), "", name)
 }
 
+// GetLatestSchema is GetSchema with the consistency of a client's GET, for who must not miss one that was created just before.
+func (r *Resolver) GetLatestSchema(ctx context.Context, cluster logicalcluster.Name, name string) (*apisv1alpha1.APIResourceSchema, error) {
+	return r.schemas.GetLatest(logicalcluster.With(ctx, cluster), "", name)
+}
+
+// ListLatest is List with the consistency of a client's LIST.
+func (r *Resolver) ListLatest(ctx context.Context, cluster logicalcluster.Name) ([]*apisv1alpha2.APIExport, error) {
+	return r.exports.ListLatest(logicalcluster.With(ctx, cluster), "", nil)
+}
+
 // List returns the exports of a logical cluster.
 func (r *Resolver) List(ctx context.Context, cluster logicalcluster.Name) ([]*apisv1alpha2.APIExport, error) {
 	return r.exports.List(logicalcluster.With(ctx, cluster), "", nil)

@@ -84,6 +84,9 @@ func (s servedKinds) validateExport(ctx context.Context, a admission.Attributes,
 			continue
 		}
 		found, err := s.exports.GetSchema(ctx, cluster, resource.Schema)
+		if apierrors.IsNotFound(err) { // or the watch cache does not have it yet
+			found, err = s.exports.GetLatestSchema(ctx, cluster, resource.Schema)
+		}
 		if apierrors.IsNotFound(err) {
 			continue // validateSchema refuses another kind when it is created
 		}
@@ -128,7 +131,7 @@ func (s servedKinds) validateSchema(ctx context.Context, created *apisv1alpha1.A
 	if !ok {
 		return nil, rules.ErrNoCluster
 	}
-	exports, err := s.exports.List(ctx, cluster)
+	exports, err := s.exports.ListLatest(ctx, cluster) // including one that was changed just before
 	if err != nil {
 		return nil, err
 	}
