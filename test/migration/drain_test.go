@@ -196,11 +196,12 @@ func (e *env) testDrain(t *testing.T) {
 		t.Errorf("want %q", want)
 	}
 	for i, path := range paths {
-		checkObjects(t, e.at(t, path), objects[i:i+1])
 		cluster := &corev1alpha1.LogicalCluster{}
-		if err := e.at(t, path).Get(t.Context(), client.ObjectKey{Name: corev1alpha1.LogicalClusterName}, cluster); err != nil {
-			t.Fatal(err)
-		}
+		c := e.at(t, path)
+		shardtesting.Eventually(t, "the logical cluster of "+path, func(ctx context.Context) error { // a busy machine may end a request
+			return c.Get(ctx, client.ObjectKey{Name: corev1alpha1.LogicalClusterName}, cluster)
+		})
+		checkObjects(t, c, objects[i:i+1])
 		if shard := cluster.Annotations[corev1alpha1.ShardAnnotationKey]; shard != installation.Root && shard != installation.Beta {
 			t.Errorf("%s is on %s", path, shard)
 		}
