@@ -44,7 +44,7 @@ func (e *env) newTokens(t *testing.T, workspace *tenancyv1alpha1.Workspace) *tok
 	if err != nil {
 		t.Fatal(err)
 	}
-	tk := &tokens{env: e, cluster: workspace.Spec.Cluster, admin: admin, signed: map[string]string{}}
+	tok := &tokens{env: e, cluster: workspace.Spec.Cluster, admin: admin, signed: map[string]string{}}
 	if _, err := admin.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -65,21 +65,21 @@ func (e *env) newTokens(t *testing.T, workspace *tenancyv1alpha1.Workspace) *tok
 			return fmt.Errorf("got %v", got.Data)
 		}
 		if err == nil {
-			tk.signed[tokensSecret] = string(got.Data[corev1.ServiceAccountTokenKey])
+			tok.signed[tokensSecret] = string(got.Data[corev1.ServiceAccountTokenKey])
 		}
 		return err
 	})
-	return tk
+	return tok
 }
 
 // request requests a token from the shard that has the workspace, whose key must have signed it.
-func (tk *tokens) request(t *testing.T, shard string) {
+func (tok *tokens) request(t *testing.T, shard string) {
 	t.Helper()
-	response, err := tk.admin.CoreV1().ServiceAccounts(metav1.NamespaceDefault).CreateToken(t.Context(), account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	response, err := tok.admin.CoreV1().ServiceAccounts(metav1.NamespaceDefault).CreateToken(t.Context(), account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	keys, err := keyutil.PublicKeysFromFile(tk.Layout().SigningKey(shard) + ".pub")
+	keys, err := keyutil.PublicKeysFromFile(tok.Layout().SigningKey(shard) + ".pub")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,20 +91,20 @@ func (tk *tokens) request(t *testing.T, shard string) {
 	if _, ok, err := serviceaccounttokens.NewAuthenticator(audiences, getter, audiences, nil).AuthenticateToken(t.Context(), response.Status.Token); !ok {
 		t.Errorf("shard %s has not signed its token: %v", shard, err)
 	}
-	tk.signed[shard] = response.Status.Token
+	tok.signed[shard] = response.Status.Token
 }
 
 // status returns the status of a request with a token to a server, in the workspace of the tokens.
-func (tk *tokens) status(t *testing.T, server, token string) int {
+func (tok *tokens) status(t *testing.T, server, token string) int {
 	t.Helper()
-	config := rest.AnonymousClientConfig(tk.Masters(t, server))
+	config := rest.AnonymousClientConfig(tok.Masters(t, server))
 	config.BearerToken = token
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer client.CloseIdleConnections()
-	response, err := client.Get(tk.ServerURL(server) + "/clusters/" + tk.cluster + "/api/v1/namespaces/default/configmaps")
+	response, err := client.Get(tok.ServerURL(server) + "/clusters/" + tok.cluster + "/api/v1/namespaces/default/configmaps")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,11 +113,11 @@ func (tk *tokens) status(t *testing.T, server, token string) int {
 }
 
 // check sends every token to the shard that has the workspace and to the front proxy.
-func (tk *tokens) check(t *testing.T, shard string) {
+func (tok *tokens) check(t *testing.T, shard string) {
 	t.Helper()
-	for signer, token := range tk.signed {
+	for signer, token := range tok.signed {
 		for _, server := range []string{shard, sharded.FrontProxy} {
-			if got := tk.status(t, server, token); got != http.StatusOK {
+			if got := tok.status(t, server, token); got != http.StatusOK {
 				t.Errorf("on shard %s, the token of %s at %s: got %d", shard, signer, server, got)
 			}
 		}
@@ -125,9 +125,9 @@ func (tk *tokens) check(t *testing.T, shard string) {
 }
 
 // checkForeign fails if a shard accepts tokens for a workspace that the shard which signed them never had.
-func (tk *tokens) checkForeign(t *testing.T, signer, shard string, other *tenancyv1alpha1.Workspace) {
+func (tok *tokens) checkForeign(t *testing.T, signer, shard string, other *tenancyv1alpha1.Workspace) {
 	t.Helper()
-	private, err := keyutil.PrivateKeyFromFile(tk.Layout().SigningKey(signer))
+	private, err := keyutil.PrivateKeyFromFile(tok.Layout().SigningKey(signer))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +135,7 @@ func (tk *tokens) checkForeign(t *testing.T, signer, shard string, other *tenanc
 	if err != nil {
 		t.Fatal(err)
 	}
-	admin, err := kubernetes.NewForConfig(tk.Admin(t, "root:"+other.Name))
+	admin, err := kubernetes.NewForConfig(tok.Admin(t, "root:"+other.Name))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +151,7 @@ func (tk *tokens) checkForeign(t *testing.T, signer, shard string, other *tenanc
 	if err != nil {
 		t.Fatal(err)
 	}
-	victim := *tk
+	victim := *tok
 	victim.cluster = other.Spec.Cluster
 	for _, server := range []string{shard, sharded.FrontProxy} {
 		if got := victim.status(t, server, forged); got != http.StatusUnauthorized {
@@ -161,28 +161,28 @@ func (tk *tokens) checkForeign(t *testing.T, signer, shard string, other *tenanc
 }
 
 // checkRevoked deletes the Secret and the account, and waits until their tokens are refused.
-func (tk *tokens) checkRevoked(t *testing.T, shard string) {
+func (tok *tokens) checkRevoked(t *testing.T, shard string) {
 	t.Helper()
 	refused := func(signer string) {
 		shardtesting.Eventually(t, "the refusal of the token of "+signer, func(context.Context) error {
 			for _, server := range []string{shard, sharded.FrontProxy} {
-				if got := tk.status(t, server, tk.signed[signer]); got != http.StatusUnauthorized {
+				if got := tok.status(t, server, tok.signed[signer]); got != http.StatusUnauthorized {
 					return fmt.Errorf("at %s: got %d", server, got)
 				}
 			}
 			return nil
 		})
 	}
-	if err := tk.admin.CoreV1().Secrets(metav1.NamespaceDefault).Delete(t.Context(), tokensSecret, metav1.DeleteOptions{}); err != nil {
+	if err := tok.admin.CoreV1().Secrets(metav1.NamespaceDefault).Delete(t.Context(), tokensSecret, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	refused(tokensSecret)
-	delete(tk.signed, tokensSecret)
-	tk.check(t, shard)
-	if err := tk.admin.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Delete(t.Context(), account, metav1.DeleteOptions{}); err != nil {
+	delete(tok.signed, tokensSecret)
+	tok.check(t, shard)
+	if err := tok.admin.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Delete(t.Context(), account, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	for signer := range tk.signed {
+	for signer := range tok.signed {
 		refused(signer)
 	}
 }
