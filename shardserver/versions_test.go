@@ -1,14 +1,11 @@
 package shardserver_test
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"strconv"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,119 +15,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	toolscache "k8s.io/client-go/tools/cache"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	"github.com/atoll-dev/atoll/shardserver/options"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
-
-// versionOf returns the version of a revision in an epoch.
-func versionOf(epoch, revision int64) string { return strconv.FormatInt(epoch<<50+revision, 10) }
-
-func epochOf(t *testing.T, version string) int64 {
-	t.Helper()
-	parsed, err := strconv.ParseInt(version, 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return parsed >> 50
-}
-
-// movable is a logical cluster of a shard that moves away and back again.
-type movable struct {
-	shard         *shardtesting.Shard
-	name, key     string
-	config        *rest.Config
-	dynamic       dynamic.Interface
-	epoch         int64
-	configMaps    schema.GroupVersionResource
-	widgets, cows schema.GroupVersionResource
-}
-
-// moveAndReturn gives the logical cluster the epochs of two moves, as these store them.
-func (m *movable) moveAndReturn(t *testing.T) {
-	t.Helper()
-	const annotations = `"annotations":{`
-	epoch := func(n int64) string {
-		if n == 0 {
-			return annotations
-		}
-		return annotations + fmt.Sprintf(`%q:"%d",`, corev1alpha1.EpochAnnotationKey, n)
-	}
-	movedAway := func(n int64) string {
-		return epoch(n) + fmt.Sprintf(`%q:"elsewhere",`, corev1alpha1.MovedToAnnotationKey)
-	}
-	m.shard.ReplaceInKey(t, m.key, epoch(m.epoch), movedAway(m.epoch+1))
-	objects := "/clusters/" + m.name + "/api/v1/namespaces/default/configmaps"
-	shardtesting.Eventually(t, "the hand-over", func(context.Context) error {
-		if response, body := shardtesting.Send(t, m.shard.Masters(t), "GET", objects, ""); response.StatusCode != http.StatusServiceUnavailable {
-			return fmt.Errorf("%s: %s", response.Status, body)
-		}
-		return nil
-	})
-	m.shard.ReplaceInKey(t, m.key, movedAway(m.epoch+1), epoch(m.epoch+2))
-	m.epoch += 2
-	shardtesting.Eventually(t, "the return", func(context.Context) error {
-		if response, body := shardtesting.Send(t, m.shard.Masters(t), "GET", objects, ""); response.StatusCode != http.StatusOK {
-			return fmt.Errorf("%s: %s", response.Status, body)
-		}
-		return nil
-	})
-}
-
-func (m *movable) objects(gvr schema.GroupVersionResource) dynamic.ResourceInterface {
-	return m.dynamic.Resource(gvr).Namespace("default")
-}
-
-func (m *movable) create(t *testing.T, gvr schema.GroupVersionResource, name string) *unstructured.Unstructured {
-	t.Helper()
-	kind := map[schema.GroupVersionResource]string{m.configMaps: "ConfigMap", m.widgets: "Widget", m.cows: "Cow"}[gvr]
-	object := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": name, "labels": map[string]any{"test": "versions"}}}}
-	object.SetGroupVersionKind(gvr.GroupVersion().WithKind(kind))
-	created, err := m.objects(gvr).Create(t.Context(), object, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return created
-}
-
-// relists counts the lists of an informer, also streamed ones, except those at a version, which fail after a move.
-type relists struct {
-	next  http.RoundTripper
-	lists atomic.Int64
-}
-
-func (r *relists) RoundTrip(req *http.Request) (*http.Response, error) {
-	response, err := r.next.RoundTrip(req)
-	if err != nil {
-		return response, err
-	}
-	query := req.URL.Query()
-	isObjects := strings.HasSuffix(req.URL.Path, "/configmaps") || strings.HasSuffix(req.URL.Path, "/widgets") // not discovery
-	isList := isObjects && (query.Get("watch") == "" || query.Get("sendInitialEvents") == "true") && (query.Get("resourceVersion") == "" || query.Get("resourceVersion") == "0")
-	if isList && response.StatusCode == http.StatusOK {
-		r.lists.Add(1)
-	}
-	return response, nil
-}
-
-func counted(config *rest.Config) (*rest.Config, *relists) {
-	counter := &relists{}
-	config = rest.CopyConfig(config)
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		counter.next = next
-		return counter
-	})
-	return config, counter
-}
 
 // TestVersionsOfMovedClusters: resource versions say from which side of a move they are.
 func TestVersionsOfMovedClusters(t *testing.T) {
@@ -289,117 +181,6 @@ func testVersionsOfReads(t *testing.T, m *movable, gvr schema.GroupVersionResour
 		t.Errorf("token %s", page.GetContinue())
 	}
 	m.expectTooLarge(t, objectsPath(gvr)+"?limit=2&continue="+fmt.Sprint(m.epoch+1, ".")+newerToken)
-}
-
-// nextEvent returns the next event that is no bookmark.
-func nextEvent(t *testing.T, events watch.Interface) watch.Event {
-	t.Helper()
-	for {
-		event, ok := <-events.ResultChan()
-		if !ok {
-			t.Fatal("the watch ended")
-		}
-		if event.Type != watch.Bookmark {
-			return event
-		}
-	}
-}
-
-func testVersionsOfWatches(t *testing.T, m *movable, gvr schema.GroupVersionResource) {
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	objects := m.objects(gvr)
-	for _, version := range m.olderVersions(t) {
-		events, err := objects.Watch(ctx, metav1.ListOptions{ResourceVersion: version})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if event, more := <-events.ResultChan(), len(events.ResultChan()); event.Type != watch.Error || !apierrors.IsResourceExpired(apierrors.FromObject(event.Object)) || more != 0 {
-			t.Errorf("a watch from %s, before the move: %v", version, event)
-		}
-	}
-	events, err := objects.Watch(ctx, metav1.ListOptions{ResourceVersion: versionOf(m.epoch+1, 1)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if event := <-events.ResultChan(); event.Type != watch.Error || !isTooLarge(apierrors.FromObject(event.Object)) {
-		t.Errorf("a watch from a newer version: %v", event)
-	}
-
-	list, err := objects.List(ctx, metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var resumed []watch.Interface
-	for range 2 { // the encoding of an event is shared
-		events, err := objects.Watch(ctx, metav1.ListOptions{ResourceVersion: list.GetResourceVersion()})
-		if err != nil {
-			t.Fatal(err)
-		}
-		resumed = append(resumed, events)
-	}
-	response := shardtesting.Open(ctx, t, m.config, "GET", objectsPath(gvr)+"?watch=1&resourceVersion="+list.GetResourceVersion(), "", "Accept", "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1")
-	defer response.Body.Close()
-	metadata := bufio.NewScanner(response.Body)
-	created := m.create(t, gvr, "watched")
-	patched, err := objects.Patch(ctx, "watched", types.MergePatchType, []byte(`{"metadata":{"labels":{"color":"red"}}}`), metav1.PatchOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := objects.Delete(ctx, "watched", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	for _, events := range resumed {
-		for i, want := range []struct {
-			kind    watch.EventType
-			version string
-		}{{watch.Added, created.GetResourceVersion()}, {watch.Modified, patched.GetResourceVersion()}, {watch.Deleted, ""}} {
-			event := nextEvent(t, events)
-			object, ok := event.Object.(*unstructured.Unstructured)
-			if !ok || event.Type != want.kind || (want.version != "" && object.GetResourceVersion() != want.version) {
-				t.Fatalf("event %d: %v, want %v", i, event, want)
-			}
-			m.expectVersion(t, string(event.Type), object.GetResourceVersion())
-		}
-		events.Stop()
-	}
-	for metadata.Scan() {
-		var event struct {
-			Type   string
-			Object metav1.PartialObjectMetadata
-		}
-		if err := json.Unmarshal(metadata.Bytes(), &event); err != nil {
-			t.Fatal(err)
-		}
-		m.expectVersion(t, "metadata of "+event.Type, event.Object.ResourceVersion)
-		if event.Type == "DELETED" {
-			break
-		}
-	}
-	if err := metadata.Err(); err != nil {
-		t.Fatal(err)
-	}
-
-	streamed, err := objects.Watch(ctx, metav1.ListOptions{
-		SendInitialEvents: new(true), AllowWatchBookmarks: true, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer streamed.Stop()
-	for event := range streamed.ResultChan() {
-		object, ok := event.Object.(*unstructured.Unstructured)
-		if !ok {
-			t.Fatal(event)
-		}
-		m.expectVersion(t, "streamed "+string(event.Type), object.GetResourceVersion())
-		if event.Type == watch.Bookmark {
-			if object.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "" {
-				t.Error("the bookmark does not end the initial events")
-			}
-			break
-		}
-	}
 }
 
 func testVersionsOfWrites(t *testing.T, m *movable, gvr schema.GroupVersionResource, before *unstructured.Unstructured) {
@@ -591,101 +372,6 @@ func testVersionsOfAll(t *testing.T, m, neighbour *movable) {
 	}
 	if _, err := configMaps.List(t.Context(), metav1.ListOptions{ResourceVersion: first.GetResourceVersion(), ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan}); err != nil {
 		t.Errorf("a list from a version of the moved logical cluster: %v", err)
-	}
-}
-
-// clientInformers are an informer of client-go and a cache of controller-runtime.
-type clientInformers struct {
-	informer toolscache.SharedIndexInformer
-	cache    cache.Cache
-	counters []*relists
-}
-
-func newInformers(t *testing.T, m *movable) *clientInformers {
-	t.Helper()
-	config, counter := counted(m.config)
-	factory := dynamicinformer.NewDynamicSharedInformerFactory(dynamic.NewForConfigOrDie(config), 0)
-	c := &clientInformers{informer: factory.ForResource(m.widgets).Informer(), counters: []*relists{counter}}
-	factory.Start(t.Context().Done())
-	factory.WaitForCacheSync(t.Context().Done())
-	config, counter = counted(m.config)
-	var err error
-	if c.cache, err = cache.New(config, cache.Options{}); err != nil {
-		t.Fatal(err)
-	}
-	c.counters = append(c.counters, counter)
-	go func() { _ = c.cache.Start(t.Context()) }()
-	if _, err := c.cache.GetInformer(t.Context(), &corev1.ConfigMap{}); err != nil {
-		t.Fatal(err)
-	}
-	if !c.cache.WaitForCacheSync(t.Context()) {
-		t.Fatal("the cache is not synced")
-	}
-	for _, counter := range c.counters {
-		counter.lists.Store(0)
-	}
-	return c
-}
-
-func (c *clientInformers) check(t *testing.T, m *movable) {
-	widget, configMap := m.create(t, m.widgets, "seen"), m.create(t, m.configMaps, "seen")
-	shardtesting.Eventually(t, "the objects in the informers", func(ctx context.Context) error {
-		stored, found, _ := c.informer.GetStore().GetByKey("default/seen")
-		if got, ok := stored.(*unstructured.Unstructured); !found || !ok || got.GetResourceVersion() != widget.GetResourceVersion() {
-			return fmt.Errorf("the informer of client-go has %v", stored)
-		}
-		got := &corev1.ConfigMap{}
-		if err := c.cache.Get(ctx, client.ObjectKey{Namespace: "default", Name: "seen"}, got); err != nil || got.ResourceVersion != configMap.GetResourceVersion() {
-			return fmt.Errorf("the cache of controller-runtime has %v, %w", got.ObjectMeta, err)
-		}
-		return nil
-	})
-	for i, counter := range c.counters {
-		if lists := counter.lists.Load(); lists != 1 {
-			t.Errorf("informer %d listed %d times after the move", i, lists)
-		}
-	}
-}
-
-// wildcardInformer is an informer on all consumers of an export.
-type wildcardInformer struct {
-	informer toolscache.SharedIndexInformer
-}
-
-func newWildcardInformer(t *testing.T, shard *shardtesting.Shard, m *movable, identity string) *wildcardInformer {
-	t.Helper()
-	config := shardtesting.At(shard.Masters(t), "*")
-	gvr := m.cows
-	gvr.Resource += ":" + identity
-	factory := dynamicinformer.NewDynamicSharedInformerFactory(dynamic.NewForConfigOrDie(config), 0)
-	w := &wildcardInformer{factory.ForResource(gvr).Informer()}
-	if err := w.informer.AddIndexers(toolscache.Indexers{"cluster": func(obj any) ([]string, error) {
-		object, ok := obj.(*unstructured.Unstructured)
-		if !ok {
-			return nil, fmt.Errorf("%T", obj)
-		}
-		return []string{object.GetAnnotations()["kcp.io/cluster"] + "/" + object.GetName()}, nil
-	}}); err != nil {
-		t.Fatal(err)
-	}
-	factory.Start(t.Context().Done())
-	factory.WaitForCacheSync(t.Context().Done())
-	return w
-}
-
-func (w *wildcardInformer) check(t *testing.T, m, neighbour *movable) {
-	for i, of := range []*movable{m, neighbour, m} { // the versions go up and down
-		created := of.create(t, m.cows, fmt.Sprint("mixed-", i))
-		shardtesting.Eventually(t, "the object in the informer", func(context.Context) error {
-			found, err := w.informer.GetIndexer().ByIndex("cluster", of.name+"/"+created.GetName())
-			if err != nil || len(found) != 1 {
-				return fmt.Errorf("%v, %w", found, err)
-			}
-			if got, ok := found[0].(*unstructured.Unstructured); !ok || got.GetResourceVersion() != created.GetResourceVersion() {
-				return fmt.Errorf("got %v, want version %s", got, created.GetResourceVersion())
-			}
-			return nil
-		})
 	}
 }
 

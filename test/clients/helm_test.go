@@ -97,15 +97,15 @@ func testHelm(t *testing.T, i *installation.Installation) {
 	}
 }
 
-func (o *chartEnv) mustRelease(_ release.Releaser, err error) {
-	o.Helper()
+func (c *chartEnv) mustRelease(_ release.Releaser, err error) {
+	c.Helper()
 	if err != nil {
-		o.Fatal(err)
+		c.Fatal(err)
 	}
 }
 
-func (o *chartEnv) get(object client.Object, name string) error {
-	return o.client.Get(o.Context(), client.ObjectKey{Namespace: "orchard", Name: releaseName + "-" + name}, object)
+func (c *chartEnv) get(object client.Object, name string) error {
+	return c.client.Get(c.Context(), client.ObjectKey{Namespace: "orchard", Name: releaseName + "-" + name}, object)
 }
 
 func newTree() *unstructured.Unstructured {
@@ -115,23 +115,23 @@ func newTree() *unstructured.Unstructured {
 }
 
 // expectObjects checks the release's objects.
-func (o *chartEnv) expectObjects(fruit string, trees int) {
-	o.Helper()
+func (c *chartEnv) expectObjects(fruit string, trees int) {
+	c.Helper()
 	plan := &corev1.ConfigMap{}
-	if err := o.get(plan, "plan"); err != nil || plan.Data["fruit"] != fruit {
-		o.Errorf("the plan is %v: %v", plan.Data, err)
+	if err := c.get(plan, "plan"); err != nil || plan.Data["fruit"] != fruit {
+		c.Errorf("the plan is %v: %v", plan.Data, err)
 	}
 	for n := range trees {
 		object := newTree()
-		if err := o.get(object, fmt.Sprint(n)); err != nil {
-			o.Errorf("tree %d: %v", n, err)
+		if err := c.get(object, fmt.Sprint(n)); err != nil {
+			c.Errorf("tree %d: %v", n, err)
 			continue
 		}
 		if got, _, _ := unstructured.NestedString(object.Object, "spec", "fruit"); got != fruit {
-			o.Errorf("tree %d has fruit %q, want %q", n, got, fruit)
+			c.Errorf("tree %d has fruit %q, want %q", n, got, fruit)
 		}
 	}
-	if err := o.get(newTree(), fmt.Sprint(trees)); !apierrors.IsNotFound(err) {
-		o.Errorf("tree %d should not exist: %v", trees, err)
+	if err := c.get(newTree(), fmt.Sprint(trees)); !apierrors.IsNotFound(err) {
+		c.Errorf("tree %d should not exist: %v", trees, err)
 	}
 }

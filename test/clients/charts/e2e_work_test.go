@@ -97,10 +97,10 @@ type traffic struct {
 	failures []string
 }
 
-func (w *traffic) run(ctx context.Context) {
-	for ; ctx.Err() == nil; w.requests++ {
-		if err := w.once(ctx); err != nil && ctx.Err() == nil {
-			w.failures = append(w.failures, err.Error())
+func (t *traffic) run(ctx context.Context) {
+	for ; ctx.Err() == nil; t.requests++ {
+		if err := t.once(ctx); err != nil && ctx.Err() == nil {
+			t.failures = append(t.failures, err.Error())
 		}
 		select {
 		case <-ctx.Done():
@@ -109,14 +109,14 @@ func (w *traffic) run(ctx context.Context) {
 	}
 }
 
-func (w *traffic) once(ctx context.Context) error {
-	value := strconv.Itoa(w.requests)
+func (t *traffic) once(ctx context.Context) error {
+	value := strconv.Itoa(t.requests)
 	patch := client.RawPatch("application/merge-patch+json", []byte(`{"data":{"n":"`+value+`"}}`))
-	if err := w.Patch(ctx, w.object.DeepCopy(), patch); err != nil {
+	if err := t.Patch(ctx, t.object.DeepCopy(), patch); err != nil {
 		return err
 	}
 	read := &corev1.ConfigMap{}
-	if err := w.Get(ctx, client.ObjectKeyFromObject(w.object), read); err != nil {
+	if err := t.Get(ctx, client.ObjectKeyFromObject(t.object), read); err != nil {
 		return err
 	}
 	if read.Data["n"] != value {
