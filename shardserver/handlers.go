@@ -113,7 +113,6 @@ func (d *dependencies) answerMoving(generic *genericapiserver.Config) func(http.
 	}
 	filter := &fence.Filter{
 		RequestInfo: generic.RequestInfoResolver, IsLongRunning: generic.LongRunningFunc, Serializer: generic.Serializer, AwaitEpoch: d.fence.AwaitEpoch,
-		Lacks: d.fence.Lacks,
 		IsExempt: func(req *http.Request) bool {
 			view, ok := virtual.From(req.Context())
 			return ok && view.ServesMoving()

@@ -2,6 +2,7 @@ package fence_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -108,6 +109,13 @@ func testArriving(t *testing.T, first, second *shardtesting.Shard) {
 		}
 	}
 
+	// Another logical cluster has a newer object: whoever only goes on from there misses the copy.
+	if got := do(t, masters, http.MethodPost, from+configMaps, configMap("newer")); got.status != http.StatusCreated {
+		t.Fatalf("got %+v", got)
+	}
+	continued := openWatch(t, masters, "/clusters/*/api/v1/configmaps?watch=1&resourceVersion="+versionOf(t, do(t, masters, http.MethodGet, "/clusters/*/api/v1/configmaps", "")))
+	before := versionOf(t, do(t, masters, http.MethodGet, "/clusters/*/api/v1/configmaps", ""))
+
 	put(m.key, strings.ReplaceAll(opened, source, target.String()))
 	for _, shard := range []*shardtesting.Shard{first, second} {
 		shardtesting.Eventually(t, "the opening", func(context.Context) error {
@@ -129,7 +137,25 @@ func testArriving(t *testing.T, first, second *shardtesting.Shard) {
 	if got := do(t, masters, http.MethodPost, to+ships, strings.Replace(ship, "one", "two", 1)); got.status != http.StatusCreated {
 		t.Errorf("a new instance: %+v", got)
 	}
-	if got := <-wildcard; strings.Contains(got, target.String()) {
-		t.Errorf("a wildcard watch delivers the copy: %s", got)
+	for what, ended := range map[string]<-chan string{
+		"a wildcard watch": wildcard, "one that goes on": continued,
+		"one from before the opening": openWatch(t, masters, "/clusters/*/api/v1/configmaps?watch=1&resourceVersion="+before),
+	} {
+		if got := <-ended; strings.Contains(got, target.String()) || !strings.Contains(got, `"reason":"Expired"`) {
+			t.Errorf("%s does not expire without events: %s", what, got)
+		}
 	}
+	if got := do(t, masters, http.MethodGet, "/clusters/*/api/v1/configmaps", ""); !strings.Contains(got.body, target.String()) {
+		t.Error("the list over all logical clusters does not show the copy")
+	}
+}
+
+// versionOf returns the resource version of a list.
+func versionOf(t *testing.T, list response) string {
+	t.Helper()
+	var decoded metav1.PartialObjectMetadataList
+	if err := json.Unmarshal([]byte(list.body), &decoded); err != nil || decoded.ResourceVersion == "" {
+		t.Fatalf("%v: %+v", err, list)
+	}
+	return decoded.ResourceVersion
 }

@@ -69,7 +69,7 @@ func TestStateOf(t *testing.T) {
 // TestStatesAreBounded drives thousands of logical clusters through writes and moves: nothing may remain.
 func TestStatesAreBounded(t *testing.T) {
 	ended := 0
-	s := newStates(func() { ended++ })
+	s := newStates(func() { ended++ }, func() {})
 	changes, unsubscribe := s.subscribe()
 	start := time.Now()
 	for i := range 5000 {
@@ -114,7 +114,7 @@ func TestStatesAreBounded(t *testing.T) {
 
 // TestStatesOfMovedClusters: a logical cluster that has moved here is open, and known as long as it exists.
 func TestStatesOfMovedClusters(t *testing.T) {
-	s := newStates(func() {})
+	s := newStates(func() {}, func() {})
 	cluster := logicalcluster.MustParseName("abc")
 	arrived := make(chan error)
 	go func() { arrived <- s.awaitEpoch(t.Context(), cluster, 2) }()
@@ -160,7 +160,7 @@ func TestEpochOf(t *testing.T) {
 }
 
 func TestMoverIsNotRefused(t *testing.T) {
-	f := &Fence{states: newStates(func() {})}
+	f := &Fence{states: newStates(func() {}, func() {})}
 	cluster := logicalcluster.MustParseName("abc")
 	f.states.set(cluster, moving{state: MovedAway, revision: 1})
 	if _, err := f.Enter(context.Background(), cluster); err == nil {

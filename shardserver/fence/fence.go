@@ -29,6 +29,7 @@ type Fence struct {
 	replica  *replica
 	revision *revisions
 	changed  chan struct{} // has an element when acknowledgements may have to change
+	shown    *changes
 
 	stop    context.CancelFunc
 	running sync.WaitGroup
@@ -38,9 +39,9 @@ type Fence struct {
 func Start(ctx context.Context, cfg Config) (*Fence, error) {
 	f := &Fence{
 		cfg: cfg, reader: storage.NewReader[*corev1alpha1.LogicalCluster](cfg.Registry, logicalClusters),
-		changed: make(chan struct{}, 1), revision: &revisions{},
+		changed: make(chan struct{}, 1), revision: &revisions{}, shown: newChanges(),
 	}
-	f.states = newStates(f.wake)
+	f.states = newStates(f.wake, f.shown.add)
 	f.replica = newReplica(cfg.Etcd, cfg.Prefix, f.revision)
 	if err := f.replica.register(ctx); err != nil {
 		return nil, err
@@ -71,6 +72,7 @@ func (f *Fence) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	defer running.Wait()
 	running.Go(func() { f.acknowledge(ctx) })
+	running.Go(func() { f.shown.run(ctx, f.cfg.Etcd, f.cfg.Prefix) })
 	f.newInformer().Run(WithMover(ctx))
 }
 

@@ -31,11 +31,10 @@ const (
 type Filter struct {
 	RequestInfo   request.RequestInfoResolver
 	IsLongRunning request.LongRunningRequestCheck
-	// Lacks reports whether storages find nothing in a logical cluster yet. They learn later than the caller that it is complete.
-	Lacks func(context.Context, logicalcluster.Name) bool
 	// IsExempt reports whether a request is one of another shard for the content of the logical cluster.
 	IsExempt func(*http.Request) bool
-	// AwaitEpoch returns when the storage uses the epoch that the annotations express.
+	// AwaitEpoch returns when the storage uses the epoch that the annotations express, and with that, shows the content: a logical
+	// cluster that arrives has none, and one that has arrived does.
 	AwaitEpoch func(ctx context.Context, cluster logicalcluster.Name, annotations map[string]string) error
 	Serializer runtime.NegotiatedSerializer
 }
@@ -45,9 +44,6 @@ func (f *Filter) Answer(w http.ResponseWriter, req *http.Request, annotations ma
 	state := StateOf(annotations)
 	if IsMover(req.Context()) || f.IsExempt(req) {
 		return false
-	}
-	if cluster, _ := logicalcluster.From(req.Context()); state == Open && f.Lacks(req.Context(), cluster) {
-		state = Arriving
 	}
 	if !state.IsHidden() && !f.hasEpoch(req, annotations) {
 		f.refuse(w, req)

@@ -122,6 +122,9 @@ func (f *Fence) Lacks(ctx context.Context, cluster logicalcluster.Name) bool {
 // Subscribe implements storage.Guard.
 func (f *Fence) Subscribe() (<-chan storage.HiddenChange, func()) { return f.states.subscribe() }
 
+// ChangedAt implements storage.Guard.
+func (f *Fence) ChangedAt() int64 { return f.shown.at() }
+
 // HasEpochs implements storage.Guard.
 func (f *Fence) HasEpochs() bool { return f.states.moved.Load() > 0 }
 

@@ -32,8 +32,9 @@ type states struct {
 	// known is closed when the states of all logical clusters have been set once.
 	known chan struct{}
 	once  sync.Once
-	// ended is called when no write to a logical cluster that is not Open is in flight any more.
-	ended func()
+	// ended is called when no write to a logical cluster that is not Open is in flight any more, changed when a logical cluster has been
+	// hidden or shown.
+	ended, changed func()
 
 	mu          sync.Mutex
 	subscribers map[chan storage.HiddenChange]struct{}
@@ -61,8 +62,8 @@ func (m moving) isUnmoved() bool { return m.state == Open && m.epoch == 0 }
 
 func always(moving) bool { return true }
 
-func newStates(ended func()) *states {
-	s := &states{seed: maphash.MakeSeed(), known: make(chan struct{}), ended: ended, subscribers: map[chan storage.HiddenChange]struct{}{}, advanced: make(chan struct{})}
+func newStates(ended, changed func()) *states {
+	s := &states{seed: maphash.MakeSeed(), known: make(chan struct{}), ended: ended, changed: changed, subscribers: map[chan storage.HiddenChange]struct{}{}, advanced: make(chan struct{})}
 	for i := range s.stripes {
 		s.stripes[i] = stripe{writes: map[logicalcluster.Name]int{}, moving: map[logicalcluster.Name]moving{}}
 	}
@@ -135,6 +136,10 @@ func (s *states) change(cluster logicalcluster.Name, after moving, gone bool, ma
 	} else {
 		stripe.moving[cluster] = after
 	}
+	// Whoever does not look for hidden logical clusters any more looks for epochs.
+	if before.epoch == 0 && after.epoch != 0 {
+		s.moved.Add(1)
+	}
 	if before.state.IsHidden() != after.state.IsHidden() {
 		if after.state.IsHidden() {
 			s.hidden.Add(1)
@@ -142,9 +147,7 @@ func (s *states) change(cluster logicalcluster.Name, after moving, gone bool, ma
 			s.hidden.Add(-1)
 		}
 	}
-	if before.epoch == 0 && after.epoch != 0 {
-		s.moved.Add(1)
-	} else if before.epoch != 0 && after.epoch == 0 {
+	if before.epoch != 0 && after.epoch == 0 {
 		s.moved.Add(-1)
 	}
 	stripe.mu.Unlock()
@@ -152,6 +155,7 @@ func (s *states) change(cluster logicalcluster.Name, after moving, gone bool, ma
 		s.advance()
 	}
 	if before.state.IsHidden() != after.state.IsHidden() {
+		s.changed()
 		s.publish(storage.HiddenChange{Cluster: cluster, Gone: gone})
 	}
 	if before.state != Open || after.state != Open {

@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -36,6 +37,9 @@ type Guard interface {
 	// Subscribe returns a channel of the logical clusters that are hidden or shown from then on. The channel is closed if its
 	// reader is too slow.
 	Subscribe() (changes <-chan HiddenChange, unsubscribe func())
+	// ChangedAt returns a revision that is not older than the last change of what is hidden: a list of an older one may lack what is
+	// shown, or have what is hidden.
+	ChangedAt() int64
 	// HasEpochs reports whether any logical cluster has an epoch, Epoch the one of the content that this shard has of a logical
 	// cluster. A logical cluster is not shown before its epoch is known.
 	HasEpochs() bool
@@ -198,6 +202,12 @@ func (s *guardedStorage) GetList(ctx context.Context, key string, opts storage.L
 		if err := s.Interface.GetList(ctx, key, opts, list); err != nil {
 			return err
 		}
+		accessor, err := meta.ListAccessor(list)
+		if err != nil {
+			return err
+		}
+		accessor.SetContinue("")
+		accessor.SetRemainingItemCount(nil)
 		return meta.SetList(list, nil)
 	}
 	restricted, err := s.isRestricted(ctx)
@@ -232,8 +242,13 @@ func removeItems(list runtime.Object, of func(logicalcluster.Name) bool) error {
 	return nil
 }
 
-// Watch implements storage.Interface. A watch over all logical clusters ends when the objects of one of them are hidden or
-// shown. The caller lists again; it gets no event for objects that nobody has changed.
+// newChangedError returns the error after which a client lists the objects of all logical clusters again.
+func newChangedError() *apierrors.StatusError {
+	return apierrors.NewResourceExpired("logical clusters have moved between shards: list again")
+}
+
+// Watch implements storage.Interface. A watch over all logical clusters expires when the objects of one of them are hidden or
+// shown, and so does one that continues from before. The caller lists again; it gets no event for objects that nobody has changed.
 func (s *guardedStorage) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
 	if cluster, ok := logicalcluster.From(ctx); !ok || !cluster.IsWildcard() {
 		return s.Interface.Watch(ctx, key, opts)
@@ -249,6 +264,11 @@ func (s *guardedStorage) Watch(ctx context.Context, key string, opts storage.Lis
 	}
 	if restricted {
 		w.changes, w.unsubscribe = s.guard.Subscribe()
+		if revision, err := ParseRevision(opts.ResourceVersion); err == nil && revision > 0 && int64(revision) < s.guard.ChangedAt() && !s.exempt {
+			w.unsubscribe()
+			cancel()
+			return newFailedWatch(newChangedError()), nil
+		}
 	}
 	if w.inner, err = s.Interface.Watch(ctx, key, opts); err != nil {
 		w.unsubscribe()
@@ -295,6 +315,8 @@ func (w *guardedWatch) run(ctx context.Context) {
 			return
 		case change, ok := <-w.changes:
 			if !ok || w.isAffected(ctx, change) {
+				// Without an error, clients would watch again from their last version, and miss what is older.
+				w.send(ctx, watch.Event{Type: watch.Error, Object: &newChangedError().ErrStatus})
 				return
 			}
 		case event, ok := <-w.inner.ResultChan():

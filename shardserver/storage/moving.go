@@ -59,22 +59,18 @@ type movingObjects struct {
 }
 
 // includes reports whether a stored object of a hidden logical cluster counts.
-func (m movingObjects) includes(ctx context.Context, obj metav1.Object) (bool, error) {
-	arrives, err := m.registry.arrives(ctx, logicalcluster.Of(obj))
-	if err != nil || arrives {
-		return false, err
+func (m movingObjects) includes(ctx context.Context, obj metav1.Object) bool {
+	if m.registry.lacks(ctx, logicalcluster.Of(obj)) {
+		return false
 	}
 	_, published := m.registry.RemoteStore().Get(m.resource, logicalcluster.Of(obj), obj.GetNamespace(), obj.GetName())
-	return !published, nil
+	return !published
 }
 
-// arrives reports whether a hidden logical cluster is a copy that is not open yet.
-func (r *Registry) arrives(ctx context.Context, cluster logicalcluster.Name) (bool, error) {
-	obj, err := r.logicalCluster(ctx, cluster)
-	if err != nil || obj == nil {
-		return false, err
-	}
-	return r.locality.Arrives != nil && r.locality.Arrives(obj.GetAnnotations()), nil
+// lacks reports whether a logical cluster is a copy that is not open yet, and the caller may not see it.
+func (r *Registry) lacks(ctx context.Context, cluster logicalcluster.Name) bool {
+	guard := r.currentMoves().Guard
+	return guard != nil && guard.Lacks(ctx, cluster)
 }
 
 // logicalCluster returns the object of a logical cluster as of the watch cache; nil if there is none.
@@ -99,11 +95,7 @@ func (r *Reader[T]) getMoving(ctx context.Context, cluster logicalcluster.Name, 
 	if obj, found := r.registry.RemoteStore().Get(r.resource, cluster, namespace, name); found {
 		return obj, nil
 	}
-	arrives, err := r.registry.arrives(ctx, cluster)
-	if err != nil {
-		return nil, err
-	}
-	if !arrives {
+	if !r.registry.lacks(ctx, cluster) {
 		resource, err := r.registry.Get(r.resource)
 		if err != nil {
 			return nil, err
@@ -125,10 +117,8 @@ func (r *Reader[T]) filterMoving(ctx context.Context, add func(runtime.Object) e
 		if err != nil {
 			return fmt.Errorf("listing %s: %w", r.resource, err)
 		}
-		if r.registry.IsHidden(logicalcluster.Of(accessor)) {
-			if included, err := objects.includes(ctx, accessor); err != nil || !included {
-				return err
-			}
+		if r.registry.IsHidden(logicalcluster.Of(accessor)) && !objects.includes(ctx, accessor) {
+			return nil
 		}
 		return add(obj)
 	}
@@ -231,7 +221,7 @@ func (w *movingWatch) leavesOut(ctx context.Context, event watch.Event) bool {
 	if err != nil || !w.objects.registry.IsHidden(logicalcluster.Of(obj)) {
 		return false
 	}
-	if included, err := w.objects.includes(ctx, obj); err != nil || included {
+	if w.objects.includes(ctx, obj) {
 		return false
 	}
 	w.dropped[logicalcluster.Of(obj)] = struct{}{}

@@ -70,8 +70,8 @@ type Locality struct {
 	// RemoteOnly reports whether a resource exists in replicas only, and is not stored in logical clusters.
 	RemoteOnly func(schema.GroupResource) bool
 	// Moves reports whether the annotations of that object express that the shard has the logical cluster and does not serve it,
-	// because it moves, and Arrives whether it moves to this shard. Both may be nil.
-	Moves, Arrives func(annotations map[string]string) bool
+	// because it moves; nil if none does.
+	Moves func(annotations map[string]string) bool
 }
 
 // IsRemoteOnly reports whether a resource exists in replicas only.

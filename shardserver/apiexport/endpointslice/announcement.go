@@ -24,7 +24,7 @@ const (
 	// announcementTimeout bounds how long a move waits for the shards of endpoint slices. One that is away for longer cannot keep
 	// a logical cluster where it is; its slices get the address when it is back.
 	announcementTimeout = time.Minute
-	announcementPoll    = 100 * time.Millisecond
+	announcementPoll    = 250 * time.Millisecond
 )
 
 // Announcement makes sure that providers find this shard before a logical cluster that moves to it is served here.
@@ -49,6 +49,9 @@ func (a *Announcement) Await(ctx context.Context, cluster logicalcluster.Name) e
 	missing := ""
 	err := wait.PollUntilContextTimeout(ctx, announcementPoll, announcementTimeout, true, func(ctx context.Context) (done bool, err error) {
 		missing, err = a.missing(ctx, cluster)
+		if apierrors.IsServiceUnavailable(err) { // exports of a shard are not synced
+			missing, err = err.Error(), nil
+		}
 		return missing == "", err
 	})
 	if wait.Interrupted(err) && ctx.Err() == nil {

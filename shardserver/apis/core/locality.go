@@ -16,13 +16,7 @@ var Locality = storage.Locality{
 	RemoteOnly:         func(resource schema.GroupResource) bool { return resource.Group == shardingv1alpha1.GroupName },
 	Moves: func(annotations map[string]string) bool {
 		_, moved := annotations[corev1alpha1.MovedToAnnotationKey]
-		return moved || arrives(annotations)
+		_, arriving := annotations[corev1alpha1.ArrivingAnnotationKey]
+		return moved || arriving
 	},
-	Arrives: arrives,
-}
-
-// arrives reports whether a LogicalCluster has the annotation of one that is copied to this shard.
-func arrives(annotations map[string]string) bool {
-	_, arriving := annotations[corev1alpha1.ArrivingAnnotationKey]
-	return arriving
 }
