@@ -45,7 +45,7 @@ func (c *workspaceController) movedTo(ctx context.Context, scope *workspaceScope
 		}
 		return cluster.Annotations[corev1alpha1.MovedToAnnotationKey], nil
 	}
-	report, err := readReport(ctx, c.reports, current, scope.parent, scope.stored.Name, name)
+	report, err := c.reports.ReportOn(ctx, scope.parent, scope.stored, name)
 	if err != nil || report == nil {
 		return "", err
 	}
