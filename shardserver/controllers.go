@@ -93,7 +93,7 @@ func (d *dependencies) registrationControllers() []controller.Controller {
 	return all
 }
 
-// suspensionConditions returns what tells tenants of suspended expressions.
+// suspensionConditions returns the conditions that report suspended expressions to tenants.
 func (d *dependencies) suspensionConditions() *suspension.Conditions {
 	return suspension.NewConditions(d.dynamicAdmission.Suspensions, d.registry, d.clients)
 }

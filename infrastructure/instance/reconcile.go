@@ -101,7 +101,7 @@ type reconciliation struct {
 	runner   *runner
 	request  request
 	kind     *kind
-	ctx      context.Context //nolint:containedctx // of this reconciliation; it carries the logical cluster
+	ctx      context.Context // of this reconciliation; it carries the logical cluster
 	latest   *infrastructurev1alpha1.Template
 	instance Instance
 }

@@ -37,7 +37,7 @@ func (m *mountError) Error() string { return "the workspace is mounted from " + 
 
 // Resolver resolves paths to logical clusters on this shard.
 type Resolver interface {
-	// Resolve returns the logical cluster of the path. It reads only what is in memory, unless mayRead allows more. Its
+	// Resolve returns the logical cluster of the path. It reads from memory only, unless mayRead allows more. Its
 	// errors are errNotFound, errRemote, errNotAvailable, a mountError, or a failure to read.
 	Resolve(ctx context.Context, path logicalcluster.Path, mayRead func() bool) (logicalcluster.Name, error)
 }

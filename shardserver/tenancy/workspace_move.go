@@ -15,7 +15,7 @@ import (
 func (c *workspaceController) updateMovedShard(ctx context.Context, scope *workspaceScope) error {
 	name, err := logicalcluster.ParseName(scope.stored.Spec.Cluster)
 	if err != nil {
-		return nil //nolint:nilerr // it is a mount, or is not scheduled
+		return nil // it is a mount, or is not scheduled
 	}
 	movedTo, err := c.movedTo(ctx, scope, name)
 	if err != nil || movedTo == "" || movedTo == scope.stored.Annotations[corev1alpha1.ShardAnnotationKey] {

@@ -35,7 +35,7 @@ import (
 type Config struct {
 	Registry *storage.Registry
 	Exports  Exports
-	// Bindings tells of changes of bindings.
+	// Bindings reports changes of bindings.
 	Bindings *bindings.Index
 	// Replication serves requests from a ClusterCachedResourceEndpointSlice.
 	Replication Replication
