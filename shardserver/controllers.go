@@ -196,7 +196,7 @@ func (d *dependencies) lifecycleConfig() lifecycle.Config {
 		RootCA: func() []byte {
 			bundle, err := d.rootCA()
 			if err != nil {
-				klog.ErrorS(err, "Reading the root CA bundle")
+				klog.ErrorS(err, "Failed to read the root CA bundle")
 			}
 			return bundle
 		},

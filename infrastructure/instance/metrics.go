@@ -200,7 +200,7 @@ const maxMistake = 800
 // recordTemplateError records an event in the provider's workspace that an error in a Template prevents an instance from becoming ready. The
 // event is the same for all instances, so that the recorder aggregates them.
 func (r *reconciliation) recordTemplateError(message string) {
-	log.FromContext(r.ctx).Info("An instance has failed because of an error in its Template", "template", r.latest.Name, "reason", message)
+	log.FromContext(r.ctx).Info("Failed to provide an instance because of an error in its Template", "template", r.latest.Name, "reason", message)
 	if len(message) > maxMistake {
 		message = strings.ToValidUTF8(message[:maxMistake], "") + "..."
 	}

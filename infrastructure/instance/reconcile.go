@@ -180,7 +180,7 @@ func (r *reconciliation) apply() (State, error) {
 
 // wait leaves an instance as it is until its Template changes.
 func (r *reconciliation) wait(cause error) error {
-	log.FromContext(r.ctx).Info("An instance waits for its Template", "template", r.instance.Template.Name, "reason", cause.Error())
+	log.FromContext(r.ctx).Info("An instance waits for its Template", "template", r.instance.Template.Name, "err", cause)
 	if readyCondition(statusOf(r.instance.Object)) != nil {
 		return nil
 	}
@@ -285,7 +285,7 @@ func (r *reconciliation) writeStatus(status map[string]any) error {
 func (r *reconciliation) report(status map[string]any) bool {
 	err := r.writeStatus(status)
 	if err != nil {
-		log.FromContext(r.ctx).Info("Failed to write the status of an instance", "error", err.Error())
+		log.FromContext(r.ctx).Info("Failed to write the status of an instance", "err", err)
 	}
 	return err == nil
 }

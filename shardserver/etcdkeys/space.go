@@ -157,7 +157,7 @@ func (m *SpaceMonitor) Run(ctx context.Context) {
 	defer ticker.Stop()
 	for {
 		if err := m.update(ctx); err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).V(2).Info("Asking etcd for its space failed, the previous state is kept", "err", err)
+			klog.FromContext(ctx).V(2).Info("Failed to ask etcd for its space, the previous state is kept", "err", err)
 		}
 		select {
 		case <-ticker.C:

@@ -76,7 +76,7 @@ func WithCluster(handler, shardLevelHandler http.Handler, resolver Resolver, lim
 				return
 			case err != nil:
 				// The client may be anonymous: internal errors are logged and not returned.
-				klog.FromContext(req.Context()).Error(err, "Resolving a workspace path failed", "path", target.Path)
+				klog.FromContext(req.Context()).Error(err, "Failed to resolve a workspace path", "path", target.Path)
 				writeError(w, req, serializer, apierrors.NewInternalError(errors.New("the workspace path cannot be resolved now")))
 				return
 			}

@@ -180,7 +180,7 @@ func (h *Handler) findSlice(ctx context.Context, key bindings.ExportKey, gr sche
 // are only logged.
 func (h *Handler) writeError(w http.ResponseWriter, req *http.Request, err error) {
 	if req.Context().Err() == nil {
-		klog.FromContext(req.Context()).V(2).Info("A resource with virtual storage cannot be served", "path", req.URL.Path, "reason", err)
+		klog.FromContext(req.Context()).V(2).Info("A resource with virtual storage cannot be served", "path", req.URL.Path, "err", err)
 	}
 	if storage.IsNotSynced(err) {
 		err = apierrors.NewServiceUnavailable("the location of the objects of this resource is not synced yet")
