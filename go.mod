@@ -23,6 +23,7 @@ require (
 	k8s.io/kube-openapi v0.0.0-20260821135717-be32def86098
 	k8s.io/kubernetes v1.37.2
 	sigs.k8s.io/controller-runtime v0.25.2
+	sigs.k8s.io/logtools v0.11.0
 	sigs.k8s.io/yaml v1.6.0
 )
 
