@@ -119,9 +119,9 @@ func (v *View) ReportTemplateNotFound(ctx context.Context, t *infrastructurev1al
 		if !changed {
 			return nil
 		}
-		told := object.DeepCopy()
-		told.Object["status"] = status
-		_, err := c.UpdateStatus(ctx, told, metav1.UpdateOptions{})
+		updated := object.DeepCopy()
+		updated.Object["status"] = status
+		_, err := c.UpdateStatus(ctx, updated, metav1.UpdateOptions{})
 		return err
 	})
 }
