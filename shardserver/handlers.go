@@ -212,7 +212,7 @@ func (d *dependencies) installTokenIssuer(server *genericapiserver.GenericAPISer
 	}
 	metadata, err := serviceaccount.NewOpenIDMetadataProvider(accounts.Issuers[0], keys, "", d.tokenKeys)
 	if err != nil {
-		klog.ErrorS(err, "The issuer of service account tokens cannot be discovered", "issuer", accounts.Issuers[0])
+		klog.ErrorS(err, "Failed to discover the issuer of service account tokens", "issuer", accounts.Issuers[0])
 		return
 	}
 	routes.NewOpenIDMetadataServer(metadata).Install(server.Handler.GoRestfulContainer)

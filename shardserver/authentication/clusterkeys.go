@@ -31,7 +31,7 @@ func (r clusterReader) get(ctx context.Context) (*corev1alpha1.LogicalCluster, e
 	return cluster, err
 }
 
-// isHere reports whether a logical cluster is on this shard. What is left of one that has moved is not.
+// isHere reports whether a logical cluster is on this shard. One that has moved is not, although keys of it remain.
 func (r clusterReader) isHere(ctx context.Context, name logicalcluster.Name) (bool, error) {
 	if name.IsSystem() {
 		return true, nil

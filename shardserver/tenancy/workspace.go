@@ -13,13 +13,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
-	shardingv1alpha1 "github.com/atoll-dev/atoll/api/sharding/v1alpha1"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/controller"
 	"github.com/atoll-dev/atoll/shardserver/sharding/endpoints"
 	"github.com/atoll-dev/atoll/shardserver/sharding/placement"
 	"github.com/atoll-dev/atoll/shardserver/storage"
+	"github.com/atoll-dev/atoll/shardserver/tenancy/remote"
 	"github.com/atoll-dev/atoll/shardserver/tenancy/scheduling"
 )
 
@@ -29,7 +29,7 @@ type workspaceController struct {
 	cfg        Config
 	workspaces *storage.Reader[*tenancyv1alpha1.Workspace]
 	clusters   *storage.Reader[*corev1alpha1.LogicalCluster]
-	reports    *storage.Reader[*shardingv1alpha1.LogicalClusterReport]
+	reports    *remote.ReportReader
 	shards     endpoints.ShardLister
 	scheduler  *scheduling.Scheduler
 }
@@ -39,7 +39,7 @@ func newWorkspaceController(cfg Config) controller.Controller {
 		cfg:        cfg,
 		workspaces: storage.NewReader[*tenancyv1alpha1.Workspace](cfg.Registry, workspaces),
 		clusters:   storage.NewReader[*corev1alpha1.LogicalCluster](cfg.Registry, logicalClusters),
-		reports:    storage.NewReader[*shardingv1alpha1.LogicalClusterReport](cfg.Registry, reports).Global(),
+		reports:    remote.NewReportReader(cfg.Registry, cfg.ShardName),
 		shards:     endpoints.NewShardLister(cfg.Registry),
 		scheduler:  scheduling.New(cfg.ShardName, cfg.Heartbeats),
 	}
@@ -48,7 +48,7 @@ func newWorkspaceController(cfg Config) controller.Controller {
 		Sources: []controller.Source{
 			{Resource: workspaces, MapFunc: controller.RequestForObject},
 			{Resource: logicalClusters, MapFunc: c.mapLogicalCluster},
-			{Resource: reports, Global: true, MapFunc: c.mapReport},
+			{Resource: reports, Global: true, MapFunc: c.reports.MapToWorkspace},
 			{Resource: shards, Global: true, MapFunc: mapToAll(c.workspaces, new(endpoints.ShardChanges).Changed)},
 			{Resource: shardReports, Global: true, MapFunc: c.mapShardReport},
 		},

@@ -86,7 +86,7 @@ type LogicalClusterMigrationReportSpec struct {
 	Children *MigrationChildren `json:"children,omitempty"`
 }
 
-// MigrationPlacement tells whether a shard may have a logical cluster.
+// MigrationPlacement reports whether a shard may have a logical cluster.
 type MigrationPlacement struct {
 	// allowed is whether all rules of placement hold.
 	Allowed bool `json:"allowed"`
@@ -98,7 +98,7 @@ type MigrationPlacement struct {
 	Message string `json:"message,omitempty"`
 }
 
-// MigrationChildren tells which logical cluster below another one is to be moved.
+// MigrationChildren reports which logical cluster below another one is to be moved.
 type MigrationChildren struct {
 	// next is the first logical cluster below that is on another shard; empty if there is none. The parent of each comes
 	// before it.

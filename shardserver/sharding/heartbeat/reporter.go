@@ -107,7 +107,7 @@ func (r *Reporter) Load() Load {
 	defer cancel()
 	load, err := r.meter.measure(ctx)
 	if err != nil {
-		klog.V(2).InfoS("Measuring the load of this shard failed", "err", err)
+		klog.V(2).InfoS("Failed to measure the load of this shard", "err", err)
 	}
 	return load
 }
