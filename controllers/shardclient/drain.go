@@ -107,8 +107,21 @@ func (c *Clients) withDrain(ctx context.Context, shard desired.Shard, do func(*d
 		return do(&drain.Drain{
 			Client: client, Shard: shard.ShardName(), Concurrency: drain.DefaultConcurrency,
 			Inventory: func(ctx context.Context) (moves.Inventory, error) { return c.inventory(ctx, shard) },
+			Sizes: func(ctx context.Context, names []logicalcluster.Name) (map[string]int64, error) {
+				return c.sizes(ctx, shard, names)
+			},
 		})
 	})
+}
+
+// sizes returns the numbers of objects of logical clusters on a shard.
+func (c *Clients) sizes(ctx context.Context, shard desired.Shard, names []logicalcluster.Name) (map[string]int64, error) {
+	config, httpClient, err := c.connectShard(ctx, shard, privilegedCertificate(shard.Root()))
+	if err != nil {
+		return nil, err
+	}
+	defer httpClient.CloseIdleConnections()
+	return moves.Sizes(ctx, httpClient, config.Host, names)
 }
 
 // inventory returns what is on a shard.

@@ -95,6 +95,8 @@ func TestDrain(t *testing.T) {
 					fmt.Fprint(w, shard("alpha", closed))
 				case r.URL.Path == migrations:
 					fmt.Fprintf(w, `{"apiVersion":"v1","kind":"List","items":[%s]}`, tc.migrations)
+				case r.URL.Path == "/debug/logicalclusters/objects":
+					fmt.Fprint(w, `{"one":7}`)
 				case r.URL.Path == "/clusters/root/apis/apis.kcp.io/v1alpha2/apiexports/migration.kcp.io":
 					fmt.Fprint(w, `{"apiVersion":"apis.kcp.io/v1alpha2","kind":"APIExport","metadata":{"name":"migration.kcp.io"},"status":{"identityHash":"id"}}`)
 				case r.URL.Path == "/clusters/*/apis/migration.kcp.io/v1alpha1/logicalclustermigrations:id":

@@ -144,7 +144,8 @@ func (d *decision) countHandedOver() {
 	}
 }
 
-// inOrder sorts logical clusters by path, so that each pass looks at them in the same order, and parents before their children.
+// inOrder sorts logical clusters: parents before their children; then the smallest first, because the pauses of writes are shorter, and most
+// of a shard is empty soon; and by path, so that each pass looks at them in the same order.
 func inOrder(clusters []moves.LogicalCluster) []moves.LogicalCluster {
 	owners := make(map[string]string, len(clusters))
 	for _, cluster := range clusters {
@@ -170,7 +171,7 @@ func inOrder(clusters []moves.LogicalCluster) []moves.LogicalCluster {
 		depths[cluster.Name.String()] = depth(cluster)
 	}
 	return slices.SortedFunc(slices.Values(clusters), func(a, b moves.LogicalCluster) int {
-		return cmp.Or(cmp.Compare(depths[a.Name.String()], depths[b.Name.String()]), cmp.Compare(a.String(), b.String()), cmp.Compare(a.Name.String(), b.Name.String()))
+		return cmp.Or(cmp.Compare(depths[a.Name.String()], depths[b.Name.String()]), cmp.Compare(a.Objects, b.Objects), cmp.Compare(a.String(), b.String()), cmp.Compare(a.Name.String(), b.Name.String()))
 	})
 }
 

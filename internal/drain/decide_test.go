@@ -114,6 +114,8 @@ func TestDecide(t *testing.T) {
 	family[0].Path, family[1].Path, family[2].Path, family[1].Owner.Cluster = "root:parent", "root:parent:child", "root:z", "parent"
 	waiting := newMigration("one", "a", migrating, 1)
 	conditionsv1alpha1.MarkFalse(&waiting, migrationv1alpha1.DataCopied, migrationv1alpha1.ReasonWaitingForDestination, conditionsv1alpha1.SeverityInfo, "shard a has not begun")
+	sized := clusters("x", "y", "z")
+	sized[0].Objects, sized[1].Objects, sized[2].Objects = moves.UnknownSize, 10, 9
 	adopted := clusters("stay-parent", "child")
 	adopted[1].Owner.Cluster = "stay-parent"
 	withChildren := newMigration("parent", "b", migrating, 0)
@@ -181,6 +183,7 @@ func TestDecide(t *testing.T) {
 			want: "0 of 1 moved; one: migration m-one, which is not of this drain, moves it"},
 		"one that waits says for what": {
 			clusters: clusters("one"), migrations: []migrationv1alpha1.LogicalClusterMigration{waiting}, want: "0 of 1 moved, 1 moving; m-one: shard a has not begun"},
+		"the smallest begin": {clusters: sized, want: "0 of 3 moved, 2 moving; start z to a (1); start y to b (1)"},
 		"parents begin, and no child while its parent moves": {
 			clusters: family, want: "0 of 3 moved, 2 moving; start parent to a (1); start z to b (1)"},
 		"no child before its parent": {

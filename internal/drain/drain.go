@@ -15,6 +15,7 @@ import (
 	migrationv1alpha1 "github.com/atoll-dev/atoll/api/migration/v1alpha1"
 	"github.com/atoll-dev/atoll/internal/moves"
 	"github.com/atoll-dev/atoll/internal/placementrules"
+	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
 const (
@@ -42,6 +43,9 @@ type Drain struct {
 	Concurrency int
 	// Inventory reads what is on the shard.
 	Inventory func(context.Context) (moves.Inventory, error)
+	// Sizes returns the numbers of objects of at most moves.MaxSizes logical clusters, so that the smallest move first. Without it, or while it
+	// fails, they move in the order of their paths.
+	Sizes func(context.Context, []logicalcluster.Name) (map[string]int64, error)
 	// Keep is set if Inventory is expensive: it is then called again when all that it has found has been moved, and all of it is looked at in
 	// every step.
 	Keep bool
@@ -224,9 +228,35 @@ func (d *Drain) decide(ctx context.Context, situation Situation) (Decision, erro
 		d.kept = &inventory
 	}
 	situation.LogicalClusters = inventory.LogicalClusters
+	d.addSizes(ctx, situation.LogicalClusters)
 	decision := Decide(situation)
 	decision.Unread = append(decision.Unread, inventory.Unread...)
 	return decision, nil
+}
+
+// addSizes adds the numbers of objects of those that may be moved next.
+func (d *Drain) addSizes(ctx context.Context, clusters []moves.LogicalCluster) {
+	if d.Sizes == nil {
+		return
+	}
+	var next []logicalcluster.Name
+	for _, cluster := range inOrder(clusters) {
+		if len(next) < moves.MaxSizes && !cluster.IsSystem() && cluster.Refusal() == "" {
+			next = append(next, cluster.Name)
+		}
+	}
+	if len(next) == 0 {
+		return
+	}
+	sizes, err := d.Sizes(ctx, next)
+	if err != nil {
+		return // the order matters less than that the drain goes on
+	}
+	for i := range clusters {
+		if size, counted := sizes[clusters[i].Name.String()]; counted {
+			clusters[i].Objects = size
+		}
+	}
 }
 
 // Stop makes every drain of the shard end, and gives up its migrations: those before the switch are aborted, the others are finished

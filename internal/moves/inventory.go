@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,9 +27,14 @@ type LogicalCluster struct {
 	Owner    *corev1alpha1.LogicalClusterOwner
 	Phase    corev1alpha1.LogicalClusterPhaseType
 	Deleting bool
+	// Objects is the number of its objects; UnknownSize if nobody has counted them.
+	Objects int64
 	// Workspace is its Workspace, if it has been read.
 	Workspace *tenancyv1alpha1.Workspace
 }
+
+// UnknownSize is the number of objects of a logical cluster that nobody has counted. It is more than any other number.
+const UnknownSize = math.MaxInt64
 
 // String returns the path, or the name of a logical cluster without one.
 func (l LogicalCluster) String() string { return cmp.Or(l.Path, l.Name.String()) }
@@ -66,7 +72,7 @@ func List(ctx context.Context, all dynamic.Interface) (Inventory, error) {
 		}
 		found.LogicalClusters = append(found.LogicalClusters, LogicalCluster{
 			Name: logicalcluster.Of(cluster), Path: cluster.Annotations[corev1alpha1.LogicalClusterPathAnnotationKey],
-			Owner: cluster.Spec.Owner, Phase: cluster.Status.Phase, Deleting: cluster.DeletionTimestamp != nil,
+			Objects: UnknownSize, Owner: cluster.Spec.Owner, Phase: cluster.Status.Phase, Deleting: cluster.DeletionTimestamp != nil,
 		})
 		return nil
 	})

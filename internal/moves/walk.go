@@ -114,7 +114,7 @@ func (w *walk) record(parent, child node, workspace *tenancyv1alpha1.Workspace) 
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.found.LogicalClusters = append(w.found.LogicalClusters, LogicalCluster{
-		Name: child.cluster, Path: child.path.String(), Phase: workspace.Status.Phase, Deleting: workspace.DeletionTimestamp != nil, Workspace: small,
+		Name: child.cluster, Objects: UnknownSize, Path: child.path.String(), Phase: workspace.Status.Phase, Deleting: workspace.DeletionTimestamp != nil, Workspace: small,
 		Owner: &corev1alpha1.LogicalClusterOwner{Cluster: parent.cluster.String(), Name: workspace.Name, UID: workspace.UID},
 	})
 }
