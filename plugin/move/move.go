@@ -16,6 +16,7 @@ import (
 	migrationv1alpha1 "github.com/atoll-dev/atoll/api/migration/v1alpha1"
 	"github.com/atoll-dev/atoll/internal/drain"
 	"github.com/atoll-dev/atoll/internal/moves"
+	"github.com/atoll-dev/atoll/internal/rebalance"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/plugin/connection"
 	"github.com/atoll-dev/atoll/plugin/workspace"
@@ -174,6 +175,9 @@ func (m *mover) abort(ctx context.Context) error {
 	}
 	if shard := running.Labels[drain.Label]; shard != "" && running.DeletionTimestamp == nil {
 		return fmt.Errorf("the drain of shard %q moves workspace %q, and would begin again: end it with \"kubectl kcp drain %s --stop\", or set spec.drain of its Shard to false", shard, m.path, shard)
+	}
+	if running.Labels[rebalance.Label] != "" && running.DeletionTimestamp == nil {
+		return fmt.Errorf("the operator moves workspace %q to even out the shards, and would begin again: set spec.rebalance.mode of the RootShard to Off", m.path)
 	}
 	if owner := metav1.GetControllerOf(running); owner != nil {
 		fmt.Fprintf(m.Out, "Workspace %q moves with the one above: LogicalClusterMigration %q stops, too.\n", m.path, owner.Name)
