@@ -75,7 +75,7 @@ func selectorByName(cluster moves.LogicalCluster) (labels.Selector, error) {
 	case strings.HasPrefix(name, "stay-"):
 		return labels.SelectorFromSet(labels.Set{"name": "origin"}), nil
 	case name == "invalid":
-		return nil, &moves.RefusedError{"its selector is invalid"}
+		return nil, &moves.RefusedError{Reason: "its selector is invalid"}
 	case name == "broken":
 		return nil, errors.New("no connection")
 	}
