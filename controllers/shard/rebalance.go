@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -89,14 +90,10 @@ func (s *rootShardScope) rebalanceStep(ctx context.Context, spec *operatorv1alph
 	if found.Running > 0 {
 		s.Report.RequeueWithin(movingInterval)
 	}
-	over := limited(found.Over)
-	notes := append(found.Unread, found.Failed...)
-	if len(notes) > 0 {
-		over += "; " + limited(notes)
-	}
+	over := limited(slices.Concat(found.Over, found.Unread, found.Failed))
 	switch {
 	case found.Running > 0:
-		return status.Warn(condition, operatorv1alpha1.ReasonMoving, "%d workspaces move, %d have moved within %s; %s", found.Running, found.Moved, rebalance.Cooldown, over)
+		return status.Warn(condition, operatorv1alpha1.ReasonMoving, "%d moving, %d moved within %s%s", found.Running, found.Moved, rebalance.Cooldown, prefixed("; ", over))
 	case len(found.Over) == 0 && len(found.Unread) == 0:
 		return status.OK(condition, "Balanced", "no shard has more than %d percent above its share of workspaces", options.Threshold)
 	case len(found.Moves) == 0:
@@ -105,6 +102,13 @@ func (s *rootShardScope) rebalanceStep(ctx context.Context, spec *operatorv1alph
 		return status.Warn(condition, operatorv1alpha1.ReasonOutsideWindow, "%s. Moves begin in the next of spec.rebalance.windows; status.rebalance.moves has the first", over)
 	}
 	return status.Warn(condition, operatorv1alpha1.ReasonSuggested, "%s. status.rebalance.moves has what the mode Auto would move", over)
+}
+
+func prefixed(prefix, text string) string {
+	if text == "" {
+		return ""
+	}
+	return prefix + text
 }
 
 func windowsOf(spec *operatorv1alpha1.RebalanceSpec) []rebalance.Window {

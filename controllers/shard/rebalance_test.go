@@ -41,7 +41,7 @@ func TestRebalance(t *testing.T) {
 			calls: "rebalance 50% max 0 give up", want: `False Suggested shard "a" has 9 workspaces, its share is 5. status.rebalance.moves has`, moves: 1},
 		"moves begin": {
 			spec: &operatorv1alpha1.RebalanceSpec{Mode: operatorv1alpha1.RebalanceAuto, MaxConcurrent: ptr.To[int32](3), Windows: always}, began: true,
-			env: func(e *env) { e.found = over; e.found.Running = 1 }, calls: "rebalance 20% max 3", want: "False Moving 1 workspaces move, 0 have moved within 24h0m0s", moves: 1},
+			env: func(e *env) { e.found = over; e.found.Running = 1 }, calls: "rebalance 20% max 3", want: "False Moving 1 moving, 0 moved within 24h0m0s; shard \"a\" has 9", moves: 1},
 		"outside the windows none begin": {
 			spec: &operatorv1alpha1.RebalanceSpec{Mode: operatorv1alpha1.RebalanceAuto, Windows: never}, began: true, env: func(e *env) { e.found = over },
 			calls: "rebalance 20% max 0", want: "False OutsideWindow", moves: 1},

@@ -67,14 +67,16 @@ type Decision struct {
 
 // member is a shard among those that can exchange logical clusters.
 type member struct {
-	shard  *corev1alpha1.Shard
-	load   int64
-	weight float64
-	share  float64
+	shard *corev1alpha1.Shard
+	// low is the load without what is leaving, high with what is on the way. What has just been handed over may be in the load of either
+	// shard, or of none: a shard gives by the one number, and receives by the other.
+	load, low, high int64
+	weight          float64
+	share           float64
 }
 
 // level is how full a shard is in comparison with its share: 1 is exactly its share.
-func (m *member) level() float64 { return float64(m.load) / max(m.share, 1) }
+func (m *member) level() float64 { return float64(m.low) / max(m.share, 1) }
 
 type decision struct {
 	Situation
@@ -137,7 +139,8 @@ func (d *decision) groups() [][]*member {
 			continue
 		}
 		key := shard.Labels[corev1alpha1.RegionLabelKey] + " " + placementrules.ExternalURL(shard)
-		groups[key] = append(groups[key], &member{shard: shard, load: d.loadOf(shard)})
+		load := loadOf(shard)
+		groups[key] = append(groups[key], &member{shard: shard, load: load, low: load - d.leaving[shard.Name], high: load + d.onTheWay[shard.Name]})
 	}
 	var all [][]*member
 	for _, key := range slices.Sorted(maps.Keys(groups)) {
@@ -148,13 +151,13 @@ func (d *decision) groups() [][]*member {
 	return all
 }
 
-// loadOf returns the number of logical clusters that will be on a shard when the running migrations have ended.
-func (d *decision) loadOf(shard *corev1alpha1.Shard) int64 {
+// loadOf returns the number of logical clusters on a shard.
+func loadOf(shard *corev1alpha1.Shard) int64 {
 	load := placementrules.Value(shard.Status.Load, placementrules.LogicalClusters)
 	if load >= exactLoad {
 		load = max(load, placementrules.Value(shard.Status.Used, placementrules.Workspaces))
 	}
-	return max(load+d.onTheWay[shard.Name]-d.leaving[shard.Name], 0)
+	return load
 }
 
 // setShares divides the load by the capacities of the shards, or equally if one has no capacity.
@@ -187,7 +190,7 @@ func (d *decision) balance(group []*member) {
 		if !d.isOver(donor) {
 			continue
 		}
-		d.Over = append(d.Over, fmt.Sprintf("shard %q has %d workspaces, its share is %.0f", donor.shard.Name, donor.load, donor.share))
+		d.Over = append(d.Over, fmt.Sprintf("shard %q has %d workspaces, its share is %.0f", donor.shard.Name, donor.low, donor.share))
 		if len(d.Moves) >= maxSuggestions {
 			continue
 		}
@@ -202,7 +205,7 @@ func (d *decision) balance(group []*member) {
 
 // isOver reports whether a shard has to give something.
 func (d *decision) isOver(m *member) bool {
-	return float64(m.load) > m.share*(1+float64(d.Threshold)/100) && float64(m.load)-m.share >= 1
+	return float64(m.low) > m.share*(1+float64(d.Threshold)/100) && float64(m.low)-m.share >= 1
 }
 
 // empty appends moves from one shard until it is not above the threshold, or nothing more can be moved.
@@ -232,9 +235,9 @@ func (d *decision) empty(donor *member, group []*member, on []moves.LogicalClust
 		}
 		if to := d.receiver(donor, group, selector); to != nil {
 			d.Moves = append(d.Moves, Move{cluster, donor.shard.Name, to.shard.Name, fmt.Sprintf(
-				"shard %q has %d workspaces, its share is %.0f; shard %q has %d, its share is %.0f", donor.shard.Name, donor.load, donor.share, to.shard.Name, to.load, to.share)})
-			donor.load--
-			to.load++
+				"shard %q has %d workspaces, its share is %.0f; shard %q has %d, its share is %.0f", donor.shard.Name, donor.low, donor.share, to.shard.Name, to.high, to.share)})
+			donor.low--
+			to.high++
 			d.onTheWay[to.shard.Name]++
 			d.moving[cluster.Name.String()] = true
 		}
@@ -245,7 +248,7 @@ func (d *decision) empty(donor *member, group []*member, on []moves.LogicalClust
 func (d *decision) receiver(donor *member, group []*member, selector labels.Selector) *member {
 	destinations := moves.Destinations{Origin: donor.shard, OnTheWay: d.onTheWay}
 	for _, m := range group {
-		if m != donor && float64(m.load)+1 <= m.share {
+		if m != donor && float64(m.high)+1 <= m.share {
 			destinations.Shards = append(destinations.Shards, *m.shard)
 		}
 	}

@@ -89,10 +89,13 @@ func TestDecide(t *testing.T) {
 		"what cannot be read holds up no other":           {shards: []corev1alpha1.Shard{newShard("a", 4), newShard("b", 0)}, on: "broken x", want: "x a->b; no connection"},
 		"what belongs to the shard stays":                 {shards: []corev1alpha1.Shard{newShard("a", 4), newShard("b", 0)}, on: "root system:x"},
 		"what moves counts where it goes":                 {shards: []corev1alpha1.Shard{newShard("a", 4), newShard("b", 0)}, on: "x y z", own: []migrationv1alpha1.LogicalClusterMigration{newMigration("x", "a", "b", migrating, 0)}, want: "y a->b; 1 running"},
-		"that of others, too":                             {shards: []corev1alpha1.Shard{newShard("a", 4), newShard("b", 0)}, on: "x y z", others: []migrationv1alpha1.LogicalClusterMigration{newMigration("x", "a", "b", migrating, 0)}, want: "y a->b"},
-		"what was moved lately rests":                     {shards: []corev1alpha1.Shard{newShard("a", 4), newShard("b", 0)}, on: "x y", own: []migrationv1alpha1.LogicalClusterMigration{newMigration("x", "b", "a", completed, time.Hour)}, want: "y a->b; 1 moved"},
-		"so does what has failed":                         {shards: []corev1alpha1.Shard{newShard("a", 4), newShard("b", 0)}, on: "x y", own: []migrationv1alpha1.LogicalClusterMigration{newMigration("x", "a", "b", failed, time.Hour)}, want: `y a->b; m-x to shard "b": it was aborted`},
-		"for a day":                                       {shards: []corev1alpha1.Shard{newShard("a", 4), newShard("b", 0)}, on: "x", own: []migrationv1alpha1.LogicalClusterMigration{newMigration("x", "a", "b", failed, 25*time.Hour)}, want: "x a->b; m-x is forgotten"},
+		"what arrives is counted twice at most, and moves nothing on": {
+			shards: []corev1alpha1.Shard{newShard("a", 6), newShard("b", 5), newShard("c", 4)}, on: "x y z",
+			own: []migrationv1alpha1.LogicalClusterMigration{newMigration("x", "c", "a", migrationv1alpha1.LogicalClusterMigrationPhaseOriginCleanup, 0)}, want: "1 running"},
+		"that of others, too":         {shards: []corev1alpha1.Shard{newShard("a", 4), newShard("b", 0)}, on: "x y z", others: []migrationv1alpha1.LogicalClusterMigration{newMigration("x", "a", "b", migrating, 0)}, want: "y a->b"},
+		"what was moved lately rests": {shards: []corev1alpha1.Shard{newShard("a", 4), newShard("b", 0)}, on: "x y", own: []migrationv1alpha1.LogicalClusterMigration{newMigration("x", "b", "a", completed, time.Hour)}, want: "y a->b; 1 moved"},
+		"so does what has failed":     {shards: []corev1alpha1.Shard{newShard("a", 4), newShard("b", 0)}, on: "x y", own: []migrationv1alpha1.LogicalClusterMigration{newMigration("x", "a", "b", failed, time.Hour)}, want: `y a->b; m-x to shard "b": it was aborted`},
+		"for a day":                   {shards: []corev1alpha1.Shard{newShard("a", 4), newShard("b", 0)}, on: "x", own: []migrationv1alpha1.LogicalClusterMigration{newMigration("x", "a", "b", failed, 25*time.Hour)}, want: "x a->b; m-x is forgotten"},
 		"full shards get nothing": {shards: []corev1alpha1.Shard{newShard("a", 9), newShard("b", 1, func(s *corev1alpha1.Shard) {
 			s.Spec.ResourceLimits = hard(1)
 			s.Status.Used = count(placementrules.Workspaces, 1)
