@@ -114,6 +114,7 @@ func New(ctx context.Context, opts options.Completed, newCache embedded.NewServe
 	if err != nil {
 		return nil, err
 	}
+	s.keys.InstallSizes(s.Generic.Handler.NonGoRestfulMux)
 	metrics.Install(s.Generic.Handler.NonGoRestfulMux, registry, opts.Shard.Name, append(s.collectors(), certificates)...)
 	s.Generic.RegisterDestroyFunc(s.definitions.Close)
 	for _, store := range s.cachedStores() {

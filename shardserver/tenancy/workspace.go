@@ -14,6 +14,7 @@ import (
 
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+	"github.com/atoll-dev/atoll/internal/placementrules"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/controller"
 	"github.com/atoll-dev/atoll/shardserver/sharding/endpoints"
@@ -265,7 +266,7 @@ func sameExceptStatus(a, b *tenancyv1alpha1.Workspace) bool {
 
 func setShard(workspace *tenancyv1alpha1.Workspace, name string) {
 	setMapEntry(&workspace.Annotations, corev1alpha1.ShardAnnotationKey, name)
-	setMapEntry(&workspace.Annotations, tenancyv1alpha1.WorkspaceShardHashAnnotationKey, shardHash(name))
+	setMapEntry(&workspace.Annotations, tenancyv1alpha1.WorkspaceShardHashAnnotationKey, placementrules.ShardHash(name))
 }
 
 func setRegion(workspace *tenancyv1alpha1.Workspace, shard *corev1alpha1.Shard) {

@@ -12,6 +12,7 @@ import (
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	shardingv1alpha1 "github.com/atoll-dev/atoll/api/sharding/v1alpha1"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+	"github.com/atoll-dev/atoll/internal/placementrules"
 	"github.com/atoll-dev/atoll/shardserver/controller"
 	"github.com/atoll-dev/atoll/shardserver/sharding/placement"
 	"github.com/atoll-dev/atoll/shardserver/tenancy/remote"
@@ -64,7 +65,7 @@ func (c *workspaceController) awaitRemote(ctx context.Context, scope *workspaceS
 // reschedule schedules a workspace without a logical cluster on another shard than the one that refused it. If there is
 // none, the workspace stays as it is.
 func (c *workspaceController) reschedule(ctx context.Context, scope *workspaceScope, excluded *corev1alpha1.Shard) error {
-	selector, err := shardSelector(scope.workspace)
+	selector, err := placementrules.Selector(scope.workspace)
 	if err != nil {
 		return nil // it was valid when the shard was chosen; the shard may still answer
 	}
