@@ -261,7 +261,7 @@ func (d *decision) destinationOf(cluster moves.LogicalCluster, avoid string) str
 // redirect gives up a migration that may not begin because its destination has been closed, or is full or silent, if another shard can have
 // the logical cluster: it would wait for somebody to open that shard, and hold up others.
 func (d *decision) redirect(cluster moves.LogicalCluster, running *migrationv1alpha1.LogicalClusterMigration) {
-	if !mayBeRedirected(running) {
+	if !moves.IsUnbegun(running) {
 		return
 	}
 	selector, err := d.Selector(cluster)
@@ -312,18 +312,6 @@ func (d *decision) fail(cluster moves.LogicalCluster, last *migrationv1alpha1.Lo
 // isStuck reports whether a migration has made no progress for a long time.
 func isStuck(migration *migrationv1alpha1.LogicalClusterMigration) bool {
 	return conditionsv1alpha1.IsFalse(migration, migrationv1alpha1.Progressing)
-}
-
-// mayBeRedirected reports whether a migration has not begun to copy, so that it can be given up at no cost.
-func mayBeRedirected(migration *migrationv1alpha1.LogicalClusterMigration) bool {
-	if migration.Status.Phase != migrationv1alpha1.LogicalClusterMigrationPhaseMigrating || migration.DeletionTimestamp != nil {
-		return false
-	}
-	switch conditionsv1alpha1.GetReason(migration, migrationv1alpha1.DataCopied) {
-	case migrationv1alpha1.ReasonWaitingForPlacement, migrationv1alpha1.ReasonWaitingForDestination:
-		return true
-	}
-	return false
 }
 
 // wasOfOthers reports whether a migration has failed because another one moved its logical cluster.

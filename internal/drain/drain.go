@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -181,19 +182,9 @@ func countSlots(own []migrationv1alpha1.LogicalClusterMigration) (slots int) {
 
 // needsDecision reports whether a migration may not begin, and perhaps can be sent to another shard.
 func needsDecision(own []migrationv1alpha1.LogicalClusterMigration, shards []corev1alpha1.Shard) bool {
-	for i := range own {
-		if !mayBeRedirected(&own[i]) {
-			continue
-		}
-		destination := find(shards, own[i].Spec.DestinationShard)
-		if destination == nil {
-			return true
-		}
-		if _, refusal := placementrules.FromStatus(destination, 0).Candidate(); refusal != nil {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(own, func(migration migrationv1alpha1.LogicalClusterMigration) bool {
+		return moves.IsRefused(&migration, shards)
+	})
 }
 
 // decide decides by a new inventory, or by the kept one without what has been moved since.

@@ -17,6 +17,7 @@ import (
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	migrationv1alpha1 "github.com/atoll-dev/atoll/api/migration/v1alpha1"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+	"github.com/atoll-dev/atoll/internal/placementrules"
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
@@ -194,6 +195,32 @@ func EndOf(migration *migrationv1alpha1.LogicalClusterMigration) time.Time {
 		}
 	}
 	return end.Time
+}
+
+// IsUnbegun reports whether a migration has not begun to copy, so that it can be given up at no cost.
+func IsUnbegun(migration *migrationv1alpha1.LogicalClusterMigration) bool {
+	if migration.Status.Phase != migrationv1alpha1.LogicalClusterMigrationPhaseMigrating || migration.DeletionTimestamp != nil {
+		return false
+	}
+	switch conditionsv1alpha1.GetReason(migration, migrationv1alpha1.DataCopied) {
+	case migrationv1alpha1.ReasonWaitingForPlacement, migrationv1alpha1.ReasonWaitingForDestination:
+		return true
+	}
+	return false
+}
+
+// IsRefused reports whether a migration that has not begun waits for a shard that is closed, full, unhealthy or unknown.
+func IsRefused(migration *migrationv1alpha1.LogicalClusterMigration, shards []corev1alpha1.Shard) bool {
+	if !IsUnbegun(migration) {
+		return false
+	}
+	for i := range shards {
+		if shards[i].Name == migration.Spec.DestinationShard {
+			_, refusal := placementrules.FromStatus(&shards[i], 0).Candidate()
+			return refusal != nil
+		}
+	}
+	return true
 }
 
 // Decode returns a migration.

@@ -61,8 +61,9 @@ type Decision struct {
 	Failed         []string
 	// Unread are messages about what could not be read.
 	Unread []string
-	// Expired are migrations that have ended, and whose cooldown is over.
-	Expired []*migrationv1alpha1.LogicalClusterMigration
+	// GiveUp are running migrations that wait for a shard which has been closed, or is full: a shard that is being deleted waits for them.
+	// Expired are those that have ended, and whose cooldown is over.
+	GiveUp, Expired []*migrationv1alpha1.LogicalClusterMigration
 }
 
 // member is a shard among those that can exchange logical clusters.
@@ -110,6 +111,9 @@ func (d *decision) addMigrations() {
 		case moves.IsRunning(migration):
 			d.Running++
 			d.addRunning(migration)
+			if moves.IsRefused(migration, d.Shards) {
+				d.GiveUp = append(d.GiveUp, migration)
+			}
 		case d.Now.Sub(moves.EndOf(migration)) >= Cooldown:
 			d.Expired = append(d.Expired, migration)
 		default:

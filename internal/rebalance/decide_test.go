@@ -60,6 +60,8 @@ func TestDecide(t *testing.T) {
 		completed = migrationv1alpha1.LogicalClusterMigrationPhaseCompleted
 		failed    = migrationv1alpha1.LogicalClusterMigrationPhaseFailed
 	)
+	waiting := newMigration("x", "a", "b", migrating, 0)
+	conditionsv1alpha1.MarkFalse(&waiting, migrationv1alpha1.DataCopied, migrationv1alpha1.ReasonWaitingForPlacement, conditionsv1alpha1.SeverityInfo, "b is closed")
 	for name, tc := range map[string]struct {
 		shards []corev1alpha1.Shard
 		on     string // names on shard a: "parent/child" is below parent, "pinned..." selects a
@@ -92,6 +94,8 @@ func TestDecide(t *testing.T) {
 		"what arrives is counted twice at most, and moves nothing on": {
 			shards: []corev1alpha1.Shard{newShard("a", 6), newShard("b", 5), newShard("c", 4)}, on: "x y z",
 			own: []migrationv1alpha1.LogicalClusterMigration{newMigration("x", "c", "a", migrationv1alpha1.LogicalClusterMigrationPhaseOriginCleanup, 0)}, want: "1 running"},
+		"what waits for a shard that was closed is given up": {
+			shards: []corev1alpha1.Shard{newShard("a", 4), newShard("b", 0, closed), newShard("c", 4)}, own: []migrationv1alpha1.LogicalClusterMigration{waiting}, want: "1 running; m-x is given up"},
 		"that of others, too":         {shards: []corev1alpha1.Shard{newShard("a", 4), newShard("b", 0)}, on: "x y z", others: []migrationv1alpha1.LogicalClusterMigration{newMigration("x", "a", "b", migrating, 0)}, want: "y a->b"},
 		"what was moved lately rests": {shards: []corev1alpha1.Shard{newShard("a", 4), newShard("b", 0)}, on: "x y", own: []migrationv1alpha1.LogicalClusterMigration{newMigration("x", "b", "a", completed, time.Hour)}, want: "y a->b; 1 moved"},
 		"so does what has failed":     {shards: []corev1alpha1.Shard{newShard("a", 4), newShard("b", 0)}, on: "x y", own: []migrationv1alpha1.LogicalClusterMigration{newMigration("x", "a", "b", failed, time.Hour)}, want: `y a->b; m-x to shard "b": it was aborted`},
@@ -160,6 +164,9 @@ func summary(d Decision) string {
 	}
 	if d.Moved > 0 {
 		all = append(all, fmt.Sprintf("%d moved", d.Moved))
+	}
+	for _, m := range d.GiveUp {
+		all = append(all, m.Name+" is given up")
 	}
 	for _, m := range d.Expired {
 		all = append(all, m.Name+" is forgotten")

@@ -66,7 +66,7 @@ func (r *Rebalancer) Step(ctx context.Context, now time.Time) (Decision, error) 
 		return Decision{}, ctx.Err()
 	}
 	var errs []error
-	for _, migration := range decision.Expired {
+	for _, migration := range append(decision.GiveUp, decision.Expired...) {
 		errs = append(errs, r.Delete(ctx, migration))
 	}
 	for _, move := range decision.Moves {

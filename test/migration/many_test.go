@@ -10,11 +10,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	migrationv1alpha1 "github.com/atoll-dev/atoll/api/migration/v1alpha1"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+	"github.com/atoll-dev/atoll/internal/moves"
+	"github.com/atoll-dev/atoll/logicalcluster"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 	"github.com/atoll-dev/atoll/test/installation"
 )
@@ -23,8 +26,8 @@ import (
 const manyMoves = 10
 
 // testMany moves workspaces of two shards to the other one at once, and back. Each has exactly its own objects afterwards (kcp's
-// TestConcurrentMigrationsFromSameOriginShard, M81), is usable on both shards (TestMigrationBackToOriginShard, M87), and no
-// more watches are open than before.
+// TestConcurrentMigrationsFromSameOriginShard, M81), is usable on both shards (TestMigrationBackToOriginShard, M87), nothing
+// is left on the other shard, and no more watches are open than before.
 func (e *env) testMany(t *testing.T) {
 	type one struct {
 		workspace *tenancyv1alpha1.Workspace
@@ -39,7 +42,14 @@ func (e *env) testMany(t *testing.T) {
 		all[i].objects = []*corev1.ConfigMap{put(t, all[i].client, fmt.Sprint("of-", i))}
 	}
 	other := map[string]string{installation.Alpha: installation.Beta, installation.Beta: installation.Alpha}
-	before := e.watches(t)
+	var clusters []logicalcluster.Name
+	for _, one := range all {
+		clusters = append(clusters, logicalcluster.MustParseName(one.workspace.Spec.Cluster))
+	}
+	before, stored := e.watches(t), map[string]map[string]int64{}
+	for shard := range other {
+		stored[shard] = e.objectsOn(t, shard, clusters)
+	}
 	for _, direction := range []string{"there", "back"} {
 		var creating sync.WaitGroup
 		for i, one := range all {
@@ -79,6 +89,20 @@ func (e *env) testMany(t *testing.T) {
 			}
 		})
 	}
+	for shard := range other { // two objects more on the shard that has a workspace, and nothing on the other one
+		shardtesting.Eventually(t, "what is stored on "+shard, func(context.Context) error {
+			for cluster, now := range e.objectsOn(t, shard, clusters) {
+				want := stored[shard][cluster]
+				if want > 0 {
+					want += 2
+				}
+				if now != want {
+					return fmt.Errorf("%d objects of %s, want %d", now, cluster, want)
+				}
+			}
+			return nil
+		})
+	}
 	shardtesting.Eventually(t, "the end of watches of moves", func(context.Context) error {
 		for shard, after := range e.watches(t) {
 			if after > before[shard] {
@@ -87,9 +111,6 @@ func (e *env) testMany(t *testing.T) {
 		}
 		return nil
 	})
-	for _, one := range all {
-		e.deleteWorkspace(t, one.workspace)
-	}
 }
 
 // checkShards fails unless logical clusters are on the shards that they should be on.
@@ -104,6 +125,22 @@ func (e *env) checkShards(t *testing.T, want func(func(cluster, shard string) bo
 			t.Errorf("%s is on %s, want %s", cluster, have, shard)
 		}
 	}
+}
+
+// objectsOn returns the numbers of objects of logical clusters in the etcd of a shard.
+func (e *env) objectsOn(t *testing.T, shard string, clusters []logicalcluster.Name) map[string]int64 {
+	t.Helper()
+	config := e.Masters(t, shard)
+	transport, err := rest.HTTPClientFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer transport.CloseIdleConnections()
+	sizes, err := moves.Sizes(t.Context(), transport, config.Host, clusters)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sizes
 }
 
 // watches returns the number of watches that alpha and beta serve.
