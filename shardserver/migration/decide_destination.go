@@ -47,7 +47,7 @@ func (d Destination) Step() DestinationStep {
 		return DestinationWaits
 	case d.arrived() && d.Migration.Status.Phase == migrationv1alpha1.LogicalClusterMigrationPhaseDestinationFinalize:
 		return DestinationFinish
-	case d.Cluster == nil && d.isMigrating() && !isGivenUp(d.Migration) && isPlaced(d.Migration):
+	case d.Cluster == nil && d.isMigrating() && !isGivenUp(d.Migration) && isPlaced(d.Migration) && !belongsToShard(logicalClusterOf(d.Migration)):
 		return DestinationCopy
 	}
 	return DestinationWaits // it has arrived, or is the remainder of an earlier move
