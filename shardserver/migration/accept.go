@@ -154,7 +154,7 @@ func parseHanded(cluster logicalcluster.Name, handed *handOverResponse) (map[str
 	switch phase := typed.Status.Phase; {
 	case typed.APIVersion != corev1alpha1.SchemeGroupVersion.String() || typed.Kind != "LogicalCluster" || typed.Name != corev1alpha1.LogicalClusterName || typed.Namespace != "":
 		return nil, invalid("it is %s %q", typed.Kind, typed.Name)
-	case logicalcluster.Of(&typed) != cluster:
+	case !logicalcluster.Of(&typed).Empty() && logicalcluster.Of(&typed) != cluster:
 		return nil, invalid("it is that of another logical cluster")
 	case typed.UID == "" || typed.Spec.Owner == nil:
 		return nil, invalid("it has no UID or no owner")

@@ -13,6 +13,7 @@ import (
 	migrationv1alpha1 "github.com/atoll-dev/atoll/api/migration/v1alpha1"
 	shardingv1alpha1 "github.com/atoll-dev/atoll/api/sharding/v1alpha1"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+	"github.com/atoll-dev/atoll/internal/movestate"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/controller"
 	"github.com/atoll-dev/atoll/shardserver/sharding/placement"
@@ -56,12 +57,7 @@ func (c *childrenService) report(ctx context.Context, migration *migrationv1alph
 
 // isMoving reports whether a migration of a logical cluster has not ended on this shard.
 func isMoving(cluster *corev1alpha1.LogicalCluster) bool {
-	for _, key := range []string{corev1alpha1.MigratingAnnotationKey, corev1alpha1.ArrivingAnnotationKey, corev1alpha1.MovedToAnnotationKey} {
-		if cluster.Annotations[key] != "" {
-			return true
-		}
-	}
-	return false
+	return cluster.Annotations[corev1alpha1.MigratingAnnotationKey] != "" || movestate.Of(cluster.Annotations).IsHidden()
 }
 
 // next returns the first logical cluster below another one that is not on this shard.

@@ -8,6 +8,7 @@ import (
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	migrationv1alpha1 "github.com/atoll-dev/atoll/api/migration/v1alpha1"
 	shardingv1alpha1 "github.com/atoll-dev/atoll/api/sharding/v1alpha1"
+	"github.com/atoll-dev/atoll/internal/movestate"
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
@@ -166,9 +167,9 @@ func (o Origin) isInside(cluster logicalcluster.Name) bool {
 func (o Origin) annotation(key string) string { return o.Cluster.Annotations[key] }
 func (o Origin) migrating() string            { return o.annotation(corev1alpha1.MigratingAnnotationKey) }
 func (o Origin) isMine() bool                 { return o.migrating() == o.Reference }
-func (o Origin) movedAway() bool              { return o.annotation(corev1alpha1.MovedToAnnotationKey) != "" }
+func (o Origin) movedAway() bool              { return movestate.Of(o.Cluster.Annotations) == movestate.MovedAway }
 
-func (o Origin) arriving() bool { return o.annotation(corev1alpha1.ArrivingAnnotationKey) != "" }
+func (o Origin) arriving() bool { return movestate.Of(o.Cluster.Annotations) == movestate.Arriving }
 
 // isDestination reports whether another shard is the origin, so that the annotation on the LogicalCluster is that of a
 // logical cluster that has arrived.

@@ -17,6 +17,7 @@ import (
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	migrationv1alpha1 "github.com/atoll-dev/atoll/api/migration/v1alpha1"
 	shardingv1alpha1 "github.com/atoll-dev/atoll/api/sharding/v1alpha1"
+	"github.com/atoll-dev/atoll/internal/movestate"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/controller"
 	"github.com/atoll-dev/atoll/shardserver/tokenkeys"
@@ -270,7 +271,7 @@ func (d *destinationService) claim(ctx context.Context, in transfer.Incoming, re
 	}
 	switch {
 	case stored.isArrivingFor(in.UID):
-	case !create, stored != nil && stored.annotations()[corev1alpha1.MigratingAnnotationKey] == reference && stored.annotations()[corev1alpha1.MovedToAnnotationKey] == "":
+	case !create, stored != nil && stored.annotations()[corev1alpha1.MigratingAnnotationKey] == reference && movestate.Of(stored.annotations()) != movestate.MovedAway:
 		return nil, nil
 	case stored != nil:
 		return nil, fmt.Errorf("this shard has a logical cluster of the name %q", in.Cluster)
@@ -307,7 +308,9 @@ func (d *destinationService) open(ctx context.Context, in transfer.Incoming, ref
 		return err
 	}
 	u := &unstructured.Unstructured{Object: object}
-	annotations := u.GetAnnotations()
+	annotations := map[string]string{}
+	maps.Copy(annotations, u.GetAnnotations())
+	annotations[logicalcluster.AnnotationKey] = in.Cluster.String()
 	delete(annotations, corev1alpha1.WritesPausedAnnotationKey)
 	delete(annotations, corev1alpha1.MovedToAnnotationKey)
 	delete(annotations, corev1alpha1.ArrivingAnnotationKey)
@@ -316,7 +319,7 @@ func (d *destinationService) open(ctx context.Context, in transfer.Incoming, ref
 	annotations[corev1alpha1.EpochAnnotationKey] = strconv.FormatInt(handed.Epoch, 10)
 	annotations[corev1alpha1.ShardAnnotationKey] = d.cfg.Shard
 	setOrDelete(annotations, corev1alpha1.TokenKeysAnnotationKey,
-		tokenkeys.Receive(annotations[corev1alpha1.TokenKeysAnnotationKey], d.cfg.TokenKeys.GetPublicKeys(ctx, "")))
+		tokenkeys.Receive(annotations[corev1alpha1.TokenKeysAnnotationKey], d.cfg.TokenKeys.GetPublicKeys(ctx, ""), time.Now()))
 	delete(annotations, corev1alpha1.OwnerShardAnnotationKey)
 	if handed.ParentShard != d.cfg.Shard {
 		annotations[corev1alpha1.OwnerShardAnnotationKey] = handed.ParentShard

@@ -15,6 +15,7 @@ import (
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	migrationv1alpha1 "github.com/atoll-dev/atoll/api/migration/v1alpha1"
 	shardingv1alpha1 "github.com/atoll-dev/atoll/api/sharding/v1alpha1"
+	"github.com/atoll-dev/atoll/internal/movestate"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/controller"
 	"github.com/atoll-dev/atoll/shardserver/sharding/placement"
@@ -150,7 +151,7 @@ func (o *originService) act(ctx context.Context, state Origin) (controller.Resul
 func (o *originService) accept(ctx context.Context, state Origin) error {
 	name := logicalcluster.Of(state.Cluster)
 	_, err := o.stored.update(ctx, name, func(stored *storedCluster, annotations map[string]string) error {
-		if annotations[corev1alpha1.MigratingAnnotationKey] != "" || annotations[corev1alpha1.MovedToAnnotationKey] != "" || stored.isDeleting() {
+		if annotations[corev1alpha1.MigratingAnnotationKey] != "" || movestate.Of(annotations) == movestate.MovedAway || stored.isDeleting() {
 			return errConflict
 		}
 		annotations[corev1alpha1.MigratingAnnotationKey] = state.Reference
@@ -166,7 +167,7 @@ func (o *originService) accept(ctx context.Context, state Origin) error {
 func (o *originService) abort(ctx context.Context, state Origin) error {
 	name := logicalcluster.Of(state.Cluster)
 	_, err := o.stored.update(ctx, name, func(_ *storedCluster, annotations map[string]string) error {
-		if annotations[corev1alpha1.MigratingAnnotationKey] != state.Reference || annotations[corev1alpha1.MovedToAnnotationKey] != "" {
+		if annotations[corev1alpha1.MigratingAnnotationKey] != state.Reference || movestate.Of(annotations) == movestate.MovedAway {
 			return errConflict
 		}
 		delete(annotations, corev1alpha1.MigratingAnnotationKey)
@@ -235,8 +236,8 @@ func (o *originService) handOver(ctx context.Context, migration *migrationv1alph
 // mayHandOver returns a conflict unless the migration of a reference has paused writes with a token, and the stored logical cluster
 // was not handed over to any shard. A token says that no write is in flight: without one, there may be some.
 func mayHandOver(stored *storedCluster, annotations map[string]string, reference, token string) error {
-	switch _, moved := annotations[corev1alpha1.MovedToAnnotationKey]; {
-	case moved:
+	switch {
+	case movestate.Of(annotations) == movestate.MovedAway:
 		return fmt.Errorf("the logical cluster was handed over to another shard: %w", errConflict)
 	case token == "" || annotations[corev1alpha1.WritesPausedAnnotationKey] != token || annotations[corev1alpha1.MigratingAnnotationKey] != reference || stored.isDeleting():
 		return fmt.Errorf("the pause of writes has ended: %w", errConflict)
@@ -292,7 +293,7 @@ func (o *originService) clean(ctx context.Context, state Origin) (controller.Res
 	if err != nil || stored == nil {
 		return controller.Result{}, err
 	}
-	if stored.annotations()[corev1alpha1.MovedToAnnotationKey] == "" || stored.uid() != string(state.Cluster.UID) {
+	if movestate.Of(stored.annotations()) != movestate.MovedAway || stored.uid() != string(state.Cluster.UID) {
 		return controller.Result{}, errConflict
 	}
 	until, _ := pausedUntil(state.Cluster)

@@ -13,6 +13,7 @@ import (
 	migrationv1alpha1 "github.com/atoll-dev/atoll/api/migration/v1alpha1"
 	shardingv1alpha1 "github.com/atoll-dev/atoll/api/sharding/v1alpha1"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+	"github.com/atoll-dev/atoll/internal/movestate"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/controller"
 	"github.com/atoll-dev/atoll/shardserver/sharding/placement"
@@ -174,7 +175,7 @@ func (r reader) sources() []controller.Source {
 // annotation. One that arrives is changed by each attempt to copy, which the change must not repeat at once.
 func (r reader) mapCluster(event watch.Event) []controller.Request {
 	cluster, ok := event.Object.(*corev1alpha1.LogicalCluster)
-	if !ok || event.Type == watch.Modified && cluster.Annotations[corev1alpha1.ArrivingAnnotationKey] != "" {
+	if !ok || event.Type == watch.Modified && movestate.Of(cluster.Annotations) == movestate.Arriving {
 		return nil
 	}
 	keys := r.migrationsOf(logicalcluster.Of(cluster).String())
