@@ -77,9 +77,15 @@ func (c *copying) pass(ctx context.Context) (changed int, err error) {
 	entries := int64(len(wanted.Versions) - len(missing))
 	for len(missing) > 0 {
 		page := missing[:min(len(missing), maxKeysPerRequest)]
+		if err := c.destination.checkWanted(ctx, c.key, c.in.UID); err != nil {
+			return 0, err
+		}
 		response, err := c.origin.entries(ctx, page)
 		if err != nil {
 			return 0, fmt.Errorf("reading objects: %w", err)
+		}
+		if err := c.destination.accepts.check(page, response); err != nil {
+			return 0, err
 		}
 		if err := c.writer.Store(ctx, response.Entries); err != nil {
 			return 0, err

@@ -175,8 +175,7 @@ func (w *world) copies() bool { return w.copier != 0 && w.copier == w.revision }
 
 // serves reports whether the origin answers requests of the destination.
 func (w *world) serves() bool {
-	o := w.originState()
-	return o.Migration != nil && o.Cluster != nil && o.isMine() && !o.isDestination() && (!isGivenUp(o.Migration) || o.movedAway())
+	return w.originState().AnswersTo(modelDestination)
 }
 
 func (w *world) pause() {

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -23,8 +24,12 @@ import (
 const (
 	// maxErrorBytes bounds what is read of an error.
 	maxErrorBytes = 64 << 10
-	// maxResponseBytes bounds what is read of another response: the list of objects of a large logical cluster.
-	maxResponseBytes = 256 << 20
+	// maxManifestBytes bounds the list of objects of a large logical cluster, maxResponseBytes other responses: etcd refuses larger
+	// values, and base64 adds a third.
+	maxManifestBytes = 256 << 20
+	maxResponseBytes = 16 << 20
+	// requestTimeout bounds one request with its response. The origin reads all values for the longest.
+	requestTimeout = 2 * time.Minute
 )
 
 // Connector connects to other shards, with the certificate of this shard.
@@ -44,7 +49,7 @@ func (c Connector) connect(ctx context.Context, shard string) (*peer, error) {
 	if err != nil {
 		return nil, err
 	}
-	client, err := rest.HTTPClientFor(config)
+	client, err := newClient(config)
 	if err != nil {
 		return nil, err
 	}
@@ -53,6 +58,19 @@ func (c Connector) connect(ctx context.Context, shard string) (*peer, error) {
 		address = object.Spec.BaseURL
 	}
 	return &peer{http: client, address: strings.TrimSuffix(address, "/")}, nil
+}
+
+// newClient returns a client that waits for no shard forever, and follows no redirect: what another shard answers to the certificate of
+// this one is not the word of the shard that was asked.
+func newClient(config *rest.Config) (*http.Client, error) {
+	shared, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, err
+	}
+	client := *shared
+	client.Timeout = requestTimeout
+	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return &client, nil
 }
 
 // peer is another shard.
@@ -74,7 +92,7 @@ type originClient struct {
 func (c *originClient) at(op operation) string { return operationPath(c.cluster, c.migration, op) }
 
 func (c *originClient) manifest(ctx context.Context) (*manifest, error) {
-	return post[manifest](ctx, c.peer, c.at(opManifest), nil)
+	return postLimited[manifest](ctx, c.peer, c.at(opManifest), nil, maxManifestBytes)
 }
 
 func (c *originClient) entries(ctx context.Context, keys []transfer.Key) (*entriesResponse, error) {
@@ -96,6 +114,11 @@ func (c *originClient) handOver(ctx context.Context, request handOverRequest) (*
 
 // post sends a request to a path of a peer.
 func post[T any](ctx context.Context, p *peer, path string, body any) (*T, error) {
+	return postLimited[T](ctx, p, path, body, maxResponseBytes)
+}
+
+// postLimited is post for a response of at most maxBytes.
+func postLimited[T any](ctx context.Context, p *peer, path string, body any, maxBytes int64) (*T, error) {
 	content, err := json.Marshal(body)
 	if err != nil {
 		return nil, err
@@ -119,7 +142,7 @@ func post[T any](ctx context.Context, p *peer, path string, body any) (*T, error
 		return nil, responseError(response)
 	}
 	out := new(T)
-	if err := json.NewDecoder(io.LimitReader(response.Body, maxResponseBytes)).Decode(out); err != nil {
+	if err := json.NewDecoder(io.LimitReader(response.Body, maxBytes)).Decode(out); err != nil {
 		return nil, fmt.Errorf("decoding the response to %s: %w", path, err)
 	}
 	return out, nil

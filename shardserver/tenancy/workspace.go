@@ -14,6 +14,7 @@ import (
 
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+	"github.com/atoll-dev/atoll/internal/movestate"
 	"github.com/atoll-dev/atoll/internal/placementrules"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/controller"
@@ -192,7 +193,7 @@ func (c *workspaceController) clusterOf(ctx context.Context, scope *workspaceSco
 	if err != nil {
 		return nil, fmt.Errorf("reading logical cluster %q: %w", name, err)
 	}
-	if !owns(scope, cluster) || cluster.Annotations[corev1alpha1.MovedToAnnotationKey] != "" {
+	if !owns(scope, cluster) || movestate.Of(cluster.Annotations) == movestate.MovedAway {
 		return nil, nil
 	}
 	return cluster, nil

@@ -76,6 +76,10 @@ type LogicalClusterMigrationReportSpec struct {
 	// +optional
 	ParentShard string `json:"parentShard,omitempty"`
 
+	// path is that of the logical cluster. The origin reports it.
+	// +optional
+	Path string `json:"path,omitempty"`
+
 	// placement is whether the logical cluster may be placed on the destination. The shard of the Workspace reports it.
 	// +optional
 	Placement *MigrationPlacement `json:"placement,omitempty"`
