@@ -68,17 +68,29 @@ type originClient struct {
 	*peer
 	cluster   logicalcluster.Name
 	migration controller.Request
+	// following is what the origin remembers of this attempt to copy.
+	following string
 }
 
 // at returns the path of an operation.
 func (c *originClient) at(op operation) string { return operationPath(c.cluster, c.migration, op) }
 
-func (c *originClient) manifest(ctx context.Context) (*manifest, error) {
-	return post[manifest](ctx, c.peer, c.at(opManifest), nil)
+// changes returns what has changed at the origin since a revision. The first call waits until the origin has read all values.
+func (c *originClient) changes(ctx context.Context, since int64) (*transfer.Changes, error) {
+	for {
+		response, err := post[changesResponse](ctx, c.peer, c.at(opChanges), changesRequest{Following: c.following, Since: since})
+		if err != nil {
+			return nil, err
+		}
+		c.following = response.Following
+		if response.Changes != nil {
+			return response.Changes, nil
+		}
+	}
 }
 
 func (c *originClient) entries(ctx context.Context, keys []transfer.Key) (*entriesResponse, error) {
-	return post[entriesResponse](ctx, c.peer, c.at(opEntries), entriesRequest{Keys: keys})
+	return post[entriesResponse](ctx, c.peer, c.at(opEntries), entriesRequest{Following: c.following, Keys: keys})
 }
 
 func (c *originClient) pause(ctx context.Context) (*pauseResponse, error) {
@@ -91,6 +103,7 @@ func (c *originClient) resume(ctx context.Context) error {
 }
 
 func (c *originClient) handOver(ctx context.Context, request handOverRequest) (*handOverResponse, error) {
+	request.Following = c.following
 	return post[handOverResponse](ctx, c.peer, c.at(opHandOver), request)
 }
 

@@ -136,8 +136,12 @@ func (o *originService) authorize(ctx context.Context, cluster logicalcluster.Na
 func (o *originService) run(req *http.Request, cluster logicalcluster.Name, key controller.Request, op operation) (any, error) {
 	ctx := logicalcluster.With(req.Context(), cluster)
 	switch op {
-	case opManifest:
-		response, err := o.manifest(ctx, cluster)
+	case opChanges:
+		wanted, err := decode[changesRequest](req)
+		if err != nil {
+			return nil, err
+		}
+		response, err := o.changes(ctx, cluster, wanted)
 		return response, asStatus(err)
 	case opEntries:
 		wanted, err := decode[entriesRequest](req)
@@ -146,6 +150,9 @@ func (o *originService) run(req *http.Request, cluster logicalcluster.Name, key 
 		}
 		if len(wanted.Keys) > maxKeysPerRequest {
 			return nil, apierrors.NewBadRequest(fmt.Sprintf("keys: got %d, at most %d are allowed", len(wanted.Keys), maxKeysPerRequest))
+		}
+		if _, err := o.followings.get(cluster, wanted.Following); err != nil {
+			return nil, err
 		}
 		entries, rest, err := o.transfer.Read(ctx, cluster, wanted.Keys, 0)
 		return entriesResponse{Entries: entries, Rest: rest}, asStatus(err)
