@@ -85,7 +85,15 @@ func (c *copying) finish(ctx context.Context, paused *pauseResponse) (*handOverR
 	if err != nil {
 		return nil, err
 	}
-	return c.origin.handOver(ctx, handOverRequest{Token: paused.Token, Digest: digest})
+	handed, err := c.origin.handOver(ctx, handOverRequest{Token: paused.Token, Digest: digest})
+	if err == nil {
+		return handed, nil
+	}
+	// The origin may have handed over, and not have answered. Then nobody serves the logical cluster until this shard has asked again.
+	if handed, again := c.origin.handOver(ctx, handOverRequest{Token: paused.Token, Digest: digest}); again == nil {
+		return handed, nil
+	}
+	return nil, err
 }
 
 // copyAll copies what an earlier attempt has not, and returns all keys of the origin.

@@ -14,7 +14,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/loopback"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 	"github.com/atoll-dev/atoll/test/installation"
-	"github.com/atoll-dev/atoll/test/migration/load"
+	"github.com/atoll-dev/atoll/test/migration/moveload"
 )
 
 // BenchmarkMoves moves workspaces of different sizes under load between two shards, and measures how long writes and reads are refused
@@ -42,12 +42,12 @@ func measureMove(b *testing.B, i *installation.Installation, root client.Client,
 		b.Fatal(err)
 	}
 	config := i.Admin(b, "root:"+name)
-	load.Fill(b, config, objects)
+	moveload.Fill(b, config, objects)
 	var writes, reads, slowest, took time.Duration
 	const moves = 2 // there and back
 	for n, shard := range []string{installation.Beta, installation.Alpha} {
 		logProgress(b, fmt.Sprintf("moves %d objects to %s", objects, shard))
-		l, begun := load.Start(b, config), time.Now()
+		l, begun := moveload.Start(b, config), time.Now()
 		migration := &migrationv1alpha1.LogicalClusterMigration{
 			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint(name, "-", n)},
 			Spec:       migrationv1alpha1.LogicalClusterMigrationSpec{LogicalCluster: workspace.Spec.Cluster, DestinationShard: shard},

@@ -5,14 +5,14 @@ import (
 	"testing"
 
 	"github.com/atoll-dev/atoll/test/installation"
-	"github.com/atoll-dev/atoll/test/migration/load"
+	"github.com/atoll-dev/atoll/test/migration/moveload"
 )
 
 func (e *env) testLoad(t *testing.T) {
 	workspace, c := e.workspace(t, "loaded", installation.Alpha)
 	config := e.Admin(t, "root:loaded")
-	load.Fill(t, config, 300)
-	l := load.Start(t, config)
+	moveload.Fill(t, config, 300)
+	l := moveload.Start(t, config)
 	for i, shard := range []string{installation.Beta, installation.Alpha} {
 		e.moveTo(t, fmt.Sprint("loaded-", i), workspace, c, shard)
 	}

@@ -1,5 +1,5 @@
-// Package load is a reader and a writer of a workspace that moves.
-package load
+// Package moveload is a reader and a writer of a workspace that moves.
+package moveload
 
 import (
 	"context"
