@@ -18,6 +18,10 @@ import (
 // writes it; values that clients send are overwritten.
 const AnnotationKey = "kcp.io/cluster"
 
+// MovingHeader is the header of responses with status 503 by which a shard refuses a request because the logical cluster moves: the request may
+// be repeated, there or at another shard.
+const MovingHeader = "X-Atoll-Logical-Cluster-Moving"
+
 // PathAnnotationKey is the annotation with the canonical workspace path of a logical cluster.
 const PathAnnotationKey = "kcp.io/path"
 

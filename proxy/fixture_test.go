@@ -28,6 +28,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/proxy"
 	"github.com/atoll-dev/atoll/proxy/options"
 )
@@ -117,6 +118,8 @@ type fakeServer struct {
 	acceptTokens bool            // the result of token reviews
 	reviewedUser string          // the user of token reviews
 
+	moving                  atomic.Bool  // whether other requests are refused, because the logical cluster moves
+	refused                 atomic.Int64 // the number of these
 	largeWritten, largeOpen atomic.Int64 // bytes of responses at /large, and those that have not ended
 }
 
@@ -314,6 +317,11 @@ func (f *fakeServer) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	case strings.HasSuffix(path, "/busy"):
 		w.Header().Set("Retry-After", "1")
 		http.Error(w, "Not found on this shard", http.StatusTooManyRequests)
+	case f.moving.Load():
+		f.refused.Add(1)
+		w.Header().Set("Retry-After", "1")
+		w.Header().Set(logicalcluster.MovingHeader, "true")
+		http.Error(w, "logical cluster is being migrated", http.StatusServiceUnavailable)
 	default:
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(received{f.name, req.URL.EscapedPath(), req.Host, req.Proto, req.Header, req.TLS.PeerCertificates[0].Subject.CommonName})

@@ -74,7 +74,11 @@ func (h *proxyHandler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	if to.mountHops > 0 {
 		req = mountRequest(req, to.mountHops)
 	}
-	h.forwarder.Forward(w, req, to.backend, to.url, u)
+	if to.mountHops > 0 || !isRead(req) {
+		h.forwarder.Forward(w, req, to.backend, to.url, u)
+		return
+	}
+	h.forwardRead(w, req, to, u)
 }
 
 // router holds what the entries of the mapping file share.

@@ -332,6 +332,7 @@ func (s *Server) stop() {
 		s.replication.close()
 	}
 	if s.migrations != nil {
+		s.migrations.Close()
 		_ = s.migrations.etcd.Close()
 	}
 	if s.backends != nil {

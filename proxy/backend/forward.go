@@ -17,6 +17,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/atoll-dev/atoll/internal/writetimeout"
+	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/proxy/identity"
 )
 
@@ -67,6 +68,25 @@ func (f *Forwarder) WithErrorHandler(handle ErrorHandler) *Forwarder {
 // Forward sends the request to target, which replaces its URL except for the query, on behalf of the user; without a
 // user it has no identity headers. Upgrades and streams are supported. backend is the label in metrics.
 func (f *Forwarder) Forward(w http.ResponseWriter, req *http.Request, backend string, target *url.URL, u user.Info) {
+	f.forward(w, req, backend, target, u, f.modifyResponse)
+}
+
+// errMoving is that of a response which ForwardRead drops.
+var errMoving = errors.New("the logical cluster moves to another shard")
+
+// ForwardRead is Forward of a request without a body, but drops the response of a shard that does not serve the logical cluster because it
+// moves. It reports whether it has, so that nothing has been written.
+func (f *Forwarder) ForwardRead(w http.ResponseWriter, req *http.Request, backend string, target *url.URL, u user.Info) (moving bool) {
+	f.forward(w, req, backend, target, u, func(res *http.Response, req *http.Request, backend string) error {
+		if moving = res.StatusCode == http.StatusServiceUnavailable && res.Header.Get(logicalcluster.MovingHeader) != ""; moving {
+			return errMoving
+		}
+		return f.modifyResponse(res, req, backend)
+	})
+	return moving
+}
+
+func (f *Forwarder) forward(w http.ResponseWriter, req *http.Request, backend string, target *url.URL, u user.Info, modifyResponse func(*http.Response, *http.Request, string) error) {
 	body := &clientBody{ReadCloser: req.Body}
 	if req.Body != nil && req.Body != http.NoBody {
 		observed := *req
@@ -81,12 +101,15 @@ func (f *Forwarder) Forward(w http.ResponseWriter, req *http.Request, backend st
 			p.Out = f.newOutboundRequest(p.Out, backend, target, u)
 			p.SetXForwarded()
 		},
-		ModifyResponse: func(res *http.Response) error { return f.modifyResponse(res, req, backend) },
+		ModifyResponse: func(res *http.Response) error { return modifyResponse(res, req, backend) },
 		// Without a FlushInterval, responses of unknown length are flushed at each write, so that watch events are
 		// sent at once, and responses of known length are sent in as few frames as possible.
 		BufferPool: f.bufferPool(req),
 		ErrorLog:   errorLog,
 		ErrorHandler: func(w http.ResponseWriter, req *http.Request, err error) {
+			if errors.Is(err, errMoving) {
+				return
+			}
 			if failed := body.err(); failed != nil {
 				f.handleError(w, req, Failure{Body: failed})
 				return

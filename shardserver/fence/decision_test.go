@@ -90,12 +90,15 @@ func TestStatesAreBounded(t *testing.T) {
 		if !s.hides(cluster) || s.epoch(cluster) != 1 {
 			t.Fatal("not hidden, or without its epoch")
 		}
+		if s.paused()[cluster] != 2 {
+			t.Fatal("the hand-over is not acknowledged")
+		}
 		if change := <-changes; change.Cluster != cluster || change.Gone {
 			t.Fatalf("%+v", change)
 		}
 		s.remove(cluster, start)
-		if !s.hides(cluster) {
-			t.Fatal("the deleted objects become visible")
+		if !s.hides(cluster) || len(s.paused()) != 0 {
+			t.Fatal("the deleted objects become visible, or the acknowledgement stays")
 		}
 		s.sweep(start.Add(goneDelay))
 		if change := <-changes; !change.Gone {

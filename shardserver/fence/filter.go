@@ -88,6 +88,7 @@ func (f *Filter) refuse(w http.ResponseWriter, req *http.Request) {
 	if !isDirect(req.Context()) {
 		w.Header().Set("Retry-After", strconv.Itoa(retryAfterSeconds))
 	}
+	w.Header().Set(logicalcluster.MovingHeader, "true") // front proxies repeat reads
 	http.Error(w, Message, http.StatusServiceUnavailable)
 }
 

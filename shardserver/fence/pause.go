@@ -17,7 +17,8 @@ import (
 // LogicalCluster with the annotation for paused writes at the given revision. What is read from etcd afterwards does not
 // change until the annotation is removed, but by writes that are not acknowledged. On an error, which comes after PauseTimeout at the
 // latest, the caller removes the annotation, which resumes writes.
-// With the annotation of a logical cluster that arrives, each replica also hides it from then on.
+// With the annotation of a logical cluster that arrives or has moved away, each replica also hides it from then on: a read that begins after
+// Pause has returned gets nothing of it.
 func (f *Fence) Pause(ctx context.Context, cluster logicalcluster.Name, revision int64) error {
 	ctx, cancel := context.WithTimeout(ctx, PauseTimeout)
 	defer cancel()

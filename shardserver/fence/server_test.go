@@ -248,7 +248,15 @@ func TestFence(t *testing.T) {
 	})
 
 	t.Run("moved away", func(t *testing.T) {
-		m.replace(t, annotations, annotation(corev1alpha1.MovedToAnnotationKey))
+		revision := m.replace(t, annotations, annotation(corev1alpha1.MovedToAnnotationKey))
+		if err := first.Server.Fence().Pause(t.Context(), name, revision); err != nil {
+			t.Fatal(err)
+		}
+		for _, replica := range []*shardtesting.Shard{second, first} { // from here on, clients may write at the destination
+			if got := do(t, replica.Masters(t), "GET", objects+"?resourceVersion=0", ""); got != (response{503, refused, "1"}) {
+				t.Errorf("a read after the hand-over gets %+v", got)
+			}
+		}
 		for what, ended := range map[string]<-chan string{"watch of the logical cluster": watch, "wildcard watch": wildcard} {
 			if got := <-ended; strings.Contains(got, "DELETED") {
 				t.Errorf("the %s delivers deletions: %s", what, got)
@@ -282,7 +290,7 @@ func TestFence(t *testing.T) {
 		}
 		restarted := shardtesting.StartIn(t, first.Directory, withGate)
 		checkMovedAway(t, restarted, cluster)
-		if got := restarted.Keys(t, "/~paused/"); len(got) != 0 {
+		if got := restarted.Keys(t, "/~paused/"); len(got) > 1 { // its own
 			t.Errorf("acknowledgements remain: %v", got)
 		}
 	})

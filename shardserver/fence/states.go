@@ -185,15 +185,15 @@ func (s *states) sweep(now time.Time) {
 	}
 }
 
-// paused returns the logical clusters whose writes are paused, or which arrive, without any write in flight, and the revisions of
-// these states.
+// paused returns the logical clusters whose writes are paused, which arrive or have moved away, without any write in flight, and the
+// revisions of these states.
 func (s *states) paused() map[logicalcluster.Name]int64 {
 	paused := map[logicalcluster.Name]int64{}
 	for i := range s.stripes {
 		stripe := &s.stripes[i]
 		stripe.mu.Lock()
 		for cluster, m := range stripe.moving {
-			if (m.state == movestate.WritesPaused || m.state == movestate.Arriving) && m.gone.IsZero() && stripe.writes[cluster] == 0 {
+			if m.state != movestate.Open && m.gone.IsZero() && stripe.writes[cluster] == 0 {
 				paused[cluster] = m.revision
 			}
 		}

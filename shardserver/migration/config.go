@@ -101,7 +101,7 @@ func New(cfg Config) *Migrations {
 	keys := transfer.New(transfer.Config{Client: cfg.Etcd, Prefix: cfg.Prefix, Storages: cfg.Storages, Transformers: cfg.Transformers})
 	m := &Migrations{
 		cfg:         cfg,
-		origin:      &originService{cfg: cfg, reader: read, stored: stored, transfer: keys},
+		origin:      &originService{cfg: cfg, reader: read, stored: stored, transfer: keys, followings: newFollowings(keys)},
 		destination: &destinationService{cfg: cfg, reader: read, stored: stored, transfer: keys, accepts: newAcceptance(cfg.Registry), progress: map[types.UID]progress{}},
 		placement:   &placementService{cfg: cfg, reader: read},
 		children:    &childrenService{cfg: cfg, reader: read},
@@ -111,6 +111,9 @@ func New(cfg Config) *Migrations {
 	m.home.ownReport, m.parent.ownReport = m.report, m.report
 	return m
 }
+
+// Close ends what this replica follows for destinations.
+func (m *Migrations) Close() { m.origin.followings.close() }
 
 // report returns the report of this shard on a migration, or nil. A shard is never both origin and destination of a migration.
 func (m *Migrations) report(ctx context.Context, key controller.Request) (*shardingv1alpha1.LogicalClusterMigrationReportSpec, error) {

@@ -3,6 +3,8 @@ package migration
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/atoll-dev/atoll/shardserver/controller"
@@ -16,23 +18,50 @@ type copying struct {
 	key         controller.Request
 	in          transfer.Incoming
 	writer      *transfer.Writer
+	// since is the revision of the origin up to which all changes are copied.
+	since int64
+	// keys is the number of keys of the origin, and entries that of those which are copied, for the report.
+	keys, entries int64
+	// storages are those of which keys have been copied: this shard need not know them all before the logical cluster is open.
+	storages map[string]bool
+	// copied follows the copy; nil until all is copied once.
+	copied *transfer.Follower
 	// pausedAt is when writes were paused.
 	pausedAt time.Time
 }
 
-// run copies while the logical cluster is open, until little changes between two passes, pauses writes, copies the rest, and asks
-// the origin to hand over.
+// close frees what is remembered.
+func (c *copying) close() {
+	if c.copied != nil {
+		c.copied.Close()
+	}
+}
+
+// run copies while the logical cluster is open, until little changes between two passes, reads and compares all that it has copied, pauses
+// writes, copies the rest, and asks the origin to hand over.
 func (c *copying) run(ctx context.Context) (*handOverResponse, error) {
-	for range maxPasses {
-		changed, err := c.pass(ctx)
-		if err != nil {
-			return nil, err
-		}
-		if changed <= fewKeys {
-			break
-		}
+	all, err := c.copyAll(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.catchUp(ctx); err != nil {
+		return nil, err
+	}
+	own, err := c.destination.stored.ownKey()
+	if err != nil {
+		return nil, err
+	}
+	if c.copied, err = c.destination.transfer.Follow(ctx, c.in.Cluster, own, c.storageNames()...); err != nil {
+		return nil, err
+	}
+	// What differs has changed since it was listed, or is damaged, although it was copied in the version of the list.
+	if err := c.fetch(ctx, c.copied.Differing(all)); err != nil {
+		return nil, err
 	}
 	if err := c.destination.cfg.Publication.awaitEndpoints(ctx, c.in.Cluster); err != nil {
+		return nil, err
+	}
+	if err := c.catchUp(ctx); err != nil {
 		return nil, err
 	}
 	c.pausedAt = time.Now()
@@ -47,53 +76,115 @@ func (c *copying) run(ctx context.Context) (*handOverResponse, error) {
 	return handed, err
 }
 
-// finish copies the rest during a pause, and asks the origin to hand over.
+// finish copies the rest during a pause, and asks the origin to hand over. Its cost follows what has changed, not what there is.
 func (c *copying) finish(ctx context.Context, paused *pauseResponse) (*handOverResponse, error) {
 	if _, err := c.pass(ctx); err != nil {
 		return nil, err
 	}
-	digest, err := c.destination.transfer.CopiedDigest(ctx, c.in)
+	digest, err := c.copied.Digest(ctx, c.storageNames()...)
 	if err != nil {
 		return nil, err
 	}
-	return c.origin.handOver(ctx, handOverRequest{Token: paused.Token, Digest: digest})
+	handed, err := c.origin.handOver(ctx, handOverRequest{Token: paused.Token, Digest: digest})
+	if err == nil {
+		return handed, nil
+	}
+	// The origin may have handed over, and not have answered. Then nobody serves the logical cluster until this shard has asked again.
+	if handed, again := c.origin.handOver(ctx, handOverRequest{Token: paused.Token, Digest: digest}); again == nil {
+		return handed, nil
+	}
+	return nil, err
 }
 
-// pass makes the copied objects those that the origin has, and returns how many differed.
-func (c *copying) pass(ctx context.Context) (changed int, err error) {
-	wanted, err := c.origin.manifest(ctx)
+// copyAll copies what an earlier attempt has not, and returns all keys of the origin.
+func (c *copying) copyAll(ctx context.Context) ([]transfer.Listed, error) {
+	wanted, err := c.changes(ctx, 0)
 	if err != nil {
-		return 0, fmt.Errorf("reading the list of objects: %w", err)
+		return nil, fmt.Errorf("reading the list of objects: %w", err)
 	}
 	copied, err := c.destination.transfer.Copied(ctx, c.in)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	missing, obsolete := transfer.Difference(wanted.Versions, copied)
+	for _, listed := range wanted.Changed {
+		c.storages[listed.Resource] = true
+	}
+	missing, obsolete := transfer.Difference(wanted.Changed, copied)
 	if err := c.writer.Delete(ctx, obsolete); err != nil {
+		return nil, err
+	}
+	c.since, c.keys, c.entries = wanted.Revision, wanted.Keys, int64(len(wanted.Changed)-len(missing))
+	return wanted.Changed, c.fetch(ctx, missing)
+}
+
+// changes returns what has changed at the origin since a revision. At first it waits until the origin has read all values, unless the
+// migration is given up meanwhile.
+func (c *copying) changes(ctx context.Context, since int64) (*transfer.Changes, error) {
+	for {
+		if err := c.destination.checkWanted(ctx, c.key, c.in.UID); err != nil {
+			return nil, err
+		}
+		if changes, err := c.origin.changes(ctx, since); err != nil || changes != nil {
+			return changes, err
+		}
+	}
+}
+
+// catchUp copies what has changed meanwhile, until little does.
+func (c *copying) catchUp(ctx context.Context) error {
+	for range maxPasses {
+		changed, err := c.pass(ctx)
+		if err != nil {
+			return err
+		}
+		if changed <= fewKeys {
+			break
+		}
+	}
+	return nil
+}
+
+// pass copies what has changed since the last time, and returns how many keys that were.
+func (c *copying) pass(ctx context.Context) (changed int, err error) {
+	changes, err := c.changes(ctx, c.since)
+	if err != nil {
+		return 0, fmt.Errorf("reading the changes of objects: %w", err)
+	}
+	if err := c.writer.Delete(ctx, changes.Gone); err != nil {
 		return 0, err
 	}
-	changed = len(missing) + len(obsolete)
-	entries := int64(len(wanted.Versions) - len(missing))
+	keys := make([]transfer.Key, len(changes.Changed))
+	for i, listed := range changes.Changed {
+		keys[i] = listed.Key
+		c.storages[listed.Resource] = true
+	}
+	c.since, c.keys = changes.Revision, changes.Keys
+	return len(keys) + len(changes.Gone), c.fetch(ctx, keys)
+}
+
+// fetch copies keys. Those that are gone are left as they are: the next changes have them.
+func (c *copying) fetch(ctx context.Context, missing []transfer.Key) error {
 	for len(missing) > 0 {
 		page := missing[:min(len(missing), maxKeysPerRequest)]
 		if err := c.destination.checkWanted(ctx, c.key, c.in.UID); err != nil {
-			return 0, err
+			return err
 		}
 		response, err := c.origin.entries(ctx, page)
 		if err != nil {
-			return 0, fmt.Errorf("reading objects: %w", err)
+			return fmt.Errorf("reading objects: %w", err)
 		}
 		if err := c.destination.accepts.check(page, response); err != nil {
-			return 0, err
+			return err
 		}
 		if err := c.writer.Store(ctx, response.Entries); err != nil {
-			return 0, err
+			return err
 		}
 		countCopied(response.Entries)
 		missing = append(response.Rest, missing[len(page):]...)
-		entries += int64(len(response.Entries))
-		c.destination.report(c.key, c.in.UID, progress{entries: entries})
+		c.entries = min(c.entries+int64(len(response.Entries)), c.keys) // one that has changed is not another one
+		c.destination.report(c.key, c.in.UID, progress{entries: c.entries})
 	}
-	return changed, nil
+	return nil
 }
+
+func (c *copying) storageNames() []string { return slices.Collect(maps.Keys(c.storages)) }

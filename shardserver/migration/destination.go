@@ -230,8 +230,9 @@ func (d *destinationService) copy(ctx context.Context, key controller.Request, m
 	}
 	c := &copying{
 		destination: d, origin: &originClient{peer: origin, cluster: in.Cluster, migration: key}, key: key, in: in,
-		writer: d.transfer.NewWriter(in, fence),
+		writer: d.transfer.NewWriter(in, fence), storages: map[string]bool{},
 	}
+	defer c.close()
 	defer func() { observePause(c.pausedAt) }()
 	var handed *handOverResponse
 	if migration.Status.Phase == migrationv1alpha1.LogicalClusterMigrationPhaseOriginCleanup {

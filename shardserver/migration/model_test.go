@@ -10,6 +10,7 @@ import (
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	migrationv1alpha1 "github.com/atoll-dev/atoll/api/migration/v1alpha1"
 	shardingv1alpha1 "github.com/atoll-dev/atoll/api/sharding/v1alpha1"
+	"github.com/atoll-dev/atoll/internal/movestate"
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
@@ -33,6 +34,8 @@ type world struct {
 	copied              bool // the destination has all objects, since writes are paused
 	token               string
 	pauses              int
+	// replica is the LogicalCluster at the origin as a replica there has seen it last, which decides what that serves.
+	replica *corev1alpha1.LogicalCluster
 	// revision is that of the LogicalCluster at the destination. copier and dropper are the revisions that two replicas there have
 	// stored before they copy, or delete the copy. They go on with that, whatever happens meanwhile.
 	revision, revisions, copier, dropper int
@@ -55,6 +58,7 @@ func newWorld(seed uint64) *world {
 		Spec:       corev1alpha1.LogicalClusterSpec{Owner: &corev1alpha1.LogicalClusterOwner{}},
 		Status:     corev1alpha1.LogicalClusterStatus{Phase: corev1alpha1.LogicalClusterPhaseReady},
 	}
+	w.replica = w.origin.DeepCopy()
 	w.migration = []*migrationv1alpha1.LogicalClusterMigration{{
 		ObjectMeta: metav1.ObjectMeta{Name: "move", UID: "m", Finalizers: []string{migrationv1alpha1.MigrationFinalizer}},
 		Spec:       migrationv1alpha1.LogicalClusterMigrationSpec{LogicalCluster: "moving", DestinationShard: modelDestination},
@@ -111,8 +115,10 @@ var steps = []struct {
 	}},
 	{"destination", (*world).destinationStep},
 	{"destination pauses writes", (*world).pause},
+	{"a replica of the origin sees the LogicalCluster", func(w *world) { w.replica = w.origin.DeepCopy() }},
 	{"destination copies the rest", func(w *world) {
-		w.copied = w.copies() && w.origin != nil && w.origin.Annotations[corev1alpha1.WritesPausedAnnotationKey] == w.token && w.token != ""
+		w.copied = w.copies() && w.origin != nil && w.origin.Annotations[corev1alpha1.WritesPausedAnnotationKey] == w.token && w.token != "" &&
+			w.replica.Annotations[corev1alpha1.WritesPausedAnnotationKey] == w.token // the pause has begun in all replicas
 	}},
 	{"destination takes over", (*world).takeOver},
 	{"destination deletes the copy", func(w *world) {
@@ -187,7 +193,8 @@ func (w *world) pause() {
 	w.origin.Annotations[corev1alpha1.WritesPausedAnnotationKey] = w.token
 }
 
-// takeOver asks the origin to hand over. The destination may crash before it stores the answer.
+// takeOver asks the origin to hand over. The answer comes when all replicas of the origin have seen that, and the destination may crash
+// before it stores it.
 func (w *world) takeOver() {
 	if w.copier == 0 || !w.serves() {
 		return
@@ -198,7 +205,7 @@ func (w *world) takeOver() {
 		}
 		w.origin.Annotations[corev1alpha1.MovedToAnnotationKey] = modelDestination
 	}
-	if w.random.IntN(3) == 0 || !w.copies() {
+	if servesReads(w.replica) || w.random.IntN(3) == 0 || !w.copies() {
 		return
 	}
 	w.destination = w.origin.DeepCopy()
@@ -249,13 +256,21 @@ func acceptsWrites(cluster *corev1alpha1.LogicalCluster) bool {
 	return true
 }
 
-// check fails if two shards accept writes, or one of them without the objects.
+// servesReads reports whether a replica that has seen a LogicalCluster serves reads.
+func servesReads(cluster *corev1alpha1.LogicalCluster) bool {
+	return cluster != nil && !movestate.Of(cluster.Annotations).IsHidden()
+}
+
+// check fails if two shards accept writes, or one of them without the objects, or if a replica of the origin serves reads that may be older
+// than a write which the destination has acknowledged.
 func (w *world) check(t *testing.T) {
 	t.Helper()
 	origin, destination := acceptsWrites(w.origin), acceptsWrites(w.destination)
 	switch {
 	case origin && destination:
 		t.Fatalf("both shards accept writes after %v", w.log)
+	case destination && servesReads(w.replica):
+		t.Fatalf("a replica of the origin serves reads, and the destination writes, after %v", w.log)
 	case origin && !w.originContent, destination && !w.destinationContent:
 		t.Fatalf("a shard accepts writes without the objects after %v", w.log)
 	case !w.originContent && !w.destinationContent:

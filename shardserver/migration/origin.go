@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strconv"
 	"time"
 
@@ -33,8 +32,9 @@ const (
 type originService struct {
 	cfg Config
 	reader
-	stored   *storedClusters
-	transfer *transfer.Transfer
+	stored     *storedClusters
+	transfer   *transfer.Transfer
+	followings *followings
 }
 
 // observe reads the state of a migration at the origin.
@@ -178,6 +178,7 @@ func (o *originService) abort(ctx context.Context, state Origin) error {
 	if err != nil {
 		return err
 	}
+	o.followings.endFor(name)
 	klog.FromContext(ctx).Info("Aborted the migration of a logical cluster", "cluster", name, "migration", state.Reference)
 	return nil
 }
@@ -194,7 +195,7 @@ func (o *originService) handOver(ctx context.Context, migration *migrationv1alph
 		return nil, errConflict
 	}
 	if moved := current.annotations()[corev1alpha1.MovedToAnnotationKey]; moved == destination && current.annotations()[corev1alpha1.MigratingAnnotationKey] == reference {
-		return o.handedOver(current)
+		return o.handedOver(ctx, cluster, current)
 	}
 	if err := mayHandOver(current, current.annotations(), reference, wanted.Token); err != nil {
 		return nil, err
@@ -202,17 +203,8 @@ func (o *originService) handOver(ctx context.Context, migration *migrationv1alph
 	if err := o.checkHolds(ctx, cluster); err != nil { // nobody creates one during the pause
 		return nil, err
 	}
-	digest, err := o.transfer.Digest(ctx, cluster, 0)
-	if err != nil {
+	if err := o.compare(ctx, cluster, wanted); err != nil {
 		return nil, err
-	}
-	own, err := o.clusterKey()
-	if err != nil {
-		return nil, err
-	}
-	delete(digest, own.Resource) // the LogicalCluster, which changes during a move
-	if difference := digest.Difference(wanted.Digest); difference != "" {
-		return nil, apierrors.NewConflict(migrationv1alpha1.Resource("logicalclustermigrations"), key.Name, fmt.Errorf("the copy differs from the original: %s", difference))
 	}
 	after, err := o.stored.update(ctx, cluster, func(stored *storedCluster, annotations map[string]string) error {
 		if err := mayHandOver(stored, annotations, reference, wanted.Token); err != nil {
@@ -230,7 +222,7 @@ func (o *originService) handOver(ctx context.Context, migration *migrationv1alph
 		return nil, err
 	}
 	klog.FromContext(ctx).Info("Handed over a logical cluster", "cluster", cluster, "migration", reference, "destination", destination)
-	return o.handedOver(after)
+	return o.handedOver(ctx, cluster, after)
 }
 
 // mayHandOver returns a conflict unless the migration of a reference has paused writes with a token, and the stored logical cluster
@@ -268,7 +260,13 @@ func runningMigration(all []*migrationv1alpha1.LogicalClusterMigration) *migrati
 	return nil
 }
 
-func (o *originService) handedOver(stored *storedCluster) (*handOverResponse, error) {
+// handedOver returns the response to the destination when every replica of this shard has seen the hand-over: from then on no client reads
+// here what it may have changed at the destination.
+func (o *originService) handedOver(ctx context.Context, cluster logicalcluster.Name, stored *storedCluster) (*handOverResponse, error) {
+	o.followings.endFor(cluster)
+	if err := o.cfg.Fence.Pause(ctx, cluster, stored.revision); err != nil {
+		return nil, fmt.Errorf("waiting for the end of reads: %w", err)
+	}
 	object, err := json.Marshal(stored.object)
 	if err != nil {
 		return nil, err
@@ -304,7 +302,7 @@ func (o *originService) clean(ctx context.Context, state Origin) (controller.Res
 	if err != nil {
 		return controller.Result{}, err
 	}
-	isCluster, err := o.clusterKey()
+	isCluster, err := o.stored.ownKey()
 	if err != nil {
 		return controller.Result{}, err
 	}
@@ -319,27 +317,43 @@ func (o *originService) clean(ctx context.Context, state Origin) (controller.Res
 	return controller.Result{}, nil
 }
 
-// manifest returns the objects of a logical cluster without the LogicalCluster, which the origin hands over at the end.
-func (o *originService) manifest(ctx context.Context, cluster logicalcluster.Name) (*manifest, error) {
-	versions, revision, err := o.transfer.Manifest(ctx, cluster)
+// changes returns what has changed in a logical cluster, without the LogicalCluster, which the origin hands over at the end.
+func (o *originService) changes(ctx context.Context, cluster logicalcluster.Name, wanted changesRequest) (*changesResponse, error) {
+	own, err := o.stored.ownKey()
 	if err != nil {
 		return nil, err
 	}
-	own, err := o.clusterKey()
+	var one *following
+	if wanted.Following == "" {
+		one, err = o.followings.begin(ctx, cluster, own)
+	} else {
+		one, err = o.followings.get(cluster, wanted.Following)
+	}
 	if err != nil {
 		return nil, err
 	}
-	versions = slices.DeleteFunc(versions, func(version transfer.Version) bool { return version.Key == own })
-	return &manifest{Revision: revision, Versions: versions}, nil
+	changes, err := one.changes(ctx, wanted.Since)
+	if err != nil {
+		o.followings.forget(one)
+		return nil, err
+	}
+	return &changesResponse{Following: one.id, Changes: changes}, nil
 }
 
-// clusterKey returns the key of a LogicalCluster in its logical cluster.
-func (o *originService) clusterKey() (transfer.Key, error) {
-	resource, err := o.cfg.Registry.Get(logicalClusters)
+// compare fails if the copy of a destination differs from what is here.
+func (o *originService) compare(ctx context.Context, cluster logicalcluster.Name, wanted handOverRequest) error {
+	one, err := o.followings.get(cluster, wanted.Following)
 	if err != nil {
-		return transfer.Key{}, err
+		return err
 	}
-	return transfer.Key{Resource: resource.Prefix, Name: corev1alpha1.LogicalClusterName}, nil
+	difference, err := one.compare(ctx, wanted.Digest)
+	if err == nil && difference != "" {
+		err = apierrors.NewConflict(migrationv1alpha1.Resource("logicalclustermigrations"), "", fmt.Errorf("the copy differs from the original: %s", difference))
+	}
+	if err != nil {
+		o.followings.forget(one)
+	}
+	return err
 }
 
 // report returns the report of the origin on a migration, or nil.

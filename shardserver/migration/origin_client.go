@@ -24,11 +24,11 @@ import (
 const (
 	// maxErrorBytes bounds what is read of an error.
 	maxErrorBytes = 64 << 10
-	// maxManifestBytes bounds the list of objects of a large logical cluster, maxResponseBytes other responses: etcd refuses larger
+	// maxChangesBytes bounds the list of changes of a large logical cluster, maxResponseBytes other responses: etcd refuses larger
 	// values, and base64 adds a third.
-	maxManifestBytes = 256 << 20
+	maxChangesBytes  = 256 << 20
 	maxResponseBytes = 16 << 20
-	// requestTimeout bounds one request with its response. The origin reads all values for the longest.
+	// requestTimeout bounds one request with its response. Responses with many values take the longest.
 	requestTimeout = 2 * time.Minute
 )
 
@@ -86,17 +86,25 @@ type originClient struct {
 	*peer
 	cluster   logicalcluster.Name
 	migration controller.Request
+	// following is what the origin remembers of this attempt to copy.
+	following string
 }
 
 // at returns the path of an operation.
 func (c *originClient) at(op operation) string { return operationPath(c.cluster, c.migration, op) }
 
-func (c *originClient) manifest(ctx context.Context) (*manifest, error) {
-	return postLimited[manifest](ctx, c.peer, c.at(opManifest), nil, maxManifestBytes)
+// changes returns what has changed at the origin since a revision; nil if the origin is still reading all values.
+func (c *originClient) changes(ctx context.Context, since int64) (*transfer.Changes, error) {
+	response, err := postLimited[changesResponse](ctx, c.peer, c.at(opChanges), changesRequest{Following: c.following, Since: since}, maxChangesBytes)
+	if err != nil {
+		return nil, err
+	}
+	c.following = response.Following
+	return response.Changes, nil
 }
 
 func (c *originClient) entries(ctx context.Context, keys []transfer.Key) (*entriesResponse, error) {
-	return post[entriesResponse](ctx, c.peer, c.at(opEntries), entriesRequest{Keys: keys})
+	return post[entriesResponse](ctx, c.peer, c.at(opEntries), entriesRequest{Following: c.following, Keys: keys})
 }
 
 func (c *originClient) pause(ctx context.Context) (*pauseResponse, error) {
@@ -109,6 +117,7 @@ func (c *originClient) resume(ctx context.Context) error {
 }
 
 func (c *originClient) handOver(ctx context.Context, request handOverRequest) (*handOverResponse, error) {
+	request.Following = c.following
 	return post[handOverResponse](ctx, c.peer, c.at(opHandOver), request)
 }
 

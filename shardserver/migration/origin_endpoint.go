@@ -146,8 +146,12 @@ func (o *originService) run(req *http.Request, migration *migrationv1alpha1.Logi
 	cluster := logicalClusterOf(migration)
 	ctx := logicalcluster.With(req.Context(), cluster)
 	switch op {
-	case opManifest:
-		response, err := o.manifest(ctx, cluster)
+	case opChanges:
+		wanted, err := decode[changesRequest](req)
+		if err != nil {
+			return nil, err
+		}
+		response, err := o.changes(ctx, cluster, wanted)
 		return response, asStatus(err)
 	case opEntries:
 		wanted, err := decode[entriesRequest](req)
@@ -156,6 +160,9 @@ func (o *originService) run(req *http.Request, migration *migrationv1alpha1.Logi
 		}
 		if len(wanted.Keys) > maxKeysPerRequest {
 			return nil, apierrors.NewBadRequest(fmt.Sprintf("keys: got %d, at most %d are allowed", len(wanted.Keys), maxKeysPerRequest))
+		}
+		if _, err := o.followings.get(cluster, wanted.Following); err != nil {
+			return nil, err
 		}
 		entries, rest, err := o.transfer.Read(ctx, cluster, wanted.Keys, 0)
 		return entriesResponse{Entries: entries, Rest: rest}, asStatus(err)

@@ -20,7 +20,7 @@ type operation string
 
 // The operations, in the order in which a destination uses them.
 const (
-	opManifest operation = "manifest" // nothing -> manifest
+	opChanges  operation = "changes"  // changesRequest -> changesResponse: the origin follows the logical cluster from then on
 	opEntries  operation = "entries"  // entriesRequest -> entriesResponse
 	opPause    operation = "pause"    // nothing -> pauseResponse: writes are refused until then
 	opResume   operation = "resume"   // nothing -> nothing: ends the pause
@@ -33,13 +33,22 @@ const (
 	maxRequestBytes   = 1 << 20
 )
 
-type manifest struct {
-	Revision int64              `json:"revision"`
-	Versions []transfer.Version `json:"versions"`
+type changesRequest struct {
+	// Following is that of an earlier response; "" begins another one. Since is the revision of the last response, 0 asks for all keys.
+	Following string `json:"following,omitempty"`
+	Since     int64  `json:"since,omitempty"`
+}
+
+type changesResponse struct {
+	// Following names what the origin remembers for the destination.
+	Following string `json:"following"`
+	// Changes is nil while the origin reads the values for the first time: the destination asks again.
+	Changes *transfer.Changes `json:"changes,omitempty"`
 }
 
 type entriesRequest struct {
-	Keys []transfer.Key `json:"keys"`
+	Following string         `json:"following"`
+	Keys      []transfer.Key `json:"keys"`
 }
 
 type entriesResponse struct {
@@ -54,9 +63,11 @@ type pauseResponse struct {
 }
 
 type handOverRequest struct {
-	// Token is that of the pause, Digest that of all objects that the destination has, without the LogicalCluster.
-	Token  string          `json:"token"`
-	Digest transfer.Digest `json:"digest"`
+	// Token is that of the pause, Digest that of all objects that the destination has after the last changes of the following, without the
+	// LogicalCluster.
+	Token     string          `json:"token"`
+	Following string          `json:"following"`
+	Digest    transfer.Digest `json:"digest"`
 }
 
 type handOverResponse struct {

@@ -16,6 +16,7 @@ import (
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/storage"
+	"github.com/atoll-dev/atoll/shardserver/transfer"
 )
 
 // maxConflicts bounds how often a change of a LogicalCluster is tried again because another one came first.
@@ -63,6 +64,15 @@ func (s *storedClusters) key(cluster logicalcluster.Name) (string, error) {
 		return "", err
 	}
 	return path.Join("/", s.prefix, resource.Prefix, cluster.String(), corev1alpha1.LogicalClusterName), nil
+}
+
+// ownKey returns the key of a LogicalCluster in its logical cluster.
+func (s *storedClusters) ownKey() (transfer.Key, error) {
+	resource, err := s.registry.Get(logicalClusters)
+	if err != nil {
+		return transfer.Key{}, err
+	}
+	return transfer.Key{Resource: resource.Prefix, Name: corev1alpha1.LogicalClusterName}, nil
 }
 
 // get reads the LogicalCluster consistently; nil if there is none.

@@ -1,19 +1,65 @@
 package transfer
 
 import (
-	"context"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/binary"
-	"encoding/hex"
+	"errors"
 	"fmt"
-	"hash"
 	"maps"
+	"math/bits"
 	"slices"
-
-	"go.etcd.io/etcd/api/v3/mvccpb"
-
-	"github.com/atoll-dev/atoll/logicalcluster"
 )
+
+// Sum is the SHA-256 of a key, or the sum of those of many keys modulo 2^256, which a change of one key changes without the others. It
+// finds what is damaged, missing or too much. It need not withstand somebody who chooses the content: whoever could choose what the
+// destination stores is a shard that has the content anyway.
+type Sum [sha256.Size]byte
+
+// sumOf returns the sum of one key: of the length of its name as 8 bytes in network order, the name, one byte that is 1 if the key has a
+// lease, and the value before encryption.
+func sumOf(name string, leased bool, plaintext []byte) Sum {
+	header := append(binary.BigEndian.AppendUint64(make([]byte, 0, 9+len(name)), uint64(len(name))), name...)
+	if leased {
+		header = append(header, 1)
+	} else {
+		header = append(header, 0)
+	}
+	hash := sha256.New()
+	hash.Write(header)
+	hash.Write(plaintext)
+	return Sum(hash.Sum(nil))
+}
+
+// plus returns s + other.
+func (s Sum) plus(other Sum) Sum { return s.combine(other, bits.Add64) }
+
+// minus returns s - other.
+func (s Sum) minus(other Sum) Sum { return s.combine(other, bits.Sub64) }
+
+func (s Sum) combine(other Sum, word func(x, y, carry uint64) (result, carryOut uint64)) Sum {
+	var carry uint64
+	for at := len(s) - 8; at >= 0; at -= 8 {
+		var result uint64
+		result, carry = word(binary.BigEndian.Uint64(s[at:]), binary.BigEndian.Uint64(other[at:]), carry)
+		binary.BigEndian.PutUint64(s[at:], result)
+	}
+	return s
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (s Sum) MarshalText() ([]byte, error) {
+	return base64.RawStdEncoding.AppendEncode(nil, s[:]), nil
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *Sum) UnmarshalText(text []byte) error {
+	if base64.RawStdEncoding.DecodedLen(len(text)) != len(s) {
+		return errors.New("a sum has another length")
+	}
+	_, err := base64.RawStdEncoding.Decode(s[:], text)
+	return err
+}
 
 // Digest is the digest of the content of a logical cluster by storage prefix, without storages that have no keys.
 type Digest map[string]ResourceDigest
@@ -21,18 +67,7 @@ type Digest map[string]ResourceDigest
 // ResourceDigest is the digest of the keys of one storage.
 type ResourceDigest struct {
 	Keys int64 `json:"keys"`
-	// SHA256 is that of the keys in order: of each the length of the name as 8 bytes in network order, the name, one byte that is 1 if the
-	// key has a lease, and the SHA-256 of the value before encryption. It is in hexadecimal.
-	SHA256 string `json:"sha256"`
-}
-
-// Keys returns the number of keys of all storages.
-func (d Digest) Keys() int64 {
-	var sum int64
-	for _, resource := range d {
-		sum += resource.Keys
-	}
-	return sum
+	Sum  Sum   `json:"sum"`
 }
 
 // Difference describes the first storage, in order, in which the destination of a move differs from the origin d, or returns "".
@@ -49,78 +84,4 @@ func (d Digest) Difference(destination Digest) string {
 		}
 	}
 	return ""
-}
-
-// digester computes a Digest of keys in order.
-type digester struct {
-	digest   Digest
-	resource string
-	keys     int64
-	hash     hash.Hash
-}
-
-func newDigester() *digester { return &digester{digest: Digest{}, hash: sha256.New()} }
-
-func (d *digester) add(key Key, leased bool, plaintext []byte) {
-	if key.Resource != d.resource {
-		d.finish()
-		d.resource = key.Resource
-	}
-	d.keys++
-	header := append(binary.BigEndian.AppendUint64(nil, uint64(len(key.Name))), key.Name...)
-	if leased {
-		header = append(header, 1)
-	} else {
-		header = append(header, 0)
-	}
-	value := sha256.Sum256(plaintext)
-	d.hash.Write(append(header, value[:]...))
-}
-
-// finish ends a storage and returns the digest so far.
-func (d *digester) finish() Digest {
-	if d.keys > 0 {
-		d.digest[d.resource] = ResourceDigest{Keys: d.keys, SHA256: hex.EncodeToString(d.hash.Sum(nil))}
-	}
-	d.keys = 0
-	d.hash.Reset()
-	return d.digest
-}
-
-// Digest returns the digest of a logical cluster at a revision, that of a Manifest; 0 is the latest one.
-func (t *Transfer) Digest(ctx context.Context, cluster logicalcluster.Name, revision int64) (Digest, error) {
-	digest, err := t.digest(ctx, cluster, revision)
-	if err != nil {
-		return nil, fmt.Errorf("computing the digest of logical cluster %q: %w", cluster, err)
-	}
-	return digest, nil
-}
-
-func (t *Transfer) digest(ctx context.Context, cluster logicalcluster.Name, revision int64) (Digest, error) {
-	versions, revision, err := t.manifest(ctx, cluster, revision)
-	if err != nil {
-		return nil, err
-	}
-	digest := newDigester()
-	for page := range slices.Chunk(versions, keysPerPage) {
-		keys := make([]string, 0, len(page))
-		for _, version := range page {
-			keys = append(keys, t.clusterKey(cluster, version.Key))
-		}
-		err := t.eachValue(ctx, keys, revision, func(i int, kv *mvccpb.KeyValue) (bool, error) {
-			if kv == nil {
-				return false, fmt.Errorf("a key of %s is missing at revision %d", page[i].Resource, revision)
-			}
-			plaintext, err := t.decrypt(ctx, page[i].Resource, kv)
-			if err != nil {
-				return false, err
-			}
-			digest.add(page[i].Key, kv.Lease != 0, plaintext)
-			return true, nil
-		})
-		if err != nil {
-			return nil, err
-		}
-	}
-	return digest.finish(), nil
 }

@@ -21,6 +21,11 @@
 // "~", so that no storage, and no scan over storages, contains them. No segment of a storage prefix is "~", so that two records
 // never have the same place.
 //
+// # Comparing
+//
+// A Follower has the digest of a logical cluster while it changes, on either shard. It reads every value once, and learns the changes from
+// watches, so that both shards can compare all that they have without reading it again.
+//
 // # Revisions
 //
 // A Writer and Purge change one key of objects per transaction, hence per revision: watches resume after a revision, and would miss

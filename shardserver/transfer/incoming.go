@@ -78,33 +78,6 @@ func (t *Transfer) eachRecords(ctx context.Context, in Incoming, visit func([]re
 	})
 }
 
-// CopiedDigest returns the digest of the keys that were copied. It is equal to that of the origin at a revision if every key was
-// copied in the version of the Manifest of that revision.
-func (t *Transfer) CopiedDigest(ctx context.Context, in Incoming) (Digest, error) {
-	digest := newDigester()
-	err := t.eachRecords(ctx, in, func(records []record) error {
-		keys := make([]string, len(records))
-		for i, r := range records {
-			keys[i] = t.clusterKey(in.Cluster, r.Key)
-		}
-		return t.eachValue(ctx, keys, 0, func(i int, kv *mvccpb.KeyValue) (bool, error) {
-			if kv == nil {
-				return true, nil // it has expired since; the digest of the origin says whether there, too
-			}
-			plaintext, err := t.decrypt(ctx, records[i].Resource, kv)
-			if err != nil {
-				return false, err
-			}
-			digest.add(records[i].Key, kv.Lease != 0, plaintext)
-			return true, nil
-		})
-	})
-	if err != nil {
-		return nil, fmt.Errorf("computing the digest of the copy of logical cluster %q: %w", in.Cluster, err)
-	}
-	return digest.finish(), nil
-}
-
 // Incoming returns the migrations that have records. Its cost follows their number.
 func (t *Transfer) Incoming(ctx context.Context) ([]Incoming, error) {
 	root := t.incomingPrefix()

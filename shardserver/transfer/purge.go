@@ -29,7 +29,7 @@ func (t *Transfer) Purge(ctx context.Context, cluster logicalcluster.Name, keep 
 
 // purgeOnce deletes the keys that exist now.
 func (t *Transfer) purgeOnce(ctx context.Context, cluster logicalcluster.Name, keep func(Key) bool, fence []clientv3.Cmp) (found, deleted int, err error) {
-	resources, _, err := t.resourcesOf(ctx, cluster, 0)
+	resources, _, err := t.resourcesOf(ctx, cluster)
 	if err != nil {
 		return 0, 0, err
 	}

@@ -3,6 +3,7 @@ package transfer
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -17,16 +18,15 @@ import (
 // returns. It reads no values. etcd forgets a revision when it compacts; Manifest then fails with rpctypes.ErrCompacted and can
 // be called again.
 func (t *Transfer) Manifest(ctx context.Context, cluster logicalcluster.Name) (versions []Version, revision int64, err error) {
-	versions, revision, err = t.manifest(ctx, cluster, 0)
+	versions, revision, err = t.manifest(ctx, cluster)
 	if err != nil {
 		return nil, 0, fmt.Errorf("listing the keys of logical cluster %q: %w", cluster, err)
 	}
 	return versions, revision, nil
 }
 
-// manifest is Manifest at a revision; 0 is the latest one.
-func (t *Transfer) manifest(ctx context.Context, cluster logicalcluster.Name, at int64) (versions []Version, revision int64, err error) {
-	resources, revision, err := t.resourcesOf(ctx, cluster, at)
+func (t *Transfer) manifest(ctx context.Context, cluster logicalcluster.Name) (versions []Version, revision int64, err error) {
+	resources, revision, err := t.resourcesOf(ctx, cluster)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -45,9 +45,14 @@ func (t *Transfer) manifest(ctx context.Context, cluster logicalcluster.Name, at
 	return versions, revision, nil
 }
 
-// resourcesOf returns the storages in which a logical cluster has keys at a revision, in order, and that revision. It counts in etcd's
-// index, which reads no values.
-func (t *Transfer) resourcesOf(ctx context.Context, cluster logicalcluster.Name, at int64) (resources []string, revision int64, err error) {
+// resourcesOf returns the storages in which a logical cluster has keys, in order, and the revision of that.
+func (t *Transfer) resourcesOf(ctx context.Context, cluster logicalcluster.Name) (resources []string, revision int64, err error) {
+	counts, revision, err := t.countsOf(ctx, cluster, nil)
+	return slices.Sorted(maps.Keys(counts)), revision, err
+}
+
+// countsOf returns the number of keys that a logical cluster has in each storage in which it has any, and the revision of that.
+func (t *Transfer) countsOf(ctx context.Context, cluster logicalcluster.Name, also []string) (map[string]int64, int64, error) {
 	if err := checkCluster(cluster); err != nil {
 		return nil, 0, err
 	}
@@ -55,9 +60,9 @@ func (t *Transfer) resourcesOf(ctx context.Context, cluster logicalcluster.Name,
 	if err != nil {
 		return nil, 0, fmt.Errorf("finding the storages: %w", err)
 	}
-	storages = slices.Clone(storages)
+	storages = append(slices.Clone(storages), also...)
 	slices.Sort(storages)
-	revision = at
+	counts, revision := map[string]int64{}, int64(0)
 	for batch := range slices.Chunk(slices.Compact(storages), opsPerRequest) {
 		ops := make([]clientv3.Op, 0, len(batch))
 		for _, storage := range batch {
@@ -71,12 +76,12 @@ func (t *Transfer) resourcesOf(ctx context.Context, cluster logicalcluster.Name,
 			revision = response.Header.Revision
 		}
 		for i, result := range response.Responses {
-			if result.GetResponseRange().Count > 0 {
-				resources = append(resources, batch[i])
+			if count := result.GetResponseRange().Count; count > 0 {
+				counts[batch[i]] = count
 			}
 		}
 	}
-	return resources, revision, nil
+	return counts, revision, nil
 }
 
 // eachKey visits the keys below a prefix in pages, with values unless keysOnly. 0 is the latest revision at the time of each page.
@@ -94,6 +99,33 @@ func (t *Transfer) eachKey(ctx context.Context, prefix string, revision int64, k
 			return err
 		}
 		from = string(page.Kvs[len(page.Kvs)-1].Key) + "\x00"
+	}
+}
+
+// eachEntry visits the keys below a prefix, with their values, at one revision, which it returns. Pages become as large as
+// bytesPerRequest, unless a few large values follow many small ones.
+func (t *Transfer) eachEntry(ctx context.Context, prefix string, visit func(*mvccpb.KeyValue) error) (revision int64, err error) {
+	end := clientv3.GetPrefixRangeEnd(prefix)
+	for from, size := prefix, 1; ; {
+		page, err := t.cfg.Client.Get(ctx, from, clientv3.WithRange(end), clientv3.WithRev(revision), clientv3.WithLimit(int64(size)))
+		if err != nil {
+			return 0, err
+		}
+		if revision == 0 {
+			revision = page.Header.Revision
+		}
+		bytes := 1
+		for _, kv := range page.Kvs {
+			bytes += len(kv.Value)
+			if err := visit(kv); err != nil {
+				return 0, err
+			}
+		}
+		if !page.More {
+			return revision, nil
+		}
+		from = string(page.Kvs[len(page.Kvs)-1].Key) + "\x00"
+		size = max(1, min(2*size, valuesPerRequest, len(page.Kvs)*bytesPerRequest/bytes))
 	}
 }
 

@@ -19,7 +19,7 @@ func testDigest(t *testing.T) {
 	from.put(t, moving, secrets, "default/a", "1")
 	from.put(t, moving, secrets, "default/b", "2")
 	from.put(t, moving, plain, "w", "3")
-	revision := copyAll(t, from, to)
+	copyAll(t, from, to)
 	entries, _, err := from.Read(t.Context(), moving, []Key{{secrets, "default/a"}, {plain, "w"}}, 0)
 	if err != nil || len(entries) != 2 {
 		t.Fatalf("%v, %v", entries, err)
@@ -35,6 +35,7 @@ func testDigest(t *testing.T) {
 	}
 	changed, leased, additional, renamed := a, a, w, w
 	changed.Value, leased.Expires, additional.Name, renamed.Name = []byte("other"), time.Now().Add(time.Hour), "w-2", "x"
+	want, follower := from.digest(t), to.follow(t)
 	for _, tc := range []struct {
 		name           string
 		change, revert func()
@@ -49,26 +50,21 @@ func testDigest(t *testing.T) {
 		{"another name", func() { store(renamed); remove(w.Key) }, func() { store(w); remove(renamed.Key) }, plain + " has other content at the destination than at the origin"},
 	} {
 		tc.change()
-		if got := difference(t, from, to, revision); got != tc.want {
+		if got := difference(t, from, to); got != tc.want {
 			t.Errorf("%s: got %q, want %q", tc.name, got, tc.want)
+		}
+		if got := want.Difference(changes(t, follower, 0).Digest); got != tc.want {
+			t.Errorf("%s: who follows gets %q, want %q", tc.name, got, tc.want)
 		}
 		tc.revert()
 	}
-	from.put(t, moving, secrets, "default/c", "later")
-	if got := difference(t, from, to, revision); got != "" {
-		t.Errorf("at the revision of the copy: %s", got)
-	}
-	if got := difference(t, from, to, 0); got == "" {
-		t.Error("at a later revision: no difference")
-	}
-	digest, err := from.Digest(t.Context(), moving, 0)
-	if err != nil || digest.Keys() != 4 {
-		t.Errorf("got %v, %v", digest, err)
-	}
-	wire, err := json.Marshal(digest)
+	wire, err := json.Marshal(want)
 	var decoded Digest
-	if err != nil || json.Unmarshal(wire, &decoded) != nil || digest.Difference(decoded) != "" {
+	if err != nil || json.Unmarshal(wire, &decoded) != nil || want.Difference(decoded) != "" {
 		t.Errorf("%s decodes as %v, %v", wire, decoded, err)
+	}
+	if err := json.Unmarshal([]byte(`{"/core/secrets":{"keys":1,"sum":"AAAA"}}`), &decoded); err == nil {
+		t.Error("a short sum is decoded")
 	}
 }
 
@@ -80,7 +76,7 @@ func testReadAtRevision(t *testing.T) {
 	if err != nil || len(versions) != 2 {
 		t.Fatalf("%v, %v", versions, err)
 	}
-	keys, _ := Difference(versions, nil)
+	keys, _ := Difference(listed(versions), nil)
 	s.put(t, moving, configMaps, "default/a", "new")
 	s.delete(t, moving, configMaps, "default/b")
 	entries, rest, err := s.Read(t.Context(), moving, keys, revision)
@@ -160,11 +156,11 @@ func testRefusals(t *testing.T) {
 	}
 	for _, cluster := range []logicalcluster.Name{{}, logicalcluster.Wildcard, logicalcluster.Admin, logicalcluster.MustParseName("customresources")} {
 		_, _, manifest := s.Manifest(t.Context(), cluster)
-		_, digest := s.Digest(t.Context(), cluster, 0)
+		_, follow := s.Follow(t.Context(), cluster, Key{})
 		_, purge := s.Purge(t.Context(), cluster, nil, nil)
 		_, _, read := s.Read(t.Context(), cluster, nil, 0)
 		_, copied := s.Copied(t.Context(), Incoming{cluster, uid})
-		for _, err := range []error{manifest, digest, purge, read, copied, s.NewWriter(Incoming{cluster, uid}, nil).Store(t.Context(), nil), s.Forget(t.Context(), Incoming{cluster, uid})} {
+		for _, err := range []error{manifest, follow, purge, read, copied, s.NewWriter(Incoming{cluster, uid}, nil).Store(t.Context(), nil), s.Forget(t.Context(), Incoming{cluster, uid})} {
 			if err == nil {
 				t.Errorf("logical cluster %q is accepted", cluster)
 			}
@@ -177,21 +173,16 @@ func testPages(t *testing.T) {
 	const keys = 10000
 	from, to := newShard(t, origin, nil), newShard(t, destination, nil)
 	fill(t, from, keys, "content")
-	revision := copyAll(t, from, to)
-	if got := difference(t, from, to, revision); got != "" {
+	copyAll(t, from, to)
+	if got := difference(t, from, to); got != "" {
 		t.Error(got)
 	}
 	succeed(t, to.Forget(t.Context(), in))
 	if left := to.raw(t, "/~incoming"); len(left) != 0 {
 		t.Errorf("%d records are left", len(left))
 	}
-	want, err := from.Digest(t.Context(), moving, revision)
-	if err != nil || want.Keys() != keys {
-		t.Fatalf("%d keys, %v", want.Keys(), err)
-	}
-	got, err := to.Digest(t.Context(), moving, 0)
-	if err != nil || want.Difference(got) != "" {
-		t.Errorf("%s, %v", want.Difference(got), err)
+	if got := from.digest(t)[configMaps].Keys; got != keys {
+		t.Errorf("%d keys", got)
 	}
 	if deleted, err := from.Purge(t.Context(), moving, nil, nil); err != nil || deleted != keys {
 		t.Errorf("deleted %d, %v", deleted, err)

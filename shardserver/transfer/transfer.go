@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"path"
+	"sync/atomic"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -40,11 +41,14 @@ type Config struct {
 	Transformers value.ResourceTransformers
 }
 
-// Transfer accesses the keys of logical clusters in the etcd of a shard. It has no state; concurrent calls are allowed.
+// Transfer accesses the keys of logical clusters in the etcd of a shard. It has no state but that of its Followers; concurrent calls are
+// allowed.
 type Transfer struct {
 	cfg    Config
 	prefix string
 	now    func() time.Time
+	// followedKeys are the keys that all Followers remember.
+	followedKeys atomic.Int64
 }
 
 // New returns a Transfer.
@@ -78,7 +82,7 @@ type Entry struct {
 
 // Difference returns the keys that the destination has to copy, because they are not copied or copied in another version, and those that
 // it has to delete.
-func Difference(origin, copied []Version) (changed, gone []Key) {
+func Difference(origin []Listed, copied []Version) (changed, gone []Key) {
 	versions := make(map[Key]int64, len(copied))
 	for _, version := range copied {
 		versions[version.Key] = version.ModRevision

@@ -56,6 +56,12 @@ func TestTransfer(t *testing.T) {
 			"writes only within the fence":                              testFence,
 			"deletes one key per revision, within the fence":            testPurge,
 			"finds differences":                                         testDigest,
+			"follows changes":                                           testFollow,
+			"finds damage on either side":                               testDamage,
+			"compares without reading what has not changed":             testReadsOfComparison,
+			"tells expiry from deletion":                                testExpiry,
+			"ends with its watches":                                     testFollowerEnds,
+			"remembers a bounded number of keys":                        testFollowedKeys,
 			"reads at a revision":                                       testReadAtRevision,
 			"limits a read":                                             testReadLimits,
 			"refuses values that etcd does not store":                   testLargeValue,
@@ -141,7 +147,7 @@ func tryCopyAll(t testing.TB, from, to *shard) (int64, error) {
 		return 0, err
 	}
 	writer := to.NewWriter(in, nil)
-	keys, gone := Difference(versions, copied)
+	keys, gone := Difference(listed(versions), copied)
 	for len(keys) > 0 {
 		var entries []Entry
 		if entries, keys, err = from.Read(ctx, moving, keys, revision); err != nil {
@@ -162,18 +168,51 @@ func tryCopyAll(t testing.TB, from, to *shard) (int64, error) {
 	return revision, writer.Delete(ctx, gone)
 }
 
-// difference compares the origin and the copy.
-func difference(t testing.TB, from, to *shard, revision int64) string {
+// listed returns keys without sums.
+func listed(versions []Version) []Listed {
+	list := make([]Listed, len(versions))
+	for i, version := range versions {
+		list[i].Version = version
+	}
+	return list
+}
+
+// difference compares the logical cluster on two shards.
+func difference(t testing.TB, from, to *shard) string {
 	t.Helper()
-	want, err := from.Digest(t.Context(), moving, revision)
+	return from.digest(t).Difference(to.digest(t))
+}
+
+// follow returns a Follower that ends with the test.
+func (s *shard) follow(t testing.TB) *Follower {
+	t.Helper()
+	f, err := s.Follow(context.WithoutCancel(t.Context()), moving, Key{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := to.CopiedDigest(t.Context(), in)
+	t.Cleanup(f.Close)
+	return f
+}
+
+// digest returns the digest that is computed from all values.
+func (s *shard) digest(t testing.TB) Digest {
+	t.Helper()
+	f := s.follow(t)
+	defer f.Close()
+	digest, err := f.Digest(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return want.Difference(got)
+	return digest
+}
+
+func changes(t testing.TB, f *Follower, since int64) *Changes {
+	t.Helper()
+	found, err := f.Changes(t.Context(), since)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
 }
 
 func succeed(t testing.TB, err error) {
@@ -217,8 +256,8 @@ func testMove(t *testing.T) {
 	delete(own, Key{plain, "default/w"})
 	from.put(t, moving, bound, "new", "9")
 	own[Key{bound, "new"}] = "9"
-	revision := copyAll(t, from, to)
-	if got := difference(t, from, to, revision); got != "" {
+	copyAll(t, from, to)
+	if got := difference(t, from, to); got != "" {
 		t.Error(got)
 	}
 
@@ -262,7 +301,7 @@ func testIncoming(t *testing.T) {
 func TestDifference(t *testing.T) {
 	version := func(name string, revision int64) Version { return Version{Key{secrets, name}, revision} }
 	changed, gone := Difference(
-		[]Version{version("same", 1), version("changed", 3), version("new", 4)},
+		listed([]Version{version("same", 1), version("changed", 3), version("new", 4)}),
 		[]Version{version("changed", 2), version("deleted", 1), version("same", 1)})
 	if !slices.Equal(changed, []Key{{secrets, "changed"}, {secrets, "new"}}) || !slices.Equal(gone, []Key{{secrets, "deleted"}}) {
 		t.Errorf("got %v, %v", changed, gone)
@@ -280,10 +319,10 @@ func BenchmarkTransfer(b *testing.B) {
 	for b.Loop() {
 		to := newShard(b, target, nil)
 		start := time.Now()
-		revision := copyAll(b, from, to)
+		copyAll(b, from, to)
 		copied += time.Since(start)
 		start = time.Now()
-		if got := difference(b, from, to, revision); got != "" {
+		if got := difference(b, from, to); got != "" {
 			b.Fatal(got)
 		}
 		verified += time.Since(start)

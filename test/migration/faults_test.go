@@ -40,14 +40,12 @@ func at(phase migrationv1alpha1.LogicalClusterMigrationPhaseType) moment {
 	}}
 }
 
-// refused is the moment at which the origin refuses a write, which may be over when the server is killed.
-var refused = moment{"while writes are refused", func(_ *env, t *testing.T, h *history, _ string) {
+// refused is the moment at which the origin refuses a write, which may be over when the server is killed. If no write comes in time, it is the
+// phase that follows.
+var refused = moment{"while writes are refused", func(e *env, t *testing.T, h *history, migration string) {
 	before := h.refusals()
-	shardtesting.Eventually(t, "a refused write", func(context.Context) error {
-		if h.refusals() == before {
-			return fmt.Errorf("none was refused")
-		}
-		return nil
+	e.waitStatus(t, migration, "refused writes", func(status migrationv1alpha1.LogicalClusterMigrationStatus) bool {
+		return h.refusals() > before || order(status.Phase) >= order(migrationv1alpha1.LogicalClusterMigrationPhaseOriginCleanup)
 	})
 }}
 

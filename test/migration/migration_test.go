@@ -295,7 +295,7 @@ func TestMove(t *testing.T) {
 		if err := e.operations.Get(t.Context(), client.ObjectKey{Name: corev1alpha1.LogicalClusterName}, operations); err != nil {
 			t.Fatal(err)
 		}
-		path := "/services/migratingworkspaces/clusters/" + workspace.Spec.Cluster + "/transfer/" + logicalcluster.Of(operations).String() + "/secret/manifest"
+		path := "/services/migratingworkspaces/clusters/" + workspace.Spec.Cluster + "/transfer/" + logicalcluster.Of(operations).String() + "/secret/changes"
 		masters := e.Masters(t, installation.Alpha)
 		transport, err := rest.HTTPClientFor(masters)
 		if err != nil {

@@ -1,0 +1,169 @@
+package migration
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/goleak"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/atoll-dev/atoll/internal/etcdtest"
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/transfer"
+)
+
+const configMaps = "/core/configmaps"
+
+// followingsEnv is an origin with the followings of one replica.
+type followingsEnv struct {
+	*followings
+	client *clientv3.Client
+}
+
+func newFollowingsEnv(t *testing.T) *followingsEnv {
+	t.Helper()
+	client := etcdtest.NewClient(t, etcdtest.Start(t))
+	keys := transfer.New(transfer.Config{Client: client, Prefix: "/registry", Storages: func(context.Context) ([]string, error) { return []string{configMaps}, nil }})
+	return &followingsEnv{newFollowings(keys), client}
+}
+
+func (e *followingsEnv) put(t *testing.T, cluster logicalcluster.Name, name, content string, options ...clientv3.OpOption) {
+	t.Helper()
+	if _, err := e.client.Put(t.Context(), "/registry"+configMaps+"/"+cluster.String()+"/"+name, content, options...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (e *followingsEnv) begun(t *testing.T, cluster logicalcluster.Name) *following {
+	t.Helper()
+	one, err := e.begin(t.Context(), cluster, transfer.Key{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return one
+}
+
+func changesOf(t *testing.T, one *following, since int64) *transfer.Changes {
+	t.Helper()
+	changes, err := one.changes(t.Context(), since)
+	if err != nil || changes == nil {
+		t.Fatalf("%v, %v", changes, err)
+	}
+	return changes
+}
+
+func TestFollowings(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	t.Run("with etcd", func(t *testing.T) {
+		e := newFollowingsEnv(t)
+		cluster := logicalcluster.MustParseName("moving")
+		e.put(t, cluster, "a", "1")
+
+		first := e.begun(t, cluster)
+		changesOf(t, first, 0)
+		second := e.begun(t, cluster)
+		if _, err := e.get(cluster, first.id); !apierrors.IsConflict(err) || len(e.byCluster) != 1 {
+			t.Errorf("the following of an earlier attempt: %v; there are %d", err, len(e.byCluster))
+		}
+		if _, err := e.get(logicalcluster.MustParseName("other"), second.id); !apierrors.IsConflict(err) {
+			t.Errorf("that of another logical cluster: %v", err)
+		}
+		if one, err := e.get(cluster, second.id); err != nil || one != second {
+			t.Errorf("got %v", err)
+		}
+		changesOf(t, second, 0)
+
+		for i := 1; i < maxFollowings; i++ {
+			e.begun(t, logicalcluster.MustParseName(fmt.Sprint("moving-", i)))
+		}
+		if _, err := e.begin(t.Context(), logicalcluster.MustParseName("more"), transfer.Key{}); !apierrors.IsTooManyRequests(err) || len(e.byCluster) != maxFollowings {
+			t.Errorf("one too many: %v; there are %d", err, len(e.byCluster))
+		}
+		e.begun(t, cluster) // in place of its own
+		e.forget(second)    // which has ended
+		if len(e.byCluster) != maxFollowings {
+			t.Errorf("there are %d", len(e.byCluster))
+		}
+		e.endFor(cluster)
+		e.endFor(cluster)
+		if len(e.byCluster) != maxFollowings-1 {
+			t.Errorf("after the end of one there are %d", len(e.byCluster))
+		}
+		e.close()
+		if len(e.byCluster) != 0 {
+			t.Errorf("%d are left", len(e.byCluster))
+		}
+	})
+}
+
+// TestFollowingsExpire: a destination that is gone leaves nothing.
+func TestFollowingsExpire(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFollowings(transfer.New(transfer.Config{Storages: func(context.Context) ([]string, error) { return nil, fmt.Errorf("no etcd") }}))
+		cluster := logicalcluster.MustParseName("moving")
+		one := &following{id: "1", cluster: cluster, ready: make(chan struct{}), stop: func() {}}
+		close(one.ready)
+		one.expiry = time.AfterFunc(f.timeout, func() { f.forget(one) })
+		f.byCluster[cluster] = one
+		time.Sleep(f.timeout - time.Second)
+		if _, err := f.get(cluster, "1"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(f.timeout - time.Second)
+		synctest.Wait()
+		if len(f.byCluster) != 1 {
+			t.Error("one that is used has ended")
+		}
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if len(f.byCluster) != 0 {
+			t.Error("one that is not used is left")
+		}
+	})
+}
+
+// TestCompare has what happens at the origin between the last list of changes and the hand-over.
+func TestCompare(t *testing.T) {
+	e := newFollowingsEnv(t)
+	defer e.close()
+	cluster := logicalcluster.MustParseName("moving")
+	granted, err := e.client.Grant(t.Context(), 3600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.put(t, cluster, "a", "1")
+	e.put(t, cluster, "event", "1", clientv3.WithLease(granted.ID))
+	one := e.begun(t, cluster)
+	check := func(copied transfer.Digest, want string) {
+		t.Helper()
+		if got, err := one.compare(t.Context(), copied); err != nil || got != want {
+			t.Errorf("got %q, %v, want %q", got, err, want)
+		}
+	}
+	check(nil, "the destination has not read what there is")
+	copied := changesOf(t, one, 0).Digest
+	check(copied, "")
+	check(nil, configMaps+" has 2 keys at the origin and 0 at the destination")
+	damaged := transfer.Digest{configMaps: {Keys: 2}}
+	check(damaged, configMaps+" has other content at the destination than at the origin")
+
+	changesOf(t, one, 0)
+	if _, err := e.client.Revoke(t.Context(), granted.ID); err != nil {
+		t.Fatal(err)
+	}
+	check(copied, "") // the copy expires, too
+
+	copied = changesOf(t, one, 0).Digest
+	e.put(t, cluster, "a", "2")
+	check(copied, configMaps+" has changed since the destination has read it")
+
+	copied = changesOf(t, one, 0).Digest
+	if _, err := e.client.Delete(t.Context(), "/registry"+configMaps+"/moving/a"); err != nil {
+		t.Fatal(err)
+	}
+	check(copied, configMaps+" has lost a key since the destination has read it")
+}
