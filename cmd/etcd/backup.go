@@ -110,7 +110,7 @@ type source struct{ configFile, id, digest, identityFile string }
 
 func (s *source) addFlags(cmd *cobra.Command) {
 	addConfig(cmd, &s.configFile)
-	cmd.Flags().StringVar(&s.id, "id", "", "ID of the backup, as status.backupID of a Backup or `etcd backup list` tell it.")
+	cmd.Flags().StringVar(&s.id, "id", "", "ID of the backup: status.backupId of its Backup, or the first column of list.")
 	cmd.Flags().StringVar(&s.digest, "manifest-digest", "", "Refuse a backup whose manifest has another SHA-256 digest than status.manifestDigest of its Backup. Default: accept any.")
 	cmd.Flags().StringVar(&s.identityFile, "identity-file", "", "File with identities (private keys) of age, one a line.")
 	for _, name := range []string{"id", "identity-file"} {

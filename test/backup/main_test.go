@@ -7,13 +7,11 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"filippo.io/age"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -28,7 +26,6 @@ import (
 
 const (
 	bucket                 = "backups"
-	accessKey, secretKey   = "installation", "correct-horse-battery-staple"
 	rootShard, beforeCut   = "root", "20300102T030405Z-00000001"
 	otherID, interruptedID = "20300102T040506Z-00000002", "20300102T050607Z-00000003"
 )
@@ -58,34 +55,16 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// s3 is a running S3 server. Its objects are files below objects.
-type s3 struct{ address, objects string }
+// s3 is a running S3 server.
+type s3 struct {
+	address string
+	objects string
+}
 
 func startS3(t *testing.T, args ...string) *s3 {
 	t.Helper()
-	directory := t.TempDir()
-	s := &s3{programs.FreeAddress(t), filepath.Join(directory, "objects")}
-	metadata := filepath.Join(directory, "metadata")
-	for _, folder := range []string{s.objects, metadata, filepath.Join(s.objects, bucket)} {
-		if err := os.MkdirAll(folder, 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	process := programs.Start(t, directory, filepath.Join(bin, "s3server"), append([]string{
-		"--address", s.address, "--directory", s.objects, "--metadata-directory", metadata, "--access-key", accessKey, "--secret-key", secretKey,
-	}, args...)...)
-	for {
-		conn, err := net.DialTimeout("tcp", s.address, time.Second)
-		if err == nil {
-			conn.Close()
-			return s
-		}
-		select {
-		case <-process.Exited():
-			t.Fatalf("the S3 server ended: %s", process.Tail())
-		case <-time.After(50 * time.Millisecond):
-		}
-	}
+	started := programs.StartS3(t, filepath.Join(bin, "s3server"), bucket, args...)
+	return &s3{started.Address, started.Objects}
 }
 
 // file is the file of an object.
@@ -136,7 +115,7 @@ func newInstallation(t *testing.T, s *s3, etcd *embeddedetcd.Server) *installati
 			ID: beforeCut, Installation: config.Installation{Namespace: "kcp", RootShard: rootShard, KubernetesCluster: "c1"},
 			Store: config.Store{
 				EndpointURL: "http://" + s.address, Bucket: bucket, Prefix: "kcp", Recipients: []string{identity.Recipient().String()},
-				AccessKeyIDFile: write("access", accessKey), SecretAccessKeyFile: write("secret", secretKey+"\n"),
+				AccessKeyIDFile: write("access", programs.S3AccessKey), SecretAccessKeyFile: write("secret", programs.S3SecretKey+"\n"),
 			},
 			Shards: []config.Shard{{Name: rootShard, Endpoints: []string{etcd.Endpoint}, Prefix: "/registry", CredentialsDirectory: filepath.Join(directory, "etcd")}},
 			Secrets: []config.Secret{{
