@@ -132,8 +132,9 @@ type BackupEncryption struct {
 
 // BackupStoreStatus is the observed state of a BackupStore.
 type BackupStoreStatus struct {
-	// observedGeneration is the generation of the spec that was reconciled.
+	// observedGeneration is the generation of the spec that was reconciled, -1 before the first.
 	// +optional
+	// +kubebuilder:default=-1
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
 	// conditions are the states of the store.
