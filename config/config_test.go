@@ -49,6 +49,8 @@ func TestEveryFolderBuilds(t *testing.T) {
 			"CustomResourceDefinition/-/shards.operator.kcp.io",
 			"CustomResourceDefinition/-/cacheservers.operator.kcp.io",
 			"CustomResourceDefinition/-/virtualworkspaces.operator.kcp.io",
+			"CustomResourceDefinition/-/backupstores.operator.kcp.io",
+			"CustomResourceDefinition/-/backups.operator.kcp.io",
 			"ServiceAccount/atoll-system/atoll-controller-manager",
 			"ClusterRole/-/atoll-manager-role",
 			"ClusterRoleBinding/-/atoll-manager-rolebinding",

@@ -12,12 +12,15 @@ import (
 
 	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	"github.com/prometheus/client_golang/prometheus"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
@@ -25,6 +28,8 @@ import (
 
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 	"github.com/atoll-dev/atoll/controllers/apply"
+	"github.com/atoll-dev/atoll/controllers/backup"
+	"github.com/atoll-dev/atoll/controllers/backupstore"
 	"github.com/atoll-dev/atoll/controllers/cacheserver"
 	"github.com/atoll-dev/atoll/controllers/certificatesecret"
 	"github.com/atoll-dev/atoll/controllers/desired"
@@ -82,7 +87,9 @@ func run(args []string) error {
 		LeaderElectionReleaseOnCancel: true,
 		// Secrets and ConfigMaps of the whole cluster are not cached: they are read when needed, and watched by
 		// metadata. Pods are read only while some of a workload are not ready.
-		Client: client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}, &corev1.ConfigMap{}, &corev1.PersistentVolumeClaim{}, &corev1.Pod{}, &corev1.Namespace{}}}},
+		Client: client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}, &corev1.ConfigMap{}, &corev1.PersistentVolumeClaim{}, &corev1.Pod{}, &corev1.Namespace{}, &batchv1.Job{}}}},
+		// Of the Jobs of the cluster, only those of Backups are watched.
+		Cache: cache.Options{ByObject: map[client.Object]cache.ByObject{&batchv1.Job{}: {Label: labels.SelectorFromSet(labels.Set{"app.kubernetes.io/component": desired.ComponentBackup})}}},
 	})
 	if err != nil {
 		return fmt.Errorf("setting up: %w", err)
@@ -126,6 +133,8 @@ func addControllers(mgr ctrl.Manager, image desired.Image, argoCDNamespace strin
 		virtualworkspace.NewReconciler(config),
 		frontproxy.NewReconciler(config),
 		kubeconfig.NewReconciler(config),
+		backupstore.NewReconciler(config),
+		backup.NewReconciler(config),
 		&certificatesecret.Reconciler{Cluster: cluster},
 	} {
 		if err := controller.SetupWithManager(mgr, reconciliations.Instrument); err != nil {

@@ -19,6 +19,7 @@ const (
 	ComponentVirtualWorkspace = "virtual-workspace"
 	ComponentEtcd             = "etcd"
 	ComponentKubeconfig       = "kubeconfig"
+	ComponentBackup           = "backup"
 )
 
 // AppLabels are the labels by which Services and Deployments select pods. Selectors are immutable, so the values are those of existing

@@ -55,6 +55,8 @@ func NewObjects(reader client.Reader, elected <-chan struct{}) *Objects {
 			{"cacheserver", &operatorv1alpha1.CacheServerList{}, count("cacheserver", "namespace"), nil},
 			{"kubeconfig", &operatorv1alpha1.KubeconfigList{}, count("kubeconfig", "namespace"), nil},
 			{"virtualworkspace", &operatorv1alpha1.VirtualWorkspaceList{}, count("virtualworkspace", "namespace"), nil},
+			{"backupstore", &operatorv1alpha1.BackupStoreList{}, count("backupstore", "namespace"), nil},
+			{"backup", &operatorv1alpha1.BackupList{}, count("backup", "phase", "namespace"), phase},
 		},
 		condition: prometheus.NewDesc("kcp_operator_condition_status", "Conditions of objects: 1 is True, 0 False, -1 Unknown.",
 			[]string{"resource_type", "resource_name", "namespace", "condition_type"}, nil),
@@ -69,6 +71,8 @@ func phase(object client.Object) string {
 	case *operatorv1alpha1.Shard:
 		out = string(o.Status.Phase)
 	case *operatorv1alpha1.FrontProxy:
+		out = string(o.Status.Phase)
+	case *operatorv1alpha1.Backup:
 		out = string(o.Status.Phase)
 	}
 	if out == "" {

@@ -32,7 +32,7 @@ func main() {
 
 func run(directory, file string) error {
 	definitions := schema{}
-	for _, resource := range []string{"rootshards", "shards", "cacheservers", "frontproxies", "virtualworkspaces", "kubeconfigs"} {
+	for _, resource := range []string{"rootshards", "shards", "cacheservers", "frontproxies", "virtualworkspaces", "kubeconfigs", "backupstores"} {
 		spec, err := readSpec(directory, resource)
 		if err != nil {
 			return err
@@ -139,7 +139,7 @@ func values(definitions schema) schema {
 		}},
 	}
 	for key, resource := range map[string]string{
-		"shards": "shards", "cacheServers": "cacheservers", "frontProxies": "frontproxies", "virtualWorkspaces": "virtualworkspaces", "kubeconfigs": "kubeconfigs",
+		"shards": "shards", "cacheServers": "cacheservers", "frontProxies": "frontproxies", "virtualWorkspaces": "virtualworkspaces", "kubeconfigs": "kubeconfigs", "backupStores": "backupstores",
 	} {
 		properties[key] = schema{"type": "object", "additionalProperties": reference(resource), "propertyNames": schema{"pattern": "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", "maxLength": 63}}
 	}

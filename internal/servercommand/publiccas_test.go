@@ -44,7 +44,7 @@ func TestPublicCAsAreTrustedInAnImageWithoutAny(t *testing.T) {
 
 // These connect to servers that users name: issuers, webhooks, mounts, or an installation at a public address.
 func TestProgramsThatConnectToPublicServersTrustTheirCAs(t *testing.T) {
-	for _, program := range []string{"kcp", "kcp-front-proxy", "virtual-workspaces", "sync-agent", "infrastructure-provider"} {
+	for _, program := range []string{"kcp", "kcp-front-proxy", "virtual-workspaces", "sync-agent", "infrastructure-provider", "operator", "etcd"} {
 		deps, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "github.com/atoll-dev/atoll/cmd/"+program).Output()
 		if err != nil {
 			t.Fatal(err)

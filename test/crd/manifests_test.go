@@ -22,6 +22,8 @@ func frontProxy(spec string) string       { return manifest("FrontProxy", spec) 
 func kubeconfig(spec string) string       { return manifest("Kubeconfig", spec) }
 func shard(spec string) string            { return manifest("Shard", spec) }
 func cacheServer(spec string) string      { return manifest("CacheServer", spec) }
+func backupStore(spec string) string      { return manifest("BackupStore", spec) }
+func backup(spec string) string           { return manifest("Backup", spec) }
 func virtualWorkspace(spec string) string { return manifest("VirtualWorkspace", spec) }
 
 func manifest(kind, spec string) string {
@@ -36,6 +38,12 @@ func manifest(kind, spec string) string {
 func named(name, manifest string) string {
 	return strings.Replace(manifest, "name: sample", "name: "+name, 1)
 }
+
+const (
+	storeBasics  = "bucket: backups\ns3Credentials: {accessKeyId: {name: s3, key: id}, secretAccessKey: {name: s3, key: key}}\n"
+	storeAddress = "endpointURL: https://s3.example.com\n"
+	recipients   = "encryption: {recipients: [age1abc]}\n"
+)
 
 const external = "external: {hostname: kcp.example.com, port: 6443}\n"
 const kubeconfigBasics = "username: jane\nvalidity: 8766h\nsecretRef: {name: jane}\ntarget: {frontProxyRef: {name: main}}\n"
@@ -69,6 +77,23 @@ func TestManifests(t *testing.T) {
 		{"refuses a managed etcd of two members", rootShard(external + "etcd: {managed: {replicas: 2}}"), "spec.etcd.managed.replicas"},
 		{"refuses an empty directory with a storage class", rootShard(external + "etcd: {managed: {storage: {emptyDir: {}, storageClassName: fast}}}"), "emptyDir excludes"},
 		{"refuses an empty directory with a size", rootShard(external + "etcd: {managed: {storage: {emptyDir: {}, size: 1Gi}}}"), "emptyDir excludes"},
+
+		// Backups.
+		{"accepts a BackupStore", backupStore(storeBasics + storeAddress + recipients), ""},
+		{"accepts a BackupStore with all settings", backupStore(storeBasics + storeAddress + recipients + "prefix: a/b\nregion: eu\naddressingStyle: VirtualHosted\nmaxUploadRate: 1Mi\nendpointCA: {name: ca, key: ca.crt}"), ""},
+		{"accepts an upload rate as a number", backupStore(storeBasics + storeAddress + recipients + "maxUploadRate: 1000000"), ""},
+		{"refuses a BackupStore without recipients: nothing is stored in the clear", backupStore(storeBasics + storeAddress), "spec.encryption"},
+		{"refuses no recipients", backupStore(storeBasics + storeAddress + "encryption: {recipients: []}"), "spec.encryption.recipients"},
+		{"refuses a private key as a recipient", backupStore(storeBasics + storeAddress + "encryption: {recipients: [AGE-SECRET-KEY-1A]}"), "spec.encryption.recipients[0]"},
+		{"refuses an endpoint with a path", backupStore(storeBasics + recipients + "endpointURL: https://s3.example.com/bucket"), "spec.endpointURL"},
+		{"refuses an endpoint with a password", backupStore(storeBasics + recipients + "endpointURL: https://a:b@s3.example.com"), "spec.endpointURL"},
+		{"refuses a prefix that leaves the bucket", backupStore(storeBasics + storeAddress + recipients + "prefix: a/../b"), "prefix has no parts . and .."},
+		{"refuses an upload rate that never ends", backupStore(storeBasics + storeAddress + recipients + "maxUploadRate: 1Ki"), "maxUploadRate is at least 64Ki"},
+		{"refuses an unknown addressing style", backupStore(storeBasics + storeAddress + recipients + "addressingStyle: Other"), "spec.addressingStyle"},
+		{"accepts a Backup", backup("rootShardRef: {name: root}\nstoreRef: {name: s3}"), ""},
+		{"refuses a Backup of nothing", backup("storeRef: {name: s3}"), "spec.rootShardRef"},
+		{"refuses a reference without a name", backup("rootShardRef: {}\nstoreRef: {name: s3}"), "name must be set"},
+		{"refuses a Backup whose name has a dot", named("a.b", backup("rootShardRef: {name: root}\nstoreRef: {name: s3}")), "must not contain a dot"},
 
 		// Values with bounds.
 		{"accepts logging level 10", rootShard(external + "logging: {level: 10}"), ""},

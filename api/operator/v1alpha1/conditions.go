@@ -43,6 +43,10 @@ const (
 	ConditionAuthorizationProvisioned = "AuthorizationProvisioned"
 	// ConditionArgoCDRegistered is True when the workspace of a Kubeconfig is a cluster of Argo CD.
 	ConditionArgoCDRegistered = "ArgoCDRegistered"
+	// ConditionReachable is True when the server of a BackupStore lists the bucket with the credentials.
+	ConditionReachable = "Reachable"
+	// ConditionCompleted is True when everything of a Backup is in the store.
+	ConditionCompleted = "Completed"
 	// ConditionSpecHonored is False when the spec sets fields that this version of the operator ignores; the message
 	// lists them.
 	ConditionSpecHonored = "SpecHonored"

@@ -19,3 +19,9 @@ func (v *VirtualWorkspace) GetConditions() []metav1.Condition { return v.Status.
 
 // GetConditions returns status.conditions. Callers must not change them.
 func (k *Kubeconfig) GetConditions() []metav1.Condition { return k.Status.Conditions }
+
+// GetConditions returns status.conditions. Callers must not change them.
+func (b *BackupStore) GetConditions() []metav1.Condition { return b.Status.Conditions }
+
+// GetConditions returns status.conditions. Callers must not change them.
+func (b *Backup) GetConditions() []metav1.Condition { return b.Status.Conditions }

@@ -33,6 +33,8 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 		&CacheServer{}, &CacheServerList{},
 		&VirtualWorkspace{}, &VirtualWorkspaceList{},
 		&Kubeconfig{}, &KubeconfigList{},
+		&BackupStore{}, &BackupStoreList{},
+		&Backup{}, &BackupList{},
 	)
 	metav1.AddToGroupVersion(scheme, SchemeGroupVersion)
 	return nil

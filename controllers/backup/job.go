@@ -1,0 +1,187 @@
+package backup
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/yaml"
+
+	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
+	"github.com/atoll-dev/atoll/controllers/apply"
+	"github.com/atoll-dev/atoll/controllers/backupstore"
+	"github.com/atoll-dev/atoll/controllers/dependencies"
+	"github.com/atoll-dev/atoll/controllers/desired"
+	"github.com/atoll-dev/atoll/controllers/etcd"
+	"github.com/atoll-dev/atoll/internal/backup/config"
+)
+
+const (
+	configKey = "backup.yaml"
+	// Where the pod mounts the configuration, and the Secrets that it reads and saves.
+	configMount  = "/etc/backup/config"
+	secretsMount = "/etc/backup/secrets"
+	// attempts of a Backup, and how long its pods and their logs stay.
+	attempts        = 3
+	keptSeconds     = 24 * 60 * 60
+	deadlineSeconds = 6 * 60 * 60
+	// user of the image; Secrets are readable for its group.
+	user int64 = 65532
+	// memoryLimit is independent of the size of an installation: package internal/backup streams.
+	memoryLimit = "128Mi"
+)
+
+func jobName(backup *operatorv1alpha1.Backup) string { return backup.Name + "-backup" }
+
+// backupID sorts by time, and is unique.
+func backupID(backup *operatorv1alpha1.Backup) string {
+	return backup.CreationTimestamp.UTC().Format("20060102T150405Z") + "-" + strings.SplitN(string(backup.UID), "-", 2)[0]
+}
+
+// input are the objects of a run.
+type input struct {
+	configMap *corev1.ConfigMap
+	job       *batchv1.Job
+}
+
+// input reads what a run needs, and renders it.
+func (s *scope) input(ctx context.Context) (input, error) {
+	names, err := dependencies.ListShards(ctx, s.config.Cluster, s.root)
+	if err != nil {
+		return input{}, err
+	}
+	shards := []config.Shard{newShard(etcd.RootShardUsage(s.root), etcd.Connection(desired.NewRootShard(s.root).AsOwner(), s.root.Spec.Etcd))}
+	for _, name := range names {
+		shard, err := apply.Get[operatorv1alpha1.Shard](ctx, s.config.Cluster, s.root.Namespace, name)
+		if err != nil {
+			return input{}, err
+		}
+		if shard == nil {
+			return input{}, fmt.Errorf("shard %s was deleted meanwhile", name)
+		}
+		owner := desired.NewShard(shard, s.root).AsOwner()
+		shards = append(shards, newShard(etcd.ShardUsage(shard), etcd.Connection(owner, shard.Spec.Etcd)))
+	}
+	secrets, err := s.findSecrets(ctx, names)
+	if err != nil {
+		return input{}, err
+	}
+	return render(s.backup, s.store, s.root, s.config.Image, s.config.ClusterID, shards, secrets)
+}
+
+// newShard returns the etcd of a shard. Its credentials are named by the Secret until they are mounted.
+func newShard(usage etcd.Usage, connection desired.Etcd) config.Shard {
+	return config.Shard{Name: usage.Object.GetName(), Endpoints: connection.Servers, Prefix: usage.Locations[0].Prefix, CredentialsDirectory: connection.Credentials}
+}
+
+// volumes mounts Secrets, each once.
+type volumes struct {
+	volumes []corev1.Volume
+	mounts  []corev1.VolumeMount
+	known   map[string]string
+}
+
+// add mounts a Secret and returns the directory.
+func (v *volumes) add(secret string) string {
+	if directory, found := v.known[secret]; found {
+		return directory
+	}
+	name, directory := fmt.Sprintf("secret-%d", len(v.volumes)), path.Join(secretsMount, secret)
+	v.volumes = append(v.volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{
+		Secret: &corev1.SecretVolumeSource{SecretName: secret, DefaultMode: ptr.To[int32](0o440)},
+	}})
+	v.mounts = append(v.mounts, corev1.VolumeMount{Name: name, MountPath: directory, ReadOnly: true})
+	v.known[secret] = directory
+	return directory
+}
+
+func (v *volumes) addKey(ref operatorv1alpha1.SecretKeyReference) string {
+	return path.Join(v.add(ref.Name), ref.Key)
+}
+
+// render renders the objects of a run. It is pure.
+func render(backup *operatorv1alpha1.Backup, store *operatorv1alpha1.BackupStore, root *operatorv1alpha1.RootShard, image desired.Image, clusterID string,
+	shards []config.Shard, secrets []config.Secret,
+) (input, error) {
+	image = image.With(root.Spec.Image)
+	files := &volumes{known: map[string]string{}}
+	cfg := config.Backup{
+		ID:           backupID(backup),
+		Installation: config.Installation{KubernetesCluster: clusterID, Namespace: root.Namespace, RootShard: root.Name, Version: image.String()},
+		Store:        backupstore.Config(store, root.Name), Shards: slices.Clone(shards), Secrets: slices.Clone(secrets),
+	}
+	keys := store.Spec.S3Credentials
+	cfg.Store.AccessKeyIDFile, cfg.Store.SecretAccessKeyFile = files.addKey(keys.AccessKeyID), files.addKey(keys.SecretAccessKey)
+	if keys.SessionToken != nil {
+		cfg.Store.SessionTokenFile = files.addKey(*keys.SessionToken)
+	}
+	if store.Spec.EndpointCA != nil {
+		cfg.Store.EndpointCAFile = files.addKey(*store.Spec.EndpointCA)
+	}
+	for i := range cfg.Shards {
+		if secret := cfg.Shards[i].CredentialsDirectory; secret != "" {
+			cfg.Shards[i].CredentialsDirectory = files.add(secret)
+		}
+	}
+	for i := range cfg.Secrets {
+		cfg.Secrets[i].Directory = files.add(cfg.Secrets[i].Name)
+	}
+	content, err := yaml.Marshal(cfg)
+	if err != nil {
+		return input{}, err
+	}
+	labels := desired.AppLabels(desired.ComponentBackup, backup.Name)
+	meta := metav1.ObjectMeta{Name: jobName(backup), Namespace: backup.Namespace, Labels: labels, OwnerReferences: desired.NewOwnerReferences("Backup", backup)}
+	configMap := &corev1.ConfigMap{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: meta, Data: map[string]string{configKey: string(content)},
+	}
+	return input{configMap, newJob(meta, image, root.Spec.Image, files)}, nil
+}
+
+func newJob(meta metav1.ObjectMeta, image desired.Image, spec *operatorv1alpha1.ImageSpec, files *volumes) *batchv1.Job {
+	pod := corev1.PodSpec{
+		RestartPolicy: corev1.RestartPolicyNever,
+		SecurityContext: &corev1.PodSecurityContext{
+			RunAsNonRoot: ptr.To(true), RunAsUser: ptr.To(user), RunAsGroup: ptr.To(user), FSGroup: ptr.To(user),
+			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+		},
+		// The pod needs nothing of the Kubernetes API.
+		AutomountServiceAccountToken: ptr.To(false),
+		EnableServiceLinks:           ptr.To(false),
+		Volumes: append([]corev1.Volume{{Name: "config", VolumeSource: corev1.VolumeSource{
+			ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: meta.Name}, DefaultMode: ptr.To[int32](0o444)},
+		}}}, files.volumes...),
+		Containers: []corev1.Container{{
+			Name:            "backup",
+			Image:           image.String(),
+			ImagePullPolicy: corev1.PullIfNotPresent,
+			Command:         []string{"/etcd", "backup", "create"},
+			Args:            []string{"--config=" + configMount + "/" + configKey, "--result-file=" + corev1.TerminationMessagePathDefault},
+			Resources: corev1.ResourceRequirements{
+				Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse(memoryLimit)},
+				Limits:   corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(memoryLimit)},
+			},
+			VolumeMounts:    append([]corev1.VolumeMount{{Name: "config", MountPath: configMount, ReadOnly: true}}, files.mounts...),
+			SecurityContext: desired.ContainerSecurity(),
+		}},
+	}
+	if spec != nil {
+		pod.ImagePullSecrets = spec.ImagePullSecrets
+	}
+	return &batchv1.Job{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "batch/v1", Kind: "Job"},
+		ObjectMeta: meta,
+		Spec: batchv1.JobSpec{
+			BackoffLimit: ptr.To[int32](attempts - 1), ActiveDeadlineSeconds: ptr.To[int64](deadlineSeconds), TTLSecondsAfterFinished: ptr.To[int32](keptSeconds),
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: maps.Clone(meta.Labels)}, Spec: pod},
+		},
+	}
+}

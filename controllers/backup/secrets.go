@@ -1,0 +1,112 @@
+package backup
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
+	"github.com/atoll-dev/atoll/controllers/apply"
+	"github.com/atoll-dev/atoll/controllers/desired"
+	"github.com/atoll-dev/atoll/internal/backup/config"
+)
+
+// findSecrets returns the Secrets that a restored installation needs, and that neither cert-manager nor the operator can make again: the
+// certificate authorities, the keys that sign tokens of service accounts, and what users have made and servers mount.
+func (s *scope) findSecrets(ctx context.Context, shards []string) ([]config.Secret, error) {
+	var names []string
+	for _, ca := range []desired.CA{desired.RootCA, desired.ServerCA, desired.ClientCA, desired.RequestHeaderCA, desired.ServiceAccountCA} {
+		names = append(names, desired.CASecret(s.root, ca))
+	}
+	for _, name := range append([]string{s.root.Name}, shards...) {
+		names = append(names, name+"-service-account")
+	}
+	mounted, err := s.findMounted(ctx, shards)
+	if err != nil {
+		return nil, err
+	}
+	var out []config.Secret
+	for _, name := range names {
+		secret, err := apply.Get[corev1.Secret](ctx, s.config.Cluster, s.root.Namespace, name)
+		if err != nil {
+			return nil, err
+		}
+		if secret != nil && len(secret.Data) > 0 {
+			out = append(out, newSecret(secret))
+		}
+	}
+	for _, name := range mounted {
+		if slices.Contains(names, name) {
+			continue
+		}
+		secret, err := apply.Get[corev1.Secret](ctx, s.config.Cluster, s.root.Namespace, name)
+		if err != nil {
+			return nil, err
+		}
+		if secret != nil && len(secret.Data) > 0 && isOfUser(secret) {
+			out = append(out, newSecret(secret))
+		}
+	}
+	return out, nil
+}
+
+// findMounted returns the Secrets that pods of the installation mount, sorted.
+func (s *scope) findMounted(ctx context.Context, shards []string) ([]string, error) {
+	deployments := &appsv1.DeploymentList{}
+	if err := s.config.Cluster.List(ctx, deployments, client.InNamespace(s.root.Namespace)); err != nil {
+		return nil, err
+	}
+	fronts := &operatorv1alpha1.FrontProxyList{}
+	if err := s.config.Cluster.List(ctx, fronts, client.InNamespace(s.root.Namespace)); err != nil {
+		return nil, err
+	}
+	members := map[string]bool{"RootShard/" + s.root.Name: true}
+	for _, name := range shards {
+		members["Shard/"+name] = true
+	}
+	for _, front := range fronts.Items {
+		if ref := front.Spec.RootShard.Reference; ref != nil && ref.Name == s.root.Name {
+			members["FrontProxy/"+front.Name] = true
+		}
+	}
+	var out []string
+	for _, deployment := range deployments.Items {
+		owner := metav1.GetControllerOf(&deployment)
+		if owner != nil && strings.HasPrefix(owner.APIVersion, operatorv1alpha1.GroupName+"/") && members[owner.Kind+"/"+owner.Name] {
+			out = append(out, desired.PodMounts(&deployment.Spec.Template.Spec).Secrets...)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out), nil
+}
+
+// isOfUser reports whether neither cert-manager nor the operator has made a Secret.
+func isOfUser(secret *corev1.Secret) bool {
+	if secret.Annotations[certmanagerv1.CertificateNameKey] != "" {
+		return false
+	}
+	return !slices.ContainsFunc(secret.OwnerReferences, func(ref metav1.OwnerReference) bool {
+		return strings.HasPrefix(ref.APIVersion, operatorv1alpha1.GroupName+"/")
+	})
+}
+
+// newSecret returns a Secret for the configuration, which is no Secret: of annotations only those of cert-manager, because that of kubectl
+// contains the data.
+func newSecret(secret *corev1.Secret) config.Secret {
+	out := config.Secret{Name: secret.Name, Type: string(secret.Type), Labels: secret.Labels}
+	for key, value := range secret.Annotations {
+		if group, _, _ := strings.Cut(key, "/"); group == "cert-manager.io" {
+			if out.Annotations == nil {
+				out.Annotations = map[string]string{}
+			}
+			out.Annotations[key] = value
+		}
+	}
+	return out
+}

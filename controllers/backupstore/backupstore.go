@@ -1,0 +1,148 @@
+// Package backupstore reconciles BackupStores: it checks from time to time that a bucket can be listed, so that a mistake is known before
+// the next Backup. Pods of Backups use the store; this package only checks it, and resolves it for them.
+package backupstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
+	"github.com/atoll-dev/atoll/controllers/apply"
+	"github.com/atoll-dev/atoll/controllers/reconcile"
+	"github.com/atoll-dev/atoll/controllers/status"
+	"github.com/atoll-dev/atoll/internal/backup/config"
+	"github.com/atoll-dev/atoll/internal/backup/objectstore"
+	"github.com/atoll-dev/atoll/internal/backup/seal"
+)
+
+// +kubebuilder:rbac:groups=operator.kcp.io,resources=backupstores,verbs=get;list;watch
+// +kubebuilder:rbac:groups=operator.kcp.io,resources=backupstores/status,verbs=get;patch
+
+const (
+	// checkInterval is the time between two checks of a store without a change, checkTimeout the time that one may take.
+	checkInterval = 10 * time.Minute
+	checkTimeout  = 20 * time.Second
+)
+
+// NewReconciler returns the reconciler of BackupStores.
+func NewReconciler(config reconcile.Config) *reconcile.Reconciler[*operatorv1alpha1.BackupStore] {
+	return &reconcile.Reconciler[*operatorv1alpha1.BackupStore]{
+		Config: config,
+		Watches: reconcile.Watches[*operatorv1alpha1.BackupStore]{
+			Name:  "backupstore",
+			For:   &operatorv1alpha1.BackupStore{},
+			List:  &operatorv1alpha1.BackupStoreList{},
+			Files: []client.Object{&corev1.Secret{}},
+		},
+		NewScope: func(store *operatorv1alpha1.BackupStore, report *status.Report) reconcile.Scope {
+			return &scope{cluster: config.Cluster, report: report, store: store}
+		},
+	}
+}
+
+// scope is one BackupStore during a reconcile.
+type scope struct {
+	cluster apply.Cluster
+	report  *status.Report
+	store   *operatorv1alpha1.BackupStore
+
+	ca     []byte
+	keys   objectstore.Credentials
+	result status.Result
+}
+
+// Observe implements reconcile.Scope.
+func (s *scope) Observe(ctx context.Context) error {
+	spec := &s.store.Spec
+	refs := map[*operatorv1alpha1.SecretKeyReference]func([]byte){
+		&spec.S3Credentials.AccessKeyID:     func(value []byte) { s.keys.AccessKeyID = string(value) },
+		&spec.S3Credentials.SecretAccessKey: func(value []byte) { s.keys.SecretAccessKey = string(value) },
+	}
+	if ref := spec.S3Credentials.SessionToken; ref != nil {
+		refs[ref] = func(value []byte) { s.keys.SessionToken = string(value) }
+	}
+	if ref := spec.EndpointCA; ref != nil {
+		refs[ref] = func(value []byte) { s.ca = value }
+	}
+	for ref, set := range refs {
+		secret, err := apply.Get[corev1.Secret](ctx, s.cluster, s.store.Namespace, ref.Name)
+		if err != nil {
+			return err
+		}
+		if secret == nil || len(secret.Data[ref.Key]) == 0 {
+			s.result = status.Wait(operatorv1alpha1.ConditionReachable, status.ReasonSecretNotFound,
+				"Secret %s with key %s does not exist in namespace %s: create it, or correct the reference", ref.Name, ref.Key, s.store.Namespace)
+			return nil
+		}
+		set(secret.Data[ref.Key])
+	}
+	return nil
+}
+
+// Steps implements reconcile.Scope.
+func (s *scope) Steps() []reconcile.Step {
+	return []reconcile.Step{{Name: "check the store", Run: s.check}}
+}
+
+func (s *scope) check(ctx context.Context) error {
+	if s.result.Type != "" {
+		s.report.Set(s.result)
+		return nil
+	}
+	s.report.RequeueWithin(checkInterval)
+	if _, err := seal.ParseRecipients(s.store.Spec.Encryption.Recipients); err != nil {
+		s.report.Set(status.Stall(operatorv1alpha1.ConditionReachable, objectstore.ReasonInvalidSpec, "encryption.recipients: %v", err))
+		return nil
+	}
+	store, err := objectstore.OpenWith(Config(s.store, ""), s.ca, s.keys)
+	if err == nil {
+		defer store.Close()
+		ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+		defer cancel()
+		err = store.Check(ctx)
+	}
+	var known *objectstore.Error
+	switch {
+	case err == nil:
+		s.report.Set(status.OK(operatorv1alpha1.ConditionReachable, "Listed", "the server lists bucket %s; whether it stores objects is known after the first Backup", s.store.Spec.Bucket))
+	case errors.As(err, &known) && known.Reason == objectstore.ReasonInvalidSpec:
+		s.report.Set(status.Stall(operatorv1alpha1.ConditionReachable, known.Reason, "%s", known.Message))
+	case errors.As(err, &known):
+		// The cause may pass, or be corrected on the server, without an event here.
+		s.report.Set(status.Wait(operatorv1alpha1.ConditionReachable, known.Reason, "%s", known.Message))
+	default:
+		return fmt.Errorf("checking the store: %w", err)
+	}
+	return nil
+}
+
+// SetStatus implements reconcile.Scope.
+func (s *scope) SetStatus() {
+	out := &s.store.Status
+	out.ObservedGeneration = s.store.Generation
+	out.Conditions = s.report.Conditions(out.Conditions, s.store.Generation)
+}
+
+// Config returns the configuration of a store for the installation of a RootShard, without the files of its credentials. An empty name is
+// for all installations.
+func Config(store *operatorv1alpha1.BackupStore, rootShard string) config.Store {
+	out := config.Store{
+		EndpointURL: store.Spec.EndpointURL, Bucket: store.Spec.Bucket, Prefix: path.Join(store.Spec.Prefix, store.Namespace, rootShard), Region: store.Spec.Region,
+		AddressingStyle: string(store.Spec.AddressingStyle), Recipients: store.Spec.Encryption.Recipients,
+	}
+	if rate := store.Spec.MaxUploadRate; rate != nil {
+		out.UploadBytesPerSecond = rate.Value()
+	}
+	return out
+}
+
+// Location names the folder of a backup to people.
+func Location(store *operatorv1alpha1.BackupStore, rootShard, id string) string {
+	return fmt.Sprintf("s3://%s", path.Join(store.Spec.Bucket, Config(store, rootShard).Prefix, id))
+}

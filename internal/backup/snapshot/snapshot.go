@@ -1,0 +1,154 @@
+// Package snapshot reads an etcd for a backup as a stream, and makes a data directory of one. It keeps a few buffers in memory, whatever
+// the size of the database. It knows the two keys of a shard that an inventory lists, and nothing else of its content.
+package snapshot
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"path/filepath"
+
+	"go.etcd.io/etcd/client/pkg/v3/transport"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+
+	"github.com/atoll-dev/atoll/internal/backup/config"
+)
+
+const (
+	// streamWindow is how much a member sends before its stream is read. A fixed window keeps gRPC from raising it to megabytes.
+	streamWindow = 256 << 10
+	// diskSector is the size of which a database is a multiple.
+	diskSector = 512
+)
+
+// Stream is the snapshot of an etcd as of the moment of Open. Until it is read, the member keeps the pages of that moment.
+type Stream struct {
+	client   *clientv3.Client
+	snapshot io.ReadCloser
+
+	// ClusterID and Version of the etcd, and the Endpoint that sends.
+	ClusterID, Version, Endpoint string
+	// The snapshot contains all writes up to RevisionFrom, and none after RevisionTo.
+	RevisionFrom, RevisionTo int64
+}
+
+// Open begins the snapshot of one member, the first that answers. The stream must be closed.
+func Open(ctx context.Context, shard config.Shard) (*Stream, error) {
+	var problems []error
+	for _, endpoint := range shard.Endpoints {
+		stream, err := open(ctx, shard, endpoint)
+		if err == nil {
+			return stream, nil
+		}
+		problems = append(problems, fmt.Errorf("%s: %w", endpoint, err))
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return nil, fmt.Errorf("no member of the etcd of shard %s sends a snapshot: %w", shard.Name, errors.Join(problems...))
+}
+
+func open(ctx context.Context, shard config.Shard, endpoint string) (*Stream, error) {
+	cfg := clientv3.Config{
+		Endpoints: []string{endpoint}, Logger: zap.NewNop(),
+		DialOptions: []grpc.DialOption{grpc.WithInitialWindowSize(streamWindow), grpc.WithInitialConnWindowSize(2 * streamWindow)},
+	}
+	if directory := shard.CredentialsDirectory; directory != "" {
+		tls, err := transport.TLSInfo{
+			CertFile: filepath.Join(directory, "tls.crt"), KeyFile: filepath.Join(directory, "tls.key"), TrustedCAFile: filepath.Join(directory, "ca.crt"),
+		}.ClientConfig()
+		if err != nil {
+			return nil, fmt.Errorf("reading the certificates: %w", err)
+		}
+		cfg.TLS = tls
+	}
+	client, err := clientv3.New(cfg)
+	if err != nil {
+		return nil, err
+	}
+	out := &Stream{client: client, Endpoint: endpoint}
+	if err := out.begin(ctx); err != nil {
+		_ = client.Close()
+		return nil, err
+	}
+	return out, nil
+}
+
+// begin requests the snapshot between two requests for the revision.
+func (s *Stream) begin(ctx context.Context) error {
+	timed, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	before, err := s.client.Status(timed, s.Endpoint)
+	if err != nil {
+		return err
+	}
+	response, err := s.client.SnapshotWithVersion(ctx)
+	if err != nil {
+		return err
+	}
+	after, err := s.client.Status(timed, s.Endpoint)
+	if err != nil {
+		return errors.Join(err, response.Snapshot.Close())
+	}
+	s.snapshot = response.Snapshot
+	s.ClusterID, s.Version = fmt.Sprintf("%x", before.Header.GetClusterId()), before.Version
+	s.RevisionFrom, s.RevisionTo = before.Header.GetRevision(), after.Header.GetRevision()
+	return nil
+}
+
+// WriteTo writes the snapshot with the hash that etcd appends, and checks it. It returns the number of bytes.
+func (s *Stream) WriteTo(into io.Writer) (int64, error) {
+	check := NewCheck()
+	n, err := io.CopyBuffer(io.MultiWriter(into, check), onlyReader{s.snapshot}, make([]byte, 64<<10))
+	if err != nil {
+		return n, fmt.Errorf("reading the snapshot of %s after %d bytes: %w", s.Endpoint, n, err)
+	}
+	if err := check.Verify(); err != nil {
+		return n, fmt.Errorf("the snapshot of %s: %w", s.Endpoint, err)
+	}
+	return n, nil
+}
+
+// onlyReader hides other methods, so that io.CopyBuffer uses the buffer.
+type onlyReader struct{ io.Reader }
+
+// Close ends the stream and the connection.
+func (s *Stream) Close() error { return errors.Join(s.snapshot.Close(), s.client.Close()) }
+
+// Check is a writer that verifies the hash that etcd appends to a snapshot.
+type Check struct {
+	hash hash.Hash
+	// tail holds the last bytes, which may be the hash.
+	tail []byte
+	n    int64
+}
+
+// NewCheck returns a Check of a snapshot.
+func NewCheck() *Check { return &Check{hash: sha256.New()} }
+
+func (c *Check) Write(p []byte) (int, error) {
+	c.n += int64(len(p))
+	c.tail = append(c.tail, p...)
+	if excess := len(c.tail) - sha256.Size; excess > 0 {
+		c.hash.Write(c.tail[:excess])
+		c.tail = append(c.tail[:0], c.tail[excess:]...)
+	}
+	return len(p), nil
+}
+
+// Verify returns an error unless what was written is a whole snapshot.
+func (c *Check) Verify() error {
+	if c.n%diskSector != sha256.Size {
+		return fmt.Errorf("it is truncated: %d bytes are no database with an appended hash", c.n)
+	}
+	if !bytes.Equal(c.hash.Sum(nil), c.tail) {
+		return fmt.Errorf("its %d bytes do not have the hash that etcd appended", c.n)
+	}
+	return nil
+}

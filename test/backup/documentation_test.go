@@ -1,0 +1,79 @@
+package backup
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
+	"github.com/atoll-dev/atoll/internal/backup/config"
+	"github.com/atoll-dev/atoll/internal/backup/seal"
+)
+
+var (
+	yamlBlock = regexp.MustCompile("(?s)```yaml\n(.*?)```")
+	command   = regexp.MustCompile(`(?m)^etcd backup ((?:[^\n]|\\\n)*)`)
+	flag      = regexp.MustCompile(`--[a-z-]+`)
+)
+
+// TestDocumentation checks that the manifests of docs/backup.md have no fields but those of the kinds, and that its commands have no other
+// flags than the program; the other tests run them.
+func TestDocumentation(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "backup.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	kinds := map[string]int{}
+	for _, block := range yamlBlock.FindAllStringSubmatch(string(page), -1) {
+		for document := range strings.SplitSeq(block[1], "\n---\n") {
+			kind, object := "", any(nil)
+			switch {
+			case strings.Contains(document, "kind: BackupStore"):
+				kind, object = "BackupStore", &operatorv1alpha1.BackupStore{}
+			case strings.Contains(document, "kind: Backup"):
+				kind, object = "Backup", &operatorv1alpha1.Backup{}
+			case strings.HasPrefix(document, "store:"):
+				kind, object = "store", &config.Backup{}
+			default:
+				continue // the etcd of a RootShard
+			}
+			kinds[kind]++
+			if err := yaml.UnmarshalStrict([]byte(document), object); err != nil {
+				t.Errorf("%s: %v", kind, err)
+			}
+			if store, ok := object.(*operatorv1alpha1.BackupStore); ok {
+				if _, err := seal.ParseRecipients(store.Spec.Encryption.Recipients); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	}
+	if len(kinds) != 3 {
+		t.Errorf("the page has %v", kinds)
+	}
+	reference, err := os.ReadFile(filepath.Join("..", "..", "docs", "reference", "flags", "etcd-backup.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	commands := command.FindAllStringSubmatch(string(page), -1)
+	if len(commands) < 4 {
+		t.Fatalf("the page has %d commands", len(commands))
+	}
+	for _, found := range commands {
+		name := strings.Fields(found[1])[0]
+		_, section, known := strings.Cut(string(reference), "\n## etcd-backup "+name+"\n")
+		section, _, _ = strings.Cut(section, "\n## ")
+		if !known {
+			t.Errorf("there is no command %s", name)
+		}
+		for _, used := range flag.FindAllString(found[1], -1) {
+			if !strings.Contains(section, "| `"+used+" ") && !strings.Contains(section, "| `"+used+"`") {
+				t.Errorf("%s has no flag %s", name, used)
+			}
+		}
+	}
+}
