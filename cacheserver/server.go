@@ -25,6 +25,7 @@ import (
 	"github.com/atoll-dev/atoll/internal/certexpiry"
 	"github.com/atoll-dev/atoll/internal/embeddedetcd"
 	"github.com/atoll-dev/atoll/internal/etcdowner"
+	"github.com/atoll-dev/atoll/internal/servingcert"
 	"github.com/atoll-dev/atoll/internal/writetimeout"
 )
 
@@ -32,7 +33,7 @@ import (
 type Config struct {
 	ServerRun     *genericoptions.ServerRunOptions
 	Etcd          *genericoptions.EtcdOptions
-	SecureServing *genericoptions.SecureServingOptionsWithLoopback
+	SecureServing *genericoptions.SecureServingOptions
 	ClientCert    *genericoptions.ClientCertAuthenticationOptions
 	Audit         *genericoptions.AuditOptions
 	Features      *genericoptions.FeatureOptions
@@ -175,7 +176,7 @@ func (c Config) newGenericConfig() (*genericapiserver.Config, error) {
 	if err := c.ServerRun.ApplyTo(generic); err != nil {
 		return nil, err
 	}
-	if err := c.SecureServing.ApplyTo(&generic.SecureServing, &generic.LoopbackClientConfig); err != nil {
+	if err := servingcert.Apply(c.SecureServing, generic); err != nil {
 		return nil, fmt.Errorf("opening the secure port: %w", err)
 	}
 	if err := c.Features.ApplyTo(generic, nil, nil); err != nil {

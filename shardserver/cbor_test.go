@@ -18,7 +18,7 @@ import (
 // TestCBOR writes and reads a built-in resource, one of kcp's resources and a custom resource in CBOR, and reads the
 // result as JSON.
 func TestCBOR(t *testing.T) {
-	shard := shardtesting.Start(t)
+	shard := sharedShard(t)
 	shard.NewWorkspace(t, "root", "cbor")
 	config := shardtesting.At(shard.Admin(t), "root:cbor")
 	client, err := rest.HTTPClientFor(config)

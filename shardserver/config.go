@@ -32,6 +32,7 @@ import (
 	"github.com/atoll-dev/atoll/internal/issuers"
 	"github.com/atoll-dev/atoll/internal/kubeversion"
 	"github.com/atoll-dev/atoll/internal/nesting"
+	"github.com/atoll-dev/atoll/internal/servingcert"
 	"github.com/atoll-dev/atoll/shardserver/admission"
 	dynamicadmission "github.com/atoll-dev/atoll/shardserver/admission/dynamic"
 	"github.com/atoll-dev/atoll/shardserver/admission/limits"
@@ -188,7 +189,7 @@ func (d *dependencies) applyServing(context.Context) error {
 	if err := d.options.ServerRun.ApplyTo(d.generic); err != nil {
 		return err
 	}
-	if err := d.options.SecureServing.ApplyToConfig(d.generic); err != nil {
+	if err := servingcert.Apply(d.options.SecureServing, d.generic); err != nil {
 		return fmt.Errorf("opening the secure port: %w", err)
 	}
 	if err := d.options.Features.ApplyTo(d.generic, nil, nil); err != nil {

@@ -350,7 +350,7 @@ func testOutdatedHash(t *testing.T, config *rest.Config) {
 // TestDefinitionOfHiddenResource covers shards, which are built in and served in root only: in other logical clusters a
 // definition may use the name.
 func TestDefinitionOfHiddenResource(t *testing.T) {
-	shard := shardtesting.Start(t)
+	shard := sharedShard(t)
 	shard.NewWorkspace(t, "root", "potter")
 	config := shardtesting.At(shard.Admin(t), "root:potter")
 	createDefinition(t, config, newDefinition("core.kcp.io", "shards", "Shard", []string{"v1alpha1"}, "glaze"))

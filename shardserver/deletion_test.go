@@ -18,7 +18,7 @@ import (
 // TestWorkspaceDeletionInBatches: one pass is bounded, because tenants share the workers. The remaining objects
 // must be deleted by the following passes, to the last key.
 func TestWorkspaceDeletionInBatches(t *testing.T) {
-	shard := shardtesting.Start(t)
+	shard := sharedShard(t)
 	cluster := shard.NewWorkspace(t, "root", "full").Spec.Cluster
 	c := shard.Client(t, shard.Admin(t))
 	var writers errgroup.Group

@@ -208,7 +208,7 @@ func TestWildcardRequests(t *testing.T) {
 }
 
 func TestPathsAndNames(t *testing.T) {
-	shard := shardtesting.Start(t)
+	shard := sharedShard(t)
 	outer := shard.NewWorkspace(t, "root", "outer")
 	shard.NewWorkspace(t, outer.Spec.Cluster, "inner")
 	for name, tc := range map[string]struct {

@@ -154,7 +154,7 @@ func newThing(levels int) map[string]any {
 
 // TestBodies sends objects that are a little deeper than the limit, in each encoding and to each kind of API.
 func TestBodies(t *testing.T) {
-	shard := shardtesting.Start(t)
+	shard := sharedShard(t)
 	shard.NewWorkspace(t, "root", "nesting")
 	config := shardtesting.At(shard.Admin(t), "root:nesting")
 	client, err := rest.HTTPClientFor(config)

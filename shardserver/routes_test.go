@@ -23,7 +23,7 @@ func isAlwaysAllowed(path string) bool {
 // TestRoutesRequireAuthorization requests every route of the server, bare and below logical clusters, anonymously and
 // with an invalid credential.
 func TestRoutesRequireAuthorization(t *testing.T) {
-	shard := shardtesting.Start(t)
+	shard := sharedShard(t)
 	host := shard.Masters(t).Host
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	defer client.CloseIdleConnections()
@@ -78,7 +78,7 @@ func TestRoutesRequireAuthorization(t *testing.T) {
 // TestShardLevelEndpointsInWorkspace: the administrator of a workspace has all permissions in it, so
 // endpoints that expose the whole process must not exist there at all.
 func TestShardLevelEndpointsInWorkspace(t *testing.T) {
-	shard := shardtesting.Start(t)
+	shard := sharedShard(t)
 	for _, path := range []string{"/metrics", "/debug/pprof/heap", "/debug/flags/v", "/debug/logicalclusters/objects?name=root", "/configz"} {
 		for _, cluster := range []string{"root", "system:admin"} {
 			if got := getStatus(t, shardtesting.At(shard.Masters(t), cluster), path); got != http.StatusNotImplemented {

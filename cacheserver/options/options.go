@@ -44,7 +44,7 @@ type Options struct {
 
 	ServerRun     *genericoptions.ServerRunOptions
 	Etcd          *genericoptions.EtcdOptions
-	SecureServing *genericoptions.SecureServingOptionsWithLoopback
+	SecureServing *genericoptions.SecureServingOptions
 	ClientCert    *genericoptions.ClientCertAuthenticationOptions
 	Audit         *genericoptions.AuditOptions
 	Features      *genericoptions.FeatureOptions
@@ -74,7 +74,7 @@ func New() *Options {
 		RootDirectory:    DefaultRootDirectory,
 		ServerRun:        genericoptions.NewServerRunOptions(),
 		Etcd:             genericoptions.NewEtcdOptions(storagebackend.NewDefaultConfig(defaultPrefix, nil)),
-		SecureServing:    genericoptions.NewSecureServingOptions().WithLoopback(),
+		SecureServing:    genericoptions.NewSecureServingOptions(),
 		ClientCert:       &genericoptions.ClientCertAuthenticationOptions{},
 		Audit:            genericoptions.NewAuditOptions(),
 		Features:         genericoptions.NewFeatureOptions(),
@@ -162,7 +162,7 @@ func (o *Options) completeServing() error {
 	} else if external, err := o.SecureServing.DefaultExternalAddress(); err == nil {
 		host = external.String()
 	}
-	if err := servingcert.Default(o.SecureServing.SecureServingOptions, host, []string{"localhost"}, []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}); err != nil {
+	if err := servingcert.Default(o.SecureServing, host, []string{"localhost"}, []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}); err != nil {
 		return fmt.Errorf("creating the self-signed serving certificate in --cert-dir %q: %w", o.SecureServing.ServerCert.CertDirectory, err)
 	}
 	return nil

@@ -1,5 +1,6 @@
 // Package servingcert creates the serving certificate of a server that is configured without one: a CA for this one
-// certificate, whose key is discarded, and the certificate itself. Production servers are configured with certificates.
+// certificate, whose key is discarded, and the certificate itself. Production servers are configured with certificates. It also
+// creates the certificate that each server presents to its own client.
 //
 // Keys are ECDSA, where upstream's are RSA: a server signs every TLS handshake, and RSA signatures are much slower.
 package servingcert
@@ -87,6 +88,10 @@ func isStillValid(certFile, keyFile string, now time.Time) bool {
 
 // Generate returns a certificate followed by its CA, and its key, both as PEM. A name may be an IP address.
 func Generate(name string, names []string, ips []net.IP, now time.Time) (cert, key []byte, err error) {
+	return generate(name, names, ips, now, validity)
+}
+
+func generate(name string, names []string, ips []net.IP, now time.Time, validity time.Duration) (cert, key []byte, err error) {
 	caKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, nil, err

@@ -48,7 +48,7 @@ type Options struct {
 
 	ServerRun      *genericoptions.ServerRunOptions
 	Etcd           *genericoptions.EtcdOptions
-	SecureServing  *genericoptions.SecureServingOptionsWithLoopback
+	SecureServing  *genericoptions.SecureServingOptions
 	Authentication *kubeoptions.BuiltInAuthenticationOptions
 	Audit          *genericoptions.AuditOptions
 	Features       *genericoptions.FeatureOptions
@@ -194,7 +194,7 @@ func New(rootDirectory string) *Options {
 		RootDirectory:  rootDirectory,
 		ServerRun:      genericoptions.NewServerRunOptions(),
 		Etcd:           genericoptions.NewEtcdOptions(storagebackend.NewDefaultConfig(kubeoptions.DefaultEtcdPathPrefix, nil)),
-		SecureServing:  kubeoptions.NewSecureServingOptions(),
+		SecureServing:  kubeoptions.NewSecureServingOptions().SecureServingOptions,
 		Authentication: kubeoptions.NewBuiltInAuthenticationOptions().WithAll(),
 		Audit:          genericoptions.NewAuditOptions(),
 		Features:       genericoptions.NewFeatureOptions(),
@@ -337,7 +337,7 @@ func (c *completed) completeServing() error {
 	c.ServerRun.ExternalHost = net.JoinHostPort(host, strconv.Itoa(c.SecureServing.BindPort))
 	names := []string{"localhost"}
 	ips := []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback, ip}
-	if err := servingcert.Default(c.SecureServing.SecureServingOptions, host, names, ips); err != nil {
+	if err := servingcert.Default(c.SecureServing, host, names, ips); err != nil {
 		return fmt.Errorf("creating the self-signed serving certificate in --cert-dir %q: %w", c.SecureServing.ServerCert.CertDirectory, err)
 	}
 	return nil

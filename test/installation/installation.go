@@ -51,9 +51,9 @@ type Installation struct {
 	processes map[string]*programs.Process
 }
 
-// Build compiles the binaries into a directory. root is the path of the module's root from the working directory.
-func Build(ctx context.Context, root, directory string) error {
-	return programs.Build(ctx, root, directory, "./cmd/kcp", "./cmd/kcp-front-proxy", "./cmd/cache-server")
+// Build compiles the binaries, and more packages, into a directory. root is the path of the module's root from the working directory.
+func Build(ctx context.Context, root, directory string, more ...string) error {
+	return programs.Build(ctx, root, directory, append([]string{"./cmd/kcp", "./cmd/kcp-front-proxy", "./cmd/cache-server"}, more...)...)
 }
 
 // Start runs three shards, a cache server and a front proxy from the binaries in the directory bin until the test ends.

@@ -11,7 +11,10 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -26,15 +29,21 @@ import (
 const ExitTimeout = 40 * time.Second
 
 // Build builds packages of the module in a directory, relative to the working directory, into another one. Programs of different tests
-// are linked once: `go run` stores linked programs in Go's build cache, and `go build` does not. Only one process at a time builds,
-// because processes that build concurrently compile the same packages.
+// are linked once: all tests of a checkout build into one directory, where `go build` leaves programs that are up to date, and get links to
+// them. Only one process at a time builds, because processes that build concurrently compile the same packages.
 func Build(ctx context.Context, module, into string, packages ...string) error {
-	into, err := filepath.Abs(into)
+	module, err := filepath.Abs(module)
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(into, 0o755); err != nil {
+	built, err := directoryOf(module)
+	if err != nil {
 		return err
+	}
+	for _, directory := range []string{built, into} {
+		if err := os.MkdirAll(directory, 0o755); err != nil {
+			return err
+		}
 	}
 	lock, err := os.Create(filepath.Join(os.TempDir(), "atoll-programs.lock"))
 	if err != nil {
@@ -44,15 +53,45 @@ func Build(ctx context.Context, module, into string, packages ...string) error {
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
 		return fmt.Errorf("waiting for other builds: %w", err)
 	}
+	arguments := []string{"-C", module, "build", "-ldflags=-s -w", "-o", built + string(filepath.Separator)}
+	build := exec.CommandContext(ctx, "go", append(arguments, packages...)...)
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if output, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("building %s: %w\n%s", strings.Join(packages, ", "), err, output)
+	}
 	for _, pkg := range packages {
-		// -f: a program of the same name may be running.
-		build := exec.CommandContext(ctx, "go", "-C", module, "run", "-exec", `sh -c 'cp -f "$0" "$INTO"'`, pkg)
-		build.Env = append(os.Environ(), "CGO_ENABLED=0", "INTO="+into)
-		if output, err := build.CombinedOutput(); err != nil {
-			return fmt.Errorf("building %s: %w\n%s", pkg, err, output)
+		name := fileName(module, pkg)
+		// A later build replaces the file, and leaves that of the link. The directories may be on different file systems.
+		place := exec.CommandContext(ctx, "sh", "-c", `ln -f "$0" "$1" 2>/dev/null || cp -f "$0" "$1"`, filepath.Join(built, name), filepath.Join(into, name))
+		if output, err := place.CombinedOutput(); err != nil {
+			return fmt.Errorf("placing %s in %s: %w\n%s", name, into, err, output)
 		}
 	}
 	return nil
+}
+
+// directoryOf returns the directory of this checkout for the programs of a module.
+func directoryOf(module string) (string, error) {
+	checkout, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for directory := checkout; directory != filepath.Dir(directory); directory = filepath.Dir(directory) {
+		if _, err := os.Stat(filepath.Join(directory, "go.mod")); err == nil {
+			checkout = directory // modules are nested
+		}
+	}
+	return filepath.Join(checkout, "bin", "tests", module), nil
+}
+
+var majorVersion = regexp.MustCompile(`^v[0-9]+$`)
+
+// fileName returns the name that `go build` gives to the program of a package.
+func fileName(module, pkg string) string {
+	if majorVersion.MatchString(path.Base(pkg)) {
+		pkg = path.Dir(pkg)
+	}
+	return path.Base(path.Join(filepath.ToSlash(module), pkg))
 }
 
 // Process is a running program. It is killed with the test, which logs the end of its output if it failed.

@@ -39,10 +39,7 @@ func (s *servers) run() {
 	ctrl.SetLogger(logr.Discard())
 	bin := filepath.Join(s.Directory(), "bin")
 	root := filepath.Join("..", "..")
-	if err := installation.Build(context.Background(), root, bin); err != nil {
-		s.Fatal(err)
-	}
-	if err := programs.Build(context.Background(), root, bin, "./cmd/etcd", "./cmd/sync-agent"); err != nil {
+	if err := installation.Build(context.Background(), root, bin, "./cmd/etcd", "./cmd/sync-agent"); err != nil {
 		s.Fatal(err)
 	}
 	if err := programs.Build(context.Background(), filepath.Join(root, "hack", "devcluster"), bin, "k8s.io/kubernetes/cmd/kube-apiserver"); err != nil {

@@ -1,4 +1,4 @@
-package endpointslice_test
+package apiexport_test
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package watchterminator_test
+package tenancy_test
 
 import (
 	"context"

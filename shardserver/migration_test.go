@@ -1,4 +1,4 @@
-package migration_test
+package shardserver_test
 
 import (
 	"context"

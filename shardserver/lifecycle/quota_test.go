@@ -1,4 +1,4 @@
-package quota_test
+package lifecycle_test
 
 import (
 	"context"
@@ -19,7 +19,7 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-type env struct {
+type quotaEnv struct {
 	*shardtesting.Shard
 	client client.Client
 	a, b   string
@@ -28,10 +28,10 @@ type env struct {
 // TestQuota runs everything against one shard.
 func TestQuota(t *testing.T) {
 	shard := shardtesting.Start(t)
-	w := &env{Shard: shard, client: shard.Client(t, shard.Admin(t))}
+	w := &quotaEnv{Shard: shard, client: shard.Client(t, shard.Admin(t))}
 	w.a = shard.NewWorkspace(t, "root", "a").Spec.Cluster
 	w.b = shard.NewWorkspace(t, "root", "b").Spec.Cluster
-	for name, test := range map[string]func(*testing.T, *env){
+	for name, test := range map[string]func(*testing.T, *quotaEnv){
 		"concurrent creations do not exceed it":                                 testConcurrentCreates,
 		"concurrent creations and deletions do not exceed it":                   testChurn,
 		"deletions are credited":                                                testReplenish,
@@ -46,7 +46,7 @@ func TestQuota(t *testing.T) {
 	}
 }
 
-func (e *env) createNamespace(t *testing.T, cluster string) string {
+func (e *quotaEnv) createNamespace(t *testing.T, cluster string) string {
 	t.Helper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "quota-"}}
 	if err := e.client.Create(shardtesting.In(t.Context(), cluster), namespace); err != nil {
@@ -71,7 +71,7 @@ func newLimits(hard map[string]int64) corev1.ResourceList {
 }
 
 // createQuota creates a quota and waits for its status.
-func (e *env) createQuota(t *testing.T, cluster, namespace, name string, hard map[string]int64, annotations map[string]string) *corev1.ResourceQuota {
+func (e *quotaEnv) createQuota(t *testing.T, cluster, namespace, name string, hard map[string]int64, annotations map[string]string) *corev1.ResourceQuota {
 	t.Helper()
 	object := &corev1.ResourceQuota{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Annotations: annotations},
@@ -101,7 +101,7 @@ func (e *env) createQuota(t *testing.T, cluster, namespace, name string, hard ma
 	return object
 }
 
-func testForeignStatus(t *testing.T, w *env) {
+func testForeignStatus(t *testing.T, w *quotaEnv) {
 	object := w.createQuota(t, w.a, w.createNamespace(t, w.a), "foreign", map[string]int64{"count/configmaps": 5}, nil)
 	object.Status.Hard = newLimits(map[string]int64{"count/configmaps": 500})
 	if err := w.client.Status().Update(shardtesting.In(t.Context(), w.a), object); err != nil {
@@ -119,7 +119,7 @@ func testForeignStatus(t *testing.T, w *env) {
 }
 
 // eventuallyUsed waits until the status of a quota has this count.
-func (e *env) eventuallyUsed(t *testing.T, cluster string, object *corev1.ResourceQuota, name string, want int64) {
+func (e *quotaEnv) eventuallyUsed(t *testing.T, cluster string, object *corev1.ResourceQuota, name string, want int64) {
 	t.Helper()
 	shardtesting.Eventually(t, fmt.Sprintf("%s to be %d", name, want), func(ctx context.Context) error {
 		if err := e.client.Get(shardtesting.In(ctx, cluster), client.ObjectKeyFromObject(object), object); err != nil {
@@ -132,11 +132,11 @@ func (e *env) eventuallyUsed(t *testing.T, cluster string, object *corev1.Resour
 	})
 }
 
-func (e *env) createConfigMap(ctx context.Context, cluster, namespace, name string) error {
+func (e *quotaEnv) createConfigMap(ctx context.Context, cluster, namespace, name string) error {
 	return e.client.Create(shardtesting.In(ctx, cluster), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}})
 }
 
-func (e *env) countConfigMaps(t *testing.T, cluster, namespace string) int {
+func (e *quotaEnv) countConfigMaps(t *testing.T, cluster, namespace string) int {
 	t.Helper()
 	list := &corev1.ConfigMapList{}
 	if err := e.client.List(shardtesting.In(t.Context(), cluster), list, client.InNamespace(namespace)); err != nil {
@@ -152,7 +152,7 @@ func assertForbidden(t *testing.T, err error, message string) {
 	}
 }
 
-func testConcurrentCreates(t *testing.T, w *env) {
+func testConcurrentCreates(t *testing.T, w *quotaEnv) {
 	namespace := w.createNamespace(t, w.a)
 	object := w.createQuota(t, w.a, namespace, "few", map[string]int64{"count/configmaps": 21}, nil)
 	var created, refused atomic.Int64
@@ -184,7 +184,7 @@ func testConcurrentCreates(t *testing.T, w *env) {
 }
 
 // testChurn deletes objects, so that the controller counts while requests are charged.
-func testChurn(t *testing.T, w *env) {
+func testChurn(t *testing.T, w *quotaEnv) {
 	namespace := w.createNamespace(t, w.a)
 	object := w.createQuota(t, w.a, namespace, "few", map[string]int64{"count/configmaps": 11}, nil)
 	var writers errgroup.Group
@@ -223,7 +223,7 @@ func testChurn(t *testing.T, w *env) {
 	}
 }
 
-func testReplenish(t *testing.T, w *env) {
+func testReplenish(t *testing.T, w *quotaEnv) {
 	namespace := w.createNamespace(t, w.a)
 	object := w.createQuota(t, w.a, namespace, "one", map[string]int64{"count/configmaps": 2}, nil)
 	if err := w.createConfigMap(t.Context(), w.a, namespace, "first"); err != nil {
@@ -239,7 +239,7 @@ func testReplenish(t *testing.T, w *env) {
 	}
 }
 
-func testCountLimitsOnly(t *testing.T, w *env) {
+func testCountLimitsOnly(t *testing.T, w *quotaEnv) {
 	namespace := w.createNamespace(t, w.a)
 	object := w.createQuota(t, w.a, namespace, "short", map[string]int64{"configmaps": 1, "pods": 1, "count/events": 0, "count/secrets": 1}, nil)
 	w.eventuallyUsed(t, w.a, object, "count/secrets", 0)
@@ -257,7 +257,7 @@ func testCountLimitsOnly(t *testing.T, w *env) {
 	}
 }
 
-func testClusterScoped(t *testing.T, w *env) {
+func testClusterScoped(t *testing.T, w *quotaEnv) {
 	first, second := w.createNamespace(t, w.b), w.createNamespace(t, w.b)
 	roles := &rbacv1.ClusterRoleList{}
 	if err := w.client.List(shardtesting.In(t.Context(), w.b), roles); err != nil {
@@ -280,7 +280,7 @@ func testClusterScoped(t *testing.T, w *env) {
 	assertForbidden(t, w.client.Create(shardtesting.In(t.Context(), w.b), role("two")), "exceeded quota: all")
 }
 
-func testIsolation(t *testing.T, w *env) {
+func testIsolation(t *testing.T, w *quotaEnv) {
 	inA, inB := w.createNamespace(t, w.a), w.createNamespace(t, w.b)
 	w.createQuota(t, w.a, inA, "same", map[string]int64{"count/configmaps": 1}, nil)
 	other := w.createQuota(t, w.b, inB, "same", map[string]int64{"count/configmaps": 5}, nil)
@@ -293,7 +293,7 @@ func testIsolation(t *testing.T, w *env) {
 	w.eventuallyUsed(t, w.b, other, "count/configmaps", 5)
 }
 
-func testChangedLimits(t *testing.T, w *env) {
+func testChangedLimits(t *testing.T, w *quotaEnv) {
 	namespace := w.createNamespace(t, w.a)
 	object := w.createQuota(t, w.a, namespace, "limit", map[string]int64{"count/configmaps": 1}, nil)
 	assertForbidden(t, w.createConfigMap(t.Context(), w.a, namespace, "x"), "exceeded quota")
@@ -308,7 +308,7 @@ func testChangedLimits(t *testing.T, w *env) {
 	shardtesting.Eventually(t, "the removal of the limit", func(ctx context.Context) error { return w.createConfigMap(ctx, w.a, namespace, "y") })
 }
 
-func testDryRun(t *testing.T, w *env) {
+func testDryRun(t *testing.T, w *quotaEnv) {
 	namespace := w.createNamespace(t, w.a)
 	object := w.createQuota(t, w.a, namespace, "limit", map[string]int64{"count/configmaps": 2}, nil)
 	create := func() error {

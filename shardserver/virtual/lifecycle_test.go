@@ -1,4 +1,4 @@
-package lifecycle_test
+package virtual_test
 
 import (
 	"context"

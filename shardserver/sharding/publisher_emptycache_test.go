@@ -1,4 +1,4 @@
-package publisher_test
+package sharding_test
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package authentication_test
+package shardserver_test
 
 import (
 	"context"

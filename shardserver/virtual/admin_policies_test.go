@@ -1,4 +1,4 @@
-package admin_test
+package virtual_test
 
 import (
 	"context"

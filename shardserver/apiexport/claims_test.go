@@ -1,4 +1,4 @@
-package claims_test
+package apiexport_test
 
 import (
 	"context"
@@ -48,7 +48,7 @@ func testAllKinds(t *testing.T, shard *shardtesting.Shard) {
 		rejectedClaim.State = apisv1alpha2.ClaimRejected
 		rejected = append(rejected, rejectedClaim)
 	}
-	p := newEnv(t, shard, claims...)
+	p := newClaimsEnv(t, shard, claims...)
 	before, after, later := objects("before"), objects("after"), objects("later")
 	for _, obj := range before {
 		p.create(obj)
@@ -101,7 +101,7 @@ func testIdentityClaim(t *testing.T, shard *shardtesting.Shard) {
 	owned := shard.NewExport(t, owner, "owned", gadgets, "Gadget")
 	claim := newClaim(gadgets.Group, gadgets.Resource)
 	claim.IdentityHash = owned.Status.IdentityHash
-	p := newEnv(t, shard, claim)
+	p := newClaimsEnv(t, shard, claim)
 	p.bind(newAcceptedClaim(claim, nil))
 	p.waitApplied(claim) // the claimed resource is not bound yet, so there are no objects to label
 
@@ -140,7 +140,7 @@ func testIdentityClaim(t *testing.T, shard *shardtesting.Shard) {
 
 func testSelector(t *testing.T, shard *shardtesting.Shard) {
 	claim := newClaim("", "configmaps")
-	p := newEnv(t, shard, claim)
+	p := newClaimsEnv(t, shard, claim)
 	key, value := p.claimLabel(claim)
 	shown, hidden := map[string]string{key: value}, map[string]string{}
 	red, blue := newConfigMap("red", map[string]string{"colour": "red"}), newConfigMap("blue", map[string]string{"colour": "blue"})
@@ -174,7 +174,7 @@ func testSelector(t *testing.T, shard *shardtesting.Shard) {
 
 func testUsersCannotSetLabels(t *testing.T, shard *shardtesting.Shard) {
 	claim := newClaim("", "configmaps")
-	p := newEnv(t, shard, claim)
+	p := newClaimsEnv(t, shard, claim)
 	p.bind(newAcceptedClaim(claim, map[string]string{"shown": "yes"}))
 	p.waitApplied(claim)
 	key, value := p.claimLabel(claim)
@@ -224,7 +224,7 @@ func testUsersCannotSetLabels(t *testing.T, shard *shardtesting.Shard) {
 
 func testBindingLabels(t *testing.T, shard *shardtesting.Shard) {
 	claim := newClaim("apis.kcp.io", "apibindings")
-	p := newEnv(t, shard, claim)
+	p := newClaimsEnv(t, shard, claim)
 	key, value := p.claimLabel(claim)
 	binding := p.bind()
 	p.expectLabels(binding, map[string]string{key: apiindex.ReflexiveClaimValue})
@@ -249,7 +249,7 @@ func testBindingLabels(t *testing.T, shard *shardtesting.Shard) {
 // written to etcd while the shard was stopped, get correct labels.
 func testObjectsWithoutAdmission(t *testing.T, shard *shardtesting.Shard) {
 	claim := newClaim("", "configmaps")
-	p := newEnv(t, shard, claim)
+	p := newClaimsEnv(t, shard, claim)
 	p.bind(newAcceptedClaim(claim, nil))
 	p.waitApplied(claim)
 	key, value := p.claimLabel(claim)
@@ -287,7 +287,7 @@ func testObjectsWithoutAdmission(t *testing.T, shard *shardtesting.Shard) {
 // testClaimsDuringDeletion: a provider may need claimed objects to clean up before an object of its API is deleted.
 func testClaimsDuringDeletion(t *testing.T, shard *shardtesting.Shard) {
 	claim := newClaim("", "configmaps")
-	p := newEnv(t, shard, claim)
+	p := newClaimsEnv(t, shard, claim)
 	key, value := p.claimLabel(claim)
 	labelled, unlabelled := map[string]string{key: value}, map[string]string{}
 	before := newConfigMap("before", nil)
@@ -337,7 +337,7 @@ func testClaimsDuringDeletion(t *testing.T, shard *shardtesting.Shard) {
 // are deleted with the workspace.
 func testWorkspaceDeletion(t *testing.T, shard *shardtesting.Shard) {
 	claim := newClaim("", "configmaps")
-	p := newEnv(t, shard, claim)
+	p := newClaimsEnv(t, shard, claim)
 	workspace := shard.NewWorkspace(t, "root", "leaving-"+rand.String(6))
 	p.consumerName, p.consumer = workspace.Spec.Cluster, shardtesting.In(t.Context(), workspace.Spec.Cluster)
 	held := newConfigMap("held", nil)
@@ -368,7 +368,7 @@ func testWorkspaceDeletion(t *testing.T, shard *shardtesting.Shard) {
 
 func testEvents(t *testing.T, shard *shardtesting.Shard) {
 	claim := newClaim("", "events")
-	p := newEnv(t, shard, claim)
+	p := newClaimsEnv(t, shard, claim)
 	before := &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "before"}, InvolvedObject: corev1.ObjectReference{Namespace: "default"}}
 	p.create(before)
 	p.bind(newAcceptedClaim(claim, nil))
@@ -386,7 +386,7 @@ func testEvents(t *testing.T, shard *shardtesting.Shard) {
 func testManyObjects(t *testing.T, shard *shardtesting.Shard) {
 	const count = 1000
 	claim := newClaim("", "configmaps")
-	p := newEnv(t, shard, claim)
+	p := newClaimsEnv(t, shard, claim)
 	for i := range count {
 		p.create(newConfigMap(fmt.Sprintf("c%d", i), nil))
 	}
@@ -412,7 +412,7 @@ func testManyObjects(t *testing.T, shard *shardtesting.Shard) {
 
 func testUnclaimedResource(t *testing.T, shard *shardtesting.Shard) {
 	maps, secrets := newClaim("", "configmaps"), newClaim("", "secrets")
-	p := newEnv(t, shard, maps)
+	p := newClaimsEnv(t, shard, maps)
 	p.bind(newAcceptedClaim(maps, nil), newAcceptedClaim(secrets, nil))
 	p.waitApplied(maps)
 	binding := &apisv1alpha2.APIBinding{}

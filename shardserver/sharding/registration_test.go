@@ -1,4 +1,4 @@
-package registration_test
+package sharding_test
 
 import (
 	"context"
@@ -153,11 +153,4 @@ func gone(t *testing.T, atRoot client.Client, name string) {
 		}
 		return nil
 	})
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

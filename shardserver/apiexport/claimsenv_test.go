@@ -1,4 +1,4 @@
-package claims_test
+package apiexport_test
 
 import (
 	"context"
@@ -10,7 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -44,10 +43,8 @@ func TestClaims(t *testing.T) {
 	}
 }
 
-var widgets = schema.GroupResource{Group: "example.io", Resource: "widgets"}
-
-// env is a provider with claims and a consumer.
-type env struct {
+// claimsEnv is a provider with claims and a consumer.
+type claimsEnv struct {
 	*testing.T
 	shard    *shardtesting.Shard
 	client   client.Client
@@ -58,12 +55,12 @@ type env struct {
 	providerName, consumerName string
 }
 
-// newEnv creates two workspaces and an export "claiming" in the provider's.
-func newEnv(t *testing.T, shard *shardtesting.Shard, claims ...apisv1alpha2.PermissionClaim) *env {
+// newClaimsEnv creates two workspaces and an export "claiming" in the provider's.
+func newClaimsEnv(t *testing.T, shard *shardtesting.Shard, claims ...apisv1alpha2.PermissionClaim) *claimsEnv {
 	t.Helper()
 	provider := shard.NewWorkspace(t, "root", "provider-"+rand.String(6)).Spec.Cluster
 	consumer := shard.NewWorkspace(t, "root", "consumer-"+rand.String(6)).Spec.Cluster
-	e := &env{
+	e := &claimsEnv{
 		T: t, shard: shard, client: shard.Client(t, shard.Admin(t)), providerName: provider, consumerName: consumer,
 		provider: shardtesting.In(t.Context(), provider), consumer: shardtesting.In(t.Context(), consumer),
 	}
@@ -86,7 +83,7 @@ func newAcceptedClaim(claim apisv1alpha2.PermissionClaim, labels map[string]stri
 }
 
 // bind binds the export with the given claims.
-func (e *env) bind(claims ...apisv1alpha2.AcceptablePermissionClaim) *apisv1alpha2.APIBinding {
+func (e *claimsEnv) bind(claims ...apisv1alpha2.AcceptablePermissionClaim) *apisv1alpha2.APIBinding {
 	e.Helper()
 	return e.shard.Bind(e.T, e.consumerName, e.providerName, "claiming", func(binding *apisv1alpha2.APIBinding) {
 		binding.Spec.PermissionClaims = claims
@@ -94,7 +91,7 @@ func (e *env) bind(claims ...apisv1alpha2.AcceptablePermissionClaim) *apisv1alph
 }
 
 // claims replaces the claims of the binding.
-func (e *env) claims(claims ...apisv1alpha2.AcceptablePermissionClaim) {
+func (e *claimsEnv) claims(claims ...apisv1alpha2.AcceptablePermissionClaim) {
 	e.Helper()
 	e.update(&apisv1alpha2.APIBinding{ObjectMeta: metav1.ObjectMeta{Name: "claiming"}}, func(obj client.Object) {
 		obj.(*apisv1alpha2.APIBinding).Spec.PermissionClaims = claims
@@ -102,7 +99,7 @@ func (e *env) claims(claims ...apisv1alpha2.AcceptablePermissionClaim) {
 }
 
 // update updates an object of the consumer as its administrator.
-func (e *env) update(obj client.Object, change func(client.Object)) {
+func (e *claimsEnv) update(obj client.Object, change func(client.Object)) {
 	e.Helper()
 	shardtesting.Eventually(e.T, "updating "+obj.GetName(), func(context.Context) error {
 		if err := e.client.Get(e.consumer, client.ObjectKeyFromObject(obj), obj); err != nil {
@@ -114,7 +111,7 @@ func (e *env) update(obj client.Object, change func(client.Object)) {
 }
 
 // waitApplied waits until the status of the binding has exactly these applied claims.
-func (e *env) waitApplied(claims ...apisv1alpha2.PermissionClaim) {
+func (e *claimsEnv) waitApplied(claims ...apisv1alpha2.PermissionClaim) {
 	e.Helper()
 	shardtesting.Eventually(e.T, "the claims are applied", func(context.Context) error {
 		binding := &apisv1alpha2.APIBinding{}
@@ -132,7 +129,7 @@ func (e *env) waitApplied(claims ...apisv1alpha2.PermissionClaim) {
 }
 
 // claimLabel returns the label of the objects of a claim of the export.
-func (e *env) claimLabel(claim apisv1alpha2.PermissionClaim) (key, value string) {
+func (e *claimsEnv) claimLabel(claim apisv1alpha2.PermissionClaim) (key, value string) {
 	return apiindex.ClaimLabel(apiindex.ExportKeyOf(e.export), claim)
 }
 
@@ -148,7 +145,7 @@ func claimLabels(obj client.Object) map[string]string {
 }
 
 // expectLabels checks the current claim labels of an object of the consumer.
-func (e *env) expectLabels(obj client.Object, want map[string]string) {
+func (e *claimsEnv) expectLabels(obj client.Object, want map[string]string) {
 	e.Helper()
 	if err := e.client.Get(e.consumer, client.ObjectKeyFromObject(obj), obj); err != nil {
 		e.Error(err)
@@ -162,7 +159,7 @@ func newDynamicClient(t *testing.T, shard *shardtesting.Shard, cluster string) d
 	return dynamic.NewForConfigOrDie(shardtesting.At(shard.Admin(t), cluster))
 }
 
-func (e *env) create(obj client.Object) {
+func (e *claimsEnv) create(obj client.Object) {
 	e.Helper()
 	if err := e.client.Create(e.consumer, obj); err != nil {
 		e.Fatalf("creating %T %s: %v", obj, obj.GetName(), err)

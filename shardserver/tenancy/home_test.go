@@ -1,4 +1,4 @@
-package home_test
+package tenancy_test
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package routing_test
+package sharding_test
 
 import (
 	"context"

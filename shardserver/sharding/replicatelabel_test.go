@@ -1,4 +1,4 @@
-package replicatelabel_test
+package sharding_test
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package definitions_test
+package apiexport_test
 
 import (
 	"context"
@@ -24,8 +24,8 @@ import (
 
 var widgets = schema.GroupResource{Group: "example.io", Resource: "widgets"}
 
-// env is a shard with a second instance of the controllers of definitions, whose clock the test sets.
-type env struct {
+// definitionsEnv is a shard with a second instance of the controllers of definitions, whose clock the test sets.
+type definitionsEnv struct {
 	*shardtesting.Shard
 	masters client.Client
 	clock   *clocktesting.FakePassiveClock
@@ -33,9 +33,9 @@ type env struct {
 	t       *testing.T
 }
 
-func newEnv(t *testing.T) *env {
+func newDefinitionsEnv(t *testing.T) *definitionsEnv {
 	shard := shardtesting.Start(t)
-	s := &env{Shard: shard, masters: shard.Client(t, shard.Masters(t)), clock: clocktesting.NewFakePassiveClock(time.Now()), t: t}
+	s := &definitionsEnv{Shard: shard, masters: shard.Client(t, shard.Masters(t)), clock: clocktesting.NewFakePassiveClock(time.Now()), t: t}
 	s.manager = definitions.New(definitions.Config{
 		Registry: shard.Server.Registry, Client: s.masters, Exports: shard.Server.Exports(), Bindings: shard.Server.Bindings(), Clock: s.clock,
 	})
@@ -43,7 +43,7 @@ func newEnv(t *testing.T) *env {
 }
 
 // cleanup reconciles a definition once.
-func (e *env) cleanup(uid types.UID) controller.Result {
+func (e *definitionsEnv) cleanup(uid types.UID) controller.Result {
 	e.t.Helper()
 	for _, c := range e.manager.Controllers() {
 		if c.Name != "apiexport-definition-cleanup" {
@@ -60,12 +60,12 @@ func (e *env) cleanup(uid types.UID) controller.Result {
 	return controller.Result{}
 }
 
-func (e *env) getDefinition(uid types.UID) error {
+func (e *definitionsEnv) getDefinition(uid types.UID) error {
 	return e.masters.Get(shardtesting.In(context.Background(), "system:bound-crds"), client.ObjectKey{Name: string(uid)}, &apiextensionsv1.CustomResourceDefinition{})
 }
 
 // waitForSchema waits for a schema's definition, and returns the schema.
-func (e *env) waitForSchema(cluster, name string) *apisv1alpha1.APIResourceSchema {
+func (e *definitionsEnv) waitForSchema(cluster, name string) *apisv1alpha1.APIResourceSchema {
 	e.t.Helper()
 	found := &apisv1alpha1.APIResourceSchema{}
 	if err := e.masters.Get(shardtesting.In(context.Background(), cluster), client.ObjectKey{Name: name}, found); err != nil {
@@ -76,7 +76,7 @@ func (e *env) waitForSchema(cluster, name string) *apisv1alpha1.APIResourceSchem
 }
 
 func TestUnusedDefinitionCleanup(t *testing.T) {
-	s := newEnv(t)
+	s := newDefinitionsEnv(t)
 	provider, consumer := s.NewWorkspace(t, "root", "provider").Spec.Cluster, s.NewWorkspace(t, "root", "consumer").Spec.Cluster
 	s.NewExport(t, provider, "widgets", widgets, "Widget")
 	binding := s.Bind(t, consumer, provider, "widgets")
@@ -117,7 +117,7 @@ func TestUnusedDefinitionCleanup(t *testing.T) {
 }
 
 func TestClaimedDefinitions(t *testing.T) {
-	s := newEnv(t)
+	s := newDefinitionsEnv(t)
 	provider, claimant := s.NewWorkspace(t, "root", "provider").Spec.Cluster, s.NewWorkspace(t, "root", "claimant").Spec.Cluster
 	export := s.NewExport(t, provider, "widgets", widgets, "Widget")
 	claimingExport := s.NewExport(t, claimant, "gadgets", schema.GroupResource{Group: "example.io", Resource: "gadgets"}, "Gadget", func(e *apisv1alpha2.APIExport) {
@@ -134,7 +134,7 @@ func TestClaimedDefinitions(t *testing.T) {
 }
 
 // sendExportEvent passes an event of an export to the controllers of the test, as a watch would.
-func (e *env) sendExportEvent(export *apisv1alpha2.APIExport) {
+func (e *definitionsEnv) sendExportEvent(export *apisv1alpha2.APIExport) {
 	for _, c := range e.manager.Controllers() {
 		for _, input := range c.Sources {
 			if input.Resource == apisv1alpha2.Resource("apiexports") {

@@ -1,4 +1,4 @@
-package replica_test
+package sharding_test
 
 import (
 	"context"
@@ -31,10 +31,6 @@ func withCache(t *testing.T, cache *cachetesting.Cache, shard string) func(*opti
 	t.Helper()
 	kubeconfig := cache.Kubeconfig(t, cache.Shard(t, shard))
 	return func(o *options.Options) { o.Shard.CacheKubeconfig = kubeconfig }
-}
-
-func in(ctx context.Context, cluster string) context.Context {
-	return logicalcluster.With(ctx, logicalcluster.MustParseName(cluster))
 }
 
 // TestReplication replicates objects between shards.
@@ -137,11 +133,6 @@ func TestUnavailableCache(t *testing.T) {
 	})
 }
 
-func createType(t *testing.T, c client.Client, name string) {
-	t.Helper()
-	must(t, c.Create(shardtesting.In(t.Context(), "root"), &tenancyv1alpha1.WorkspaceType{ObjectMeta: metav1.ObjectMeta{Name: name}}))
-}
-
 // getType returns nil if a shard has a type of root.
 func getType(shard *shardtesting.Shard, name string) func(context.Context) error {
 	reader := storage.NewReader[*tenancyv1alpha1.WorkspaceType](shard.Server.Registry, tenancyv1alpha1.Resource("workspacetypes")).Global()
@@ -194,11 +185,4 @@ func TestEmbeddedCache(t *testing.T) {
 		}
 		return nil
 	})
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

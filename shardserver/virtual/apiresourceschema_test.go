@@ -1,4 +1,4 @@
-package apiresourceschema_test
+package virtual_test
 
 import (
 	"context"

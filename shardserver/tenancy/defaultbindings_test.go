@@ -1,4 +1,4 @@
-package defaultbindings_test
+package tenancy_test
 
 import (
 	"context"
@@ -23,27 +23,27 @@ import (
 
 const maintain = tenancyv1alpha1.APIBindingLifecycleModeMaintain
 
-// env is a shard with a provider's workspace, which contains types and exports.
-type env struct {
+// bindingsEnv is a shard with a provider's workspace, which contains types and exports.
+type bindingsEnv struct {
 	*shardtesting.Shard
 	c        client.Client
 	provider string // cluster name
 	numbered int
 }
 
-func newEnv(t *testing.T) *env {
-	f := &env{Shard: shardtesting.Start(t)}
+func newBindingsEnv(t *testing.T) *bindingsEnv {
+	f := &bindingsEnv{Shard: shardtesting.Start(t)}
 	f.c = f.Client(t, f.Masters(t))
 	f.provider = f.NewWorkspace(t, "root", "provider").Spec.Cluster
 	return f
 }
 
-func (e *env) clusterContext(cluster string) context.Context {
+func (e *bindingsEnv) clusterContext(cluster string) context.Context {
 	return shardtesting.In(context.Background(), cluster)
 }
 
 // createExport creates an export of its own kind, with claims.
-func (e *env) createExport(t *testing.T, name string, claims ...apisv1alpha2.PermissionClaim) {
+func (e *bindingsEnv) createExport(t *testing.T, name string, claims ...apisv1alpha2.PermissionClaim) {
 	t.Helper()
 	gr := schema.GroupResource{Group: name + ".example.io", Resource: name}
 	e.NewExport(t, e.provider, name, gr, "Kind"+name, func(export *apisv1alpha2.APIExport) { export.Spec.PermissionClaims = claims })
@@ -54,7 +54,7 @@ func claim(resource string) apisv1alpha2.PermissionClaim {
 }
 
 // createType creates a type that binds "<path>/<export>", or exports of its own cluster.
-func (e *env) createType(t *testing.T, name string, mode tenancyv1alpha1.APIBindingLifecycleMode, exports ...string) *tenancyv1alpha1.WorkspaceType {
+func (e *bindingsEnv) createType(t *testing.T, name string, mode tenancyv1alpha1.APIBindingLifecycleMode, exports ...string) *tenancyv1alpha1.WorkspaceType {
 	t.Helper()
 	of := &tenancyv1alpha1.WorkspaceType{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	if mode != "" {
@@ -77,12 +77,12 @@ func entries(exports ...string) []tenancyv1alpha1.APIExportReference {
 	return all
 }
 
-func (e *env) setExports(t *testing.T, of *tenancyv1alpha1.WorkspaceType, exports ...string) {
+func (e *bindingsEnv) setExports(t *testing.T, of *tenancyv1alpha1.WorkspaceType, exports ...string) {
 	t.Helper()
 	e.update(t, e.provider, of, func() { of.Spec.DefaultAPIBindings = entries(exports...) })
 }
 
-func (e *env) update(t *testing.T, cluster string, obj client.Object, mutate func()) {
+func (e *bindingsEnv) update(t *testing.T, cluster string, obj client.Object, mutate func()) {
 	t.Helper()
 	shardtesting.Eventually(t, "a change of "+obj.GetName(), func(context.Context) error {
 		if err := e.c.Get(e.clusterContext(cluster), client.ObjectKeyFromObject(obj), obj); err != nil {
@@ -95,7 +95,7 @@ func (e *env) update(t *testing.T, cluster string, obj client.Object, mutate fun
 
 // createWorkspace creates a workspace of a type without waiting, and createReadyWorkspace waits until it is ready and
 // returns its cluster.
-func (e *env) createWorkspace(t *testing.T, of string) string {
+func (e *bindingsEnv) createWorkspace(t *testing.T, of string) string {
 	t.Helper()
 	e.numbered++
 	name := fmt.Sprintf("consumer-%d", e.numbered)
@@ -106,12 +106,12 @@ func (e *env) createWorkspace(t *testing.T, of string) string {
 	return name
 }
 
-func (e *env) createReadyWorkspace(t *testing.T, of string) string {
+func (e *bindingsEnv) createReadyWorkspace(t *testing.T, of string) string {
 	t.Helper()
 	return e.WaitReady(t, "root", e.createWorkspace(t, of)).Spec.Cluster
 }
 
-func (e *env) bindings(t *testing.T, cluster string) []apisv1alpha2.APIBinding {
+func (e *bindingsEnv) bindings(t *testing.T, cluster string) []apisv1alpha2.APIBinding {
 	t.Helper()
 	var list apisv1alpha2.APIBindingList
 	must(t, e.c.List(e.clusterContext(cluster), &list))
@@ -119,7 +119,7 @@ func (e *env) bindings(t *testing.T, cluster string) []apisv1alpha2.APIBinding {
 }
 
 // boundExports lists "<export>:<phase>" of all bindings.
-func (e *env) boundExports(t *testing.T, cluster string) string {
+func (e *bindingsEnv) boundExports(t *testing.T, cluster string) string {
 	t.Helper()
 	var all []string
 	for _, binding := range e.bindings(t, cluster) {
@@ -129,7 +129,7 @@ func (e *env) boundExports(t *testing.T, cluster string) string {
 	return strings.Join(all, " ")
 }
 
-func (e *env) waitBound(t *testing.T, cluster, want string) {
+func (e *bindingsEnv) waitBound(t *testing.T, cluster, want string) {
 	t.Helper()
 	shardtesting.Eventually(t, "bindings "+want, func(context.Context) error {
 		if got := e.boundExports(t, cluster); got != want {
@@ -139,7 +139,7 @@ func (e *env) waitBound(t *testing.T, cluster, want string) {
 	})
 }
 
-func (e *env) binding(t *testing.T, cluster, export string) *apisv1alpha2.APIBinding {
+func (e *bindingsEnv) binding(t *testing.T, cluster, export string) *apisv1alpha2.APIBinding {
 	t.Helper()
 	for _, binding := range e.bindings(t, cluster) {
 		if binding.Spec.Reference.Export.Name == export {
@@ -150,7 +150,7 @@ func (e *env) binding(t *testing.T, cluster, export string) *apisv1alpha2.APIBin
 	return nil
 }
 
-func (e *env) logicalCluster(t *testing.T, cluster string) *corev1alpha1.LogicalCluster {
+func (e *bindingsEnv) logicalCluster(t *testing.T, cluster string) *corev1alpha1.LogicalCluster {
 	t.Helper()
 	lc := &corev1alpha1.LogicalCluster{ObjectMeta: metav1.ObjectMeta{Name: "cluster"}}
 	must(t, e.c.Get(e.clusterContext(cluster), client.ObjectKeyFromObject(lc), lc))
@@ -158,13 +158,13 @@ func (e *env) logicalCluster(t *testing.T, cluster string) *corev1alpha1.Logical
 }
 
 func TestDefaultBindings(t *testing.T) {
-	f := newEnv(t)
+	f := newBindingsEnv(t)
 	for _, name := range []string{"widgets", "gadgets", "gizmos"} {
 		f.createExport(t, name)
 	}
 	for _, row := range []struct {
 		name string
-		run  func(*testing.T, *env)
+		run  func(*testing.T, *bindingsEnv)
 	}{
 		{"universal workspace has the default bindings", testUniversal},
 		{"new export is bound in existing workspaces of maintained types only", testTypeGainsExport},
@@ -184,7 +184,7 @@ func TestDefaultBindings(t *testing.T) {
 	}
 }
 
-func testUniversal(t *testing.T, f *env) {
+func testUniversal(t *testing.T, f *bindingsEnv) {
 	cluster := f.NewWorkspace(t, "root", "plain").Spec.Cluster
 	f.waitBound(t, cluster, "tenancy.kcp.io:Bound topology.kcp.io:Bound")
 	for _, binding := range f.bindings(t, cluster) {
@@ -196,7 +196,7 @@ func testUniversal(t *testing.T, f *env) {
 	f.WaitReady(t, cluster, "child")
 }
 
-func testTypeGainsExport(t *testing.T, f *env) {
+func testTypeGainsExport(t *testing.T, f *bindingsEnv) {
 	kept, once := f.createType(t, "gain-kept", maintain, "widgets"), f.createType(t, "gain-once", "", "widgets")
 	maintained, initialized := f.createReadyWorkspace(t, "gain-kept"), f.createReadyWorkspace(t, "gain-once")
 	f.setExports(t, once, "widgets", "gadgets")
@@ -207,7 +207,7 @@ func testTypeGainsExport(t *testing.T, f *env) {
 	}
 }
 
-func testDeletedBindingIsRecreated(t *testing.T, f *env) {
+func testDeletedBindingIsRecreated(t *testing.T, f *bindingsEnv) {
 	f.createType(t, "deleted", maintain, "widgets")
 	cluster := f.createReadyWorkspace(t, "deleted")
 	before := f.binding(t, cluster, "widgets")
@@ -224,7 +224,7 @@ func testDeletedBindingIsRecreated(t *testing.T, f *env) {
 	})
 }
 
-func testChangedBindingIsRestored(t *testing.T, f *env) {
+func testChangedBindingIsRestored(t *testing.T, f *bindingsEnv) {
 	f.createExport(t, "claiming", claim("configmaps"))
 	f.createType(t, "changed", maintain, "claiming")
 	cluster := f.createReadyWorkspace(t, "changed")
@@ -242,7 +242,7 @@ func testChangedBindingIsRestored(t *testing.T, f *env) {
 	})
 }
 
-func testNewClaim(t *testing.T, f *env) {
+func testNewClaim(t *testing.T, f *bindingsEnv) {
 	f.createExport(t, "asking", claim("configmaps"))
 	f.createType(t, "asked-kept", maintain, "asking")
 	f.createType(t, "asked-once", tenancyv1alpha1.APIBindingLifecycleModeInitializeOnly, "asking")
@@ -263,14 +263,14 @@ func testNewClaim(t *testing.T, f *env) {
 	}
 }
 
-func testTypeDropsExport(t *testing.T, f *env) {
+func testTypeDropsExport(t *testing.T, f *bindingsEnv) {
 	kept := f.createType(t, "drop", maintain, "widgets", "gadgets")
 	cluster := f.createReadyWorkspace(t, "drop")
 	f.setExports(t, kept, "widgets", "gizmos")
 	f.waitBound(t, cluster, "gadgets:Bound gizmos:Bound widgets:Bound")
 }
 
-func testMissingExport(t *testing.T, f *env) {
+func testMissingExport(t *testing.T, f *bindingsEnv) {
 	f.createType(t, "missing", "", "late", "widgets")
 	name := f.createWorkspace(t, "missing")
 	var cluster string
@@ -295,7 +295,7 @@ func testMissingExport(t *testing.T, f *env) {
 	f.waitBound(t, cluster, "late:Bound widgets:Bound")
 }
 
-func testMissingMaintainedExport(t *testing.T, f *env) {
+func testMissingMaintainedExport(t *testing.T, f *bindingsEnv) {
 	kept := f.createType(t, "missing-kept", maintain, "widgets")
 	cluster := f.createReadyWorkspace(t, "missing-kept")
 	f.waitReconciled(t, cluster, true)
@@ -308,7 +308,7 @@ func testMissingMaintainedExport(t *testing.T, f *env) {
 	f.waitBound(t, cluster, "gadgets:Bound later:Bound widgets:Bound")
 }
 
-func testSuccess(t *testing.T, f *env) {
+func testSuccess(t *testing.T, f *bindingsEnv) {
 	f.createType(t, "success-kept", maintain, "widgets")
 	f.createType(t, "success-once", "", "widgets")
 	for of, reconciled := range map[string]bool{"success-kept": true, "success-once": false} {
@@ -323,7 +323,7 @@ func testSuccess(t *testing.T, f *env) {
 
 // waitReconciled waits for the condition of maintained bindings. The cache that maintenance reads may not have new bindings yet: then the
 // condition is False until it has.
-func (e *env) waitReconciled(t *testing.T, cluster string, want bool) {
+func (e *bindingsEnv) waitReconciled(t *testing.T, cluster string, want bool) {
 	t.Helper()
 	shardtesting.Eventually(t, fmt.Sprintf("APIBindingsReconciled of %s to be %t", cluster, want), func(context.Context) error {
 		if lc := e.logicalCluster(t, cluster); conditionsv1alpha1.IsTrue(lc, corev1alpha1.APIBindingsReconciled) != want {
@@ -333,7 +333,7 @@ func (e *env) waitReconciled(t *testing.T, cluster string, want bool) {
 	})
 }
 
-func testDefaultSelector(t *testing.T, f *env) {
+func testDefaultSelector(t *testing.T, f *bindingsEnv) {
 	selecting := claim("configmaps")
 	selecting.DefaultSelector = &apisv1alpha2.PermissionClaimSelector{LabelSelector: metav1.LabelSelector{MatchLabels: map[string]string{"for": "provider"}}}
 	f.createExport(t, "selecting", selecting)
@@ -351,7 +351,7 @@ func testDefaultSelector(t *testing.T, f *env) {
 	}
 }
 
-func testDuplicateAliases(t *testing.T, f *env) {
+func testDuplicateAliases(t *testing.T, f *bindingsEnv) {
 	f.createType(t, "alike-base", "", "root:provider/widgets")
 	leaf := &tenancyv1alpha1.WorkspaceType{ObjectMeta: metav1.ObjectMeta{Name: "alike"}}
 	leaf.Spec.Extend.With = []tenancyv1alpha1.WorkspaceTypeReference{{Path: "root:provider", Name: "alike-base"}}
@@ -362,7 +362,7 @@ func testDuplicateAliases(t *testing.T, f *env) {
 	}
 }
 
-func testDuplicateReferences(t *testing.T, f *env) {
+func testDuplicateReferences(t *testing.T, f *bindingsEnv) {
 	f.createType(t, "spellings", "", "root:provider/widgets", f.provider+"/widgets")
 	cluster := f.createReadyWorkspace(t, "spellings")
 	var complete, refused int
@@ -379,7 +379,7 @@ func testDuplicateReferences(t *testing.T, f *env) {
 	}
 }
 
-func testExtendedType(t *testing.T, f *env) {
+func testExtendedType(t *testing.T, f *bindingsEnv) {
 	must(t, f.c.Create(f.clusterContext("root"), &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{Name: "org"}, Spec: tenancyv1alpha1.WorkspaceSpec{
 		Type: &tenancyv1alpha1.WorkspaceTypeReference{Path: "root", Name: "organization"},
 	}}))
@@ -418,12 +418,5 @@ func TestPlainUsers(t *testing.T) {
 				t.Errorf("got %v", err)
 			}
 		})
-	}
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

@@ -1,4 +1,4 @@
-package topology_test
+package sharding_test
 
 import (
 	"context"
@@ -140,11 +140,4 @@ func columns(t *testing.T, config *rest.Config, cluster, resource string) string
 		names = append(names, column.Name)
 	}
 	return strings.Join(names, " ")
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
