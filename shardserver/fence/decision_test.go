@@ -50,23 +50,6 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-func TestStateOf(t *testing.T) {
-	const paused, moved, arriving = corev1alpha1.WritesPausedAnnotationKey, corev1alpha1.MovedToAnnotationKey, corev1alpha1.ArrivingAnnotationKey
-	for _, tc := range []struct {
-		annotations map[string]string
-		want        movestate.State
-	}{
-		{nil, movestate.Open}, {map[string]string{corev1alpha1.MigratingAnnotationKey: "a:b", corev1alpha1.EpochAnnotationKey: "1"}, movestate.Open},
-		{map[string]string{paused: "x"}, movestate.WritesPaused}, {map[string]string{paused: ""}, movestate.WritesPaused},
-		{map[string]string{paused: "x", moved: "d"}, movestate.MovedAway}, {map[string]string{arriving: "x", paused: "x"}, movestate.Arriving},
-		{map[string]string{arriving: "x", moved: "d"}, movestate.MovedAway},
-	} {
-		if got := movestate.Of(tc.annotations); got != tc.want {
-			t.Errorf("%v: %d, want %d", tc.annotations, got, tc.want)
-		}
-	}
-}
-
 // TestStatesAreBounded drives thousands of logical clusters through writes and moves: nothing may remain.
 func TestStatesAreBounded(t *testing.T) {
 	ended := 0

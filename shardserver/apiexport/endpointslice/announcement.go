@@ -49,7 +49,7 @@ func (a *Announcement) Await(ctx context.Context, cluster logicalcluster.Name) e
 	missing := ""
 	err := wait.PollUntilContextTimeout(ctx, announcementPoll, announcementTimeout, true, func(ctx context.Context) (done bool, err error) {
 		missing, err = a.missing(ctx, cluster)
-		if apierrors.IsServiceUnavailable(err) { // exports of a shard are not synced
+		if err != nil && ctx.Err() == nil { // exports of a shard are not synced, or the tenant's reference cannot be resolved
 			missing, err = err.Error(), nil
 		}
 		return missing == "", err
