@@ -172,7 +172,7 @@ portal: ## Build the portal of the infrastructure provider from infrastructure/p
 .PHONY: portal-pictures
 portal-pictures: ## Make the pictures of the portal in docs/pictures anew, in Chromium.
 	@mkdir -p docs/pictures
-	PORTAL_PICTURES=$(CURDIR)/docs/pictures go test -count=1 -run TestPictures ./test/portal
+	PORTAL_PICTURES=$(CURDIR)/docs/pictures go -C test/chromium test -count=1 -run TestPictures ./portal
 
 .PHONY: verify
 verify: ## Regenerate, format, lint, check import rules and vulnerabilities; fails if that changes a file.
@@ -195,6 +195,7 @@ test-unit: ## Unit tests and tests against in-process servers. Needs nothing but
 	$(TIMED) go -C hack/devcluster test -vet=off ./...
 	$(TIMED) go -C hack/release test -vet=off ./...
 	$(TIMED) go -C hack/site test -vet=off ./...
+	$(TIMED) go -C test/chromium test -vet=off -timeout 30m ./...
 
 RACE ?= ./shardserver/... ./cacheserver/... ./proxy/... ./internal/sharedindex/... ./internal/embeddedetcd/... ./internal/issuers/... ./controllers/... ./test/isolation/...
 

@@ -149,7 +149,7 @@ func (h *Handler) syncParent(ctx context.Context) {
 	defer server.Stop()
 	local, err := server.Client()
 	if err != nil {
-		klog.ErrorS(err, "Connecting to this cache failed: it is not synchronized with its parent")
+		klog.ErrorS(err, "Failed to connect to this cache: it is not synchronized with its parent")
 		return
 	}
 	hierarchy.New(hierarchy.Config{Name: h.config.Name, Local: local, Parent: h.parent, ShardTimeout: h.config.ShardTimeout}).Run(ctx)

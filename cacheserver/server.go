@@ -114,8 +114,8 @@ func New(ctx context.Context, config Config) (_ *Server, err error) {
 	if s.Generic, err = generic.Complete(nil).New("cache-server", genericapiserver.NewEmptyDelegate()); err != nil {
 		return nil, fmt.Errorf("creating the server: %w", err)
 	}
-	// Requests have bounds of their own. A connection whose handshake ends after the shutdown has begun is never told to
-	// close.
+	// Requests have bounds of their own. A connection whose handshake ends after the shutdown has begun gets no request
+	// to close.
 	s.Generic.ShutdownTimeout = 2 * time.Second
 	s.install()
 	return s, nil

@@ -6,7 +6,7 @@
 #
 #   GITOPS_STEADY  how long nothing may change after an installation (10m)
 #   GITOPS_KEEP    anything: leave the cluster there
-#   GITOPS_PICTURES  a folder, for pictures of what the tools show
+#   GITOPS_PICTURES  an absolute folder, for pictures of what the tools show; takes Chromium
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -59,3 +59,4 @@ export GITOPS_KUBECONFIG=$PWD/.demo/kubeconfig GITOPS_PROGRAMS=$programs GITOPS_
 export PATH=$PWD/bin:$PATH # has kubectl if this machine has none
 export GITOPS_IMAGE=docker.io/local/atoll:dev GITOPS_NEXT_IMAGE=docker.io/local/atoll:next GITOPS_STEADY=${GITOPS_STEADY:-10m}
 go test -tags gitops -count 1 -timeout 60m -v ./test/gitops "$@"
+if compgen -G "${GITOPS_PICTURES:-/nowhere}/*.html" >/dev/null; then go -C test/chromium test -count 1 -run TestTerminals ./pictures; fi

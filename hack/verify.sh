@@ -35,7 +35,7 @@ step() {
 modules() { git ls-files --cached --others --exclude-standard '*go.mod' | xargs -n1 dirname | sort; }
 
 # Modules with source code. The others only pin tools.
-code_modules() { printf '%s\n' . api hack/devcluster hack/release hack/site test/clients test/conformance; }
+code_modules() { printf '%s\n' . api hack/devcluster hack/release hack/site test/chromium test/clients test/conformance; }
 
 # state prints a fingerprint of all changes in git: names, differences, and untracked files.
 state() {

@@ -169,7 +169,7 @@ func TestFailures(t *testing.T) {
 			run(t, "the export has no binding", e.testUnbound)
 			e.shard.Bind(t, e.tenant, e.provider, export)
 			e.provision(t, e.tenant, "kept", "small")
-			run(t, "errors that pass are not told", e.testPassingErrors)
+			run(t, "the provider does not report errors that pass", e.testPassingErrors)
 			run(t, "the runtime does not answer", e.testRuntimeUnavailable)
 			run(t, "W2: workspaces without instances cost nothing", e.testBoundWorkspaces)
 			run(t, "the view does not answer", e.testViewUnavailable)

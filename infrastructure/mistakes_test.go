@@ -81,16 +81,16 @@ func (e *instancesEnv) testExportDeleted(t *testing.T) {
 		t.Fatal(err)
 	}
 	e.ready(t, "redis")
-	anew := &apisv1alpha2.APIExport{}
+	created := &apisv1alpha2.APIExport{}
 	shardtesting.Eventually(t, "the identity of the export", func(ctx context.Context) error {
-		err := e.c.Get(ctx, client.ObjectKey{Name: export}, anew)
-		if err == nil && anew.Status.IdentityHash == "" {
-			err = fmt.Errorf("status %+v", anew.Status)
+		err := e.c.Get(ctx, client.ObjectKey{Name: export}, created)
+		if err == nil && created.Status.IdentityHash == "" {
+			err = fmt.Errorf("status %+v", created.Status)
 		}
 		return err
 	})
-	if anew.UID == deleted.UID || anew.Status.IdentityHash != deleted.Status.IdentityHash {
-		t.Errorf("the identity was %s, and is %s", deleted.Status.IdentityHash, anew.Status.IdentityHash)
+	if created.UID == deleted.UID || created.Status.IdentityHash != deleted.Status.IdentityHash {
+		t.Errorf("the identity was %s, and is %s", deleted.Status.IdentityHash, created.Status.IdentityHash)
 	}
 	e.resize(t, e.second, "small")
 	e.waitData(t, e.second, "redis-mine", "small")

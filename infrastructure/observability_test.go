@@ -140,7 +140,7 @@ func (e *instancesEnv) testPurge(t *testing.T) {
 // waitSeriesGone waits until no series has the name of a Template.
 func waitSeriesGone(t *testing.T, template string) {
 	t.Helper()
-	shardtesting.Eventually(t, "the series of "+template+" to vanish", func(context.Context) error {
+	shardtesting.Eventually(t, "the series of "+template+" to be deleted", func(context.Context) error {
 		for name := range series(t) {
 			if strings.Contains(name, "template="+template) {
 				return fmt.Errorf("there is %s", name)

@@ -70,7 +70,7 @@ func (e *env) testManyTemplates(t *testing.T) {
 	for _, template := range all {
 		e.gone(t, template)
 	}
-	shardtesting.Eventually(t, "the metrics of templates to vanish", func(context.Context) error {
+	shardtesting.Eventually(t, "the metrics of templates to be deleted", func(context.Context) error {
 		for name := range series(t) {
 			if strings.HasPrefix(name, "infrastructure_template_") && strings.Contains(name, "template=many") {
 				return errors.New(name)

@@ -20,7 +20,7 @@ func (s *Server) serveReadyz(w http.ResponseWriter) {
 	if s.shards != nil {
 		if err := s.shards.Ready(); err != nil {
 			// The error may name shards, which anonymous clients must not see.
-			klog.V(2).InfoS("Not ready", "reason", err.Error())
+			klog.V(2).InfoS("Not ready", "err", err)
 			http.Error(w, "shards are not synced", http.StatusServiceUnavailable)
 			return
 		}
@@ -42,7 +42,7 @@ func (s *Server) serveMetrics(w http.ResponseWriter, req *http.Request) {
 	decision, reason, err := s.config.MetricsAuthorizer.Authorize(req.Context(), authorizer.AttributesRecord{User: u, Verb: "get", Path: "/metrics"})
 	switch {
 	case err != nil:
-		klog.ErrorS(err, "Cannot check access to /metrics")
+		klog.ErrorS(err, "Failed to check access to /metrics")
 		s.respond.internal(w, req, "access could not be checked")
 	case decision != authorizer.DecisionAllow:
 		s.respond.denied(w, req, u, reason)

@@ -93,7 +93,7 @@ func (d *dependencies) registrationControllers() []controller.Controller {
 	return all
 }
 
-// suspensionConditions returns what tells tenants of suspended expressions.
+// suspensionConditions returns the conditions that report suspended expressions to tenants.
 func (d *dependencies) suspensionConditions() *suspension.Conditions {
 	return suspension.NewConditions(d.dynamicAdmission.Suspensions, d.registry, d.clients)
 }
@@ -196,7 +196,7 @@ func (d *dependencies) lifecycleConfig() lifecycle.Config {
 		RootCA: func() []byte {
 			bundle, err := d.rootCA()
 			if err != nil {
-				klog.ErrorS(err, "Reading the root CA bundle")
+				klog.ErrorS(err, "Failed to read the root CA bundle")
 			}
 			return bundle
 		},

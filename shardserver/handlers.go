@@ -25,6 +25,7 @@ import (
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	"github.com/atoll-dev/atoll/cacheserver/embedded"
+	"github.com/atoll-dev/atoll/internal/movestate"
 	"github.com/atoll-dev/atoll/internal/nesting"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/authentication"
@@ -56,7 +57,7 @@ func (d *dependencies) applyHandlerChain(context.Context) error {
 	d.registry.SetVisibilityFunc(d.isVisible)
 	d.watchTerminator = watchterminator.New(d.generic.LongRunningFunc, visibleInVirtualWorkspace)
 	if d.fence != nil {
-		d.watchTerminator.SetClosed(func(cluster *corev1alpha1.LogicalCluster) bool { return fence.StateOf(cluster.Annotations).IsHidden() })
+		d.watchTerminator.SetClosed(func(cluster *corev1alpha1.LogicalCluster) bool { return movestate.Of(cluster.Annotations).IsHidden() })
 	}
 	d.generic.BuildHandlerChainFunc = d.handlerChain
 	return nil
@@ -212,7 +213,7 @@ func (d *dependencies) installTokenIssuer(server *genericapiserver.GenericAPISer
 	}
 	metadata, err := serviceaccount.NewOpenIDMetadataProvider(accounts.Issuers[0], keys, "", d.tokenKeys)
 	if err != nil {
-		klog.ErrorS(err, "The issuer of service account tokens cannot be discovered", "issuer", accounts.Issuers[0])
+		klog.ErrorS(err, "Failed to discover the issuer of service account tokens", "issuer", accounts.Issuers[0])
 		return
 	}
 	routes.NewOpenIDMetadataServer(metadata).Install(server.Handler.GoRestfulContainer)

@@ -79,7 +79,7 @@ func TestRoutesRequireAuthorization(t *testing.T) {
 // endpoints that expose the whole process must not exist there at all.
 func TestShardLevelEndpointsInWorkspace(t *testing.T) {
 	shard := shardtesting.Start(t)
-	for _, path := range []string{"/metrics", "/debug/pprof/heap", "/debug/flags/v", "/configz"} {
+	for _, path := range []string{"/metrics", "/debug/pprof/heap", "/debug/flags/v", "/debug/logicalclusters/objects?name=root", "/configz"} {
 		for _, cluster := range []string{"root", "system:admin"} {
 			if got := getStatus(t, shardtesting.At(shard.Masters(t), cluster), path); got != http.StatusNotImplemented {
 				t.Errorf("GET /clusters/%s%s as system:masters: got %d, want 501", cluster, path, got)
@@ -88,6 +88,15 @@ func TestShardLevelEndpointsInWorkspace(t *testing.T) {
 	}
 	if got := getStatus(t, shard.Masters(t), "/metrics"); got != http.StatusOK {
 		t.Errorf("GET /metrics as system:masters: got %d, want 200", got)
+	}
+	const sizes = "/debug/logicalclusters/objects"
+	for query, want := range map[string]int{"?name=root&name=nosuchcluster": http.StatusOK, "": http.StatusBadRequest, "?name=a:b": http.StatusBadRequest, "?" + strings.Repeat("name=root&", 101): http.StatusBadRequest} {
+		if got := getStatus(t, shard.Masters(t), sizes+query); got != want {
+			t.Errorf("GET %s%s as system:masters: got %d, want %d", sizes, query, got, want)
+		}
+	}
+	if got := getStatus(t, shard.User(t), sizes+"?name=root"); got != http.StatusForbidden {
+		t.Errorf("GET %s as a plain user: got %d, want 403", sizes, got)
 	}
 	if got := getStatus(t, shard.User(t), "/metrics"); got != http.StatusForbidden {
 		t.Errorf("GET /metrics as a plain user: got %d, want 403", got)

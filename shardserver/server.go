@@ -54,7 +54,7 @@ const (
 )
 
 // connectionsTimeout bounds how long the shutdown waits for connections to close. The requests on them have their own
-// bounds. An HTTP/2 connection whose handshake ends after the shutdown has begun is never told to close, and stays open
+// bounds. An HTTP/2 connection whose handshake ends after the shutdown has begun gets no request to close, and stays open
 // until its client closes it, whether it carries requests or not.
 const connectionsTimeout = 2 * time.Second
 
@@ -114,6 +114,7 @@ func New(ctx context.Context, opts options.Completed, newCache embedded.NewServe
 	if err != nil {
 		return nil, err
 	}
+	s.keys.InstallSizes(s.Generic.Handler.NonGoRestfulMux)
 	metrics.Install(s.Generic.Handler.NonGoRestfulMux, registry, opts.Shard.Name, append(s.collectors(), certificates)...)
 	s.Generic.RegisterDestroyFunc(s.definitions.Close)
 	for _, store := range s.cachedStores() {
@@ -152,7 +153,7 @@ func (s *Server) addHooks() {
 	}
 }
 
-// logReady tells the person who started the shard what to do next.
+// logReady logs the next step for the person who started the shard.
 func (s *Server) logReady() {
 	if s.admin == nil {
 		klog.InfoS("Ready", "shard", s.options.Shard.Name, "url", s.options.Shard.BaseURL)

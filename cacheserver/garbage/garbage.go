@@ -60,7 +60,7 @@ func New(backend *store.Backend, shards, reports *store.Store, shardTimeout time
 func (c *Collector) Run(ctx context.Context) {
 	wait.JitterUntilWithContext(ctx, func(ctx context.Context) {
 		if err := c.collect(ctx); err != nil && ctx.Err() == nil {
-			klog.ErrorS(err, "Garbage collection of the cache failed, will retry")
+			klog.ErrorS(err, "Failed to collect garbage of the cache, will retry")
 		}
 	}, min(c.shardTimeout/10, maxInterval), 0.1, true)
 }
@@ -92,7 +92,7 @@ func (c *Collector) collect(ctx context.Context) error {
 	for _, shard := range sets.List(c.expired(current)) {
 		err := c.removeShard(ctx, shard, parts, current.revision)
 		if errors.Is(err, store.ErrChanged) { // the next collection decides again
-			klog.FromContext(ctx).V(2).Info("A shard without a Shard object writes again", "shard", shard, "reason", err)
+			klog.FromContext(ctx).V(2).Info("A shard without a Shard object writes again", "shard", shard, "err", err)
 			continue
 		}
 		if err != nil {

@@ -172,7 +172,7 @@ func (e eventHandler) put(key client.Key, known, before summary) {
 func (e eventHandler) summarize(object *client.Object) summary {
 	known, err := summarize(object)
 	if err != nil {
-		e.log.Error(err, "Decoding an object of the cache failed; it is not synchronized", "resource", e.gvr.GroupResource(), "key", object.Key)
+		e.log.Error(err, "Failed to decode an object of the cache; it is not synchronized", "resource", e.gvr.GroupResource(), "key", object.Key)
 		return summary{exists: true}
 	}
 	return known
@@ -195,7 +195,7 @@ func (e eventHandler) OnDisconnect(err error) {
 	e.lock.Lock()
 	defer e.lock.Unlock()
 	if len(e.disconnected) == 0 {
-		e.log.Info("Watching a cache failed, will retry", "cache", e.name, "reason", err)
+		e.log.Info("Failed to watch a cache, will retry", "cache", e.name, "err", err)
 	}
 	e.disconnected[e.gvr] = true
 }

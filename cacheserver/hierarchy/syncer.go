@@ -196,10 +196,10 @@ func (s *Syncer) recordFailure(ref objectRef, reason error) {
 	s.failing[ref] = struct{}{}
 	s.lock.Unlock()
 	if first {
-		s.log.Error(reason, "Synchronizing an object with the parent cache failed, will retry; for others see atoll_cache_parent_pending", "resource", ref.gvr.GroupResource(), "key", ref.key)
+		s.log.Error(reason, "Failed to synchronize an object with the parent cache, will retry; for others see atoll_cache_parent_pending", "resource", ref.gvr.GroupResource(), "key", ref.key)
 		return
 	}
-	s.log.V(2).Info("Synchronizing an object with the parent cache failed, will retry", "resource", ref.gvr.GroupResource(), "key", ref.key, "reason", reason)
+	s.log.V(2).Info("Failed to synchronize an object with the parent cache, will retry", "resource", ref.gvr.GroupResource(), "key", ref.key, "reason", reason)
 }
 
 // recordSuccess is described at recordFailure.
@@ -210,7 +210,7 @@ func (s *Syncer) recordSuccess(ref objectRef) {
 	last := wasFailing && len(s.failing) == 0
 	s.lock.Unlock()
 	if last {
-		s.log.Info("All failed objects are synchronized with the parent cache")
+		s.log.Info("All objects are synchronized with the parent cache again")
 	}
 }
 

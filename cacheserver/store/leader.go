@@ -23,7 +23,7 @@ const (
 func (b *Backend) RunAsLeader(ctx context.Context, name string, work func(ctx context.Context)) {
 	for ctx.Err() == nil {
 		if err := b.campaignAndRun(ctx, name, work); err != nil && ctx.Err() == nil {
-			klog.ErrorS(err, "Leader election failed, will retry", "work", name)
+			klog.ErrorS(err, "Failed to elect a leader, will retry", "work", name)
 		}
 		select {
 		case <-ctx.Done():

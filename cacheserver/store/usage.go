@@ -204,7 +204,7 @@ func (b *Backend) Usage() map[UsageKey]Usage { return b.usage.list() }
 func (b *Backend) watchUsage(ctx context.Context) {
 	for ctx.Err() == nil {
 		if err := b.listAndWatchUsage(ctx); err != nil && ctx.Err() == nil {
-			klog.V(2).InfoS("Counting the usage of shards again", "reason", err)
+			klog.V(2).InfoS("Counting the usage of shards again", "err", err)
 		}
 		timer := time.NewTimer(countRetry)
 		select {

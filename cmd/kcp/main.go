@@ -80,7 +80,7 @@ func run(ctx context.Context, opts *options.Options) error {
 	servercommand.ConfigureMetrics(completed.Metrics)
 	server, err := shardserver.New(ctx, completed, embeddedcache.New)
 	if err != nil && ctx.Err() != nil {
-		klog.InfoS("Ended before the shard could start", "reason", err)
+		klog.InfoS("Ended before the shard could start", "err", err)
 		return nil
 	}
 	if err != nil {

@@ -96,7 +96,7 @@ func run(args []string) error {
 	if err := errors.Join(mgr.AddHealthzCheck("healthz", healthz.Ping), mgr.AddReadyzCheck("readyz", healthz.Ping)); err != nil {
 		return fmt.Errorf("setting up probes: %w", err)
 	}
-	ctrl.Log.Info("starting", "defaultImage", image.String())
+	ctrl.Log.Info("Starting", "defaultImage", image.String())
 	return mgr.Start(ctrl.SetupSignalHandler())
 }
 

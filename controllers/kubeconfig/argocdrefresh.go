@@ -37,7 +37,7 @@ func (s *scope) servedAPIs(ctx context.Context) string {
 	}
 	apis, err := shardclient.New(s.config.Cluster).ServedAPIs(ctx, s.target.root, path)
 	if err != nil {
-		ctrl.LoggerFrom(ctx).V(1).Info("the APIs for Argo CD cannot be read", "workspace", s.user.Workspace, "error", err.Error())
+		ctrl.LoggerFrom(ctx).V(1).Info("Failed to read the APIs for Argo CD", "workspace", s.user.Workspace, "err", err)
 	}
 	return apis
 }

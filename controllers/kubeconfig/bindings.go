@@ -50,7 +50,7 @@ func (s *scope) withBindings(ctx context.Context, workspace string, do func(bind
 	if err == nil {
 		return status.OK(condition, "Provisioned", "the bindings exist in workspace %s", workspace)
 	}
-	ctrl.LoggerFrom(ctx).Info("call into the installation failed", "url", config.Host, "error", err.Error())
+	ctrl.LoggerFrom(ctx).Info("Failed to call the installation", "url", config.Host, "err", err)
 	if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) {
 		return status.Wait(condition, reasonForbidden, "workspace %s cannot be entered at %s: create it, or correct targetWorkspace", workspace, s.target.operatorURL)
 	}

@@ -98,7 +98,7 @@ func (o *Objects) Collect(out chan<- prometheus.Metric) {
 		if err := o.collect(ctx, kind, out); err != nil {
 			var notStarted *cache.ErrCacheNotStarted
 			if !errors.As(err, &notStarted) {
-				ctrl.Log.WithName("metrics").Error(err, "cannot list objects for metrics", "kind", kind.name)
+				ctrl.Log.WithName("metrics").Error(err, "Failed to list objects for metrics", "kind", kind.name)
 			}
 		}
 	}

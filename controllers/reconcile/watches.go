@@ -85,7 +85,7 @@ func (r *Reconciler[T]) enqueueNamespace() handler.EventHandler {
 			})
 		}
 		if err != nil {
-			ctrl.LoggerFrom(ctx).Error(err, "cannot list objects to enqueue", "list", fmt.Sprintf("%T", list), "namespace", changed.GetNamespace())
+			ctrl.LoggerFrom(ctx).Error(err, "Failed to list objects to enqueue", "list", fmt.Sprintf("%T", list), "namespace", changed.GetNamespace())
 			return nil
 		}
 		return out

@@ -73,6 +73,10 @@ func (s *shardScope) unregisterIfEmpty(ctx context.Context) status.Result {
 	case isDeletedInForeground(s.shard):
 		return status.Wait(condition, "ServersGoDown", "deletion in the foreground stops the servers before the workspaces on the shard are counted; the servers are created again")
 	}
+	if !s.shard.Spec.Drain && s.hasDrain() && !s.stopDrain(ctx) {
+		return status.Wait(condition, "Migrating", "deletion waits for the end of the drain, which was switched off; condition Drained has the reasons; wait, %s", force)
+	}
+	before := s.awaitMigrations(ctx, force) // before the count: what arrives meanwhile is counted
 	count, err := s.registry.LogicalClusters(ctx, s.root, s.shard)
 	switch {
 	case err != nil:
@@ -84,6 +88,11 @@ func (s *shardScope) unregisterIfEmpty(ctx context.Context) status.Result {
 	case count > 0:
 		return status.Stall(condition, "HoldsWorkspaces", "deletion waits for %s on the shard: delete them, %s", formatWorkspaceCount(count), force)
 	}
+	for _, migrations := range []status.Result{before, s.awaitMigrations(ctx, force)} {
+		if migrations.Type != "" {
+			return migrations
+		}
+	}
 	if err := s.registry.Unregister(ctx, s.root, s.shard); err != nil {
 		return status.Wait(condition, "RootShardUnavailable", "deletion waits for RootShard %s to remove the shard: %v; repair it, %s", s.root.Name, err, force)
 	}
@@ -93,6 +102,9 @@ func (s *shardScope) unregisterIfEmpty(ctx context.Context) status.Result {
 // forceFinalize removes the shard from the installation with all its logical clusters. It waits for the root shard only for a limited
 // time.
 func (s *shardScope) forceFinalize(ctx context.Context) error {
+	if s.shard.Spec.Drain || s.hasDrain() {
+		_, _ = s.registry.StopDrain(ctx, s.root, s.shard) // as far as possible: nobody will finish what needs the shard
+	}
 	err := s.registry.Unregister(ctx, s.root, s.shard)
 	if err == nil {
 		return s.removeFinalizer(ctx)

@@ -3,6 +3,7 @@ package shard
 import (
 	"context"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -43,7 +44,7 @@ func NewRootShardReconciler(config reconcile.Config, registry Registry) *reconci
 		NewScope: func(root *operatorv1alpha1.RootShard, report *status.Report) reconcile.Scope {
 			return &rootShardScope{
 				scope: newScope(config, report, root.Namespace, desired.NewRootShard(root).Server()),
-				root:  root, registry: registry,
+				root:  root, registry: registry, now: config.Now(),
 				shards: root.Status.Shards,
 				proxy:  config.NewDeployment(report, operatorv1alpha1.ConditionProxyAvailable, root.Namespace, desired.NewInternalProxy(root).Server()),
 			}
@@ -56,6 +57,7 @@ type rootShardScope struct {
 	scope
 	root     *operatorv1alpha1.RootShard
 	registry Registry
+	now      time.Time
 
 	shards   []operatorv1alpha1.ShardMember // of the installation
 	caSource status.Result
@@ -101,7 +103,10 @@ func (s *rootShardScope) Observe(ctx context.Context) error {
 
 // Steps implements reconcile.Scope.
 func (s *rootShardScope) Steps() []reconcile.Step {
-	return append([]reconcile.Step{{Name: "add the finalizer", Run: s.addFinalizer}}, s.serverSteps()...)
+	return append([]reconcile.Step{
+		{Name: "add the finalizer", Run: s.addFinalizer},
+		{Name: "rebalance the shards", Run: s.rebalance}, // before the steps that wait for a rollout
+	}, s.serverSteps()...)
 }
 
 // FinalizeSteps implements reconcile.Finalizer. The servers run while the RootShard waits for the deletion of the installation's

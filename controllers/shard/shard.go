@@ -18,6 +18,7 @@ import (
 	"github.com/atoll-dev/atoll/controllers/reconcile"
 	"github.com/atoll-dev/atoll/controllers/status"
 	"github.com/atoll-dev/atoll/internal/drain"
+	"github.com/atoll-dev/atoll/internal/rebalance"
 )
 
 // Registry is the registry of shards inside installations.
@@ -36,9 +37,15 @@ type Registry interface {
 	Unregister(ctx context.Context, root *operatorv1alpha1.RootShard, shard *operatorv1alpha1.Shard) error
 	// Drain closes a shard for new workspaces, and starts to move some of those that it has, unless as many as may move do already.
 	Drain(ctx context.Context, root *operatorv1alpha1.RootShard, shard *operatorv1alpha1.Shard, now time.Time) (drain.Progress, error)
-	// StopDrain ends a drain: it gives up the moves that can be given up, and opens the shard again if the drain has closed it. It returns how
-	// many moves have not ended.
-	StopDrain(ctx context.Context, root *operatorv1alpha1.RootShard, shard *operatorv1alpha1.Shard) (running int, err error)
+	// StopDrain ends a drain: it gives up the moves that can be given up, and opens the shard again if the drain has closed it. It returns the
+	// moves that have not ended.
+	StopDrain(ctx context.Context, root *operatorv1alpha1.RootShard, shard *operatorv1alpha1.Shard) (running drain.Progress, err error)
+	// Rebalance compares the shards of an installation, and begins as many moves between them as the options allow.
+	Rebalance(ctx context.Context, root *operatorv1alpha1.RootShard, options rebalance.Options, now time.Time) (rebalance.Decision, error)
+	// StopRebalancing gives up the moves of the rebalancer that have not taken over, and returns how many have not ended.
+	StopRebalancing(ctx context.Context, root *operatorv1alpha1.RootShard) (running int, err error)
+	// Migrations returns the names of the migrations from or to a shard that have not ended.
+	Migrations(ctx context.Context, root *operatorv1alpha1.RootShard, shard *operatorv1alpha1.Shard) ([]string, error)
 }
 
 // +kubebuilder:rbac:groups=operator.kcp.io,resources=shards,verbs=get;list;watch;patch

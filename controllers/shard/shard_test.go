@@ -3,6 +3,7 @@ package shard
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"strings"
 	"testing"
@@ -25,6 +26,7 @@ import (
 	"github.com/atoll-dev/atoll/controllers/status"
 	"github.com/atoll-dev/atoll/internal/drain"
 	"github.com/atoll-dev/atoll/internal/golden"
+	"github.com/atoll-dev/atoll/internal/rebalance"
 )
 
 // env is a Shard in an in-memory cluster, with an installation whose responses the test sets.
@@ -38,9 +40,12 @@ type env struct {
 	err        error // of every request to the installation
 
 	progress drain.Progress
+	found    rebalance.Decision
 	drainErr error
-	running  int // moves that a stopped drain has to finish
-	events   *events.FakeRecorder
+	// migrations are the answers to one request after the other; without any there are none
+	migrations [][]string
+	running    int // moves that a stopped drain has to finish
+	events     *events.FakeRecorder
 }
 
 func (e *env) Drain(context.Context, *operatorv1alpha1.RootShard, *operatorv1alpha1.Shard, time.Time) (drain.Progress, error) {
@@ -48,9 +53,31 @@ func (e *env) Drain(context.Context, *operatorv1alpha1.RootShard, *operatorv1alp
 	return e.progress, errors.Join(e.err, e.drainErr)
 }
 
-func (e *env) StopDrain(context.Context, *operatorv1alpha1.RootShard, *operatorv1alpha1.Shard) (int, error) {
+func (e *env) StopDrain(context.Context, *operatorv1alpha1.RootShard, *operatorv1alpha1.Shard) (drain.Progress, error) {
 	e.calls = append(e.calls, "stop")
-	return e.running, errors.Join(e.err, e.drainErr)
+	return drain.Progress{Moving: e.running}, errors.Join(e.err, e.drainErr)
+}
+
+func (e *env) Rebalance(_ context.Context, _ *operatorv1alpha1.RootShard, options rebalance.Options, _ time.Time) (rebalance.Decision, error) {
+	e.calls = append(e.calls, fmt.Sprintf("rebalance %d%% max %d", options.Threshold, options.MaxConcurrent))
+	if options.GiveUp {
+		e.calls = append(e.calls, "give up")
+	}
+	return e.found, errors.Join(e.err, e.drainErr)
+}
+
+func (e *env) StopRebalancing(context.Context, *operatorv1alpha1.RootShard) (int, error) {
+	e.calls = append(e.calls, "stop")
+	return e.running, e.err
+}
+
+func (e *env) Migrations(context.Context, *operatorv1alpha1.RootShard, *operatorv1alpha1.Shard) ([]string, error) {
+	if len(e.migrations) == 0 {
+		return nil, e.err
+	}
+	names := e.migrations[0]
+	e.migrations = e.migrations[1:]
+	return names, e.err
 }
 
 func (e *env) Registered(context.Context, *operatorv1alpha1.RootShard, *operatorv1alpha1.Shard) (bool, error) {
@@ -158,9 +185,12 @@ func TestDeletion(t *testing.T) {
 		"a shard that does not answer waits":           {env: func(s *env) { s.err = errors.New("no connection") }, after: 24 * time.Hour, text: "no connection; repair it, or set the annotation operator.kcp.io/force-delete=true"},
 		"in the foreground workspaces are not counted": {
 			change: func(s *operatorv1alpha1.Shard) { s.Finalizers = append(s.Finalizers, metav1.FinalizerDeleteDependents) }, text: "the servers are created again", calls: "cordon"},
-		"force deletes workspaces, too":  {change: force, env: func(s *env) { s.count = 12 }, calls: "unregister"},
-		"force waits for the root shard": {change: force, env: func(s *env) { s.err = errors.New("no connection") }, text: "deletion is forced and waits 2m0s", calls: "unregister"},
-		"force waits for a limited time": {change: force, env: func(s *env) { s.err = errors.New("no connection") }, after: 3 * time.Minute, calls: "unregister"},
+		"a migration to the shard holds what nobody counts": {
+			env: func(s *env) { s.migrations = [][]string{{"team-a"}} }, text: "deletion waits for 1 LogicalClusterMigrations from or to the shard, which are finished first: team-a.", calls: "cordon count"},
+		"so does one that has begun since the count": {env: func(s *env) { s.migrations = [][]string{nil, {"team-a"}} }, text: "finished first: team-a.", calls: "cordon count"},
+		"force deletes workspaces, too":              {change: force, env: func(s *env) { s.count = 12 }, calls: "unregister"},
+		"force waits for the root shard":             {change: force, env: func(s *env) { s.err = errors.New("no connection") }, text: "deletion is forced and waits 2m0s", calls: "unregister"},
+		"force waits for a limited time":             {change: force, env: func(s *env) { s.err = errors.New("no connection") }, after: 3 * time.Minute, calls: "unregister"},
 		"any other value of the annotation is ignored": {change: func(s *operatorv1alpha1.Shard) {
 			s.Annotations = map[string]string{operatorv1alpha1.AnnotationForceDelete: "yes"}
 		}, env: func(s *env) { s.count = 2 }, text: "2 workspaces", calls: "cordon count"},

@@ -31,20 +31,27 @@ func TestDrain(t *testing.T) {
 		return fmt.Sprintf(`{"apiVersion":"core.kcp.io/v1alpha1","kind":"Shard","metadata":{"name":%q,"annotations":{%s}},"spec":{"baseURL":"https://x"},"status":{"conditions":[{"type":"Ready","status":"True","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`, name, annotations)
 	}
 	for name, tc := range map[string]struct {
-		closed, migrations, refusal string
-		call                        string // "drain" or "stop"
-		want                        []string
-		result                      string
+		closed, migrations, elsewhere, refusal string
+		call                                   string // "drain" or "stop"
+		want                                   []string
+		result                                 string
 	}{
-		"a drain begins": {call: "drain", want: []string{"PATCH alpha drain", "POST one beta"}, result: "0 of 1 moved, 1 moving"},
-		"without the feature": {call: "drain", refusal: forbidden, want: []string{"PATCH alpha drain", "POST one beta"},
+		"a drain begins": {call: "drain", want: []string{"POST dry run", "PATCH alpha drain", "POST one beta"}, result: "0 of 1 moved, 1 moving"},
+		"without the feature": {call: "drain", refusal: forbidden, want: []string{"POST dry run"},
 			result: "the installation does not move logical clusters: start every shard with --feature-gates=LogicalClusterMigration=true"},
-		"as many run as may": {call: "drain", closed: `"experimental.core.kcp.io/unschedulable":"drain"`, migrations: migrationOf("one", "Migrating") + "," + migrationOf("two", "Migrating"), result: "0 of 0 moved, 2 moving"},
+		"as many run as may": {call: "drain", closed: `"experimental.core.kcp.io/unschedulable":"drain"`, migrations: migrationOf("one", "Migrating") + "," + migrationOf("two", "Migrating"), result: "0 moved, 2 moving"},
 		"a drain is stopped": {call: "stop", closed: `"experimental.core.kcp.io/unschedulable":"drain"`, migrations: migrationOf("one", "Migrating"),
 			want: []string{"PATCH alpha drain stopped", "DELETE m-one"}, result: "1 running"},
 		"it opens the shard": {call: "stop", closed: `"experimental.core.kcp.io/unschedulable":"drain stopped"`, migrations: migrationOf("one", "Completed"),
-			want: []string{"PATCH alpha drain stopped", "DELETE m-one", "PATCH alpha null"}, result: "0 running"},
+			want: []string{"DELETE m-one", "PATCH alpha null"}, result: "0 running"},
 		"but not one that somebody else had closed": {call: "stop", closed: `"experimental.core.kcp.io/unschedulable":"broken disk"`, result: "0 running"},
+		"which stays as it was": {call: "stop", closed: `"experimental.core.kcp.io/unschedulable":"broken disk"`, migrations: migrationOf("one", "Completed"),
+			want: []string{"PATCH alpha drain stopped; before: broken disk", "DELETE m-one", "PATCH alpha broken disk"}, result: "0 running"},
+		"nor one that was closed before a drain that was stopped": {call: "stop", closed: `"experimental.core.kcp.io/unschedulable":"drain stopped; before: broken disk"`,
+			want: []string{"PATCH alpha broken disk"}, result: "0 running"},
+		"a drain goes on after a stop": {call: "drain", closed: `"experimental.core.kcp.io/unschedulable":"drain stopped; before: broken disk"`,
+			want: []string{"POST dry run", "PATCH alpha broken disk", "POST one beta"}, result: "0 of 1 moved, 1 moving"},
+		"migrations in other workspaces are left alone": {call: "drain", closed: `"experimental.core.kcp.io/unschedulable":"drain"`, elsewhere: migrationOf("one", "Migrating"), result: "0 of 1 moved"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var writes []string
@@ -65,6 +72,9 @@ func TestDrain(t *testing.T) {
 					fmt.Fprint(w, `{"apiVersion":"v1","kind":"Status","status":"Success"}`)
 				case r.Method == http.MethodPost && r.URL.Path == migrations:
 					text := "POST"
+					if r.URL.Query().Get("dryRun") != "" {
+						text += " dry run"
+					}
 					for _, part := range []string{"one", "beta"} {
 						if strings.Contains(body, fmt.Sprintf(`:%q`, part)) {
 							text += " " + part
@@ -85,6 +95,12 @@ func TestDrain(t *testing.T) {
 					fmt.Fprint(w, shard("alpha", closed))
 				case r.URL.Path == migrations:
 					fmt.Fprintf(w, `{"apiVersion":"v1","kind":"List","items":[%s]}`, tc.migrations)
+				case r.URL.Path == "/debug/logicalclusters/objects":
+					fmt.Fprint(w, `{"one":7}`)
+				case r.URL.Path == "/clusters/root/apis/apis.kcp.io/v1alpha2/apiexports/migration.kcp.io":
+					fmt.Fprint(w, `{"apiVersion":"apis.kcp.io/v1alpha2","kind":"APIExport","metadata":{"name":"migration.kcp.io"},"status":{"identityHash":"id"}}`)
+				case r.URL.Path == "/clusters/*/apis/migration.kcp.io/v1alpha1/logicalclustermigrations:id":
+					fmt.Fprintf(w, `{"apiVersion":"v1","kind":"List","items":[%s]}`, strings.ReplaceAll(tc.elsewhere, `"labels"`, `"annotations":{"kcp.io/cluster":"operations"},"labels"`))
 				case r.URL.Path == "/clusters/*/apis/core.kcp.io/v1alpha1/logicalclusters":
 					fmt.Fprint(w, `{"apiVersion":"v1","kind":"List","items":[{"apiVersion":"core.kcp.io/v1alpha1","kind":"LogicalCluster","metadata":{"name":"cluster","annotations":{"kcp.io/cluster":"one"}},"spec":{"owner":{"cluster":"root","name":"w"}},"status":{"phase":"Ready"}}]}`)
 				case r.URL.Path == "/clusters/root/apis/tenancy.kcp.io/v1alpha1/workspaces/w":
@@ -111,7 +127,7 @@ func TestDrain(t *testing.T) {
 				}
 			} else {
 				running, err := clients.StopDrain(t.Context(), root, alpha)
-				if result = fmt.Sprintf("%d running", running); err != nil {
+				if result = fmt.Sprintf("%d running", running.Moving); err != nil {
 					result = err.Error()
 				}
 			}

@@ -93,6 +93,6 @@ func Errorf(format string, args ...any) error {
 // describeError wraps err with a message that is the same for each attempt. It logs the omitted details.
 func describeError(ctx context.Context, err error, format string, args ...any) error {
 	message := fmt.Sprintf(format, args...)
-	ctrl.LoggerFrom(ctx).Info("request to the installation failed", "attempt", message, "error", err.Error())
+	ctrl.LoggerFrom(ctx).Info("Failed to send a request to the installation", "attempt", message, "err", err)
 	return &stableError{message: message + ": " + StableMessage(err), cause: err}
 }

@@ -55,7 +55,7 @@ func (c *Clients) Workspaces(ctx context.Context, root *operatorv1alpha1.RootSha
 	err := c.deleteProbes(ctx, root, probeLabel)
 	if err == nil {
 		err = c.withRoot(ctx, root, func(client dynamic.Interface) error {
-			identity, err := tenancyIdentity(ctx, client)
+			identity, err := identityOf(ctx, client, tenancyv1alpha1.SchemeGroupVersion.Group)
 			workspaces.Resource += ":" + identity // a list of all logical clusters requires the identity
 			return err
 		})
@@ -87,9 +87,9 @@ func (c *Clients) Workspaces(ctx context.Context, root *operatorv1alpha1.RootSha
 	return count, nil
 }
 
-// tenancyIdentity returns the identity of the export of workspaces, which is in root.
-func tenancyIdentity(ctx context.Context, client dynamic.Interface) (string, error) {
-	export, err := client.Resource(exportsResource).Get(ctx, tenancyv1alpha1.SchemeGroupVersion.Group, metav1.GetOptions{})
+// identityOf returns the identity of an export in root.
+func identityOf(ctx context.Context, client dynamic.Interface, name string) (string, error) {
+	export, err := client.Resource(exportsResource).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return "", err
 	}

@@ -130,7 +130,7 @@ func (d *Deployment) FindMissing(expected []string) status.Result {
 
 func (d *Deployment) notFound(condition string, missing []string) status.Result {
 	return status.Wait(condition, operatorv1alpha1.ReasonReferenceNotFound,
-		"%s missing in namespace %s, which the pods of %s mount: create what is yours among them", joinWithVerb(missing), d.Namespace, d.Name)
+		"%s missing in namespace %s, which the pods of %s mount: create those that the operator does not create", joinWithVerb(missing), d.Namespace, d.Name)
 }
 
 // Prepare checks the prerequisites of the pods. While one is not satisfied no pod starts and no rollout begins, and running pods continue

@@ -13,7 +13,7 @@ import (
 
 // builtInCI are the modules whose packages CI compiles in addition to those of the main module. They do not include api, so that api
 // requires no more of its importers than it needs.
-var builtInCI = []string{"hack/devcluster", "hack/devcluster/coredns", "hack/devcluster/opentofu", "test/clients", "test/conformance"}
+var builtInCI = []string{"hack/devcluster", "hack/devcluster/coredns", "hack/devcluster/opentofu", "test/chromium", "test/clients", "test/conformance"}
 
 // differing are the modules that have another version in these modules, with the reason.
 var differing = map[string]string{

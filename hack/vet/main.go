@@ -1,4 +1,4 @@
-// Command vet runs the analyzers of go vet and those of this project on the packages of modules, tests included:
+// Command vet runs the analyzers of go vet, logcheck of Kubernetes, and those of this project on the packages of modules, tests included:
 //
 //	go run ./hack/vet -tags e2e . api
 //
@@ -22,7 +22,9 @@ import (
 	"golang.org/x/tools/go/analysis/passes/printf"
 	"golang.org/x/tools/go/analysis/suite/vet"
 	"golang.org/x/tools/go/packages"
+	logcheck "sigs.k8s.io/logtools/logcheck/pkg"
 
+	"github.com/atoll-dev/atoll/hack/vet/logline"
 	"github.com/atoll-dev/atoll/hack/vet/receivername"
 	"github.com/atoll-dev/atoll/hack/vet/typednil"
 )
@@ -77,12 +79,13 @@ func check(out io.Writer, directory, tags string, patterns ...string) (int, erro
 	for _, pkg := range loaded { // dependencies have no syntax to analyze
 		maps.DeleteFunc(pkg.Imports, func(_ string, imported *packages.Package) bool { return !initial[imported] })
 	}
+	logs, _ := logcheck.Analyser()
 	lines := map[string]bool{} // a file belongs to its package and to that with its tests
 	for _, run := range []struct {
 		analyzers []*analysis.Analyzer
 		on        []*packages.Package
 	}{
-		{append(slices.Clone(vet.Suite), receivername.Analyzer), loaded},
+		{append(slices.Clone(vet.Suite), logs, logline.Analyzer, receivername.Analyzer), loaded},
 		{[]*analysis.Analyzer{typednil.Analyzer}, slices.DeleteFunc(slices.Clone(loaded), isTest)},
 	} {
 		graph, err := checker.Analyze(run.analyzers, run.on, nil)

@@ -60,7 +60,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 func (r *Reconciler) ofExport(ctx context.Context, export client.Object) []reconcile.Request {
 	var all infrastructurev1alpha1.CatalogueList
 	if err := r.Client.List(ctx, &all); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "listing catalogues")
+		ctrl.LoggerFrom(ctx).Error(err, "Failed to list catalogues")
 		return nil
 	}
 	var requests []reconcile.Request

@@ -54,7 +54,7 @@ func (r *reconciliation) connect(state State) (connection, error) {
 	switch {
 	case len(state.Connection) > 0:
 		name := connectionName(object)
-		condition, err := connectionCondition(r.applySecret(name, state.Connection), r.controller.NumRequeues(r.request) >= toleratedErrors)
+		condition, err := connectionCondition(r.applySecret(name, state.Connection), r.runner.controller.NumRequeues(r.request) >= toleratedErrors)
 		if err != nil {
 			return previous, err
 		}
@@ -140,9 +140,9 @@ func (r *reconciliation) newSecret(name string, values map[string]string) *corev
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: connectionNamespace, Name: name,
 			Labels: map[string]string{
-				LabelConnection(r.Group): "true",
-				r.Group + "/template":    shortname.Of(r.instance.Template.Name, shortname.Label),
-				r.Group + "/instance":    shortname.Of(object.GetName(), shortname.Label),
+				LabelConnection(r.runner.Group): "true",
+				r.runner.Group + "/template":    shortname.Of(r.instance.Template.Name, shortname.Label),
+				r.runner.Group + "/instance":    shortname.Of(object.GetName(), shortname.Label),
 			},
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: object.GetAPIVersion(), Kind: object.GetKind(), Name: object.GetName(), UID: object.GetUID()}},
 		},

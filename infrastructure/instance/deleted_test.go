@@ -11,14 +11,14 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
-// vanishing is a client that returns an error for reads of an instance.
-type vanishing struct {
+// unreadable is a client that returns an error for reads of an instance.
+type unreadable struct {
 	dynamic.NamespaceableResourceInterface
 	err error
 }
 
-func (v vanishing) Get(context.Context, string, metav1.GetOptions, ...string) (*unstructured.Unstructured, error) {
-	return &unstructured.Unstructured{}, v.err
+func (u unreadable) Get(context.Context, string, metav1.GetOptions, ...string) (*unstructured.Unstructured, error) {
+	return &unstructured.Unstructured{}, u.err
 }
 
 // deleting counts calls of Delete.
@@ -32,9 +32,9 @@ func (d *deleting) Delete(context.Context, Instance) (bool, error) {
 	return true, nil
 }
 
-// TestVanishedInstancesAreAskedFor checks that the objects of an instance are deleted only after a server reports that the instance is gone, and
+// TestMissingInstancesAreVerified checks that the objects of an instance are deleted only after a server reports that the instance is gone, and
 // that the request is retried if the server does not answer.
-func TestVanishedInstancesAreAskedFor(t *testing.T) {
+func TestMissingInstancesAreVerified(t *testing.T) {
 	t.Parallel()
 	resource := bindings.GroupResource()
 	notServed := apierrors.NewGenericServerResponse(404, "get", resource, "", "", 0, true)
@@ -54,7 +54,7 @@ func TestVanishedInstancesAreAskedFor(t *testing.T) {
 			t.Parallel()
 			handler, object := &deleting{}, &unstructured.Unstructured{}
 			object.SetName("it")
-			p := &reconciliation{runner: &runner{Options: Options{Handler: handler}}, kind: &kind{client: vanishing{err: tc.err}}, ctx: t.Context(), instance: Instance{Object: object}}
+			p := &reconciliation{runner: &runner{Options: Options{Handler: handler}}, kind: &kind{client: unreadable{err: tc.err}}, ctx: t.Context(), instance: Instance{Object: object}}
 			if _, err := p.reconcileDeleted(); (err != nil) != tc.retried || handler.count != tc.deleted {
 				t.Errorf("deleted %d times, error %v", handler.count, err)
 			}

@@ -99,7 +99,7 @@ func (c *counter) Collect(out chan<- prometheus.Metric) {
 	type series struct{ template, backend, phase string }
 	counts := map[series]int{}
 	for r := range c.runners {
-		for _, k := range r.all() {
+		for _, k := range r.kinds.All() {
 			for _, key := range k.informer.Keys() {
 				counts[series{k.template().Name, r.Backend, phaseOf(k.informer, key)}]++
 			}
@@ -131,14 +131,14 @@ func (r *runner) observe(k *kind, started time.Time, err error) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.kinds[k.kindKey] == k {
+	if running, _ := r.kinds.Get(k.kindKey); running == k {
 		reconciliations.WithLabelValues(k.template().Name, r.Backend, result).Observe(time.Since(started).Seconds())
 	}
 }
 
 // deleteMetricsOf removes the series of a Template that has no running kind. Callers must hold r.mu.
 func (r *runner) deleteMetricsOf(name string) {
-	for _, k := range r.kinds {
+	for _, k := range r.kinds.All() {
 		if k.template().Name == name {
 			return
 		}
@@ -149,10 +149,10 @@ func (r *runner) deleteMetricsOf(name string) {
 // end removes the series of a backend that has stopped.
 func (r *runner) end() {
 	counted.remove(r)
+	r.shards.StopAll()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for key, k := range r.kinds {
-		delete(r.kinds, key)
+	for _, k := range r.kinds.StopAll() {
 		r.deleteMetricsOf(k.template().Name)
 	}
 	candidates.DeleteLabelValues(r.Backend)
@@ -200,13 +200,13 @@ const maxMistake = 800
 // recordTemplateError records an event in the provider's workspace that an error in a Template prevents an instance from becoming ready. The
 // event is the same for all instances, so that the recorder aggregates them.
 func (r *reconciliation) recordTemplateError(message string) {
-	log.FromContext(r.ctx).Info("An instance has failed because of an error in its Template", "template", r.latest.Name, "reason", message)
+	log.FromContext(r.ctx).Info("Failed to provide an instance because of an error in its Template", "template", r.latest.Name, "reason", message)
 	if len(message) > maxMistake {
 		message = strings.ToValidUTF8(message[:maxMistake], "") + "..."
 	}
 	kind := infrastructurev1alpha1.SchemeGroupVersion.WithKind("Template")
-	kind.Group = r.Group
-	r.record(r.ctx, kind, r.latest, corev1.EventTypeWarning, "InstancesFail", "Instances cannot become ready: "+message)
+	kind.Group = r.runner.Group
+	r.runner.record(r.ctx, kind, r.latest, corev1.EventTypeWarning, "InstancesFail", "Instances cannot become ready: "+message)
 }
 
 // record records an event about an object in the provider's workspace.

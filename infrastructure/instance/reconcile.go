@@ -54,8 +54,8 @@ func Finalizer(group string) string { return "instances." + group + "/runtime" }
 
 // Reconcile implements reconcile.TypedReconciler.
 func (r *runner) Reconcile(ctx context.Context, req request) (reconcile.Result, error) {
-	kind := r.kind(req.url, req.gvr)
-	if kind == nil {
+	kind, found := r.kinds.Get(kindKey{req.url, req.gvr})
+	if !found {
 		return reconcile.Result{}, nil // the Template or the endpoint is gone
 	}
 	object := kind.get(req.cluster, req.name)
@@ -84,9 +84,9 @@ func (r *reconciliation) run() (reconcile.Result, error) {
 	switch t := r.latest; {
 	case r.instance.Object.GetDeletionTimestamp() != nil:
 		return r.remove()
-	case t.Spec.Backend != r.Backend && t.Spec.Backend == t.Status.Backend.ReplacedBy:
+	case t.Spec.Backend != r.runner.Backend && t.Spec.Backend == t.Status.Backend.ReplacedBy:
 		return r.release()
-	case t.Spec.Backend != r.Backend: // objects stay as they are: the spec is for another backend
+	case t.Spec.Backend != r.runner.Backend: // objects stay as they are: the spec is for another backend
 		return reconcile.Result{}, nil
 	case !r.hasFinalizer() && t.DeletionTimestamp != nil: // the instance is about to be deleted with it
 		return reconcile.Result{}, nil
@@ -98,10 +98,10 @@ func (r *reconciliation) run() (reconcile.Result, error) {
 
 // reconciliation is one reconciliation of an instance.
 type reconciliation struct {
-	*runner
+	runner   *runner
 	request  request
 	kind     *kind
-	ctx      context.Context //nolint:containedctx // of this reconciliation; it carries the logical cluster
+	ctx      context.Context // of this reconciliation; it carries the logical cluster
 	latest   *infrastructurev1alpha1.Template
 	instance Instance
 }
@@ -113,7 +113,7 @@ func (r *reconciliation) provide() (reconcile.Result, error) {
 	object := r.instance.Object
 	if !r.hasFinalizer() {
 		// The finalizer comes first, because an instance without it may disappear at any time. The event of this write requeues the instance.
-		if err := r.setFinalizers(append(slices.Clone(object.GetFinalizers()), Finalizer(r.Group))); err != nil {
+		if err := r.setFinalizers(append(slices.Clone(object.GetFinalizers()), Finalizer(r.runner.Group))); err != nil {
 			return reconcile.Result{}, err
 		}
 		return reconcile.Result{}, r.confirm()
@@ -126,7 +126,7 @@ func (r *reconciliation) provide() (reconcile.Result, error) {
 		r.reportUnavailable(err)
 		return reconcile.Result{}, fmt.Errorf("providing the instance: %w", err)
 	}
-	state = settle(object, state, cmp.Or(r.ProvisioningTimeout, provisioningTimeout), time.Now())
+	state = settle(object, state, cmp.Or(r.runner.ProvisioningTimeout, provisioningTimeout), time.Now())
 	connected, failed := r.connect(state)
 	status, changed := newStatus(object, state, connected, time.Now())
 	if changed {
@@ -158,7 +158,7 @@ func (r *reconciliation) leaveOutputsOut(connected connection) (State, error) {
 
 // apply calls the handler. If the instance fails, it reads the instance and retries: a new default of the schema causes no watch event.
 func (r *reconciliation) apply() (State, error) {
-	state, err := r.Handler.Apply(r.ctx, r.instance)
+	state, err := r.runner.Handler.Apply(r.ctx, r.instance)
 	if err != nil || state.Phase != infrastructurev1alpha1.PhaseFailed {
 		return state, err
 	}
@@ -175,12 +175,12 @@ func (r *reconciliation) apply() (State, error) {
 	}
 	r.kind.informer.Wrote(current)
 	r.instance.Object = current
-	return r.Handler.Apply(r.ctx, r.instance)
+	return r.runner.Handler.Apply(r.ctx, r.instance)
 }
 
 // wait leaves an instance as it is until its Template changes.
 func (r *reconciliation) wait(cause error) error {
-	log.FromContext(r.ctx).Info("An instance waits for its Template", "template", r.instance.Template.Name, "reason", cause.Error())
+	log.FromContext(r.ctx).Info("An instance waits for its Template", "template", r.instance.Template.Name, "err", cause)
 	if readyCondition(statusOf(r.instance.Object)) != nil {
 		return nil
 	}
@@ -191,7 +191,7 @@ func (r *reconciliation) wait(cause error) error {
 // reportUnavailable reports in the status that the instance cannot be reconciled. It ignores the first errors, which a concurrent write of
 // another client may cause.
 func (r *reconciliation) reportUnavailable(err error) {
-	if r.controller.NumRequeues(r.request) < toleratedErrors && !errors.Is(err, context.DeadlineExceeded) {
+	if r.runner.controller.NumRequeues(r.request) < toleratedErrors && !errors.Is(err, context.DeadlineExceeded) {
 		return
 	}
 	status, changed := unavailableStatus(r.instance.Object, time.Now())
@@ -218,7 +218,7 @@ func (r *reconciliation) remove() (reconcile.Result, error) {
 	if !r.hasFinalizer() {
 		return reconcile.Result{}, nil
 	}
-	gone, err := r.Handler.Delete(r.ctx, r.instance)
+	gone, err := r.runner.Handler.Delete(r.ctx, r.instance)
 	if err != nil {
 		r.reportUnavailable(err)
 		return reconcile.Result{}, fmt.Errorf("removing the instance: %w", err)
@@ -249,7 +249,7 @@ func (r *reconciliation) reconcileDeleted() (reconcile.Result, error) {
 	case apierrors.IsForbidden(err) || apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse):
 		return reconcile.Result{}, nil // the workspace is not visible, so the instance may exist: the sweep decides
 	}
-	gone, err := r.Handler.Delete(r.ctx, r.instance)
+	gone, err := r.runner.Handler.Delete(r.ctx, r.instance)
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("removing what is left of instance %s: %w", name, err)
 	}
@@ -285,7 +285,7 @@ func (r *reconciliation) writeStatus(status map[string]any) error {
 func (r *reconciliation) report(status map[string]any) bool {
 	err := r.writeStatus(status)
 	if err != nil {
-		log.FromContext(r.ctx).Info("Failed to write the status of an instance", "error", err.Error())
+		log.FromContext(r.ctx).Info("Failed to write the status of an instance", "err", err)
 	}
 	return err == nil
 }

@@ -28,7 +28,7 @@ func (r *reconciliation) release() (reconcile.Result, error) {
 	if changed && r.report(status) {
 		return reconcile.Result{}, nil // the event of this write requeues the instance
 	}
-	gone, err := r.Handler.Delete(r.ctx, r.instance)
+	gone, err := r.runner.Handler.Delete(r.ctx, r.instance)
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("releasing the instance: %w", err)
 	}
@@ -42,8 +42,8 @@ func (r *reconciliation) release() (reconcile.Result, error) {
 // Template may be older than the decision that another backend takes over, which is made when no instance has the finalizer.
 func (r *reconciliation) confirm() error {
 	current := &infrastructurev1alpha1.Template{}
-	err := r.provider.Get(r.ctx, client.ObjectKeyFromObject(r.instance.Template), current)
-	if err == nil && r.isServed(current) && current.Spec.Backend == r.Backend && current.Status.Backend.ReplacedBy == "" {
+	err := r.runner.provider.Get(r.ctx, client.ObjectKeyFromObject(r.instance.Template), current)
+	if err == nil && r.runner.isServed(current) && current.Spec.Backend == r.runner.Backend && current.Status.Backend.ReplacedBy == "" {
 		return nil
 	}
 	if written := r.kind.get(r.instance.Cluster.String(), r.instance.Object.GetName()); written != nil {
@@ -56,12 +56,12 @@ func (r *reconciliation) confirm() error {
 }
 
 func (r *reconciliation) hasFinalizer() bool {
-	return slices.Contains(r.instance.Object.GetFinalizers(), Finalizer(r.Group))
+	return slices.Contains(r.instance.Object.GetFinalizers(), Finalizer(r.runner.Group))
 }
 
 // removeFinalizer removes the finalizer from an instance whose objects are gone.
 func (r *reconciliation) removeFinalizer() error {
-	finalizer := Finalizer(r.Group)
+	finalizer := Finalizer(r.runner.Group)
 	if !r.hasFinalizer() {
 		return nil
 	}

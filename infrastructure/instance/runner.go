@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -64,9 +63,10 @@ type runner struct {
 	operatorEvents *workspaces.Recorder
 	controller     *workspaces.Controller[request]
 
+	kinds  workspaces.Running[kindKey, *kind] // those of exported Templates of the backend, at URLs of the slices
+	shards workspaces.Running[string, *shard] // by URL
+
 	mu        sync.Mutex
-	kinds     map[kindKey]*kind   // running kinds: those of exported Templates of the backend, at URLs of the slices
-	shards    map[string]*shard   // by URL
 	connected map[string]bool     // URLs of the slices; nil until they are read
 	complete  bool                // whether all slices that should exist do
 	offers    map[string]*offered // Templates of the backend, by name
@@ -85,7 +85,7 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	r := &runner{Options: o, templates: templates, provider: provider, operatorEvents: workspaces.NewRecorder(fieldManager, nil), kinds: map[kindKey]*kind{}, shards: map[string]*shard{}}
+	r := &runner{Options: o, templates: templates, provider: provider, operatorEvents: workspaces.NewRecorder(fieldManager, nil)}
 	started := make(chan struct{})
 	if r.controller, err = workspaces.NewController(workspaces.ControllerOptions[request]{
 		Name: "instances", Reconciler: r, ClusterOf: func(req request) string { return req.cluster },
@@ -149,12 +149,6 @@ func newClients(workspace *rest.Config, group string) (ctrlcache.Cache, client.C
 	return templates, provider, nil
 }
 
-func (r *runner) kind(url string, gvr schema.GroupVersionResource) *kind {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.kinds[kindKey{url, gvr}]
-}
-
 // forwardChanges enqueues the instances that the backend reports.
 func (r *runner) forwardChanges(ctx context.Context) {
 	for {
@@ -171,15 +165,8 @@ func (r *runner) forwardChanges(ctx context.Context) {
 	}
 }
 
-// all returns the running kinds.
-func (r *runner) all() []*kind {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.Collect(maps.Values(r.kinds))
-}
-
 func (r *runner) ofTemplate(name string) []*kind {
-	return slices.DeleteFunc(r.all(), func(k *kind) bool { return k.template().Name != name })
+	return slices.DeleteFunc(r.kinds.All(), func(k *kind) bool { return k.template().Name != name })
 }
 
 // isServed reports whether this backend serves the instances of a Template.

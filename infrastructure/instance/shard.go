@@ -39,7 +39,6 @@ type shard struct {
 	dynamic    dynamic.Interface
 	workspaces *workspaces.Clients
 	events     *workspaces.Recorder
-	stop       context.CancelFunc
 }
 
 // fieldManager is the field manager of the platform's writes in workspaces of tenants. It does not depend on the name of the binary.
@@ -54,36 +53,33 @@ func endpointAt(workspace *rest.Config, url string) (*workspaces.Endpoint, error
 
 // startShard connects to a URL, and watches objects of tenants that instances depend on: Secrets with connections, and bindings of the
 // export. It runs one watch of each for all workspaces, and caches no objects.
-func (r *runner) startShard(ctx context.Context, url string) (*shard, error) {
+func (r *runner) startShard(ctx context.Context, url string) error {
 	at, err := endpointAt(r.Workspace, url)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	s := &shard{events: workspaces.NewRecorder(fieldManager, map[string]string{LabelEvent(r.Group): "true"})}
 	if s.dynamic, err = at.Dynamic(); err != nil {
-		return nil, fmt.Errorf("connecting to %s: %w", url, err)
+		return fmt.Errorf("connecting to %s: %w", url, err)
 	}
 	if s.workspaces, err = at.WithTimeout(workspaceTimeout).Clients(claimed, secretResource, eventResource); err != nil {
-		return nil, err
+		return err
 	}
 	objects, err := at.Metadata()
 	if err != nil {
-		return nil, fmt.Errorf("connecting to %s: %w", url, err)
+		return fmt.Errorf("connecting to %s: %w", url, err)
 	}
-	ctx, s.stop = context.WithCancel(ctx)
 	secrets := workspaces.NewWatch(objects.Resource(secretResource.GroupVersionResource()), LabelConnection(r.Group)+"=true",
 		func(secret *metav1.PartialObjectMetadata) { r.enqueueOwner(url, secret) }, func() { r.enqueueShard(url) })
 	bound := workspaces.NewWatch(objects.Resource(bindings), "",
 		func(binding *metav1.PartialObjectMetadata) { r.enqueueCluster(url, logicalcluster.Of(binding)) }, func() {})
-	r.running.Go(func() { s.events.Run(ctx) })
-	r.running.Go(func() { secrets.Run(ctx) })
-	r.running.Go(func() { bound.Run(ctx) })
-	return s, nil
+	r.shards.Start(ctx, url, s, s.events.Run, secrets.Run, bound.Run)
+	return nil
 }
 
 // at returns the kinds behind a URL.
 func (r *runner) at(url string) []*kind {
-	return slices.DeleteFunc(r.all(), func(k *kind) bool { return k.url != url })
+	return slices.DeleteFunc(r.kinds.All(), func(k *kind) bool { return k.url != url })
 }
 
 // enqueueOwner enqueues the instance that a Secret belongs to.

@@ -105,7 +105,7 @@ func (r *runner) enqueueUnknown(ctx context.Context) error {
 		return fmt.Errorf("listing the instances that there is anything of: %w", err)
 	}
 	kinds := map[string][]*kind{} // by Template
-	for _, k := range r.all() {
+	for _, k := range r.kinds.All() {
 		kinds[k.template().Name] = append(kinds[k.template().Name], k)
 	}
 	for _, i := range found {
@@ -162,7 +162,7 @@ func (r *runner) present() (clusters sets.Set[string], complete bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	clusters = sets.New[string]()
-	for _, k := range r.kinds {
+	for _, k := range r.kinds.All() {
 		if synced, err := k.informer.Status(); !synced || err != nil {
 			return nil, false
 		}

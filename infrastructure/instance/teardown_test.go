@@ -48,7 +48,7 @@ func TestWhatIsLeftGoesWithItsTemplate(t *testing.T) {
 		"what takes its time is waited for":     {meta: metav1.ObjectMeta{DeletionTimestamp: &now}, deleted: one, left: true},
 		"errors are returned":                   {meta: metav1.ObjectMeta{DeletionTimestamp: &now}, handler: remaining{err: refused}, deleted: one, err: refused},
 		"instances that are abandoned":          {meta: metav1.ObjectMeta{DeletionTimestamp: &now, Annotations: map[string]string{backend.AnnotationAbandon(group): ""}}},
-		"another backend may make all anew":     {meta: metav1.ObjectMeta{Annotations: map[string]string{backend.AnnotationMigrate(group): ""}}, handler: remaining{gone: true}, deleted: one},
+		"another backend may create all again":  {meta: metav1.ObjectMeta{Annotations: map[string]string{backend.AnnotationMigrate(group): ""}}, handler: remaining{gone: true}, deleted: one},
 		"another backend must not lose a thing": {left: true},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -119,9 +119,9 @@ func (v *View) ReportTemplateNotFound(ctx context.Context, t *infrastructurev1al
 		if !changed {
 			return nil
 		}
-		told := object.DeepCopy()
-		told.Object["status"] = status
-		_, err := c.UpdateStatus(ctx, told, metav1.UpdateOptions{})
+		updated := object.DeepCopy()
+		updated.Object["status"] = status
+		_, err := c.UpdateStatus(ctx, updated, metav1.UpdateOptions{})
 		return err
 	})
 }
@@ -147,7 +147,7 @@ func removeInstance(ctx context.Context, c dynamic.ResourceInterface, object *un
 		return err
 	}
 	if _, err := c.Patch(ctx, object.GetName(), types.MergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
-		log.FromContext(ctx).V(1).Info("Failed to tell an instance that its Template is removed", "cluster", logicalcluster.Of(object), "name", object.GetName(), "error", err.Error())
+		log.FromContext(ctx).V(1).Info("Failed to report to an instance that its Template is removed", "cluster", logicalcluster.Of(object), "name", object.GetName(), "err", err)
 	}
 	uid := object.GetUID()
 	return c.Delete(ctx, object.GetName(), metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})

@@ -29,7 +29,6 @@ type kind struct {
 	shard    *shard
 	client   dynamic.NamespaceableResourceInterface
 	informer *workspaces.Informer
-	stop     context.CancelFunc
 }
 
 func (k *kind) template() *infrastructurev1alpha1.Template { return k.current.Load().template }
@@ -161,24 +160,27 @@ func (r *runner) update(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.connected, r.complete, r.offers = connected, complete, offers
-	for key, k := range r.kinds {
-		if wanted[key] == nil {
-			k.stop()
-			delete(r.kinds, key)
-			r.deleteMetricsOf(k.template().Name)
-		}
+	for _, k := range r.kinds.StopExcept(func(key kindKey, _ *kind) bool { return wanted[key] != nil }) {
+		r.deleteMetricsOf(k.template().Name)
 	}
-	if err := r.updateShards(ctx); err != nil {
-		return err
-	}
-	for key, o := range wanted {
-		if running := r.kinds[key]; running != nil {
-			if before := running.current.Swap(o); o.concerns(before) {
-				running.enqueueAll(r)
-			}
+	r.shards.StopExcept(func(url string, _ *shard) bool { return connected[url] })
+	for url := range connected {
+		if _, found := r.shards.Get(url); found {
 			continue
 		}
-		r.kinds[key] = r.start(ctx, key, o)
+		if err := r.startShard(ctx, url); err != nil {
+			return err
+		}
+	}
+	for key, o := range wanted {
+		running, found := r.kinds.Get(key)
+		if !found {
+			r.start(ctx, key, o)
+			continue
+		}
+		if before := running.current.Swap(o); o.concerns(before) {
+			running.enqueueAll(r)
+		}
 	}
 	return nil
 }
@@ -188,30 +190,9 @@ func isNamespaceGone(err error) bool {
 	return apierrors.IsNotFound(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
 }
 
-// updateShards starts and stops connections to match the connected URLs. Callers must hold r.mu.
-func (r *runner) updateShards(ctx context.Context) error {
-	for url, s := range r.shards {
-		if !r.connected[url] {
-			s.stop()
-			delete(r.shards, url)
-		}
-	}
-	for url := range r.connected {
-		if r.shards[url] != nil {
-			continue
-		}
-		started, err := r.startShard(ctx, url)
-		if err != nil {
-			return err
-		}
-		r.shards[url] = started
-	}
-	return nil
-}
-
-// start watches a kind behind a URL. Callers must hold r.mu.
-func (r *runner) start(ctx context.Context, key kindKey, o *offered) *kind {
-	s := r.shards[key.url]
+// start watches a kind behind a URL.
+func (r *runner) start(ctx context.Context, key kindKey, o *offered) {
+	s, _ := r.shards.Get(key.url)
 	k := &kind{kindKey: key, shard: s, client: s.dynamic.Resource(key.gvr)}
 	k.current.Store(o)
 	enqueue := func(found workspaces.Key) { r.controller.Add(request{key.url, key.gvr, found.Cluster, found.Name}) }
@@ -223,9 +204,7 @@ func (r *runner) start(ctx context.Context, key kindKey, o *offered) *kind {
 		OnDisconnect: func() {},
 	})
 	k.informer.TrimMetadata(trimMetadata)
-	ctx, k.stop = context.WithCancel(ctx)
-	r.running.Go(func() { k.informer.Run(ctx) })
-	return k
+	r.kinds.Start(ctx, key, k, k.informer.Run)
 }
 
 func (k *kind) enqueueAll(r *runner) {

@@ -90,7 +90,7 @@ func (f *failures) note(ctx context.Context, object *unstructured.Unstructured, 
 	f.reasons[string(reason)]++
 	if f.logged < maxLogged {
 		f.logged++
-		log.FromContext(ctx).Info("Failed to write an instance", "cluster", f.cluster, "name", object.GetName(), "error", err.Error())
+		log.FromContext(ctx).Info("Failed to write an instance", "cluster", f.cluster, "name", object.GetName(), "err", err)
 	}
 }
 

@@ -42,7 +42,7 @@ func (inWorkspace) wait() time.Duration { return 0 }
 // page are the arguments of lists.
 type page struct {
 	Limit    int    `json:"limit,omitempty" jsonschema:"how many entries to return"`
-	Continue string `json:"continue,omitempty" jsonschema:"the value of continue in the former page, to get the next one"`
+	Continue string `json:"continue,omitempty" jsonschema:"the value of continue in the previous page, to get the next one"`
 }
 
 func (p page) limit() int {

@@ -126,7 +126,7 @@ type condition struct {
 type instanceDetails struct {
 	instanceSummary
 	Values           map[string]any `json:"values" jsonschema:"what was ordered"`
-	Outputs          map[string]any `json:"outputs,omitempty" jsonschema:"what the instance tells, such as its endpoint"`
+	Outputs          map[string]any `json:"outputs,omitempty" jsonschema:"what the instance reports, such as its endpoint"`
 	Conditions       []condition    `json:"conditions,omitempty"`
 	ConnectionSecret *connection    `json:"connectionSecret,omitempty" jsonschema:"the Secret with the credentials of the instance, in the workspace; its content is not read here"`
 }

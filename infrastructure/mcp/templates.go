@@ -70,12 +70,12 @@ type templateDescription struct {
 	SampleValues  map[string]any `json:"sampleValues,omitempty" jsonschema:"an example of values"`
 	Usage         string         `json:"usage,omitempty" jsonschema:"when and how to use the template"`
 	Prerequisites []string       `json:"prerequisites,omitempty" jsonschema:"what must be there first"`
-	Outputs       []string       `json:"outputs,omitempty" jsonschema:"what an instance tells when it is ready"`
+	Outputs       []string       `json:"outputs,omitempty" jsonschema:"what an instance reports when it is ready"`
 }
 
 var describeTemplate = tool[describeTemplateArguments, templateDescription]{
 	name: "describe_template", title: "Describe a template", annotations: readOnly,
-	description: "Describe a template of the catalogue: the schema of the values that an instance takes, an example, when to use it, what it needs, and what an instance tells when it is ready. Call it before infrastructure__provision.",
+	description: "Describe a template of the catalogue: the schema of the values that an instance takes, an example, when to use it, what it needs, and what an instance reports when it is ready. Call it before infrastructure__provision.",
 	attempt: func(in describeTemplateArguments) string {
 		return fmt.Sprintf("describe template %q in workspace %q", shorten(in.Template), shorten(in.Workspace))
 	},

@@ -13,11 +13,11 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
 	"github.com/atoll-dev/atoll/infrastructure/runtimecluster"
 	"github.com/atoll-dev/atoll/infrastructure/seed"
+	"github.com/atoll-dev/atoll/internal/kubeconfig"
 )
 
 // DefaultExport is the default name of the APIExport.
@@ -99,7 +99,7 @@ func (o *Options) Complete() (*Completed, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--template-selector: got %q, expected a label selector such as tier!=premium: %w", o.TemplateSelector, err)
 	}
-	workspace, err := clientcmd.BuildConfigFromFlags("", o.KcpKubeconfig)
+	workspace, err := kubeconfig.Load(o.KcpKubeconfig, "")
 	if err != nil {
 		return nil, fmt.Errorf("--kcp-kubeconfig: %w", err)
 	}
@@ -162,5 +162,5 @@ func runtimeConfig(file string) (*rest.Config, error) {
 	if file == "" {
 		return rest.InClusterConfig()
 	}
-	return clientcmd.BuildConfigFromFlags("", file)
+	return kubeconfig.Load(file, "")
 }

@@ -7,12 +7,12 @@ import (
 	"testing"
 )
 
-const kubeconfig = `{"apiVersion":"v1","kind":"Config","clusters":[{"name":"a","cluster":{"server":"SERVER"}}],"users":[{"name":"a"}],"contexts":[{"name":"a","context":{"cluster":"a","user":"a"}}],"current-context":"a"}`
+const kubeconfigText = `{"apiVersion":"v1","kind":"Config","clusters":[{"name":"a","cluster":{"server":"SERVER"}}],"users":[{"name":"a"}],"contexts":[{"name":"a","context":{"cluster":"a","user":"a"}}],"current-context":"a"}`
 
 func TestComplete(t *testing.T) {
 	write := func(server string) string {
 		file := filepath.Join(t.TempDir(), "kubeconfig")
-		if err := os.WriteFile(file, []byte(strings.Replace(kubeconfig, "SERVER", server, 1)), 0o600); err != nil {
+		if err := os.WriteFile(file, []byte(strings.Replace(kubeconfigText, "SERVER", server, 1)), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		return file

@@ -45,7 +45,7 @@ func (w *Web) complete(workspace *rest.Config) (*rest.Config, error) {
 				return nil, fmt.Errorf("%s: is used with --web-address only", other.flag)
 			}
 		}
-		return nil, nil //nolint:nilnil // there is no server
+		return nil, nil // there is no server
 	}
 	if err := w.checkServing(); err != nil {
 		return nil, err

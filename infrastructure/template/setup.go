@@ -110,7 +110,7 @@ func (r *Reconciler) all(ctx context.Context, _ client.Object) []reconcile.Reque
 func (r *Reconciler) requests(ctx context.Context, options ...client.ListOption) []reconcile.Request {
 	var list infrastructurev1alpha1.TemplateList
 	if err := r.Client.List(ctx, &list, append(options, client.UnsafeDisableDeepCopy)...); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "listing templates")
+		ctrl.LoggerFrom(ctx).Error(err, "Failed to list templates")
 		return nil
 	}
 	requests := make([]reconcile.Request, len(list.Items))

@@ -62,7 +62,7 @@ func (c *Collector) CollectWithStability(to chan<- metrics.Metric) {
 	for flag, sources := range c.sources {
 		expiry, err := earliest(sources)
 		if err != nil {
-			klog.ErrorS(err, "Cannot tell when a certificate expires", "flag", flag)
+			klog.ErrorS(err, "Failed to read when a certificate expires", "flag", flag)
 			continue
 		}
 		to <- metrics.NewLazyConstMetric(c.description, metrics.GaugeValue, float64(expiry.Unix()), flag)

@@ -6,17 +6,14 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	migrationv1alpha1 "github.com/atoll-dev/atoll/api/migration/v1alpha1"
-	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
-	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/internal/moves"
 )
 
 // Bounds of the time after which a failed migration is tried again. It doubles with every attempt.
@@ -25,20 +22,8 @@ const (
 	maxBackOff   = 30 * time.Minute
 )
 
-// LogicalCluster is a logical cluster on the shard.
-type LogicalCluster struct {
-	Name logicalcluster.Name
-	Path string
-	// Owner is nil without one.
-	Owner    *corev1alpha1.LogicalClusterOwner
-	Phase    corev1alpha1.LogicalClusterPhaseType
-	Deleting bool
-	// Workspace is its Workspace, if it has been read.
-	Workspace *tenancyv1alpha1.Workspace
-}
-
-// String returns the path, or the name of a logical cluster without one.
-func (l LogicalCluster) String() string { return cmp.Or(l.Path, l.Name.String()) }
+// MaxAttempts is the number of failed migrations of a logical cluster after which nobody should wait for the next, which follows anyway.
+const MaxAttempts = 3
 
 // Situation is what a drain knows at a moment.
 type Situation struct {
@@ -47,112 +32,59 @@ type Situation struct {
 	Shards []corev1alpha1.Shard
 	// Migrations are those of this drain. They were read before LogicalClusters, which are all on the shard.
 	Migrations      []migrationv1alpha1.LogicalClusterMigration
-	LogicalClusters []LogicalCluster
+	LogicalClusters []moves.LogicalCluster
 	// Others are running migrations that are not of this drain.
 	Others []migrationv1alpha1.LogicalClusterMigration
-	// Concurrency is the number of migrations at a time.
+	// Concurrency is the number of migrations at a time. Those that make no progress do not count.
 	Concurrency int
 	// Selector returns the selector of shards of a logical cluster. It is called for those that can move, while migrations can be
-	// started; for all of them with Examine. A *RefusedError is a reason why it cannot move.
-	Selector func(LogicalCluster) (labels.Selector, error)
+	// started; for all of them with Examine. A *moves.RefusedError is a reason why it cannot move; with any other error it is
+	// left out, and the others are moved.
+	Selector func(moves.LogicalCluster) (labels.Selector, error)
 	Examine  bool
 	Now      time.Time
 }
 
 // Decision is what a drain does next.
 type Decision struct {
-	// Discard are the names of migrations that have ended and whose logical clusters have to be moved again, Start the migrations
-	// to create after that.
-	Discard []string
-	Start   []Start
+	// Discard are migrations that have ended and whose logical clusters have to be moved again, GiveUp running ones that may not begin
+	// and whose logical clusters can go elsewhere, Start the migrations to create after Discard.
+	Discard, GiveUp []*migrationv1alpha1.LogicalClusterMigration
+	Start           []Start
 	Progress
 }
 
 // Start is a migration that begins.
 type Start struct {
-	LogicalCluster
+	moves.LogicalCluster
 	Destination string
 	// Attempt is 1 for the first.
 	Attempt int
 }
 
-// Progress is what a drain has achieved.
-type Progress struct {
-	// Moved is the number of logical clusters that are on other shards, Left that of those on the shard without those of the
-	// system, and Moving that of the migrations that are under way.
-	Moved, Left, Moving int
-	// Busy is set if as many migrations run as may, so that nothing but Moving is known.
-	Busy bool
-	// System is the number of logical clusters that belong to the shard, root included.
-	System int
-	// Refused are those that cannot be moved; of those that have been looked at, without Situation.Examine.
-	Refused []Refused
-	// Failed are those whose last migration has failed. They are tried again.
-	Failed []Failed
-	// Waiting are messages of migrations that wait for another shard, and of those that somebody else has created.
-	Waiting []string
-	// Unread are messages about what could not be read, so that more may be on the shard.
-	Unread []string
-}
-
-// Refused is a logical cluster that cannot be moved as things are.
-type Refused struct{ LogicalCluster, Reason string }
-
-// Failed is a logical cluster whose last migration has failed.
-type Failed struct {
-	Refused
-	Attempts int
-	RetryAt  time.Time
-}
-
-// IsDone reports whether nothing but what belongs to the shard is left on it.
-func (p Progress) IsDone() bool { return !p.Busy && p.Left == 0 && p.Moving == 0 && len(p.Unread) == 0 }
-
-// IsIdle reports whether nothing moves, and nothing is tried again.
-func (p Progress) IsIdle() bool { return p.Moving == 0 && len(p.Failed) == 0 && len(p.Waiting) == 0 }
-
-// Total returns the number of logical clusters that the drain is about.
-func (p Progress) Total() int { return p.Moved + p.Left }
-
-// RefusedError is the error of a logical cluster that cannot be moved.
-type RefusedError struct{ Reason string }
-
-func (e *RefusedError) Error() string { return e.Reason }
-
 // decision is a Decision in the making.
 type decision struct {
 	Situation
 	Decision
+	destinations moves.Destinations
+	// slots is the number of migrations that count for Concurrency.
+	slots     int
 	byCluster map[string]*migrationv1alpha1.LogicalClusterMigration
 	others    map[string]string
-	onTheWay  map[string]int64
-	// moving are the logical clusters that move, parents those with a child that moves.
-	moving, parents map[string]bool
+	// withChildren are the logical clusters whose children somebody else moves with them.
+	withChildren map[string]string
+	// moving are the logical clusters that move, parents those with a child that moves, and later those that can move, but not yet.
+	moving, parents, later map[string]bool
 }
 
-// Decide returns what to do next. The error is one of Selector.
-func Decide(s Situation) (Decision, error) {
-	d := &decision{Situation: s, byCluster: map[string]*migrationv1alpha1.LogicalClusterMigration{}, others: map[string]string{}, onTheWay: map[string]int64{}, moving: map[string]bool{}, parents: map[string]bool{}}
-	for i := range s.Others {
-		d.others[s.Others[i].Spec.LogicalCluster] = s.Others[i].Name
-		d.onTheWay[s.Others[i].Spec.DestinationShard]++
-		d.moving[s.Others[i].Spec.LogicalCluster] = true
+// Decide returns what to do next.
+func Decide(s Situation) Decision {
+	d := &decision{
+		Situation: s, byCluster: map[string]*migrationv1alpha1.LogicalClusterMigration{}, others: map[string]string{}, withChildren: map[string]string{},
+		moving: map[string]bool{}, parents: map[string]bool{}, later: map[string]bool{},
+		destinations: moves.Destinations{Origin: s.Shard, Shards: s.Shards, OnTheWay: map[string]int64{}, Stuck: map[string]string{}},
 	}
-	for i := range s.Migrations {
-		migration := &s.Migrations[i]
-		d.byCluster[migration.Spec.LogicalCluster] = migration
-		switch {
-		case isRunning(migration):
-			d.Moving++
-			d.moving[migration.Spec.LogicalCluster] = true
-			d.onTheWay[migration.Spec.DestinationShard]++
-			if message := waitingMessage(migration); message != "" {
-				d.Waiting = append(d.Waiting, message)
-			}
-		case migration.Status.Phase == migrationv1alpha1.LogicalClusterMigrationPhaseCompleted:
-			d.Moved++
-		}
-	}
+	d.addMigrations()
 	ordered := inOrder(s.LogicalClusters)
 	for _, cluster := range ordered {
 		if d.moving[cluster.Name.String()] {
@@ -160,13 +92,43 @@ func Decide(s Situation) (Decision, error) {
 		}
 	}
 	for _, cluster := range ordered {
-		if err := d.add(cluster); err != nil {
-			return Decision{}, err
-		}
+		d.add(cluster)
 	}
 	d.Moving += len(d.Start)
 	d.countHandedOver()
-	return d.Decision, nil
+	return d.Decision
+}
+
+func (d *decision) addMigrations() {
+	for i := range d.Others {
+		other := &d.Others[i]
+		d.others[other.Spec.LogicalCluster] = other.Name
+		d.destinations.OnTheWay[other.Spec.DestinationShard]++
+		d.moving[other.Spec.LogicalCluster] = true
+		if other.Annotations[migrationv1alpha1.IncludeChildrenAnnotationKey] == "true" {
+			d.withChildren[other.Spec.LogicalCluster] = other.Name
+		}
+	}
+	for i := range d.Migrations {
+		migration := &d.Migrations[i]
+		d.byCluster[migration.Spec.LogicalCluster] = migration
+		switch {
+		case moves.IsRunning(migration):
+			d.Moving++
+			d.moving[migration.Spec.LogicalCluster] = true
+			d.destinations.OnTheWay[migration.Spec.DestinationShard]++
+			if isStuck(migration) {
+				d.destinations.Stuck[migration.Spec.DestinationShard] = migration.Name
+			} else {
+				d.slots++
+			}
+			if message := waitingMessage(migration); message != "" {
+				d.Waiting = append(d.Waiting, message)
+			}
+		case migration.Status.Phase == migrationv1alpha1.LogicalClusterMigrationPhaseCompleted:
+			d.Moved++
+		}
+	}
 }
 
 // countHandedOver counts logical clusters that have left the shard, but whose migrations have not ended, as left: the total stays the same.
@@ -176,153 +138,196 @@ func (d *decision) countHandedOver() {
 		here[cluster.Name.String()] = true
 	}
 	for cluster, migration := range d.byCluster {
-		if isRunning(migration) && !here[cluster] {
+		if moves.IsRunning(migration) && !here[cluster] {
 			d.Left++
 		}
 	}
 }
 
-// inOrder sorts logical clusters by path, so that each pass looks at them in the same order, and the deepest first, so that a Workspace
-// is where it was while its logical cluster moves. Nothing says how large each is.
-func inOrder(clusters []LogicalCluster) []LogicalCluster {
-	return slices.SortedFunc(slices.Values(clusters), func(a, b LogicalCluster) int {
-		return cmp.Or(cmp.Compare(strings.Count(b.Path, ":"), strings.Count(a.Path, ":")), cmp.Compare(a.String(), b.String()), cmp.Compare(a.Name.String(), b.Name.String()))
+// inOrder sorts logical clusters: parents before their children; then the smallest first, because the pauses of writes are shorter, and most
+// of a shard is empty soon; and by path, so that each pass looks at them in the same order.
+func inOrder(clusters []moves.LogicalCluster) []moves.LogicalCluster {
+	owners := make(map[string]string, len(clusters))
+	for _, cluster := range clusters {
+		if cluster.Owner != nil {
+			owners[cluster.Name.String()] = cluster.Owner.Cluster
+		} else {
+			owners[cluster.Name.String()] = ""
+		}
+	}
+	// depth is the number of ancestors on the shard. What is below another shard's workspace comes with the first.
+	depth := func(cluster moves.LogicalCluster) (depth int) {
+		for name := cluster.Name.String(); depth < len(clusters); depth++ {
+			owner := owners[name]
+			if _, here := owners[owner]; !here {
+				break
+			}
+			name = owner
+		}
+		return depth
+	}
+	depths := make(map[string]int, len(clusters))
+	for _, cluster := range clusters {
+		depths[cluster.Name.String()] = depth(cluster)
+	}
+	return slices.SortedFunc(slices.Values(clusters), func(a, b moves.LogicalCluster) int {
+		return cmp.Or(cmp.Compare(depths[a.Name.String()], depths[b.Name.String()]), cmp.Compare(a.Objects, b.Objects), cmp.Compare(a.String(), b.String()), cmp.Compare(a.Name.String(), b.Name.String()))
 	})
 }
 
-func (d *decision) add(cluster LogicalCluster) error {
-	if cluster.Name == logicalcluster.Root || cluster.Name.IsSystem() {
+// add decides about a logical cluster on the shard.
+func (d *decision) add(cluster moves.LogicalCluster) {
+	if cluster.IsSystem() {
 		d.System++
-		return nil
+		return
 	}
 	d.Left++
-	if other := d.others[cluster.Name.String()]; other != "" {
-		d.Waiting = append(d.Waiting, fmt.Sprintf("%s: migration %s in root, which is not of this drain, moves it", cluster, other))
-		return nil
+	if d.isOfOthers(cluster) {
+		return
 	}
-	next := Start{LogicalCluster: cluster, Attempt: 1}
-	avoid := ""
+	next, avoid := Start{LogicalCluster: cluster, Attempt: 1}, ""
 	last := d.byCluster[cluster.Name.String()]
 	switch {
 	case last == nil:
-	case isRunning(last):
-		return nil
+	case moves.IsRunning(last):
+		d.redirect(cluster, last)
+		return
 	case last.Status.Phase == migrationv1alpha1.LogicalClusterMigrationPhaseCompleted:
 		d.Moved-- // it has come back since
 	default:
-		next.Attempt, avoid = attempt(last)+1, last.Spec.DestinationShard
-		if retryAt := endOf(last).Add(backOff(next.Attempt - 1)); d.Now.Before(retryAt) {
+		if next.Attempt = attempt(last); !wasOfOthers(last) {
+			next.Attempt, avoid = next.Attempt+1, last.Spec.DestinationShard
+		}
+		if retryAt := moves.EndOf(last).Add(backOff(attempt(last))); d.Now.Before(retryAt) {
 			d.fail(cluster, last, retryAt)
-			return nil
+			return
 		}
 	}
 	if !d.Examine && !d.isFree() {
-		return nil
+		d.later[cluster.Name.String()] = true
+		return
 	}
-	if reason := refusal(cluster); reason != "" {
+	destination := d.destinationOf(cluster, avoid)
+	switch {
+	case destination == "":
+	case d.isFree() && !d.isTooEarly(cluster):
+		d.start(next, destination, last)
+	default:
+		d.later[cluster.Name.String()] = true
+		if last != nil && last.Status.Phase == migrationv1alpha1.LogicalClusterMigrationPhaseFailed {
+			d.fail(cluster, last, d.Now)
+		}
+	}
+}
+
+// isOfOthers reports whether somebody else moves a logical cluster, or is going to.
+func (d *decision) isOfOthers(cluster moves.LogicalCluster) bool {
+	name := cluster.Name.String()
+	migration := d.others[name]
+	if cluster.Owner != nil && migration == "" {
+		migration = d.withChildren[cluster.Owner.Cluster]
+		if migration != "" {
+			d.withChildren[name] = migration
+		}
+	}
+	if migration == "" {
+		return false
+	}
+	d.Waiting = append(d.Waiting, fmt.Sprintf("%s: migration %s, which is not of this drain, moves it", cluster, migration))
+	return true
+}
+
+// destinationOf returns the shard to which a logical cluster moves, or "" after having recorded why there is none.
+func (d *decision) destinationOf(cluster moves.LogicalCluster, avoid string) string {
+	if reason := cluster.Refusal(); reason != "" {
 		d.refuse(cluster, reason)
-		return nil
+		return ""
 	}
 	selector, err := d.Selector(cluster)
-	if refused := (*RefusedError)(nil); errors.As(err, &refused) {
+	if refused := (*moves.RefusedError)(nil); errors.As(err, &refused) {
 		d.refuse(cluster, refused.Reason)
-		return nil
+		return ""
 	} else if err != nil {
-		return err
+		d.Unread = append(d.Unread, err.Error())
+		return ""
 	}
-	destination, reason := chooseDestination(d.Shard, d.Shards, selector, d.onTheWay, avoid)
-	switch {
-	case reason != "":
+	destination, reason := d.destinations.Choose(selector, avoid)
+	if reason != "" {
 		d.refuse(cluster, reason)
-	case d.isFree() && !d.isNextToMoving(cluster):
-		d.moving[cluster.Name.String()] = true
-		d.markParent(cluster)
-		if last != nil {
-			d.Discard = append(d.Discard, last.Name)
-		}
-		next.Destination = destination
-		d.Start = append(d.Start, next)
-		d.onTheWay[destination]++
-	case last != nil && last.Status.Phase == migrationv1alpha1.LogicalClusterMigrationPhaseFailed:
-		d.fail(cluster, last, d.Now)
 	}
-	return nil
+	return destination
+}
+
+// redirect gives up a migration that may not begin because its destination has been closed, or is full or silent, if another shard can have
+// the logical cluster: it would wait for somebody to open that shard, and hold up others.
+func (d *decision) redirect(cluster moves.LogicalCluster, running *migrationv1alpha1.LogicalClusterMigration) {
+	if !moves.IsUnbegun(running) {
+		return
+	}
+	selector, err := d.Selector(cluster)
+	if err != nil || d.destinations.Accepts(running.Spec.DestinationShard, selector) {
+		return
+	}
+	if _, reason := d.destinations.Choose(selector, running.Spec.DestinationShard); reason == "" {
+		d.GiveUp = append(d.GiveUp, running)
+	}
+}
+
+func (d *decision) start(next Start, destination string, last *migrationv1alpha1.LogicalClusterMigration) {
+	d.moving[next.Name.String()] = true
+	d.markParent(next.LogicalCluster)
+	if last != nil {
+		d.Discard = append(d.Discard, last)
+	}
+	next.Destination = destination
+	d.Start = append(d.Start, next)
+	d.destinations.OnTheWay[destination]++
 }
 
 // markParent records that a child of the parent of a logical cluster moves.
-func (d *decision) markParent(cluster LogicalCluster) {
+func (d *decision) markParent(cluster moves.LogicalCluster) {
 	if cluster.Owner != nil {
 		d.parents[cluster.Owner.Cluster] = true
 	}
 }
 
-// isNextToMoving reports whether the parent or a child of a logical cluster moves: the two moves would wait for each other.
-func (d *decision) isNextToMoving(cluster LogicalCluster) bool {
-	return d.parents[cluster.Name.String()] || cluster.Owner != nil && d.moving[cluster.Owner.Cluster]
+// isTooEarly reports whether the parent or a child of a logical cluster moves, so that the two moves would wait for each other, or the parent
+// is to move before.
+func (d *decision) isTooEarly(cluster moves.LogicalCluster) bool {
+	return d.parents[cluster.Name.String()] || cluster.Owner != nil && (d.moving[cluster.Owner.Cluster] || d.later[cluster.Owner.Cluster])
 }
 
 // isFree reports whether one more migration can be started.
-func (d *decision) isFree() bool { return d.Moving+len(d.Start) < d.Concurrency }
+func (d *decision) isFree() bool { return d.slots+len(d.Start) < d.Concurrency }
 
-func (d *decision) refuse(cluster LogicalCluster, reason string) {
+func (d *decision) refuse(cluster moves.LogicalCluster, reason string) {
 	d.Refused = append(d.Refused, Refused{cluster.String(), reason})
 }
 
-func (d *decision) fail(cluster LogicalCluster, last *migrationv1alpha1.LogicalClusterMigration, retryAt time.Time) {
-	reason := fmt.Sprintf("the move to shard %q has failed: %s", last.Spec.DestinationShard, failureMessage(last))
+func (d *decision) fail(cluster moves.LogicalCluster, last *migrationv1alpha1.LogicalClusterMigration, retryAt time.Time) {
+	reason := fmt.Sprintf("the move to shard %q has failed: %s", last.Spec.DestinationShard, moves.FailureMessage(last))
 	d.Failed = append(d.Failed, Failed{Refused{cluster.String(), reason}, attempt(last), retryAt})
 }
 
-// refusal returns why a logical cluster cannot be moved to any shard, or "".
-func refusal(cluster LogicalCluster) string {
-	switch {
-	case cluster.Deleting:
-		return "it is being deleted"
-	case cluster.Owner == nil:
-		return "it has no Workspace, so that nobody could find it on another shard"
-	case cluster.Phase != corev1alpha1.LogicalClusterPhaseReady:
-		return fmt.Sprintf("it is in phase %s, not Ready", cluster.Phase)
-	}
-	return ""
+// isStuck reports whether a migration has made no progress for a long time.
+func isStuck(migration *migrationv1alpha1.LogicalClusterMigration) bool {
+	return conditionsv1alpha1.IsFalse(migration, migrationv1alpha1.Progressing)
 }
 
-// isRunning reports whether a migration has not ended.
-func isRunning(migration *migrationv1alpha1.LogicalClusterMigration) bool {
-	switch migration.Status.Phase {
-	case migrationv1alpha1.LogicalClusterMigrationPhaseCompleted, migrationv1alpha1.LogicalClusterMigrationPhaseFailed:
-		return false
-	}
-	return true
+// wasOfOthers reports whether a migration has failed because another one moved its logical cluster.
+func wasOfOthers(migration *migrationv1alpha1.LogicalClusterMigration) bool {
+	return conditionsv1alpha1.GetReason(migration, migrationv1alpha1.OriginReady) == migrationv1alpha1.ReasonLogicalClusterAlreadyMigrating
 }
 
 // waitingMessage returns what a migration waits for, or "".
 func waitingMessage(migration *migrationv1alpha1.LogicalClusterMigration) string {
-	copied := conditionsv1alpha1.Get(migration, migrationv1alpha1.DataCopied)
-	if copied == nil || copied.Message == "" || copied.Reason == migrationv1alpha1.ReasonCopying || conditionsv1alpha1.IsTrue(migration, migrationv1alpha1.DataCopied) {
-		return ""
-	}
-	return fmt.Sprintf("%s: %s", migration.Name, copied.Message)
-}
-
-// failureMessage returns why a migration has failed.
-func failureMessage(migration *migrationv1alpha1.LogicalClusterMigration) string {
-	for _, condition := range []conditionsv1alpha1.Type{migrationv1alpha1.OriginReady, migrationv1alpha1.DataCopied} {
-		if message := conditionsv1alpha1.GetMessage(migration, condition); message != "" && conditionsv1alpha1.IsFalse(migration, condition) {
-			return message
+	for _, condition := range []conditionsv1alpha1.Type{migrationv1alpha1.Progressing, migrationv1alpha1.PlacementAllowed, migrationv1alpha1.DataCopied, migrationv1alpha1.OriginCleaned} {
+		message := conditionsv1alpha1.GetMessage(migration, condition)
+		if conditionsv1alpha1.IsFalse(migration, condition) && message != "" && conditionsv1alpha1.GetReason(migration, condition) != migrationv1alpha1.ReasonCopying {
+			return fmt.Sprintf("%s: %s", migration.Name, message)
 		}
 	}
-	return "it was aborted"
-}
-
-// endOf returns when a migration has ended.
-func endOf(migration *migrationv1alpha1.LogicalClusterMigration) time.Time {
-	end := migration.CreationTimestamp
-	for _, condition := range migration.Status.Conditions {
-		if end.Before(&condition.LastTransitionTime) {
-			end = condition.LastTransitionTime
-		}
-	}
-	return end.Time
+	return ""
 }
 
 // attempt returns the number of the attempt that a migration is.
@@ -343,30 +348,4 @@ func backOff(attempt int) time.Duration {
 		}
 	}
 	return delay
-}
-
-// selectorOf returns the selector of shards of a workspace.
-func selectorOf(workspace *tenancyv1alpha1.Workspace) (labels.Selector, error) {
-	if workspace.Spec.Location == nil || workspace.Spec.Location.Selector == nil {
-		return labels.Everything(), nil
-	}
-	selector, err := metav1.LabelSelectorAsSelector(workspace.Spec.Location.Selector)
-	if err != nil {
-		return nil, &RefusedError{fmt.Sprintf("its spec.location.selector is invalid: %v", err)}
-	}
-	return selector, nil
-}
-
-// String returns the numbers: "12 of 200 moved, 2 moving, 1 refused".
-func (p Progress) String() string {
-	text := fmt.Sprintf("%d of %d moved", p.Moved, p.Total())
-	for _, part := range []struct {
-		count int
-		what  string
-	}{{p.Moving, "moving"}, {len(p.Refused), "refused"}, {len(p.Failed), "failed"}} {
-		if part.count > 0 {
-			text += fmt.Sprintf(", %d %s", part.count, part.what)
-		}
-	}
-	return text
 }

@@ -4,20 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/dynamic"
 
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	migrationv1alpha1 "github.com/atoll-dev/atoll/api/migration/v1alpha1"
-	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+	"github.com/atoll-dev/atoll/internal/moves"
+	"github.com/atoll-dev/atoll/internal/placementrules"
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
@@ -33,55 +31,43 @@ const (
 var (
 	// ErrStopped means that somebody has stopped the drain, or opened the shard again.
 	ErrStopped = errors.New("the drain has been stopped")
-	// ErrFeatureDisabled means that the installation cannot move logical clusters.
-	ErrFeatureDisabled = errors.New("the installation does not move logical clusters: start every shard with --feature-gates=LogicalClusterMigration=true")
+	// ErrContinued means that somebody goes on with a drain that was to be stopped.
+	ErrContinued = errors.New("somebody goes on with the drain: the operator does while spec.drain of its Shard is true, set that to false")
 )
-
-var (
-	shardsResource     = corev1alpha1.SchemeGroupVersion.WithResource("shards")
-	migrationsResource = migrationv1alpha1.SchemeGroupVersion.WithResource("logicalclustermigrations")
-	workspacesOfParent = tenancyv1alpha1.SchemeGroupVersion.WithResource("workspaces")
-)
-
-// ClientFunc returns a client of a logical cluster, as an administrator of the installation.
-type ClientFunc func(logicalcluster.Path) (dynamic.Interface, error)
-
-// Inventory is what is on a shard.
-type Inventory struct {
-	LogicalClusters []LogicalCluster
-	// Unread are messages about what could not be read, so that more may be on the shard.
-	Unread []string
-}
 
 // Drain moves the logical clusters of one shard to others.
 type Drain struct {
+	moves.Client
 	// Shard is the name of the shard.
 	Shard string
 	// Concurrency is the number of migrations at a time.
 	Concurrency int
-	// Admin is a client of the admin workspace, At one of the logical clusters.
-	Admin dynamic.Interface
-	At    ClientFunc
 	// Inventory reads what is on the shard.
-	Inventory func(context.Context) (Inventory, error)
+	Inventory func(context.Context) (moves.Inventory, error)
+	// Sizes returns the numbers of objects of at most moves.MaxSizes logical clusters, so that the smallest move first. Without it, or while it
+	// fails, they move in the order of their paths.
+	Sizes func(context.Context, []logicalcluster.Name) (map[string]int64, error)
 	// Keep is set if Inventory is expensive: it is then called again when all that it has found has been moved, and all of it is looked at in
 	// every step.
 	Keep bool
 
-	kept *Inventory
+	kept *moves.Inventory
 }
 
-// Begin closes the shard for new workspaces. A shard that is closed already stays as it is.
+// Begin closes the shard for new workspaces, if the installation moves logical clusters. A shard that is closed already stays as it is.
 func (d *Drain) Begin(ctx context.Context) error {
 	if err := validateName(d.Shard); err != nil {
 		return err
 	}
-	shard, err := getShard(ctx, d.Admin, d.Shard)
-	if err != nil {
+	reason, closed, err := closedReason(ctx, d.Admin, d.Shard)
+	if err != nil || closed && !isStopped(reason) {
 		return err
 	}
-	if reason, closed := shard.Annotations[corev1alpha1.UnschedulableAnnotationKey]; closed && reason != reasonStopped {
-		return nil
+	if err := d.Create(ctx, d.migration("check", "check", "check", 1), Label, true); err != nil {
+		return err
+	}
+	if before := reasonOfOthers(reason); before != "" {
+		return Cordon(ctx, d.Admin, d.Shard, before)
 	}
 	return Cordon(ctx, d.Admin, d.Shard, ReasonDrain)
 }
@@ -94,65 +80,115 @@ func validateName(shard string) error {
 	return nil
 }
 
-// Step starts migrations, if there can be more, and returns what has been achieved. The error is ErrStopped once somebody has stopped the
-// drain, and ErrFeatureDisabled if migrations are refused.
-func (d *Drain) Step(ctx context.Context, now time.Time) (Progress, error) {
-	shards, err := d.shards(ctx)
-	if err != nil {
-		return Progress{}, err
+// migration returns a migration of the drain. Its name is that of every attempt, so that two who continue the drain create one.
+func (d *Drain) migration(suffix, cluster, to string, attempt int) *migrationv1alpha1.LogicalClusterMigration {
+	return &migrationv1alpha1.LogicalClusterMigration{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "drain-" + d.Shard + "-" + suffix, Labels: map[string]string{Label: d.Shard},
+			Annotations: map[string]string{attemptAnnotation: strconv.Itoa(attempt)},
+		},
+		Spec: migrationv1alpha1.LogicalClusterMigrationSpec{LogicalCluster: cluster, DestinationShard: to},
 	}
-	var shard *corev1alpha1.Shard
-	for i := range shards {
-		if shards[i].Name == d.Shard {
-			shard = &shards[i]
-		}
-	}
-	if shard == nil {
-		return Progress{}, apierrors.NewNotFound(shardsResource.GroupResource(), d.Shard)
-	}
-	if reason, closed := shard.Annotations[corev1alpha1.UnschedulableAnnotationKey]; !closed || reason == reasonStopped {
-		return Progress{}, ErrStopped
-	}
-	own, others, err := d.migrations(ctx) // before the inventory, see Situation
-	if err != nil {
-		return Progress{}, err
-	}
-	if running := countRunning(own); running >= d.Concurrency && !d.Keep {
-		return Progress{Moving: running, Busy: true}, nil // an inventory would change nothing
-	}
-	situation := Situation{
-		Shard: shard, Shards: shards, Migrations: own, Others: others, Concurrency: d.Concurrency, Examine: d.Keep, Now: now,
-		Selector: func(cluster LogicalCluster) (labels.Selector, error) { return d.selector(ctx, cluster) },
-	}
-	decision, unread, err := d.decide(ctx, situation)
-	if err != nil {
-		return Progress{}, err
-	}
-	decision.Unread = unread
-	for _, name := range decision.Discard {
-		if err := d.delete(ctx, name); err != nil {
-			return Progress{}, err
-		}
-	}
-	for _, start := range decision.Start {
-		if err := d.create(ctx, start); err != nil {
-			return Progress{}, err
-		}
-	}
-	return decision.Progress, nil
 }
 
-func countRunning(migrations []migrationv1alpha1.LogicalClusterMigration) (running int) {
-	for i := range migrations {
-		if isRunning(&migrations[i]) {
-			running++
+// Step starts migrations, if there can be more, and returns what has been achieved. The error is ErrStopped once somebody has stopped the
+// drain, and moves.ErrFeatureDisabled if migrations are refused.
+func (d *Drain) Step(ctx context.Context, now time.Time) (Progress, error) {
+	shards, err := d.Shards(ctx)
+	if err != nil {
+		return Progress{}, err
+	}
+	shard := find(shards, d.Shard)
+	if shard == nil {
+		return Progress{}, apierrors.NewNotFound(moves.ShardsResource.GroupResource(), d.Shard)
+	}
+	if reason, closed := shard.Annotations[corev1alpha1.UnschedulableAnnotationKey]; !closed || isStopped(reason) {
+		return Progress{}, ErrStopped
+	}
+	own, others, err := d.Migrations(ctx, Label, d.Shard) // before the inventory, see Situation
+	if err != nil {
+		return Progress{}, err
+	}
+	if progress := summarize(own); progress.Busy && !d.Keep && countSlots(own) >= d.Concurrency && !needsDecision(own, shards) {
+		return progress, nil // an inventory would change nothing
+	}
+	selectors := moves.Selectors{At: d.At}
+	situation := Situation{
+		Shard: shard, Shards: shards, Migrations: own, Others: others, Concurrency: d.Concurrency, Examine: d.Keep, Now: now,
+		Selector: func(cluster moves.LogicalCluster) (labels.Selector, error) { return selectors.Of(ctx, cluster) },
+	}
+	decision, err := d.decide(ctx, situation)
+	if err != nil || ctx.Err() != nil {
+		return Progress{}, errors.Join(err, ctx.Err())
+	}
+	return d.act(ctx, decision)
+}
+
+// act does what was decided. A migration that cannot be created holds up no other.
+func (d *Drain) act(ctx context.Context, decision Decision) (Progress, error) {
+	var errs []error
+	for _, migration := range append(decision.GiveUp, decision.Discard...) {
+		errs = append(errs, d.Delete(ctx, migration))
+	}
+	progress := decision.Progress
+	for _, start := range decision.Start {
+		err := d.Create(ctx, d.migration(start.Name.String(), start.Name.String(), start.Destination, start.Attempt), Label, false)
+		if taken := (*moves.NameTakenError)(nil); errors.As(err, &taken) {
+			progress.Moving--
+			progress.Refused = append(progress.Refused, Refused{start.String(), taken.Error()})
+			continue
+		}
+		errs = append(errs, err)
+	}
+	return progress, errors.Join(errs...)
+}
+
+func find(shards []corev1alpha1.Shard, name string) *corev1alpha1.Shard {
+	for i := range shards {
+		if shards[i].Name == name {
+			return &shards[i]
 		}
 	}
-	return running
+	return nil
+}
+
+// summarize returns what the migrations alone say. Busy is set if one runs.
+func summarize(own []migrationv1alpha1.LogicalClusterMigration) (p Progress) {
+	for i := range own {
+		if !moves.IsRunning(&own[i]) {
+			if own[i].Status.Phase == migrationv1alpha1.LogicalClusterMigrationPhaseCompleted {
+				p.Moved++
+			}
+			continue
+		}
+		p.Moving++
+		if message := waitingMessage(&own[i]); message != "" {
+			p.Waiting = append(p.Waiting, message)
+		}
+	}
+	p.Busy = p.Moving > 0
+	return p
+}
+
+// countSlots returns the number of running migrations that make progress.
+func countSlots(own []migrationv1alpha1.LogicalClusterMigration) (slots int) {
+	for i := range own {
+		if moves.IsRunning(&own[i]) && !isStuck(&own[i]) {
+			slots++
+		}
+	}
+	return slots
+}
+
+// needsDecision reports whether a migration may not begin, and perhaps can be sent to another shard.
+func needsDecision(own []migrationv1alpha1.LogicalClusterMigration, shards []corev1alpha1.Shard) bool {
+	return slices.ContainsFunc(own, func(migration migrationv1alpha1.LogicalClusterMigration) bool {
+		return moves.IsRefused(&migration, shards)
+	})
 }
 
 // decide decides by a new inventory, or by the kept one without what has been moved since.
-func (d *Drain) decide(ctx context.Context, situation Situation) (Decision, []string, error) {
+func (d *Drain) decide(ctx context.Context, situation Situation) (Decision, error) {
 	if d.kept != nil {
 		moved := map[string]bool{}
 		for i := range situation.Migrations {
@@ -164,200 +200,148 @@ func (d *Drain) decide(ctx context.Context, situation Situation) (Decision, []st
 				situation.LogicalClusters = append(situation.LogicalClusters, cluster)
 			}
 		}
-		decision, err := Decide(situation)
-		if err != nil || !decision.IsIdle() {
-			return decision, d.kept.Unread, err
+		decision := Decide(situation)
+		if decision.Unread = append(decision.Unread, d.kept.Unread...); decision.Moving > 0 || len(decision.Failed)+len(decision.Waiting) > 0 {
+			return decision, nil
 		}
 		// Nothing is left to do for what was there. What has changed since is in a new inventory, and so are those that have come back: their
 		// migrations were read before.
-		if situation.Migrations, situation.Others, err = d.migrations(ctx); err != nil {
-			return Decision{}, nil, err
+		var err error
+		if situation.Migrations, situation.Others, err = d.Migrations(ctx, Label, d.Shard); err != nil {
+			return Decision{}, err
 		}
 	}
 	inventory, err := d.Inventory(ctx)
 	if err != nil {
-		return Decision{}, nil, err
+		return Decision{}, err
 	}
 	if d.Keep {
 		d.kept = &inventory
 	}
 	situation.LogicalClusters = inventory.LogicalClusters
-	decision, err := Decide(situation)
-	return decision, inventory.Unread, err
+	d.addSizes(ctx, situation.LogicalClusters)
+	decision := Decide(situation)
+	decision.Unread = append(decision.Unread, inventory.Unread...)
+	return decision, nil
 }
 
-// selector returns the selector of shards of a logical cluster. One whose Workspace does not exist can be on any.
-func (d *Drain) selector(ctx context.Context, cluster LogicalCluster) (labels.Selector, error) {
-	workspace := cluster.Workspace
-	if workspace == nil {
-		parent, err := logicalcluster.ParseName(cluster.Owner.Cluster)
-		if err != nil {
-			return nil, &RefusedError{fmt.Sprintf("its spec.owner.cluster is %q", cluster.Owner.Cluster)}
-		}
-		client, err := d.At(parent.Path())
-		if err != nil {
-			return nil, err
-		}
-		object, err := client.Resource(workspacesOfParent).Get(ctx, cluster.Owner.Name, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			return labels.Everything(), nil
-		}
-		if err != nil {
-			return nil, fmt.Errorf("reading the Workspace of %s: %w", cluster, err)
-		}
-		workspace = &tenancyv1alpha1.Workspace{}
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, workspace); err != nil {
-			return nil, fmt.Errorf("reading the Workspace of %s: %w", cluster, err)
-		}
-		if workspace.Spec.Cluster != cluster.Name.String() {
-			return labels.Everything(), nil // another one has its name
+// addSizes adds the numbers of objects of those that may be moved next.
+func (d *Drain) addSizes(ctx context.Context, clusters []moves.LogicalCluster) {
+	if d.Sizes == nil {
+		return
+	}
+	var next []logicalcluster.Name
+	for _, cluster := range inOrder(clusters) {
+		if len(next) < moves.MaxSizes && !cluster.IsSystem() && cluster.Refusal() == "" {
+			next = append(next, cluster.Name)
 		}
 	}
-	return selectorOf(workspace)
+	if len(next) == 0 {
+		return
+	}
+	sizes, err := d.Sizes(ctx, next)
+	if err != nil {
+		return // the order matters less than that the drain goes on
+	}
+	for i := range clusters {
+		if size, counted := sizes[clusters[i].Name.String()]; counted {
+			clusters[i].Objects = size
+		}
+	}
 }
 
 // Stop makes every drain of the shard end, and gives up its migrations: those before the switch are aborted, the others are finished
-// first. It returns how many have not ended yet. The shard stays closed for new workspaces.
-func (d *Drain) Stop(ctx context.Context) (running int, err error) {
+// first. It returns those that have not ended yet. The shard stays closed for new workspaces.
+func (d *Drain) Stop(ctx context.Context) (Progress, error) {
 	if err := validateName(d.Shard); err != nil {
-		return 0, err
+		return Progress{}, err
 	}
-	if err := Cordon(ctx, d.Admin, d.Shard, reasonStopped); err != nil {
-		return 0, err
+	reason, closed, err := closedReason(ctx, d.Admin, d.Shard)
+	if err != nil {
+		return Progress{}, err
 	}
-	return d.deleteMigrations(ctx, func(*migrationv1alpha1.LogicalClusterMigration) bool { return true })
+	if closed && reason == "" {
+		reason = ReasonCordon
+	}
+	if !isStopped(reason) {
+		if err := Cordon(ctx, d.Admin, d.Shard, stoppedReason(reason)); err != nil {
+			return Progress{}, err
+		}
+	}
+	return d.deleteMigrations(ctx, nil)
+}
+
+// AwaitStop returns the migrations of a drain that Stop has stopped and that have not ended. The error is ErrContinued if somebody has begun
+// another drain since.
+func (d *Drain) AwaitStop(ctx context.Context) (Progress, error) {
+	reason, closed, err := closedReason(ctx, d.Admin, d.Shard)
+	if err != nil {
+		return Progress{}, err
+	}
+	if closed && !isStopped(reason) {
+		return Progress{}, ErrContinued
+	}
+	return d.deleteMigrations(ctx, nil)
 }
 
 // StopAndOpen is Stop, and opens the shard again once nothing moves, unless an administrator had closed it before the drain.
-func (d *Drain) StopAndOpen(ctx context.Context) (running int, err error) {
-	reason, closed, err := Reason(ctx, d.Admin, d.Shard)
-	switch {
-	case err != nil:
-		return 0, err
-	case closed && (reason == ReasonDrain || reason == reasonStopped):
-		if running, err = d.Stop(ctx); err != nil || running > 0 {
-			return running, err
-		}
-		return 0, Uncordon(ctx, d.Admin, d.Shard)
+func (d *Drain) StopAndOpen(ctx context.Context) (Progress, error) {
+	reason, closed, err := closedReason(ctx, d.Admin, d.Shard)
+	if err != nil {
+		return Progress{}, err
 	}
-	return d.deleteMigrations(ctx, func(*migrationv1alpha1.LogicalClusterMigration) bool { return true })
+	own, _, err := d.Migrations(ctx, Label, d.Shard)
+	if err != nil && !errors.Is(err, moves.ErrFeatureDisabled) {
+		return Progress{}, err
+	}
+	before := reasonOfOthers(reason)
+	switch {
+	case !closed, len(own) == 0 && before == reason:
+		return d.deleteMigrations(ctx, nil)
+	case closed && reason == "":
+		before = ReasonCordon
+	}
+	if running, err := d.Stop(ctx); err != nil || running.Moving > 0 {
+		return running, err
+	}
+	if before != "" {
+		return Progress{}, Cordon(ctx, d.Admin, d.Shard, before)
+	}
+	return Progress{}, Uncordon(ctx, d.Admin, d.Shard)
 }
 
-// CleanUp deletes the migrations that have ended, the record of a drain that nobody continues.
-func (d *Drain) CleanUp(ctx context.Context) error {
-	_, err := d.deleteMigrations(ctx, func(migration *migrationv1alpha1.LogicalClusterMigration) bool { return !isRunning(migration) })
-	return err
-}
-
-func (d *Drain) deleteMigrations(ctx context.Context, match func(*migrationv1alpha1.LogicalClusterMigration) bool) (running int, err error) {
-	own, _, err := d.migrations(ctx)
+// CleanUp deletes the migrations that have ended, the record of a drain that nobody continues. While a shard of the installation does
+// not run, it keeps them: it tells that shard where the Workspaces of its logical clusters are. It returns how many it has kept.
+func (d *Drain) CleanUp(ctx context.Context) (kept int, err error) {
+	shards, err := d.Shards(ctx)
 	if err != nil {
 		return 0, err
+	}
+	for i := range shards {
+		if placementrules.FromStatus(&shards[i], 0).Silent {
+			own, _, err := d.Migrations(ctx, Label, d.Shard)
+			return len(own), err
+		}
+	}
+	_, err = d.deleteMigrations(ctx, func(migration *migrationv1alpha1.LogicalClusterMigration) bool { return !moves.IsRunning(migration) })
+	return 0, err
+}
+
+// deleteMigrations deletes the migrations of the drain that match, and returns those that have not ended.
+func (d *Drain) deleteMigrations(ctx context.Context, match func(*migrationv1alpha1.LogicalClusterMigration) bool) (Progress, error) {
+	own, _, err := d.Migrations(ctx, Label, d.Shard)
+	if errors.Is(err, moves.ErrFeatureDisabled) {
+		return Progress{}, nil
+	}
+	if err != nil {
+		return Progress{}, err
 	}
 	for i := range own {
-		if match(&own[i]) && own[i].DeletionTimestamp == nil {
-			if err := d.delete(ctx, own[i].Name); err != nil {
-				return 0, err
+		if (match == nil || match(&own[i])) && own[i].DeletionTimestamp == nil {
+			if err := d.Delete(ctx, &own[i]); err != nil {
+				return Progress{}, err
 			}
 		}
 	}
-	return countRunning(own), nil
-}
-
-func (d *Drain) shards(ctx context.Context) ([]corev1alpha1.Shard, error) {
-	var shards []corev1alpha1.Shard
-	err := forEach(ctx, d.Admin.Resource(shardsResource), func(object *unstructured.Unstructured) error {
-		shard := corev1alpha1.Shard{}
-		err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &shard)
-		shards = append(shards, shard)
-		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("reading the shards of the installation: %w", err)
-	}
-	return shards, nil
-}
-
-// migrations returns the migrations of this drain, and the running ones of others, in root.
-func (d *Drain) migrations(ctx context.Context) (own, others []migrationv1alpha1.LogicalClusterMigration, err error) {
-	client, err := d.At(logicalcluster.Root.Path())
-	if err != nil {
-		return nil, nil, err
-	}
-	err = forEach(ctx, client.Resource(migrationsResource), func(object *unstructured.Unstructured) error {
-		migration := migrationv1alpha1.LogicalClusterMigration{}
-		err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &migration)
-		switch {
-		case migration.Labels[Label] == d.Shard:
-			own = append(own, migration)
-		case isRunning(&migration):
-			others = append(others, migration)
-		}
-		return err
-	})
-	if apierrors.IsNotFound(err) {
-		return nil, nil, ErrFeatureDisabled
-	}
-	if err != nil {
-		return nil, nil, fmt.Errorf("reading the migrations in root: %w", err)
-	}
-	return own, others, nil
-}
-
-func (d *Drain) create(ctx context.Context, start Start) error {
-	client, err := d.At(logicalcluster.Root.Path())
-	if err != nil {
-		return err
-	}
-	migration := &migrationv1alpha1.LogicalClusterMigration{
-		TypeMeta: metav1.TypeMeta{APIVersion: migrationv1alpha1.SchemeGroupVersion.String(), Kind: "LogicalClusterMigration"},
-		ObjectMeta: metav1.ObjectMeta{
-			Name: "drain-" + d.Shard + "-" + start.Name.String(), Labels: map[string]string{Label: d.Shard},
-			Annotations: map[string]string{attemptAnnotation: strconv.Itoa(start.Attempt)},
-		},
-		Spec: migrationv1alpha1.LogicalClusterMigrationSpec{LogicalCluster: start.Name.String(), DestinationShard: start.Destination},
-	}
-	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(migration)
-	if err != nil {
-		return fmt.Errorf("the migration of %s: %w", start.LogicalCluster, err)
-	}
-	unstructured.RemoveNestedField(object, "status")
-	_, err = client.Resource(migrationsResource).Create(ctx, &unstructured.Unstructured{Object: object}, metav1.CreateOptions{})
-	switch {
-	case err == nil, apierrors.IsAlreadyExists(err): // somebody else continues this drain, too
-		return nil
-	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "feature gate LogicalClusterMigration"):
-		return ErrFeatureDisabled
-	}
-	return fmt.Errorf("creating the migration of %s to shard %q: %w", start.LogicalCluster, start.Destination, err)
-}
-
-func (d *Drain) delete(ctx context.Context, name string) error {
-	client, err := d.At(logicalcluster.Root.Path())
-	if err != nil {
-		return err
-	}
-	if err := client.Resource(migrationsResource).Delete(ctx, name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("deleting migration %s in root: %w", name, err)
-	}
-	return nil
-}
-
-// forEach calls do with each object of a resource.
-func forEach(ctx context.Context, resource dynamic.ResourceInterface, do func(*unstructured.Unstructured) error) error {
-	options := metav1.ListOptions{Limit: 500}
-	for {
-		page, err := resource.List(ctx, options)
-		if err != nil {
-			return err
-		}
-		for i := range page.Items {
-			if err := do(&page.Items[i]); err != nil {
-				return err
-			}
-		}
-		if options.Continue = page.GetContinue(); options.Continue == "" {
-			return nil
-		}
-	}
+	return summarize(own), nil
 }

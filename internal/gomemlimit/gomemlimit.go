@@ -14,7 +14,7 @@ import (
 func Set() {
 	limit, err := memlimit.Set()
 	if err != nil {
-		klog.V(2).InfoS("Failed to read the container's memory limit; GOMEMLIMIT is unchanged", "reason", err)
+		klog.V(2).InfoS("Failed to read the container's memory limit; GOMEMLIMIT is unchanged", "err", err)
 		return
 	}
 	if limit < math.MaxInt64 { // otherwise the control group has no limit

@@ -7,6 +7,7 @@ import (
 
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+	"github.com/atoll-dev/atoll/internal/movestate"
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
@@ -83,7 +84,7 @@ func LogicalCluster(annotations map[string]string) (c Cluster, ok bool) {
 	return Cluster{
 		Type:    annotations[corev1alpha1.LogicalClusterTypeAnnotationKey],
 		MovedTo: annotations[corev1alpha1.MovedToAnnotationKey],
-	}, annotations[corev1alpha1.ArrivingAnnotationKey] == ""
+	}, movestate.Of(annotations) != movestate.Arriving
 }
 
 // WorkspaceDestination returns the record of a workspace with this phase, spec.cluster, shard annotation, spec.URL and

@@ -88,7 +88,7 @@ func (r *Reflector) Run(ctx context.Context) error {
 			backoff = retry
 		}
 		if failure := r.Connected(); failure == nil || errors.Is(failure, errNotStarted) {
-			klog.FromContext(ctx).Error(err, "Cannot watch the shared index, retrying; the last known state stays in use")
+			klog.FromContext(ctx).Error(err, "Failed to watch the shared index, will retry; the last known state stays in use")
 		}
 		r.setState(false, err)
 		return false, nil

@@ -48,7 +48,7 @@ func NewWriter(o *Options, shard string, source Source) *Writer {
 func (w *Writer) Run(ctx context.Context) {
 	client, err := w.options.Connect()
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "Cannot write the shared index")
+		klog.FromContext(ctx).Error(err, "Failed to write the shared index")
 		return
 	}
 	defer func() { _ = client.Close() }() // the next writer writes pending changes
@@ -64,7 +64,7 @@ func (w *Writer) Run(ctx context.Context) {
 			backoff, logged = retry, false
 		}
 		if !logged {
-			klog.FromContext(ctx).Info("Writing the shared index was interrupted, retrying", "reason", err)
+			klog.FromContext(ctx).Info("Writing the shared index was interrupted, retrying", "err", err)
 		}
 		logged = true
 		return false, nil
@@ -168,7 +168,7 @@ func (w *Writer) compact(ctx context.Context, revision int64) {
 	}
 	if w.revision > 0 {
 		if _, err := w.client.Compact(ctx, w.revision); err != nil {
-			klog.FromContext(ctx).V(4).Info("The shared index was not compacted", "reason", err)
+			klog.FromContext(ctx).V(4).Info("The shared index was not compacted", "err", err)
 		}
 	}
 	w.compacted, w.revision = time.Now(), revision

@@ -49,7 +49,7 @@ func New(serving *genericapiserver.SecureServingInfo, check string) (*Server, er
 	go func() {
 		defer close(s.done)
 		if err := s.server.ServeTLS(s.port, "", ""); !errors.Is(err, http.ErrServerClosed) {
-			klog.ErrorS(err, "Serving the secure port during startup failed")
+			klog.ErrorS(err, "Failed to serve the secure port during startup")
 		}
 	}()
 	return s, nil

@@ -116,7 +116,7 @@ func (r *Recorder) writeNext(ctx context.Context) bool {
 	defer cancel()
 	started := time.Now()
 	if err := writeEvent(ctx, next.workspace, next.event); err != nil {
-		log.FromContext(ctx).V(1).Info("Failed to write an event", "reason", next.event.Reason, "error", err.Error())
+		log.FromContext(ctx).V(1).Info("Failed to write an event", "reason", next.event.Reason, "err", err)
 	}
 	if time.Since(started) >= slowWrite {
 		r.paused.add(next.cluster)

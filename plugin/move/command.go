@@ -3,13 +3,12 @@ package move
 import (
 	"errors"
 	"fmt"
-	"os"
-	"os/signal"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/atoll-dev/atoll/plugin/connection"
+	"github.com/atoll-dev/atoll/plugin/follow"
 	"github.com/atoll-dev/atoll/plugin/workspace"
 )
 
@@ -74,7 +73,7 @@ moved, those that were moved stay, and the same command moves the rest later.
 			if err := o.validate(); err != nil {
 				return err
 			}
-			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt)
+			ctx, stop := follow.WithInterrupt(cmd.Context())
 			defer stop()
 			m, err := open(ctx, flags, o)
 			if err != nil {

@@ -1,66 +1,64 @@
 package move
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	utilnet "k8s.io/apimachinery/pkg/util/net"
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	migrationv1alpha1 "github.com/atoll-dev/atoll/api/migration/v1alpha1"
+	"github.com/atoll-dev/atoll/internal/moves"
+	"github.com/atoll-dev/atoll/plugin/follow"
 )
 
 // follow prints the progress of a migration whenever it changes, until it has ended or does not exist. The error says what
 // happened instead of what the user has asked for.
 func (m *mover) follow(ctx context.Context, migration *migrationv1alpha1.LogicalClusterMigration) error {
-	waiting, cancel := ctx, context.CancelFunc(func() {})
-	if m.timeout > 0 {
-		waiting, cancel = context.WithTimeout(ctx, m.timeout)
-	}
-	defer cancel()
-	printed := ""
-	err := wait.PollUntilContextCancel(waiting, pollInterval, true, func(ctx context.Context) (bool, error) {
+	shard := "" // of the logical cluster, once the migration does not exist
+	follower := follow.Follower{Out: m.Out, ErrOut: m.ErrOut, Interval: follow.DefaultInterval, Timeout: m.timeout}
+	err := follower.Until(ctx, func(ctx context.Context) (string, bool, error) {
 		object, err := m.client.Get(ctx, migration.Name, metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err), err == nil && object.GetUID() != migration.UID:
-			return true, nil
-		case ctx.Err() != nil, isTemporary(err):
-			return false, nil
+			// Drains delete migrations that have ended: what was seen of this one may be old.
+			shard, err = m.shard(ctx)
+			return "", true, err
 		case err != nil:
-			return false, explain(err, "reading")
+			return "", false, explain(err, "reading")
 		}
-		latest, err := decode(object)
-		if err != nil {
-			return false, err
+		if migration, err = moves.Decode(object); err != nil {
+			return "", false, err
 		}
-		migration = latest
-		if line := progress(migration); line != printed {
-			fmt.Fprintln(m.Out, line)
-			printed = line
-		}
-		return hasEnded(migration), nil
+		return progress(migration), !moves.IsRunning(migration), nil
 	})
 	switch {
-	case ctx.Err() != nil:
+	case errors.Is(err, follow.ErrInterrupted):
 		return fmt.Errorf("stopped waiting, the shards go on. %s", m.advice())
-	case wait.Interrupted(err):
+	case errors.Is(err, follow.ErrTimeout):
 		return fmt.Errorf("the move has not ended after %s, the shards go on: %s. %s", m.timeout, progress(migration), m.advice())
 	case err != nil:
 		return err
 	case m.options.abort:
-		return m.concludeAbort(migration)
+		return m.concludeAbort(migration, shard)
 	}
-	return m.concludeMove(migration)
+	return m.concludeMove(migration, shard)
 }
 
-// isTemporary reports whether an error may be gone at the next attempt: a server restarts.
-func isTemporary(err error) bool {
-	return utilnet.IsConnectionRefused(err) || utilnet.IsConnectionReset(err) ||
-		apierrors.IsServiceUnavailable(err) || apierrors.IsTooManyRequests(err) || apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err)
+// shardOf returns the name of the shard that has a logical cluster.
+func shardOf(ctx context.Context, get getFunc, cluster string) (string, error) {
+	object, err := get(ctx, cluster)
+	switch {
+	case apierrors.IsNotFound(err), apierrors.IsForbidden(err): // it was deleted
+		return "", nil
+	case err != nil:
+		return "", fmt.Errorf("reading which shard has the workspace: %w", err)
+	}
+	return object.GetAnnotations()[corev1alpha1.ShardAnnotationKey], nil
 }
 
 // advice says how to go on with a move that has not ended.
@@ -77,17 +75,17 @@ func (m *mover) advice() string {
 
 // progress returns the state of a migration in a line.
 func progress(m *migrationv1alpha1.LogicalClusterMigration) string {
-	line := fmt.Sprintf("%s: %d objects copied", m.Status.Phase, m.Status.EntriesCopied)
+	line := fmt.Sprintf("%s: %d objects copied", cmp.Or(m.Status.Phase, migrationv1alpha1.LogicalClusterMigrationPhasePreparing), m.Status.EntriesCopied)
 	if worst := conditionsv1alpha1.Worst(m); worst != nil && worst.Message != "" {
 		line += ": " + worst.Message
 	}
 	return line
 }
 
-// concludeMove returns nil if the workspace has moved.
-func (m *mover) concludeMove(last *migrationv1alpha1.LogicalClusterMigration) error {
+// concludeMove returns nil if the workspace has moved. shard is the one that has the workspace, if the migration does not exist any more.
+func (m *mover) concludeMove(last *migrationv1alpha1.LogicalClusterMigration, shard string) error {
 	switch {
-	case last.Status.Phase == migrationv1alpha1.LogicalClusterMigrationPhaseCompleted:
+	case last.Status.Phase == migrationv1alpha1.LogicalClusterMigrationPhaseCompleted, shard == last.Spec.DestinationShard && !m.includeChildren:
 		fmt.Fprintf(m.Out, "Workspace %q is on shard %q.\n", m.path, last.Spec.DestinationShard)
 		return nil
 	case last.Status.Phase != migrationv1alpha1.LogicalClusterMigrationPhaseFailed:
@@ -103,8 +101,8 @@ func (m *mover) concludeMove(last *migrationv1alpha1.LogicalClusterMigration) er
 }
 
 // concludeAbort returns nil if the workspace has not moved.
-func (m *mover) concludeAbort(last *migrationv1alpha1.LogicalClusterMigration) error {
-	if !conditionsv1alpha1.IsTrue(last, migrationv1alpha1.DataCopied) {
+func (m *mover) concludeAbort(last *migrationv1alpha1.LogicalClusterMigration, shard string) error {
+	if !conditionsv1alpha1.IsTrue(last, migrationv1alpha1.DataCopied) && shard != last.Spec.DestinationShard {
 		fmt.Fprintf(m.Out, "The move is given up. Workspace %q stays on its shard.\n", m.path)
 		return nil
 	}
@@ -113,8 +111,4 @@ func (m *mover) concludeAbort(last *migrationv1alpha1.LogicalClusterMigration) e
 			m.path, last.Spec.DestinationShard, conditionsv1alpha1.GetMessage(last, migrationv1alpha1.ChildrenMoved))
 	}
 	return errors.New("it was too late to give up: shard " + last.Spec.DestinationShard + " had taken over the workspace, and has it")
-}
-
-func hasEnded(m *migrationv1alpha1.LogicalClusterMigration) bool {
-	return m.Status.Phase == migrationv1alpha1.LogicalClusterMigrationPhaseCompleted || m.Status.Phase == migrationv1alpha1.LogicalClusterMigrationPhaseFailed
 }

@@ -31,18 +31,22 @@ func TestConclude(t *testing.T) {
 		abort   bool
 		phase   migrationv1alpha1.LogicalClusterMigrationPhaseType
 		changes changes
+		shard   string // that has the workspace, when the migration does not exist
 		out     string
 		err     string
 	}{
-		"moved":                            {phase: migrationv1alpha1.LogicalClusterMigrationPhaseCompleted, out: `Workspace "root:org:team" is on shard "beta".`},
-		"failed":                           {phase: migrationv1alpha1.LogicalClusterMigrationPhaseFailed, changes: changes{isFalse(migrationv1alpha1.OriginReady)}, err: "has failed: the message (Reason); kubectl get logicalclustermigration team-1"},
-		"failed without a reason":          {phase: migrationv1alpha1.LogicalClusterMigrationPhaseFailed, err: "was not moved"},
-		"given up by somebody else":        {phase: migrationv1alpha1.LogicalClusterMigrationPhaseFailed, changes: changes{isTrue(migrationv1alpha1.Aborted)}, err: "somebody has given up the move"},
-		"deleted by somebody else":         {phase: migrationv1alpha1.LogicalClusterMigrationPhaseMigrating, err: `LogicalClusterMigration "team-1" was deleted by somebody else`},
-		"given up":                         {abort: true, phase: migrationv1alpha1.LogicalClusterMigrationPhaseAborting, out: "The move is given up."},
-		"given up too late":                {abort: true, phase: migrationv1alpha1.LogicalClusterMigrationPhaseOriginCleanup, changes: changes{isTrue(migrationv1alpha1.DataCopied)}, err: "it was too late to give up: shard beta had taken over"},
-		"given up while children move":     {abort: true, phase: migrationv1alpha1.LogicalClusterMigrationPhaseFailed, changes: changes{isTrue(migrationv1alpha1.DataCopied), isFalse(migrationv1alpha1.ChildrenMoved)}, err: "its other children stay where they are: the message"},
-		"completed before it was given up": {abort: true, phase: migrationv1alpha1.LogicalClusterMigrationPhaseCompleted, changes: changes{isTrue(migrationv1alpha1.DataCopied)}, err: "it was too late"},
+		"moved":                                {phase: migrationv1alpha1.LogicalClusterMigrationPhaseCompleted, out: `Workspace "root:org:team" is on shard "beta".`},
+		"failed":                               {phase: migrationv1alpha1.LogicalClusterMigrationPhaseFailed, changes: changes{isFalse(migrationv1alpha1.OriginReady)}, err: "has failed: the message (Reason); kubectl get logicalclustermigration team-1"},
+		"failed without a reason":              {phase: migrationv1alpha1.LogicalClusterMigrationPhaseFailed, err: "was not moved"},
+		"given up by somebody else":            {phase: migrationv1alpha1.LogicalClusterMigrationPhaseFailed, changes: changes{isTrue(migrationv1alpha1.Aborted)}, err: "somebody has given up the move"},
+		"deleted by somebody else":             {phase: migrationv1alpha1.LogicalClusterMigrationPhaseMigrating, err: `LogicalClusterMigration "team-1" was deleted by somebody else`},
+		"moved, and the migration deleted":     {phase: migrationv1alpha1.LogicalClusterMigrationPhaseMigrating, shard: "beta", out: `Workspace "root:org:team" is on shard "beta".`},
+		"not moved, and the migration deleted": {phase: migrationv1alpha1.LogicalClusterMigrationPhaseMigrating, shard: "alpha", err: `was deleted by somebody else`},
+		"given up when nobody looked":          {abort: true, phase: migrationv1alpha1.LogicalClusterMigrationPhaseMigrating, shard: "beta", err: "it was too late"},
+		"given up":                             {abort: true, phase: migrationv1alpha1.LogicalClusterMigrationPhaseAborting, out: "The move is given up."},
+		"given up too late":                    {abort: true, phase: migrationv1alpha1.LogicalClusterMigrationPhaseOriginCleanup, changes: changes{isTrue(migrationv1alpha1.DataCopied)}, err: "it was too late to give up: shard beta had taken over"},
+		"given up while children move":         {abort: true, phase: migrationv1alpha1.LogicalClusterMigrationPhaseFailed, changes: changes{isTrue(migrationv1alpha1.DataCopied), isFalse(migrationv1alpha1.ChildrenMoved)}, err: "its other children stay where they are: the message"},
+		"completed before it was given up":     {abort: true, phase: migrationv1alpha1.LogicalClusterMigrationPhaseCompleted, changes: changes{isTrue(migrationv1alpha1.DataCopied)}, err: "it was too late"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
@@ -56,7 +60,7 @@ func TestConclude(t *testing.T) {
 			if tc.abort {
 				conclude = m.concludeAbort
 			}
-			err := conclude(last)
+			err := conclude(last, tc.shard)
 			if (err == nil) != (tc.err == "") || err != nil && !strings.Contains(err.Error(), tc.err) || !strings.Contains(out.String(), tc.out) {
 				t.Errorf("got %v and %q", err, out.String())
 			}

@@ -5,23 +5,28 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/dynamic"
 
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	migrationv1alpha1 "github.com/atoll-dev/atoll/api/migration/v1alpha1"
+	"github.com/atoll-dev/atoll/internal/drain"
+	"github.com/atoll-dev/atoll/internal/moves"
+	"github.com/atoll-dev/atoll/internal/rebalance"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/plugin/connection"
 	"github.com/atoll-dev/atoll/plugin/workspace"
 )
 
 // migrations are in the root workspace: every shard and every region knows those.
-var migrations = migrationv1alpha1.SchemeGroupVersion.WithResource("logicalclustermigrations")
+var (
+	migrations      = migrationv1alpha1.SchemeGroupVersion.WithResource("logicalclustermigrations")
+	logicalClusters = corev1alpha1.SchemeGroupVersion.WithResource("logicalclusters")
+)
 
 // maxName bounds the part of the name of a migration that is generated from that of the workspace.
 const maxName = 40
@@ -31,9 +36,16 @@ type mover struct {
 	genericiooptions.IOStreams
 	options
 	client  dynamic.ResourceInterface
+	get     getFunc
 	path    logicalcluster.Path
 	cluster string
 }
+
+// getFunc reads a LogicalCluster by its name.
+type getFunc func(ctx context.Context, cluster string) (*unstructured.Unstructured, error)
+
+// shard returns the name of the shard that has the workspace, or "" if it does not exist.
+func (m *mover) shard(ctx context.Context) (string, error) { return shardOf(ctx, m.get, m.cluster) }
 
 // open finds the logical cluster of a workspace.
 func open(ctx context.Context, flags *connection.Flags, o options) (*mover, error) {
@@ -50,6 +62,13 @@ func open(ctx context.Context, flags *connection.Flags, o options) (*mover, erro
 		return nil, err
 	}
 	m := &mover{IOStreams: flags.IOStreams, options: o, client: client, path: path}
+	m.get = func(ctx context.Context, cluster string) (*unstructured.Unstructured, error) {
+		name, err := logicalcluster.ParseName(cluster)
+		if err != nil {
+			return nil, err
+		}
+		return installation.Get(ctx, name.Path(), logicalClusters, corev1alpha1.LogicalClusterName)
+	}
 	m.cluster, err = clusterOf(ctx, installation, path)
 	return m, err
 }
@@ -108,19 +127,16 @@ func (m *mover) move(ctx context.Context) error {
 // running returns the migration of the logical cluster that has not ended; nil if there is none. Of several, it is the one
 // that was created first: the others are about to fail. Those that move it as a child of another one belong to that.
 func (m *mover) running(ctx context.Context) (*migrationv1alpha1.LogicalClusterMigration, error) {
-	list, err := m.client.List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil, explain(err, "listing")
-	}
 	var all []*migrationv1alpha1.LogicalClusterMigration
-	for i := range list.Items {
-		one, err := decode(&list.Items[i])
-		if err != nil {
-			return nil, err
-		}
-		if one.Spec.LogicalCluster == m.cluster && !hasEnded(one) {
+	err := moves.ForEach(ctx, m.client, metav1.ListOptions{}, func(object *unstructured.Unstructured) error {
+		one, err := moves.Decode(object)
+		if err == nil && one.Spec.LogicalCluster == m.cluster && moves.IsRunning(one) {
 			all = append(all, one)
 		}
+		return err
+	})
+	if err != nil {
+		return nil, explain(err, "listing")
 	}
 	if len(all) == 0 {
 		return nil, nil
@@ -145,7 +161,7 @@ func (m *mover) create(ctx context.Context) (*migrationv1alpha1.LogicalClusterMi
 	if err != nil {
 		return nil, explain(err, "creating")
 	}
-	return decode(created)
+	return moves.Decode(created)
 }
 
 // abort deletes the migration in progress, and follows until it has ended.
@@ -156,6 +172,15 @@ func (m *mover) abort(ctx context.Context) error {
 	}
 	if running == nil {
 		return fmt.Errorf("workspace %q is not being moved by a LogicalClusterMigration in root", m.path)
+	}
+	if shard := running.Labels[drain.Label]; shard != "" && running.DeletionTimestamp == nil {
+		return fmt.Errorf("the drain of shard %q moves workspace %q, and would begin again: end it with \"kubectl kcp drain %s --stop\", or set spec.drain of its Shard to false", shard, m.path, shard)
+	}
+	if running.Labels[rebalance.Label] != "" && running.DeletionTimestamp == nil {
+		return fmt.Errorf("the operator moves workspace %q to even out the shards, and would begin again: set spec.rebalance.mode of the RootShard to Off", m.path)
+	}
+	if owner := metav1.GetControllerOf(running); owner != nil {
+		fmt.Fprintf(m.Out, "Workspace %q moves with the one above: LogicalClusterMigration %q stops, too.\n", m.path, owner.Name)
 	}
 	if running.DeletionTimestamp == nil {
 		if err := m.client.Delete(ctx, running.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(running.UID))}); err != nil && !apierrors.IsNotFound(err) {
@@ -169,14 +194,6 @@ func (m *mover) abort(ctx context.Context) error {
 	return m.follow(ctx, running)
 }
 
-func decode(object *unstructured.Unstructured) (*migrationv1alpha1.LogicalClusterMigration, error) {
-	migration := &migrationv1alpha1.LogicalClusterMigration{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, migration); err != nil {
-		return nil, fmt.Errorf("decoding LogicalClusterMigration %q: %w", object.GetName(), err)
-	}
-	return migration, nil
-}
-
 // explain adds what a user can do about an error of the API.
 func explain(err error, doing string) error {
 	switch {
@@ -187,5 +204,3 @@ func explain(err error, doing string) error {
 	}
 	return fmt.Errorf("%s a LogicalClusterMigration in root: %w", doing, err)
 }
-
-const pollInterval = 500 * time.Millisecond

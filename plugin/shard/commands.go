@@ -11,6 +11,7 @@ import (
 
 	"github.com/atoll-dev/atoll/internal/drain"
 	"github.com/atoll-dev/atoll/plugin/connection"
+	"github.com/atoll-dev/atoll/plugin/follow"
 )
 
 // NewCordonCommand returns "kubectl kcp cordon". The caller binds the flags of the connection.
@@ -85,13 +86,16 @@ For administrators of the installation.`,
 			if err != nil {
 				return err
 			}
+			ctx, stop := follow.WithInterrupt(cmd.Context())
+			defer stop()
 			if o.stop {
-				return explain(args[0], d.stop(cmd.Context()))
+				return explain(args[0], d.end(ctx))
 			}
-			return explain(args[0], d.run(cmd.Context()))
+			return explain(args[0], d.run(ctx))
 		},
 	}
 	cmd.Flags().BoolVar(&o.wait, "wait", o.wait, "Go on until nothing is left that can be moved. Otherwise begin as many moves as may run at a time, and return")
+	cmd.Flags().DurationVar(&o.timeout, "timeout", 0, "How long to wait. Moves that have begun are finished afterwards. 0 is without a limit")
 	cmd.Flags().IntVar(&o.concurrency, "max-concurrent", o.concurrency, "How many workspaces move at a time")
 	cmd.Flags().BoolVar(&o.stop, "stop", false, "End the drain, and abort moves that have not taken over yet")
 	return cmd

@@ -5,33 +5,38 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/util/wait"
-
 	"github.com/atoll-dev/atoll/internal/drain"
+	"github.com/atoll-dev/atoll/internal/moves"
+	"github.com/atoll-dev/atoll/internal/placementrules"
 	"github.com/atoll-dev/atoll/plugin/connection"
+	"github.com/atoll-dev/atoll/plugin/follow"
 )
 
 const (
 	// stepInterval is how often the command looks at the migrations.
 	stepInterval = time.Second
-	// failureTimeout is how long the command tries again while the servers do not answer.
-	failureTimeout = time.Minute
-	// maxAttempts is how often the command moves a workspace whose moves fail before it gives up.
-	maxAttempts = 3
+	// reportTimeout is how long a shard may need to report that nothing is left on it.
+	reportTimeout = 20 * time.Second
 )
 
 // options are the flags of "kubectl kcp drain".
 type options struct {
 	wait, stop  bool
+	timeout     time.Duration
 	concurrency int
 }
 
 func (o options) validate() error {
-	if o.concurrency < 1 {
+	switch {
+	case o.concurrency < 1:
 		return fmt.Errorf("--max-concurrent must be at least 1, not %d", o.concurrency)
+	case o.timeout < 0:
+		return fmt.Errorf("--timeout must not be negative, got %s", o.timeout)
+	case o.timeout > 0 && !o.wait:
+		return errors.New("--timeout has no effect with --wait=false")
 	}
 	return nil
 }
@@ -41,8 +46,7 @@ type drainer struct {
 	options
 	drain.Drain
 	out, errOut io.Writer
-	// last is the last line of progress, and counted when the last one of the search was printed.
-	last    string
+	// counted is when the last line of the search was printed.
 	counted time.Time
 }
 
@@ -57,12 +61,16 @@ func newDrainer(flags *connection.Flags, shard string, o options) (*drainer, err
 	}
 	d := &drainer{options: o, out: flags.Out, errOut: flags.ErrOut}
 	d.Drain = drain.Drain{
-		Shard: shard, Concurrency: o.concurrency, Admin: admin, At: installation.Client, Keep: true,
-		Inventory: func(ctx context.Context) (drain.Inventory, error) {
-			return drain.Walk(ctx, installation.Client, shard, d.printSearch)
+		Client: moves.Client{Admin: admin, At: installation.Client}, Shard: shard, Concurrency: o.concurrency, Keep: true,
+		Inventory: func(ctx context.Context) (moves.Inventory, error) {
+			return moves.Walk(ctx, installation.Client, shard, d.printSearch)
 		},
 	}
 	return d, nil
+}
+
+func (d *drainer) follower() follow.Follower {
+	return follow.Follower{Out: d.out, ErrOut: d.errOut, Interval: stepInterval, Timeout: d.timeout, IsFinal: isFinal}
 }
 
 // run moves what can be moved.
@@ -73,22 +81,21 @@ func (d *drainer) run(ctx context.Context) error {
 	fmt.Fprintf(d.out, "Shard %q is closed for new workspaces. Looking for its workspaces...\n", d.Shard)
 	d.counted = time.Now()
 	var progress drain.Progress
-	err := d.poll(ctx, func(ctx context.Context) (ended bool, err error) {
-		if progress, err = d.Step(ctx, time.Now()); err != nil {
-			return false, err
+	err := d.follower().Until(ctx, func(ctx context.Context) (line string, ended bool, err error) {
+		latest, err := d.Step(ctx, time.Now())
+		if err != nil {
+			return "", false, err
 		}
-		d.print(progress)
-		return !d.wait || hasEnded(progress), nil
+		progress = latest
+		return progressText(progress), !d.wait || progress.IsIdle(), nil
 	})
 	switch {
+	case errors.Is(err, follow.ErrInterrupted), errors.Is(err, follow.ErrTimeout):
+		return fmt.Errorf("%w: %s. Moves that have begun are finished, no others begin, and the shard stays closed. To go on, repeat the command. To give up: kubectl kcp drain %s --stop", err, progress, d.Shard)
 	case err != nil:
 		return err
 	case progress.IsDone():
-		if err := d.CleanUp(ctx); err != nil {
-			return err
-		}
-		_, err := fmt.Fprintf(d.out, "Shard %q is drained: no workspace below root is on it. It stays closed for new workspaces.\n", d.Shard)
-		return err
+		return d.conclude(ctx)
 	case !d.wait && !progress.IsIdle():
 		_, err := fmt.Fprintf(d.out, "Repeat the command to go on.\n")
 		return err
@@ -96,18 +103,52 @@ func (d *drainer) run(ctx context.Context) error {
 	return d.refuse(progress)
 }
 
-// hasEnded reports whether waiting changes nothing.
-func hasEnded(progress drain.Progress) bool {
-	if progress.Moving > 0 || len(progress.Waiting) > 0 {
-		return false
+// conclude deletes the record of the drain. What the search from root has not found, the shard counts.
+func (d *drainer) conclude(ctx context.Context) error {
+	kept, err := d.CleanUp(ctx)
+	if err != nil {
+		return err
 	}
-	for _, failed := range progress.Failed {
-		if failed.Attempts < maxAttempts {
-			return false
+	if kept > 0 {
+		fmt.Fprintf(d.out, "%d LogicalClusterMigrations stay in root, because a shard of the installation does not run. They tell it where its workspaces are: repeat the command when it does.\n", kept)
+	}
+	left := int64(0)
+	f := d.follower()
+	f.Timeout = reportTimeout
+	err = f.Until(ctx, func(ctx context.Context) (string, bool, error) {
+		left, err = d.load(ctx)
+		return "", left == 0, err
+	})
+	switch {
+	case errors.Is(err, follow.ErrTimeout) && left > 0:
+		return fmt.Errorf("no workspace below root is on shard %q, but it counts %d others: home workspaces, those below them, and those that are being deleted. They have no path from root, and home workspaces cannot be moved", d.Shard, left)
+	case err != nil:
+		return err
+	}
+	_, err = fmt.Fprintf(d.out, "Shard %q is drained. It stays closed for new workspaces.\n", d.Shard)
+	return err
+}
+
+// load returns the number of logical clusters that the shard has reported, without those that belong to it. Root is one of them, but counts.
+func (d *drainer) load(ctx context.Context) (int64, error) {
+	shards, err := d.Shards(ctx)
+	if err != nil {
+		return 0, err
+	}
+	for i := range shards {
+		if shards[i].Name == d.Shard {
+			load := placementrules.Value(shards[i].Status.Load, placementrules.LogicalClusters)
+			if d.Shard == rootShard {
+				load--
+			}
+			return max(load, 0), nil
 		}
 	}
-	return true
+	return 0, nil
 }
+
+// rootShard is the name of the shard that has the logical cluster root.
+const rootShard = "root"
 
 // refuse lists what stays on the shard, and returns an error.
 func (d *drainer) refuse(progress drain.Progress) error {
@@ -123,52 +164,38 @@ func (d *drainer) refuse(progress drain.Progress) error {
 	return fmt.Errorf("shard %q is not drained: %d of %d workspaces have moved; repeat the command when the reasons are gone", d.Shard, progress.Moved, progress.Total())
 }
 
-// stop ends every drain of the shard.
-func (d *drainer) stop(ctx context.Context) error {
-	first := true
-	err := d.poll(ctx, func(ctx context.Context) (bool, error) {
-		running, err := d.Stop(ctx)
-		if err != nil {
-			return false, err
-		}
-		if first && running > 0 {
-			fmt.Fprintf(d.out, "%d moves end: those that have not taken over are aborted, the others are finished.\n", running)
-		}
-		first = false
-		return !d.wait || running == 0, nil
-	})
+// end stops every drain of the shard.
+func (d *drainer) end(ctx context.Context) error {
+	running, err := d.Stop(ctx)
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(d.out, "The drain of shard %q is stopped. The shard stays closed for new workspaces: \"kubectl kcp uncordon %s\" opens it.\n", d.Shard, d.Shard)
-	return err
-}
-
-// poll calls step until it is done. Servers that do not answer are asked again for a limited time.
-func (d *drainer) poll(ctx context.Context, step wait.ConditionWithContextFunc) error {
-	failing := time.Time{}
-	return wait.PollUntilContextCancel(ctx, stepInterval, true, func(ctx context.Context) (bool, error) {
-		done, err := step(ctx)
-		switch {
-		case err == nil:
-			failing = time.Time{}
-			return done, nil
-		case isFinal(err):
-			return false, err
-		case failing.IsZero():
-			failing = time.Now()
-			fmt.Fprintf(d.errOut, "trying again: %v\n", err)
-		case time.Since(failing) > failureTimeout:
-			return false, err
+	if running.Moving > 0 {
+		fmt.Fprintf(d.out, "%d moves end: those that have not taken over are aborted, the others are finished.\n", running.Moving)
+	}
+	if running.Moving > 0 && d.wait {
+		err := d.follower().Until(ctx, func(ctx context.Context) (string, bool, error) {
+			running, err = d.AwaitStop(ctx)
+			return strings.Join(running.Waiting, "\n"), running.Moving == 0, err
+		})
+		if errors.Is(err, follow.ErrInterrupted) || errors.Is(err, follow.ErrTimeout) {
+			return fmt.Errorf("%w: %d moves have not ended yet, the shards go on. To follow, repeat the command", err, running.Moving)
 		}
-		return false, nil
-	})
+		if err != nil {
+			return err
+		}
+	}
+	state := "stopped"
+	if running.Moving > 0 {
+		state = "being stopped"
+	}
+	_, err = fmt.Fprintf(d.out, "The drain of shard %q is %s. The shard stays closed for new workspaces: \"kubectl kcp uncordon %s\" opens it.\n", d.Shard, state, d.Shard)
+	return err
 }
 
 // isFinal reports whether an error does not go away by itself.
 func isFinal(err error) bool {
-	return errors.Is(err, drain.ErrStopped) || errors.Is(err, drain.ErrFeatureDisabled) || errors.Is(err, context.Canceled) ||
-		apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsNotFound(err) || apierrors.IsInvalid(err)
+	return errors.Is(err, drain.ErrStopped) || errors.Is(err, drain.ErrContinued) || errors.Is(err, moves.ErrFeatureDisabled)
 }
 
 // printSearch prints how many workspaces have been read, once in a while.
@@ -180,8 +207,8 @@ func (d *drainer) printSearch(read int) {
 	fmt.Fprintf(d.out, "Workspaces of the installation that have been read: %d.\n", read)
 }
 
-// print prints a line of progress if it has changed.
-func (d *drainer) print(progress drain.Progress) {
+// progressText returns the numbers, and what holds up moves.
+func progressText(progress drain.Progress) string {
 	line := progress.String()
 	for _, waiting := range progress.Waiting {
 		line += "\n  waits: " + waiting
@@ -189,9 +216,5 @@ func (d *drainer) print(progress drain.Progress) {
 	for _, failed := range progress.Failed {
 		line += fmt.Sprintf("\n  %s: attempt %d: %s", failed.LogicalCluster, failed.Attempts, failed.Reason)
 	}
-	if line == d.last {
-		return
-	}
-	d.last = line
-	fmt.Fprintln(d.out, line)
+	return line
 }

@@ -130,7 +130,7 @@ func (t *Transport) Run(ctx context.Context) {
 // new files.
 func (t *Transport) Enqueue() {
 	if err := t.reload(); err != nil {
-		klog.ErrorS(err, "Cannot reload the certificates of a backend, the former ones stay in use", "backend", t.name)
+		klog.ErrorS(err, "Failed to reload the certificates of a backend, the previous ones stay in use", "backend", t.name)
 	}
 }
 

@@ -123,7 +123,7 @@ type clusterEntry struct {
 	movedTo unique.Handle[string]
 	// next is the entry of another shard. The first one to report the cluster is the head of the list and is used, so
 	// that no shard can take over a name; when its entry is removed, the next one is used. Only the head can hand the
-	// cluster over: the entry of the shard that it names becomes the head, and stays so when the former one is removed.
+	// cluster over: the entry of the shard that it names becomes the head, and stays so when the previous one is removed.
 	next *clusterEntry
 }
 

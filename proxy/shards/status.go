@@ -61,6 +61,6 @@ func (s *resourceStatus) OnDisconnect(err error) {
 		s.identity.invalidate()
 	}
 	if s.setFailure(err) {
-		klog.ErrorS(err, "Cannot watch a shard, retrying; its last known state stays in use", "shard", s.shard, "resource", s.resource)
+		klog.ErrorS(err, "Failed to watch a shard, will retry; its last known state stays in use", "shard", s.shard, "resource", s.resource)
 	}
 }

@@ -238,7 +238,7 @@ func (w *Watcher) putShard(o *shardObject) {
 	}
 	watch, err := w.startWatch(o.Name, o.Spec.BaseURL)
 	if err != nil {
-		klog.FromContext(w.ctx).Error(err, "Cannot watch a shard", "shard", o.Name)
+		klog.FromContext(w.ctx).Error(err, "Failed to watch a shard", "shard", o.Name)
 		return
 	}
 	w.shards[o.Name] = watch

@@ -37,7 +37,7 @@ func (s *Server) serveMetrics(w http.ResponseWriter, req *http.Request) {
 	decision, reason, err := s.metricsAuthorizer.Authorize(req.Context(), authorizer.AttributesRecord{User: u, Verb: "get", Path: metricsPath})
 	switch {
 	case err != nil:
-		klog.ErrorS(err, "Cannot check access to /metrics")
+		klog.ErrorS(err, "Failed to check access to /metrics")
 		s.error(w, req, apierrors.NewInternalError(errors.New("access could not be checked")))
 	case decision != authorizer.DecisionAllow:
 		s.forbidden(w, req, reason)

@@ -245,8 +245,15 @@ func TestTokensOfEarlierShards(t *testing.T) {
 		a.shard.CreateCluster(t, clusters[name], annotations)
 	}
 	a.shard.CreateCluster(t, clusterB, nil)
-	for _, cluster := range []logicalcluster.Name{clusterC, clusterD} {
+	arriving := logicalcluster.MustParseName("arriving")
+	a.shard.CreateCluster(t, arriving, map[string]string{corev1alpha1.ArrivingAnnotationKey: "uid"})
+	for _, cluster := range []logicalcluster.Name{clusterC, clusterD, arriving} {
 		a.createAccount(t, cluster)
+	}
+	for cluster, want := range map[logicalcluster.Name]bool{clusterA: true, clusterC: false, arriving: false} {
+		if here, err := newClusterReader(a.shard.Registry).isHere(t.Context(), cluster); err != nil || here != want {
+			t.Errorf("this shard decides about tokens of %s: %t (%v)", cluster, here, err)
+		}
 	}
 	sign := func(key *ecdsa.PrivateKey, cluster logicalcluster.Name) string {
 		signer := *a
@@ -266,6 +273,7 @@ func TestTokensOfEarlierShards(t *testing.T) {
 		"moved away, signed by the earlier shard":        {sign(a.remoteKey, clusterC), false},
 		"moved long ago, signed by the earlier shard":    {sign(a.remoteKey, clusterD), false},
 		"moved long ago, signed by this shard":           {sign(a.key, clusterD), true},
+		"a copy that arrives, signed by this shard":      {sign(a.key, arriving), false},
 	} {
 		u, ok, err := authenticateToken(logicalcluster.With(t.Context(), clusterB), a.request, tc.token)
 		if ok != tc.want || (err == nil) != tc.want {

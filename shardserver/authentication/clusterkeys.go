@@ -8,6 +8,7 @@ import (
 	"k8s.io/kubernetes/pkg/serviceaccount"
 
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	"github.com/atoll-dev/atoll/internal/movestate"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 	"github.com/atoll-dev/atoll/shardserver/tokenkeys"
@@ -31,21 +32,23 @@ func (r clusterReader) get(ctx context.Context) (*corev1alpha1.LogicalCluster, e
 	return cluster, err
 }
 
-// isHere reports whether a logical cluster is on this shard. What is left of one that has moved is not.
+// isHere reports whether this shard serves a logical cluster. It serves neither what is left of one that has moved, nor a copy that
+// arrives: another shard decides about its tokens.
 func (r clusterReader) isHere(ctx context.Context, name logicalcluster.Name) (bool, error) {
 	if name.IsSystem() {
 		return true, nil
 	}
 	cluster, err := r.get(logicalcluster.With(ctx, name))
-	return cluster != nil && !hasMoved(cluster), err
+	return cluster != nil && !isElsewhere(cluster), err
 }
 
-func hasMoved(cluster *corev1alpha1.LogicalCluster) bool {
-	return cluster.Annotations[corev1alpha1.MovedToAnnotationKey] != ""
+// isElsewhere reports whether another shard serves a logical cluster of which this shard has the object.
+func isElsewhere(cluster *corev1alpha1.LogicalCluster) bool {
+	return movestate.Of(cluster.Annotations).IsHidden()
 }
 
 // clusterKeys are the keys with which service account tokens of the context's logical cluster may be signed: those of this shard, and
-// those of the shards that had the logical cluster before. When this shard has handed the logical cluster over, it has none.
+// those of the shards that had the logical cluster before. While another shard serves the logical cluster, there are none.
 type clusterKeys struct {
 	serviceaccount.PublicKeysGetter // of this shard
 
@@ -72,7 +75,7 @@ func (k clusterKeys) GetPublicKeys(ctx context.Context, keyID string) []servicea
 	switch {
 	case err != nil || cluster == nil:
 		return keys // the account is looked up next
-	case hasMoved(cluster):
+	case isElsewhere(cluster):
 		return nil
 	}
 	moved := tokenkeys.Find(cluster.Annotations[corev1alpha1.TokenKeysAnnotationKey], keyID, k.now())

@@ -172,7 +172,7 @@ func (a *Authorizer) Authorize(ctx context.Context, attributes authorizer.Attrib
 	}
 	if err != nil {
 		// Internal errors are logged and not returned to a caller whose permissions could not be determined.
-		klog.FromContext(ctx).Error(err, "Authorizing a request failed", "verb", attributes.GetVerb(), "path", attributes.GetPath())
+		klog.FromContext(ctx).Error(err, "Failed to authorize a request", "verb", attributes.GetVerb(), "path", attributes.GetPath())
 		return decision, reasonDenied, errAuthorizationFailed
 	}
 	return decision, reasonDenied, nil

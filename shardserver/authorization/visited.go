@@ -19,7 +19,7 @@ func withVisitedRoles(ctx context.Context) context.Context {
 }
 
 // isFirstVisit reports whether a role is visited for the first time. It fails when the request has ended, because the stock evaluation does
-// not look at the context.
+// not check the context.
 func isFirstVisit(ctx context.Context, key roleKey) (bool, error) {
 	if err := ctx.Err(); err != nil {
 		return false, err

@@ -99,7 +99,7 @@ func RequestsForObjects[T client.Object](reader *storage.Reader[T], cluster logi
 	objects, err := reader.List(logicalcluster.With(context.Background(), cluster), "", nil)
 	if err != nil {
 		if status := apierrors.APIStatus(nil); errors.As(err, &status) {
-			klog.ErrorS(err, "Listing the objects that an event affects failed", "resource", reader.Resource(), "cluster", cluster)
+			klog.ErrorS(err, "Failed to list the objects that an event affects", "resource", reader.Resource(), "cluster", cluster)
 		}
 		return nil
 	}

@@ -264,7 +264,7 @@ func (r *replays) run(ctx context.Context, item replay) {
 	delete(r.pending, item)
 	r.mu.Unlock()
 	if err != nil && ctx.Err() == nil {
-		klog.FromContext(ctx).Error(err, "Replaying a source failed", "controller", item.Name, "resource", item.resource)
+		klog.FromContext(ctx).Error(err, "Failed to replay a source", "controller", item.Name, "resource", item.resource)
 	}
 	for _, object := range objects {
 		item.enqueue(watch.Added, object)

@@ -60,7 +60,7 @@ func (t *Typed[R]) AddAfter(req R, after time.Duration) { t.queue.AddAfter(req, 
 func (t *Typed[R]) Run(ctx context.Context, sources ...source.TypedSource[R]) {
 	defer t.queue.ShutDown()
 	if err := t.run(ctx, sources); err != nil && ctx.Err() == nil {
-		klog.FromContext(ctx).Error(err, "Controller failed", "controller", t.options.Name)
+		klog.FromContext(ctx).Error(err, "Failed to run a controller", "controller", t.options.Name)
 	}
 }
 
@@ -107,12 +107,12 @@ func (t *Typed[R]) reconcile(ctx context.Context, req R) (reconcile.Result, erro
 		return result, nil
 	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err): // the watch cache is behind: the event with the newer object follows
 		outcome = outcomeConflict
-		klog.FromContext(ctx).V(3).Info("Reconciling conflicts with another write, will retry", "controller", t.options.Name, "request", req, "reason", err)
+		klog.FromContext(ctx).V(3).Info("Reconciling conflicts with another write, will retry", "controller", t.options.Name, "request", req, "err", err)
 	case ctx.Err() == context.Canceled:
 		return reconcile.Result{}, nil
 	case storage.IsNotSynced(err): // events follow when other shards' objects have synced
 		outcome = outcomeNotSynced
-		klog.FromContext(ctx).V(2).Info("Reconciling waits for objects of other shards", "controller", t.options.Name, "request", req, "reason", err)
+		klog.FromContext(ctx).V(2).Info("Reconciling waits for objects of other shards", "controller", t.options.Name, "request", req, "err", err)
 	case t.options.IsExpected != nil && t.options.IsExpected(err):
 	default:
 		return reconcile.Result{}, err

@@ -78,7 +78,7 @@ func (s Space) reaches(level SpaceLevel, percent int64) bool {
 
 func (s Space) uses(bytes, percent int64) bool { return s.Quota > 0 && bytes >= s.Quota/100*percent }
 
-// errNoSpace tells an administrator what to do when etcd refuses writes.
+// errNoSpace names the next step of an administrator when etcd refuses writes.
 var errNoSpace = errors.New("etcd has raised its NOSPACE alarm and refuses writes: delete objects, then compact, defragment and disarm etcd, or raise its quota")
 
 // Err returns an error while etcd refuses all writes.
@@ -89,7 +89,7 @@ func (s Space) Err() error {
 	return nil
 }
 
-// Shortage tells an administrator why the level is not SpaceOK, without the figures of the moment; "" if it is.
+// Shortage explains to an administrator why the level is not SpaceOK, without the figures of the moment; "" if it is.
 func (s Space) Shortage() string {
 	quota := resource.NewQuantity(s.Quota, resource.BinarySI).String()
 	switch {
@@ -157,7 +157,7 @@ func (m *SpaceMonitor) Run(ctx context.Context) {
 	defer ticker.Stop()
 	for {
 		if err := m.update(ctx); err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).V(2).Info("Asking etcd for its space failed, the previous state is kept", "err", err)
+			klog.FromContext(ctx).V(2).Info("Failed to ask etcd for its space, the previous state is kept", "err", err)
 		}
 		select {
 		case <-ticker.C:

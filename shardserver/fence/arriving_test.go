@@ -10,8 +10,10 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/atoll-dev/atoll/logicalcluster"
@@ -93,6 +95,14 @@ func testArriving(t *testing.T, first, second *shardtesting.Shard) {
 	if _, err := resource.Store.Get(ctx, "one", &metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("a read below HTTP: %v", err)
 	}
+	watching, err := resource.Store.Watch(ctx, &internalversion.ListOptions{ResourceVersion: "0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if event := <-watching.ResultChan(); event.Type != watch.Error {
+		t.Errorf("a watch below HTTP: %+v", event)
+	}
+	watching.Stop()
 	if local, err := first.Server.Registry.IsLocal(t.Context(), target); err != nil || local {
 		t.Errorf("the logical cluster is on this shard: %t, %v", local, err)
 	}

@@ -4,40 +4,9 @@ import (
 	"strconv"
 
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	"github.com/atoll-dev/atoll/internal/movestate"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
-
-// State is what a shard serves of a logical cluster.
-type State int
-
-const (
-	// Open is the state of a logical cluster that does not move, or whose content is only copied yet.
-	Open State = iota
-	// WritesPaused is the state at the origin while the rest is copied: only reads are served.
-	WritesPaused
-	// MovedAway is the state of the remainder at the origin: nothing is served.
-	MovedAway
-	// Arriving is the state at the destination until the content is complete: nothing is served.
-	Arriving
-)
-
-// StateOf returns the state that the annotations of a LogicalCluster express. Their values do not matter, so that no value
-// opens a logical cluster by accident.
-func StateOf(annotations map[string]string) State {
-	for _, state := range []struct {
-		annotation string
-		State
-	}{
-		{corev1alpha1.MovedToAnnotationKey, MovedAway},
-		{corev1alpha1.ArrivingAnnotationKey, Arriving},
-		{corev1alpha1.WritesPausedAnnotationKey, WritesPaused},
-	} {
-		if _, set := annotations[state.annotation]; set {
-			return state.State
-		}
-	}
-	return Open
-}
 
 // EpochOf returns the epoch of the content that the shard has, as the annotations of a LogicalCluster express it. The hand-over
 // raises the stored epoch, but what remains at the origin is from before it.
@@ -51,9 +20,6 @@ func EpochOf(annotations map[string]string) uint64 {
 	}
 	return min(epoch, storage.MaxEpoch)
 }
-
-// IsHidden reports whether the shard serves nothing of the logical cluster. Lists and watches over all leave it out.
-func (s State) IsHidden() bool { return s == MovedAway || s == Arriving }
 
 // Request is the part of a request that a decision needs.
 type Request struct {
@@ -79,15 +45,15 @@ const (
 )
 
 // Decide returns the answer to a request to a logical cluster.
-func Decide(state State, request Request) Answer {
+func Decide(state movestate.State, request Request) Answer {
 	switch state {
-	case Open:
+	case movestate.Open:
 		return Serve
-	case WritesPaused:
+	case movestate.WritesPaused:
 		if request.isRead() {
 			return Serve
 		}
-	case MovedAway:
+	case movestate.MovedAway:
 		if request.hasVersion() {
 			return Expired
 		}

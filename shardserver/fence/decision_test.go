@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	"github.com/atoll-dev/atoll/internal/movestate"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
@@ -41,7 +42,7 @@ func TestDecide(t *testing.T) {
 		"service account":           {Request{Verb: "create", Resource: "serviceaccounts"}, Unavailable, Unavailable, Unavailable},
 		"an unknown verb, as proxy": {Request{Verb: "proxy", Resource: "services"}, Unavailable, Unavailable, Unavailable},
 	} {
-		for state, want := range map[State]Answer{Open: Serve, WritesPaused: tc.paused, MovedAway: tc.moved, Arriving: tc.arrives} {
+		for state, want := range map[movestate.State]Answer{movestate.Open: Serve, movestate.WritesPaused: tc.paused, movestate.MovedAway: tc.moved, movestate.Arriving: tc.arrives} {
 			if got := Decide(state, tc.request); got != want {
 				t.Errorf("%s in state %d: %d, want %d", name, state, got, want)
 			}
@@ -53,14 +54,14 @@ func TestStateOf(t *testing.T) {
 	const paused, moved, arriving = corev1alpha1.WritesPausedAnnotationKey, corev1alpha1.MovedToAnnotationKey, corev1alpha1.ArrivingAnnotationKey
 	for _, tc := range []struct {
 		annotations map[string]string
-		want        State
+		want        movestate.State
 	}{
-		{nil, Open}, {map[string]string{corev1alpha1.MigratingAnnotationKey: "a:b", corev1alpha1.EpochAnnotationKey: "1"}, Open},
-		{map[string]string{paused: "x"}, WritesPaused}, {map[string]string{paused: ""}, WritesPaused},
-		{map[string]string{paused: "x", moved: "d"}, MovedAway}, {map[string]string{arriving: "x", paused: "x"}, Arriving},
-		{map[string]string{arriving: "x", moved: "d"}, MovedAway},
+		{nil, movestate.Open}, {map[string]string{corev1alpha1.MigratingAnnotationKey: "a:b", corev1alpha1.EpochAnnotationKey: "1"}, movestate.Open},
+		{map[string]string{paused: "x"}, movestate.WritesPaused}, {map[string]string{paused: ""}, movestate.WritesPaused},
+		{map[string]string{paused: "x", moved: "d"}, movestate.MovedAway}, {map[string]string{arriving: "x", paused: "x"}, movestate.Arriving},
+		{map[string]string{arriving: "x", moved: "d"}, movestate.MovedAway},
 	} {
-		if got := StateOf(tc.annotations); got != tc.want {
+		if got := movestate.Of(tc.annotations); got != tc.want {
 			t.Errorf("%v: %d, want %d", tc.annotations, got, tc.want)
 		}
 	}
@@ -77,7 +78,7 @@ func TestStatesAreBounded(t *testing.T) {
 		if !s.enter(cluster) {
 			t.Fatal("refused")
 		}
-		s.set(cluster, moving{state: WritesPaused, epoch: 1, revision: 1})
+		s.set(cluster, moving{state: movestate.WritesPaused, epoch: 1, revision: 1})
 		if s.enter(cluster) || len(s.paused()) != 0 {
 			t.Fatal("a write passed, or the pause is acknowledged with a write in flight")
 		}
@@ -85,7 +86,7 @@ func TestStatesAreBounded(t *testing.T) {
 		if s.paused()[cluster] != 1 {
 			t.Fatal("the pause is not acknowledged")
 		}
-		s.set(cluster, moving{state: MovedAway, epoch: 1, revision: 2})
+		s.set(cluster, moving{state: movestate.MovedAway, epoch: 1, revision: 2})
 		if !s.hides(cluster) || s.epoch(cluster) != 1 {
 			t.Fatal("not hidden, or without its epoch")
 		}
@@ -121,7 +122,7 @@ func TestStatesOfMovedClusters(t *testing.T) {
 	cluster := logicalcluster.MustParseName("abc")
 	arrived := make(chan error)
 	go func() { arrived <- s.awaitEpoch(t.Context(), cluster, 2) }()
-	s.set(cluster, moving{state: Arriving, epoch: 1})
+	s.set(cluster, moving{state: movestate.Arriving, epoch: 1})
 	s.set(cluster, moving{epoch: 2})
 	if err := <-arrived; err != nil {
 		t.Error(err)
@@ -165,7 +166,7 @@ func TestEpochOf(t *testing.T) {
 func TestMoverIsNotRefused(t *testing.T) {
 	f := &Fence{states: newStates(func() {}, func() {})}
 	cluster := logicalcluster.MustParseName("abc")
-	f.states.set(cluster, moving{state: MovedAway, revision: 1})
+	f.states.set(cluster, moving{state: movestate.MovedAway, revision: 1})
 	if _, err := f.Enter(context.Background(), cluster); err == nil {
 		t.Error("another writer is not refused")
 	}

@@ -10,7 +10,7 @@
 //     in-process code that takes no HTTP, and counts those in flight. It uses what the informer of this package has seen.
 //     Until the informer has seen the revision at which this replica registered, Enter reads the stored object instead.
 //   - Lists and watches over all logical clusters leave out a logical cluster that this shard does not serve, and watches
-//     end when that changes, instead of delivering events that no write has caused. Reads below HTTP find nothing in one that
+//     expire when that changes, instead of delivering events that no write has caused. Reads below HTTP find nothing in one that
 //     arrives, so that controllers and other logical clusters see its objects only where they are served.
 //
 // Several processes may be replicas of one shard. Each has a key with a lease below the prefix of the shard, and writes

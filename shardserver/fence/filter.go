@@ -14,6 +14,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	"github.com/atoll-dev/atoll/internal/movestate"
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
@@ -41,7 +42,7 @@ type Filter struct {
 
 // Answer answers the request if the logical cluster with these annotations does not serve it, and reports whether it has.
 func (f *Filter) Answer(w http.ResponseWriter, req *http.Request, annotations map[string]string) bool {
-	state := StateOf(annotations)
+	state := movestate.Of(annotations)
 	if IsMover(req.Context()) || f.IsExempt(req) {
 		return false
 	}
@@ -49,7 +50,7 @@ func (f *Filter) Answer(w http.ResponseWriter, req *http.Request, annotations ma
 		f.refuse(w, req)
 		return true
 	}
-	if state == Open {
+	if state == movestate.Open {
 		return false
 	}
 	info, err := f.RequestInfo.NewRequestInfo(req)

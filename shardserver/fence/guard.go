@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	"github.com/atoll-dev/atoll/internal/movestate"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/informer"
 	"github.com/atoll-dev/atoll/shardserver/storage"
@@ -81,7 +82,7 @@ func (f *Fence) check(ctx context.Context, cluster logicalcluster.Name) error {
 		return nil
 	case err != nil:
 		return fmt.Errorf("reading whether writes to logical cluster %q are paused: %w", cluster, err)
-	case StateOf(stored.Annotations) != Open:
+	case movestate.Of(stored.Annotations) != movestate.Open:
 		return newRefusal(ctx, Message)
 	}
 	return nil
@@ -131,6 +132,9 @@ func (f *Fence) HasEpochs() bool { return f.states.moved.Load() > 0 }
 // Epoch implements storage.Guard.
 func (f *Fence) Epoch(cluster logicalcluster.Name) uint64 { return f.states.epoch(cluster) }
 
+// EpochIn implements storage.Guard.
+func (f *Fence) EpochIn(annotations map[string]string) uint64 { return EpochOf(annotations) }
+
 // AwaitEpoch returns when the storage uses the epoch that the annotations of a LogicalCluster express, or the context's error.
 // The watch cache may have a LogicalCluster a moment before the informer of this package has seen it.
 func (f *Fence) AwaitEpoch(ctx context.Context, cluster logicalcluster.Name, annotations map[string]string) error {
@@ -174,5 +178,5 @@ func movingOf(cluster *corev1alpha1.LogicalCluster) moving {
 	if err != nil {
 		revision = 0
 	}
-	return moving{state: StateOf(cluster.Annotations), epoch: EpochOf(cluster.Annotations), revision: int64(revision)}
+	return moving{state: movestate.Of(cluster.Annotations), epoch: EpochOf(cluster.Annotations), revision: int64(revision)}
 }

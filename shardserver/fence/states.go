@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/atoll-dev/atoll/internal/movestate"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
@@ -50,7 +51,7 @@ type stripe struct {
 
 // moving is a logical cluster that is not Open or has moved, as of a revision of its LogicalCluster.
 type moving struct {
-	state    State
+	state    movestate.State
 	epoch    uint64
 	revision int64
 	// gone is when the LogicalCluster was deleted; zero if it exists.
@@ -58,7 +59,7 @@ type moving struct {
 }
 
 // isUnmoved reports whether the logical cluster needs no entry.
-func (m moving) isUnmoved() bool { return m.state == Open && m.epoch == 0 }
+func (m moving) isUnmoved() bool { return m.state == movestate.Open && m.epoch == 0 }
 
 func always(moving) bool { return true }
 
@@ -79,7 +80,7 @@ func (s *states) enter(cluster logicalcluster.Name) (ok bool) {
 	stripe := s.stripe(cluster)
 	stripe.mu.Lock()
 	defer stripe.mu.Unlock()
-	if stripe.moving[cluster].state != Open {
+	if stripe.moving[cluster].state != movestate.Open {
 		return false
 	}
 	stripe.writes[cluster]++
@@ -95,7 +96,7 @@ func (s *states) leave(cluster logicalcluster.Name) {
 		return
 	}
 	delete(stripe.writes, cluster)
-	awaited := stripe.moving[cluster].state != Open
+	awaited := stripe.moving[cluster].state != movestate.Open
 	stripe.mu.Unlock()
 	if awaited {
 		s.ended()
@@ -158,7 +159,7 @@ func (s *states) change(cluster logicalcluster.Name, after moving, gone bool, ma
 		s.changed()
 		s.publish(storage.HiddenChange{Cluster: cluster, Gone: gone})
 	}
-	if before.state != Open || after.state != Open {
+	if before.state != movestate.Open || after.state != movestate.Open {
 		s.ended()
 	}
 }
@@ -192,7 +193,7 @@ func (s *states) paused() map[logicalcluster.Name]int64 {
 		stripe := &s.stripes[i]
 		stripe.mu.Lock()
 		for cluster, m := range stripe.moving {
-			if m.state != Open && m.gone.IsZero() && stripe.writes[cluster] == 0 {
+			if m.state != movestate.Open && m.gone.IsZero() && stripe.writes[cluster] == 0 {
 				paused[cluster] = m.revision
 			}
 		}
@@ -219,7 +220,9 @@ func (s *states) all(matches func(moving) bool) map[logicalcluster.Name]moving {
 func (s *states) hides(cluster logicalcluster.Name) bool { return s.stateOf(cluster).IsHidden() }
 
 // arrives reports whether a logical cluster arrives, or did until its copy was removed.
-func (s *states) arrives(cluster logicalcluster.Name) bool { return s.stateOf(cluster) == Arriving }
+func (s *states) arrives(cluster logicalcluster.Name) bool {
+	return s.stateOf(cluster) == movestate.Arriving
+}
 
 // hiddenClusters returns the number of logical clusters that exist here and are hidden.
 func (s *states) hiddenClusters() int {
@@ -230,9 +233,9 @@ func (s *states) hiddenClusters() int {
 }
 
 // stateOf returns the state of a logical cluster that may be hidden.
-func (s *states) stateOf(cluster logicalcluster.Name) State {
+func (s *states) stateOf(cluster logicalcluster.Name) movestate.State {
 	if s.hidden.Load() == 0 {
-		return Open
+		return movestate.Open
 	}
 	stripe := s.stripe(cluster)
 	stripe.mu.Lock()

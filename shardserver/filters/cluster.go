@@ -37,7 +37,7 @@ func (m *mountError) Error() string { return "the workspace is mounted from " + 
 
 // Resolver resolves paths to logical clusters on this shard.
 type Resolver interface {
-	// Resolve returns the logical cluster of the path. It reads only what is in memory, unless mayRead allows more. Its
+	// Resolve returns the logical cluster of the path. It reads from memory only, unless mayRead allows more. Its
 	// errors are errNotFound, errRemote, errNotAvailable, a mountError, or a failure to read.
 	Resolve(ctx context.Context, path logicalcluster.Path, mayRead func() bool) (logicalcluster.Name, error)
 }
@@ -76,7 +76,7 @@ func WithCluster(handler, shardLevelHandler http.Handler, resolver Resolver, lim
 				return
 			case err != nil:
 				// The client may be anonymous: internal errors are logged and not returned.
-				klog.FromContext(req.Context()).Error(err, "Resolving a workspace path failed", "path", target.Path)
+				klog.FromContext(req.Context()).Error(err, "Failed to resolve a workspace path", "path", target.Path)
 				writeError(w, req, serializer, apierrors.NewInternalError(errors.New("the workspace path cannot be resolved now")))
 				return
 			}

@@ -101,7 +101,7 @@ func (i *Informer[T]) Run(ctx context.Context) {
 		}
 		delay := backoff.Step()
 		watchRestarts.WithLabelValues(i.resource.String()).Inc()
-		klog.FromContext(ctx).V(2).Info("Watch ended, restarting", "resource", i.resource, "delay", delay, "reason", err)
+		klog.FromContext(ctx).V(2).Info("Watch ended, restarting", "resource", i.resource, "delay", delay, "err", err)
 		select {
 		case <-ctx.Done():
 		case <-time.After(delay):

@@ -108,7 +108,7 @@ func newPhaseCounter[T runtime.Object](registry *storage.Registry, resource sche
 func (c phaseCounter[T]) collect(ctx context.Context, to chan<- metrics.Metric, description *metrics.Desc, shard string) (all int, ok bool) {
 	selector := &phaseSelector{Selector: labels.Everything(), count: map[string]int{}}
 	if _, err := c.reader.List(ctx, "", selector); err != nil {
-		klog.V(2).ErrorS(err, "Counting for a scrape of metrics", "resource", c.reader.Resource())
+		klog.V(2).ErrorS(err, "Failed to count for a scrape of metrics", "resource", c.reader.Resource())
 		return 0, false
 	}
 	for _, phase := range phases {

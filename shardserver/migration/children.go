@@ -13,8 +13,10 @@ import (
 	migrationv1alpha1 "github.com/atoll-dev/atoll/api/migration/v1alpha1"
 	shardingv1alpha1 "github.com/atoll-dev/atoll/api/sharding/v1alpha1"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+	"github.com/atoll-dev/atoll/internal/movestate"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/controller"
+	"github.com/atoll-dev/atoll/shardserver/sharding/placement"
 )
 
 // childrenService tells the home which logical cluster below a moved one is to be moved next. The destination has the
@@ -55,12 +57,7 @@ func (c *childrenService) report(ctx context.Context, migration *migrationv1alph
 
 // isMoving reports whether a migration of a logical cluster has not ended on this shard.
 func isMoving(cluster *corev1alpha1.LogicalCluster) bool {
-	for _, key := range []string{corev1alpha1.MigratingAnnotationKey, corev1alpha1.ArrivingAnnotationKey, corev1alpha1.MovedToAnnotationKey} {
-		if cluster.Annotations[key] != "" {
-			return true
-		}
-	}
-	return false
+	return cluster.Annotations[corev1alpha1.MigratingAnnotationKey] != "" || movestate.Of(cluster.Annotations).IsHidden()
 }
 
 // next returns the first logical cluster below another one that is not on this shard.
@@ -69,7 +66,8 @@ func (c *childrenService) next(ctx context.Context, top *corev1alpha1.LogicalClu
 	if err != nil {
 		path = logicalcluster.Of(top).Path()
 	}
-	found, err := c.firstElsewhere(ctx, logicalcluster.Of(top), path)
+	name := logicalcluster.Of(top)
+	found, err := c.firstElsewhere(ctx, name, path, map[logicalcluster.Name]bool{name: true})
 	if err != nil || found == nil {
 		return &shardingv1alpha1.MigrationChildren{}, err
 	}
@@ -77,8 +75,9 @@ func (c *childrenService) next(ctx context.Context, top *corev1alpha1.LogicalClu
 }
 
 // firstElsewhere returns the first Workspace, of those in a logical cluster and below, whose logical cluster is on another
-// shard; nil if there is none. Mounts have no logical cluster.
-func (c *childrenService) firstElsewhere(ctx context.Context, in logicalcluster.Name, path logicalcluster.Path) (*shardingv1alpha1.MigrationChildren, error) {
+// shard; nil if there is none. Mounts have no logical cluster. Workspaces may have come from another shard: only those count of the
+// logical clusters here that these belong to, and each logical cluster once.
+func (c *childrenService) firstElsewhere(ctx context.Context, in logicalcluster.Name, path logicalcluster.Path, visited map[logicalcluster.Name]bool) (*shardingv1alpha1.MigrationChildren, error) {
 	all, err := c.workspaces.List(logicalcluster.With(ctx, in), "", nil)
 	if err != nil {
 		return nil, fmt.Errorf("listing the workspaces in %q: %w", in, err)
@@ -87,13 +86,21 @@ func (c *childrenService) firstElsewhere(ctx context.Context, in logicalcluster.
 	slices.SortFunc(all, func(a, b *tenancyv1alpha1.Workspace) int { return cmp.Compare(a.Name, b.Name) })
 	for _, workspace := range all {
 		name, err := logicalcluster.ParseName(workspace.Spec.Cluster)
-		if err != nil || workspace.Spec.Mount != nil || workspace.DeletionTimestamp != nil {
+		if err != nil || workspace.Spec.Mount != nil || workspace.DeletionTimestamp != nil || belongsToShard(name) || visited[name] {
 			continue
 		}
+		visited[name] = true
 		if workspace.Annotations[corev1alpha1.ShardAnnotationKey] != c.cfg.Shard {
 			return &shardingv1alpha1.MigrationChildren{Next: name.String(), Workspace: path.Join(workspace.Name).String()}, nil
 		}
-		if found, err := c.firstElsewhere(ctx, name, path.Join(workspace.Name)); err != nil || found != nil {
+		child, err := c.cluster(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		if child == nil || !placement.OwnedBy(child, placement.Owner(in, workspace)) {
+			continue
+		}
+		if found, err := c.firstElsewhere(ctx, name, path.Join(workspace.Name), visited); err != nil || found != nil {
 			return found, err
 		}
 	}
@@ -118,6 +125,11 @@ func ownerOf(migration *migrationv1alpha1.LogicalClusterMigration) []controller.
 	return []controller.Request{{ClusterName: logicalcluster.Of(migration), Name: owner.Name}}
 }
 
+// isOwnedBy reports whether a migration has created another one, by its UID.
+func isOwnedBy(child, owner *migrationv1alpha1.LogicalClusterMigration) bool {
+	return metav1.IsControlledBy(child, owner)
+}
+
 // childrenOf returns the migrations that a migration has created.
 func (r reader) childrenOf(ctx context.Context, migration *migrationv1alpha1.LogicalClusterMigration) ([]*migrationv1alpha1.LogicalClusterMigration, error) {
 	if !includesChildren(migration) {
@@ -129,7 +141,7 @@ func (r reader) childrenOf(ctx context.Context, migration *migrationv1alpha1.Log
 	}
 	var children []*migrationv1alpha1.LogicalClusterMigration
 	for _, one := range all {
-		if metav1.IsControlledBy(one, migration) {
+		if isOwnedBy(one, migration) {
 			children = append(children, one)
 		}
 	}

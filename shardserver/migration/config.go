@@ -96,13 +96,13 @@ func New(cfg Config) *Migrations {
 	if cfg.Transformers != nil {
 		transformer = cfg.Transformers.TransformerForResource(logicalClusters)
 	}
-	read := newReader(cfg.Registry)
+	read := newReader(cfg.Registry, cfg.Shard == cfg.Home)
 	stored := &storedClusters{etcd: cfg.Etcd, registry: cfg.Registry, prefix: cfg.Prefix, transformer: transformer}
 	keys := transfer.New(transfer.Config{Client: cfg.Etcd, Prefix: cfg.Prefix, Storages: cfg.Storages, Transformers: cfg.Transformers})
 	m := &Migrations{
 		cfg:         cfg,
 		origin:      &originService{cfg: cfg, reader: read, stored: stored, transfer: keys, followings: newFollowings(keys)},
-		destination: &destinationService{cfg: cfg, reader: read, stored: stored, transfer: keys, progress: map[types.UID]progress{}},
+		destination: &destinationService{cfg: cfg, reader: read, stored: stored, transfer: keys, accepts: newAcceptance(cfg.Registry), progress: map[types.UID]progress{}},
 		placement:   &placementService{cfg: cfg, reader: read},
 		children:    &childrenService{cfg: cfg, reader: read},
 		parent:      &parentService{cfg: cfg, reader: read, stored: stored},

@@ -37,12 +37,18 @@ func (h Home) Child() *migrationv1alpha1.LogicalClusterMigration {
 			return nil // the report is older than the end of that migration
 		}
 	}
+	return h.newChild(children.Next)
+}
+
+// newChild returns the migration of a child.
+func (h Home) newChild(cluster string) *migrationv1alpha1.LogicalClusterMigration {
+	m := h.Migration
 	return &migrationv1alpha1.LogicalClusterMigration{
 		ObjectMeta: metav1.ObjectMeta{
-			Name:            m.Name[:min(len(m.Name), maxParentName)] + "-" + children.Next,
+			Name:            m.Name[:min(len(m.Name), maxParentName)] + "-" + cluster,
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(m, migrationv1alpha1.SchemeGroupVersion.WithKind(migrationKind))},
 		},
-		Spec: migrationv1alpha1.LogicalClusterMigrationSpec{LogicalCluster: children.Next, DestinationShard: m.Spec.DestinationShard},
+		Spec: migrationv1alpha1.LogicalClusterMigrationSpec{LogicalCluster: cluster, DestinationShard: m.Spec.DestinationShard},
 	}
 }
 

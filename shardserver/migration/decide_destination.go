@@ -4,6 +4,7 @@ import (
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	migrationv1alpha1 "github.com/atoll-dev/atoll/api/migration/v1alpha1"
 	shardingv1alpha1 "github.com/atoll-dev/atoll/api/sharding/v1alpha1"
+	"github.com/atoll-dev/atoll/internal/movestate"
 )
 
 // Destination is what a shard knows about a migration to it.
@@ -47,7 +48,7 @@ func (d Destination) Step() DestinationStep {
 		return DestinationWaits
 	case d.arrived() && d.Migration.Status.Phase == migrationv1alpha1.LogicalClusterMigrationPhaseDestinationFinalize:
 		return DestinationFinish
-	case d.Cluster == nil && d.isMigrating() && !isGivenUp(d.Migration) && isPlaced(d.Migration):
+	case d.Cluster == nil && d.isMigrating() && !isGivenUp(d.Migration) && isPlaced(d.Migration) && !belongsToShard(logicalClusterOf(d.Migration)):
 		return DestinationCopy
 	}
 	return DestinationWaits // it has arrived, or is the remainder of an earlier move
@@ -98,7 +99,7 @@ func (d Destination) isMigrating() bool {
 }
 
 func (d Destination) isArriving() bool {
-	return d.Cluster != nil && d.Cluster.Annotations[corev1alpha1.ArrivingAnnotationKey] != "" && d.isMine()
+	return d.Cluster != nil && movestate.Of(d.Cluster.Annotations) == movestate.Arriving && d.isMine()
 }
 
 // arrivesFor reports whether the copy is that of a migration, and not of an earlier one of the same name.
@@ -107,7 +108,7 @@ func (d Destination) arrivesFor(migration *migrationv1alpha1.LogicalClusterMigra
 }
 
 func (d Destination) arrived() bool {
-	return d.Cluster != nil && d.isMine() && d.Cluster.Annotations[corev1alpha1.MovedToAnnotationKey] == "" && !d.isArriving()
+	return d.Cluster != nil && d.isMine() && !movestate.Of(d.Cluster.Annotations).IsHidden()
 }
 
 func (d Destination) isMine() bool {

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
 	migrationv1alpha1 "github.com/atoll-dev/atoll/api/migration/v1alpha1"
 	shardingv1alpha1 "github.com/atoll-dev/atoll/api/sharding/v1alpha1"
@@ -75,6 +77,9 @@ func (h Home) prepare(m *migrationv1alpha1.LogicalClusterMigration) {
 			"the shards %s claim to have the logical cluster; delete the migration, and find out which of them is wrong", strings.Join(accepted, ", "))
 	default:
 		m.Status.OriginShard, m.Status.Phase = accepted[0], migrationv1alpha1.LogicalClusterMigrationPhaseMigrating
+		if path := h.Reports[accepted[0]].Path; includesChildren(m) && path != "" {
+			metav1.SetMetaDataAnnotation(&m.ObjectMeta, movedPathAnnotation, path)
+		}
 		conditionsv1alpha1.MarkTrue(m, migrationv1alpha1.OriginReady)
 	}
 }

@@ -3,10 +3,12 @@ package migration
 import (
 	"cmp"
 	"fmt"
+	"slices"
 
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	migrationv1alpha1 "github.com/atoll-dev/atoll/api/migration/v1alpha1"
 	shardingv1alpha1 "github.com/atoll-dev/atoll/api/sharding/v1alpha1"
+	"github.com/atoll-dev/atoll/internal/movestate"
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
@@ -22,6 +24,10 @@ type Origin struct {
 	Cluster *corev1alpha1.LogicalCluster
 	// Serving is whether the destination reports that it serves the logical cluster.
 	Serving bool
+	// Holds is the name of a migration in the logical cluster that has not ended, or "".
+	Holds string
+	// Above is what the migration moves that has created this one; nil for one that an administrator has created.
+	Above *Above
 	// ParentKnows is whether the Workspace of the logical cluster names the destination, or does not exist.
 	ParentKnows bool
 }
@@ -43,7 +49,7 @@ func (o Origin) Step() OriginStep {
 	case o.Cluster == nil:
 		return OriginWaits
 	case o.movedAway():
-		if o.isMine() && o.wasHandedOver() && o.Serving && o.ParentKnows {
+		if o.isMine() && o.wasHandedOver() && o.movedToDestination() && o.Serving && o.ParentKnows {
 			return OriginClean
 		}
 		return OriginWaits
@@ -51,7 +57,7 @@ func (o Origin) Step() OriginStep {
 		return OriginWaits
 	case o.isMine() && (isGivenUp(o.Migration) || o.Cluster.DeletionTimestamp != nil):
 		return OriginAbort
-	case o.migrating() == "" && !isGivenUp(o.Migration) && o.Migration.Status.OriginShard == "" && o.refusal() == nil:
+	case o.migrating() == "" && !isGivenUp(o.Migration) && o.Migration.Status.OriginShard == "" && isKept(o.Migration) && o.refusal() == nil:
 		return OriginAccept
 	}
 	return OriginWaits
@@ -78,6 +84,7 @@ func (o Origin) Report() *shardingv1alpha1.LogicalClusterMigrationReportSpec {
 	case o.isMine():
 		report.State = shardingv1alpha1.MigrationAccepted // also until the step Abort is done
 		report.Owner, report.ParentShard = o.Cluster.Spec.Owner, cmp.Or(o.annotation(corev1alpha1.OwnerShardAnnotationKey), o.Shard)
+		report.Path = o.annotation(corev1alpha1.LogicalClusterPathAnnotationKey)
 	case isOrigin:
 		report.State = shardingv1alpha1.MigrationAborted
 	case hasEnded(o.Migration), o.Migration.Status.OriginShard != "":
@@ -104,16 +111,51 @@ func (o Origin) refusal() *refusal {
 		return &refusal{migrationv1alpha1.ReasonLogicalClusterNotMovable, fmt.Sprintf("the logical cluster is on shard %q already", o.Shard)}
 	case o.isInside(name):
 		return &refusal{migrationv1alpha1.ReasonLogicalClusterNotMovable, "the logical cluster contains this migration; create it in another workspace"}
-	case name == logicalcluster.Root || name.IsSystem():
+	case belongsToShard(name):
 		return &refusal{migrationv1alpha1.ReasonLogicalClusterNotMovable, "the logical cluster belongs to its shard"}
+	case o.Holds != "":
+		return &refusal{migrationv1alpha1.ReasonLogicalClusterNotMovable, fmt.Sprintf("the logical cluster contains migration %q, which has not ended: wait, or delete it", o.Holds)}
 	case o.Cluster.Spec.Owner == nil:
 		return &refusal{migrationv1alpha1.ReasonLogicalClusterNotMovable, "the logical cluster has no Workspace, so that nobody could find it on another shard"}
 	case o.Cluster.DeletionTimestamp != nil:
 		return &refusal{migrationv1alpha1.ReasonLogicalClusterNotMovable, "the logical cluster is being deleted"}
 	case o.Cluster.Status.Phase != corev1alpha1.LogicalClusterPhaseReady:
 		return &refusal{migrationv1alpha1.ReasonLogicalClusterNotMovable, fmt.Sprintf("the logical cluster is in phase %s, not Ready", o.Cluster.Status.Phase)}
+	case len(ownerOf(o.Migration)) > 0 && !o.Above.contains(o.Cluster):
+		return &refusal{migrationv1alpha1.ReasonLogicalClusterNotMovable, "this shard does not know that the logical cluster is below the one that is moved with its children: " +
+			"create a migration of it, or one that includes children of the logical cluster that has its Workspace"}
 	}
 	return nil
+}
+
+// belongsToShard reports whether a logical cluster never leaves its shard.
+func belongsToShard(name logicalcluster.Name) bool {
+	return name == logicalcluster.Root || name.IsSystem()
+}
+
+// isKept reports whether a migration has the finalizer without which it could end before its shards have learned of that.
+func isKept(migration *migrationv1alpha1.LogicalClusterMigration) bool {
+	return slices.Contains(migration.Finalizers, migrationv1alpha1.MigrationFinalizer)
+}
+
+// AnswersTo reports whether the origin answers requests of a shard: of the one to which it moves the logical cluster, from when the
+// shard of the Workspace has allowed that, and after the hand-over of none but the one that has got it.
+func (o Origin) AnswersTo(shard string) bool {
+	m := o.Migration
+	switch {
+	case m == nil || o.Cluster == nil || shard == "" || shard == o.Shard || shard != m.Spec.DestinationShard,
+		m.Status.OriginShard != o.Shard || !o.isMine() || o.arriving():
+		return false
+	case o.movedAway():
+		return o.movedToDestination()
+	}
+	return m.Status.Phase == migrationv1alpha1.LogicalClusterMigrationPhaseMigrating && isPlaced(m) && !isGivenUp(m)
+}
+
+// movedToDestination reports whether the logical cluster was handed over to the destination of this migration, and not to that of an
+// earlier one of the same name.
+func (o Origin) movedToDestination() bool {
+	return o.Migration != nil && o.annotation(corev1alpha1.MovedToAnnotationKey) == o.Migration.Spec.DestinationShard
 }
 
 // isInside reports whether the migration is in a logical cluster.
@@ -125,9 +167,9 @@ func (o Origin) isInside(cluster logicalcluster.Name) bool {
 func (o Origin) annotation(key string) string { return o.Cluster.Annotations[key] }
 func (o Origin) migrating() string            { return o.annotation(corev1alpha1.MigratingAnnotationKey) }
 func (o Origin) isMine() bool                 { return o.migrating() == o.Reference }
-func (o Origin) movedAway() bool              { return o.annotation(corev1alpha1.MovedToAnnotationKey) != "" }
+func (o Origin) movedAway() bool              { return movestate.Of(o.Cluster.Annotations) == movestate.MovedAway }
 
-func (o Origin) arriving() bool { return o.annotation(corev1alpha1.ArrivingAnnotationKey) != "" }
+func (o Origin) arriving() bool { return movestate.Of(o.Cluster.Annotations) == movestate.Arriving }
 
 // isDestination reports whether another shard is the origin, so that the annotation on the LogicalCluster is that of a
 // logical cluster that has arrived.

@@ -1,19 +1,15 @@
 package migration
 
 import (
-	"cmp"
 	"fmt"
-	"strings"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
-	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	migrationv1alpha1 "github.com/atoll-dev/atoll/api/migration/v1alpha1"
 	shardingv1alpha1 "github.com/atoll-dev/atoll/api/sharding/v1alpha1"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
-	"github.com/atoll-dev/atoll/shardserver/sharding/heartbeat"
+	"github.com/atoll-dev/atoll/internal/placementrules"
 )
 
 // Placement is what the shard of a Workspace knows about a migration of its logical cluster. This shard decides, because it
@@ -28,7 +24,7 @@ type Placement struct {
 // Verdict returns whether the logical cluster may be placed on the destination shard, and else the first rule that does not
 // hold. Whether the destination has the feature enabled is not known here: it does not begin then.
 func (p Placement) Verdict() *shardingv1alpha1.MigrationPlacement {
-	for _, rule := range []func() *refusal{p.exists, p.keepsURL, p.matchesSelector, p.hasRoom, p.isSchedulable} {
+	for _, rule := range []func() *refusal{p.exists, p.keepsURL, p.matchesSelector, p.isOpen} {
 		if refused := rule(); refused != nil {
 			return &shardingv1alpha1.MigrationPlacement{Reason: refused.reason, Message: refused.message}
 		}
@@ -59,7 +55,7 @@ func (p Placement) keepsURL() *refusal {
 	if origin == nil {
 		return nil // it is being removed: nothing is known about its URL
 	}
-	from, to := externalURL(origin), externalURL(p.shard(p.Destination))
+	from, to := placementrules.ExternalURL(origin), placementrules.ExternalURL(p.shard(p.Destination))
 	if from == to {
 		return nil
 	}
@@ -68,58 +64,33 @@ func (p Placement) keepsURL() *refusal {
 		p.Origin, from, p.Destination, to)}
 }
 
-func externalURL(shard *corev1alpha1.Shard) string {
-	return strings.TrimSuffix(cmp.Or(shard.Spec.ExternalURL, shard.Spec.BaseURL), "/")
-}
-
-// shardNameLabel is the label of every Shard with its name.
-const shardNameLabel = "name"
-
 // matchesSelector refuses a shard that the Workspace does not select. What is required of the name of the shard is not
 // considered: it says where the workspace was created, and the migration names another shard, as clients of kcp expect.
 func (p Placement) matchesSelector() *refusal {
-	if p.Workspace.Spec.Location == nil || p.Workspace.Spec.Location.Selector == nil {
-		return nil
-	}
-	parsed, err := metav1.LabelSelectorAsSelector(p.Workspace.Spec.Location.Selector)
+	parsed, err := placementrules.Selector(p.Workspace)
 	if err != nil {
-		return &refusal{migrationv1alpha1.ReasonSelectorMismatch, fmt.Sprintf("spec.location.selector of the workspace is invalid: %v", err)}
+		return &refusal{migrationv1alpha1.ReasonSelectorMismatch, err.Error() + ": change it"}
 	}
-	selector := labels.NewSelector()
-	requirements, selectable := parsed.Requirements()
-	for _, requirement := range requirements {
-		if requirement.Key() != shardNameLabel {
-			selector = selector.Add(requirement)
-		}
-	}
-	if selectable && selector.Matches(labels.Set(p.shard(p.Destination).Labels)) {
+	selector := placementrules.WithoutName(parsed)
+	if selector.Matches(labels.Set(p.shard(p.Destination).Labels)) {
 		return nil
 	}
 	return &refusal{migrationv1alpha1.ReasonSelectorMismatch, fmt.Sprintf(
 		"spec.location.selector of the workspace (%s) does not match the labels of shard %q: choose a shard that it matches, or change the selector", selector, p.Destination)}
 }
 
-func (p Placement) hasRoom() *refusal {
-	shard := p.shard(p.Destination)
-	_, hard := heartbeat.WorkspaceLimits(shard.Spec.ResourceLimits)
-	quantity := shard.Status.Used[heartbeat.Workspaces]
-	used := quantity.Value()
-	if hard == 0 || used < hard {
+// isOpen refuses a shard that takes no more logical clusters. Whether it runs is not a rule: the migration waits for that anyway.
+func (p Placement) isOpen() *refusal {
+	_, broken := placementrules.FromStatus(p.shard(p.Destination), 0).Candidate(placementrules.HasRoom, placementrules.NotClosed, placementrules.Schedulable)
+	if broken == nil {
 		return nil
 	}
-	return &refusal{migrationv1alpha1.ReasonShardFull, fmt.Sprintf(
-		"shard %q has %d of %d workspaces: raise spec.resourceLimits.hard of the Shard in the admin workspace, or choose another shard", p.Destination, used, hard)}
-}
-
-func (p Placement) isSchedulable() *refusal {
-	shard := p.shard(p.Destination)
-	if _, cordoned := shard.Annotations[corev1alpha1.UnschedulableAnnotationKey]; cordoned {
-		return &refusal{migrationv1alpha1.ReasonShardNotSchedulable, fmt.Sprintf(
-			"shard %q is closed: remove its annotation %s in the admin workspace, or choose another shard", p.Destination, corev1alpha1.UnschedulableAnnotationKey)}
+	reason, advice := migrationv1alpha1.ReasonShardNotSchedulable, "wait, or choose another shard"
+	switch broken.Rule {
+	case placementrules.HasRoom:
+		reason, advice = migrationv1alpha1.ReasonShardFull, "raise spec.resourceLimits.hard of the Shard in the admin workspace, or choose another shard"
+	case placementrules.NotClosed:
+		advice = "open it in the admin workspace, or choose another shard"
 	}
-	if !conditionsv1alpha1.IsFalse(shard, corev1alpha1.ShardSchedulable) {
-		return nil
-	}
-	return &refusal{migrationv1alpha1.ReasonShardNotSchedulable, fmt.Sprintf(
-		"shard %q accepts no workspaces (%s): wait, or choose another shard", p.Destination, conditionsv1alpha1.GetMessage(shard, corev1alpha1.ShardSchedulable))}
+	return &refusal{reason, fmt.Sprintf("shard %q %s: %s", p.Destination, broken.Message, advice)}
 }

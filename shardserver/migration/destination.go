@@ -2,6 +2,7 @@ package migration
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,12 +12,12 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	exactjson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/klog/v2"
 
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	migrationv1alpha1 "github.com/atoll-dev/atoll/api/migration/v1alpha1"
 	shardingv1alpha1 "github.com/atoll-dev/atoll/api/sharding/v1alpha1"
+	"github.com/atoll-dev/atoll/internal/movestate"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/controller"
 	"github.com/atoll-dev/atoll/shardserver/tokenkeys"
@@ -36,6 +37,7 @@ type destinationService struct {
 	reader
 	stored   *storedClusters
 	transfer *transfer.Transfer
+	accepts  *acceptance
 
 	mu sync.Mutex
 	// progress is that of the migrations that this process works on. A migration is removed when the work on it has ended.
@@ -111,7 +113,7 @@ func (d *destinationService) reconcile(ctx context.Context, key controller.Reque
 		return controller.Result{}, d.finish(ctx, state)
 	case DestinationForget:
 		// What follows does not wait for an event.
-		return controller.Result{RequeueAfter: time.Millisecond}, d.transfer.Forget(ctx, transfer.Incoming{Cluster: logicalClusterOf(state.Migration), UID: state.Migration.UID})
+		return controller.Result{RequeueAfter: time.Millisecond}, d.forgetRecords(ctx, transfer.Incoming{Cluster: logicalClusterOf(state.Migration), UID: state.Migration.UID})
 	case DestinationDrop:
 		if err := d.drop(ctx, state.Cluster); err != nil {
 			return controller.Result{}, err
@@ -125,6 +127,16 @@ func (d *destinationService) reconcile(ctx context.Context, key controller.Reque
 		d.forget(state.Migration.UID)
 	}
 	return controller.Result{}, nil
+}
+
+// forgetRecords removes the records of a copy that is open, or that nobody has. The watch cache of a replica may still have what was
+// before a copy that another replica has begun; without records, nobody would delete what the origin has deleted since.
+func (d *destinationService) forgetRecords(ctx context.Context, in transfer.Incoming) error {
+	stored, err := d.stored.get(ctx, in.Cluster)
+	if err != nil || stored.isArrivingFor(in.UID) {
+		return err
+	}
+	return d.transfer.Forget(ctx, in)
 }
 
 // logicalClusterOf returns the logical cluster of a migration whose spec is valid.
@@ -160,7 +172,7 @@ func (d *destinationService) forgetLeftovers(ctx context.Context) error {
 	if err := d.migrations.CheckSynced(); err != nil {
 		return err
 	}
-	all, err := d.migrations.List(logicalcluster.With(ctx, logicalcluster.Wildcard), "", nil)
+	all, err := d.allMigrations(ctx)
 	if err != nil {
 		return fmt.Errorf("listing migrations: %w", err)
 	}
@@ -231,11 +243,24 @@ func (d *destinationService) copy(ctx context.Context, key controller.Request, m
 	if err != nil {
 		return err
 	}
-	if err := d.open(ctx, in, claimed.revision, handed); err != nil {
+	if err := d.open(ctx, in, Reference(key.ClusterName, key.Name), claimed.revision, handed); err != nil {
 		return err
 	}
 	klog.FromContext(ctx).Info("Took over a logical cluster", "cluster", in.Cluster)
 	return d.transfer.Forget(ctx, in)
+}
+
+// checkWanted returns an error if a migration has been given up, so that an origin that answers forever does not keep this shard from
+// others.
+func (d *destinationService) checkWanted(ctx context.Context, key controller.Request, uid types.UID) error {
+	migration, err := d.migration(ctx, key)
+	if err != nil {
+		return err
+	}
+	if isGivenUp(migration) || migration.UID != uid {
+		return errors.New("the migration has been given up")
+	}
+	return nil
 }
 
 // claim stores the LogicalCluster of a copy, or stores it again, so that whoever has claimed it before writes no more. It returns nil
@@ -247,7 +272,7 @@ func (d *destinationService) claim(ctx context.Context, in transfer.Incoming, re
 	}
 	switch {
 	case stored.isArrivingFor(in.UID):
-	case !create, stored != nil && stored.annotations()[corev1alpha1.MigratingAnnotationKey] == reference && stored.annotations()[corev1alpha1.MovedToAnnotationKey] == "":
+	case !create, stored != nil && stored.annotations()[corev1alpha1.MigratingAnnotationKey] == reference && movestate.Of(stored.annotations()) != movestate.MovedAway:
 		return nil, nil
 	case stored != nil:
 		return nil, fmt.Errorf("this shard has a logical cluster of the name %q", in.Cluster)
@@ -278,25 +303,30 @@ func newArriving(in transfer.Incoming, reference string) map[string]any {
 
 // open stores the LogicalCluster that the origin has handed over in place of that of the copy, unless somebody else has claimed
 // this. From here on this shard serves it.
-func (d *destinationService) open(ctx context.Context, in transfer.Incoming, revision int64, handed *handOverResponse) error {
-	object := map[string]any{}
-	if err := exactjson.Unmarshal(handed.Cluster, &object); err != nil {
-		return fmt.Errorf("decoding the LogicalCluster: %w", err)
+func (d *destinationService) open(ctx context.Context, in transfer.Incoming, reference string, revision int64, handed *handOverResponse) error {
+	object, err := parseHanded(in.Cluster, handed)
+	if err != nil {
+		return err
 	}
 	u := &unstructured.Unstructured{Object: object}
-	annotations := u.GetAnnotations()
+	annotations := map[string]string{}
+	maps.Copy(annotations, u.GetAnnotations())
+	annotations[logicalcluster.AnnotationKey] = in.Cluster.String()
 	delete(annotations, corev1alpha1.WritesPausedAnnotationKey)
 	delete(annotations, corev1alpha1.MovedToAnnotationKey)
+	delete(annotations, corev1alpha1.ArrivingAnnotationKey)
+	delete(annotations, corev1alpha1.PauseAfterAnnotationKey)
+	annotations[corev1alpha1.MigratingAnnotationKey] = reference
 	annotations[corev1alpha1.EpochAnnotationKey] = strconv.FormatInt(handed.Epoch, 10)
 	annotations[corev1alpha1.ShardAnnotationKey] = d.cfg.Shard
 	setOrDelete(annotations, corev1alpha1.TokenKeysAnnotationKey,
-		tokenkeys.Receive(annotations[corev1alpha1.TokenKeysAnnotationKey], d.cfg.TokenKeys.GetPublicKeys(ctx, "")))
+		tokenkeys.Receive(annotations[corev1alpha1.TokenKeysAnnotationKey], d.cfg.TokenKeys.GetPublicKeys(ctx, ""), time.Now()))
 	delete(annotations, corev1alpha1.OwnerShardAnnotationKey)
 	if handed.ParentShard != d.cfg.Shard {
 		annotations[corev1alpha1.OwnerShardAnnotationKey] = handed.ParentShard
 	}
 	u.SetAnnotations(annotations)
-	_, err := d.stored.put(ctx, in.Cluster, object, revision)
+	_, err = d.stored.put(ctx, in.Cluster, object, revision)
 	return err
 }
 

@@ -3,6 +3,7 @@ package migration
 import (
 	"context"
 	"fmt"
+	"maps"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -109,10 +110,11 @@ func (h *homeController) moveChild(ctx context.Context, migration *migrationv1al
 	return nil
 }
 
-// write stores the finalizer before a migration has an effect, and removes it after its end.
+// write stores the finalizer and the path before a migration has an effect, and removes the finalizer after its end.
 func (h *homeController) write(ctx context.Context, before, after *migrationv1alpha1.LogicalClusterMigration) error {
 	c := h.cfg.Clients.Typed
-	if before.DeletionTimestamp == nil && !hasEnded(before) && controllerutil.AddFinalizer(after, migrationv1alpha1.MigrationFinalizer) {
+	added := before.DeletionTimestamp == nil && !hasEnded(before) && controllerutil.AddFinalizer(after, migrationv1alpha1.MigrationFinalizer)
+	if added || !maps.Equal(before.Annotations, after.Annotations) {
 		status := after.Status
 		if err := c.Update(ctx, after); err != nil {
 			return fmt.Errorf("adding the finalizer of migration %q: %w", after.Name, err)

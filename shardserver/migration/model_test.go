@@ -10,8 +10,8 @@ import (
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	migrationv1alpha1 "github.com/atoll-dev/atoll/api/migration/v1alpha1"
 	shardingv1alpha1 "github.com/atoll-dev/atoll/api/sharding/v1alpha1"
+	"github.com/atoll-dev/atoll/internal/movestate"
 	"github.com/atoll-dev/atoll/logicalcluster"
-	"github.com/atoll-dev/atoll/shardserver/fence"
 )
 
 const (
@@ -181,8 +181,7 @@ func (w *world) copies() bool { return w.copier != 0 && w.copier == w.revision }
 
 // serves reports whether the origin answers requests of the destination.
 func (w *world) serves() bool {
-	o := w.originState()
-	return o.Migration != nil && o.Cluster != nil && o.isMine() && !o.isDestination() && (!isGivenUp(o.Migration) || o.movedAway())
+	return w.originState().AnswersTo(modelDestination)
 }
 
 func (w *world) pause() {
@@ -259,7 +258,7 @@ func acceptsWrites(cluster *corev1alpha1.LogicalCluster) bool {
 
 // servesReads reports whether a replica that has seen a LogicalCluster serves reads.
 func servesReads(cluster *corev1alpha1.LogicalCluster) bool {
-	return cluster != nil && !fence.StateOf(cluster.Annotations).IsHidden()
+	return cluster != nil && !movestate.Of(cluster.Annotations).IsHidden()
 }
 
 // check fails if two shards accept writes, or one of them without the objects, or if a replica of the origin serves reads that may be older

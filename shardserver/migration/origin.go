@@ -14,6 +14,7 @@ import (
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	migrationv1alpha1 "github.com/atoll-dev/atoll/api/migration/v1alpha1"
 	shardingv1alpha1 "github.com/atoll-dev/atoll/api/sharding/v1alpha1"
+	"github.com/atoll-dev/atoll/internal/movestate"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/controller"
 	"github.com/atoll-dev/atoll/shardserver/sharding/placement"
@@ -50,8 +51,11 @@ func (o *originService) observe(ctx context.Context, key controller.Request) (Or
 	if state.Cluster, err = o.cluster(ctx, name); err != nil {
 		return state, err
 	}
-	if state.Cluster == nil || !state.movedAway() {
+	if state.Cluster == nil {
 		return state, nil
+	}
+	if !state.movedAway() {
+		return state, o.observeAcceptance(ctx, &state)
 	}
 	if state.ParentKnows, err = o.parentKnows(ctx, state.Cluster); err != nil {
 		return state, err
@@ -62,6 +66,24 @@ func (o *originService) observe(ctx context.Context, key controller.Request) (Or
 	report, err := o.reportBy(ctx, key, state.Migration, state.Migration.Spec.DestinationShard)
 	state.Serving = report.State == shardingv1alpha1.MigrationServing || report.State == shardingv1alpha1.MigrationFinished
 	return state, err
+}
+
+// observeAcceptance reads what decides whether a migration is accepted.
+func (o *originService) observeAcceptance(ctx context.Context, state *Origin) error {
+	if state.Migration == nil || state.migrating() != "" {
+		return nil
+	}
+	held, err := o.own.List(logicalcluster.With(ctx, logicalcluster.Of(state.Cluster)), "", nil)
+	if err != nil {
+		return fmt.Errorf("listing the migrations in the logical cluster: %w", err)
+	}
+	if running := runningMigration(held); running != nil {
+		state.Holds = running.Name
+	}
+	if len(ownerOf(state.Migration)) > 0 {
+		state.Above, err = o.above(ctx, state.Migration)
+	}
+	return err
 }
 
 // parentKnows reports whether the Workspace of a logical cluster that has been handed over names the destination, or does
@@ -129,7 +151,7 @@ func (o *originService) act(ctx context.Context, state Origin) (controller.Resul
 func (o *originService) accept(ctx context.Context, state Origin) error {
 	name := logicalcluster.Of(state.Cluster)
 	_, err := o.stored.update(ctx, name, func(stored *storedCluster, annotations map[string]string) error {
-		if annotations[corev1alpha1.MigratingAnnotationKey] != "" || annotations[corev1alpha1.MovedToAnnotationKey] != "" || stored.isDeleting() {
+		if annotations[corev1alpha1.MigratingAnnotationKey] != "" || movestate.Of(annotations) == movestate.MovedAway || stored.isDeleting() {
 			return errConflict
 		}
 		annotations[corev1alpha1.MigratingAnnotationKey] = state.Reference
@@ -145,7 +167,7 @@ func (o *originService) accept(ctx context.Context, state Origin) error {
 func (o *originService) abort(ctx context.Context, state Origin) error {
 	name := logicalcluster.Of(state.Cluster)
 	_, err := o.stored.update(ctx, name, func(_ *storedCluster, annotations map[string]string) error {
-		if annotations[corev1alpha1.MigratingAnnotationKey] != state.Reference || annotations[corev1alpha1.MovedToAnnotationKey] != "" {
+		if annotations[corev1alpha1.MigratingAnnotationKey] != state.Reference || movestate.Of(annotations) == movestate.MovedAway {
 			return errConflict
 		}
 		delete(annotations, corev1alpha1.MigratingAnnotationKey)
@@ -161,14 +183,10 @@ func (o *originService) abort(ctx context.Context, state Origin) error {
 	return nil
 }
 
-// handOver gives the logical cluster to the destination, if this has what the origin has. It is final. A destination that
-// has not received the response asks again.
-func (o *originService) handOver(ctx context.Context, cluster logicalcluster.Name, key controller.Request, wanted handOverRequest) (*handOverResponse, error) {
-	reference := Reference(key.ClusterName, key.Name)
-	migration, err := o.migration(ctx, key)
-	if err != nil {
-		return nil, err
-	}
+// handOver gives the logical cluster to the destination of a migration, if this has what the origin has. It is final. A destination
+// that has not received the response asks again.
+func (o *originService) handOver(ctx context.Context, migration *migrationv1alpha1.LogicalClusterMigration, key controller.Request, wanted handOverRequest) (*handOverResponse, error) {
+	cluster, reference, destination := logicalClusterOf(migration), Reference(key.ClusterName, key.Name), migration.Spec.DestinationShard
 	current, err := o.stored.get(ctx, cluster)
 	if err != nil {
 		return nil, err
@@ -176,19 +194,25 @@ func (o *originService) handOver(ctx context.Context, cluster logicalcluster.Nam
 	if current == nil {
 		return nil, errConflict
 	}
-	if moved := current.annotations()[corev1alpha1.MovedToAnnotationKey]; moved == migration.Spec.DestinationShard && current.annotations()[corev1alpha1.MigratingAnnotationKey] == reference {
+	if moved := current.annotations()[corev1alpha1.MovedToAnnotationKey]; moved == destination && current.annotations()[corev1alpha1.MigratingAnnotationKey] == reference {
 		return o.handedOver(ctx, cluster, current)
+	}
+	if err := mayHandOver(current, current.annotations(), reference, wanted.Token); err != nil {
+		return nil, err
+	}
+	if err := o.checkHolds(ctx, cluster); err != nil { // nobody creates one during the pause
+		return nil, err
 	}
 	if err := o.compare(ctx, cluster, wanted); err != nil {
 		return nil, err
 	}
 	after, err := o.stored.update(ctx, cluster, func(stored *storedCluster, annotations map[string]string) error {
-		if annotations[corev1alpha1.WritesPausedAnnotationKey] != wanted.Token || annotations[corev1alpha1.MigratingAnnotationKey] != reference || stored.isDeleting() {
-			return fmt.Errorf("the pause of writes has ended: %w", errConflict)
+		if err := mayHandOver(stored, annotations, reference, wanted.Token); err != nil {
+			return err
 		}
-		annotations[corev1alpha1.MovedToAnnotationKey] = migration.Spec.DestinationShard
+		annotations[corev1alpha1.MovedToAnnotationKey] = destination
 		annotations[corev1alpha1.EpochAnnotationKey] = strconv.FormatInt(epochOf(annotations)+1, 10)
-		annotations[corev1alpha1.ShardAnnotationKey] = migration.Spec.DestinationShard
+		annotations[corev1alpha1.ShardAnnotationKey] = destination
 		delete(annotations, corev1alpha1.PauseAfterAnnotationKey)
 		setOrDelete(annotations, corev1alpha1.TokenKeysAnnotationKey,
 			tokenkeys.HandOver(annotations[corev1alpha1.TokenKeysAnnotationKey], o.cfg.TokenKeys.GetPublicKeys(ctx, ""), o.cfg.TokenMaxExpiration, time.Now()))
@@ -197,8 +221,43 @@ func (o *originService) handOver(ctx context.Context, cluster logicalcluster.Nam
 	if err != nil {
 		return nil, err
 	}
-	klog.FromContext(ctx).Info("Handed over a logical cluster", "cluster", cluster, "migration", reference, "destination", migration.Spec.DestinationShard)
+	klog.FromContext(ctx).Info("Handed over a logical cluster", "cluster", cluster, "migration", reference, "destination", destination)
 	return o.handedOver(ctx, cluster, after)
+}
+
+// mayHandOver returns a conflict unless the migration of a reference has paused writes with a token, and the stored logical cluster
+// was not handed over to any shard. A token says that no write is in flight: without one, there may be some.
+func mayHandOver(stored *storedCluster, annotations map[string]string, reference, token string) error {
+	switch {
+	case movestate.Of(annotations) == movestate.MovedAway:
+		return fmt.Errorf("the logical cluster was handed over to another shard: %w", errConflict)
+	case token == "" || annotations[corev1alpha1.WritesPausedAnnotationKey] != token || annotations[corev1alpha1.MigratingAnnotationKey] != reference || stored.isDeleting():
+		return fmt.Errorf("the pause of writes has ended: %w", errConflict)
+	}
+	return nil
+}
+
+// checkHolds returns a conflict if the logical cluster contains a migration that has not ended. Shards believe migrations of the
+// shard that stores them only: with the logical cluster, the migration would disappear for them.
+func (o *originService) checkHolds(ctx context.Context, cluster logicalcluster.Name) error {
+	all, err := o.own.ListLatest(logicalcluster.With(ctx, cluster), "", nil)
+	if err != nil {
+		return fmt.Errorf("listing the migrations in logical cluster %q: %w", cluster, err)
+	}
+	if running := runningMigration(all); running != nil {
+		return fmt.Errorf("the logical cluster contains migration %q, which has not ended: %w", running.Name, errConflict)
+	}
+	return nil
+}
+
+// runningMigration returns the first migration that has not ended, or nil.
+func runningMigration(all []*migrationv1alpha1.LogicalClusterMigration) *migrationv1alpha1.LogicalClusterMigration {
+	for _, one := range all {
+		if !hasEnded(one) {
+			return one
+		}
+	}
+	return nil
 }
 
 // handedOver returns the response to the destination when every replica of this shard has seen the hand-over: from then on no client reads
@@ -232,7 +291,7 @@ func (o *originService) clean(ctx context.Context, state Origin) (controller.Res
 	if err != nil || stored == nil {
 		return controller.Result{}, err
 	}
-	if stored.annotations()[corev1alpha1.MovedToAnnotationKey] == "" || stored.uid() != string(state.Cluster.UID) {
+	if movestate.Of(stored.annotations()) != movestate.MovedAway || stored.uid() != string(state.Cluster.UID) {
 		return controller.Result{}, errConflict
 	}
 	until, _ := pausedUntil(state.Cluster)

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -23,8 +24,14 @@ import (
 const (
 	// maxErrorBytes bounds what is read of an error.
 	maxErrorBytes = 64 << 10
-	// maxResponseBytes bounds what is read of another response: the list of objects of a large logical cluster.
-	maxResponseBytes = 256 << 20
+	// maxWaits is how often a shard is asked whether it has read all values: an hour, if it answers after followingWait each time.
+	maxWaits = 360
+	// maxChangesBytes bounds the list of objects of a large logical cluster, maxResponseBytes other responses: etcd refuses larger
+	// values, and base64 adds a third.
+	maxChangesBytes  = 256 << 20
+	maxResponseBytes = 16 << 20
+	// requestTimeout bounds one request with its response. The origin reads all values for the longest.
+	requestTimeout = 2 * time.Minute
 )
 
 // Connector connects to other shards, with the certificate of this shard.
@@ -44,7 +51,7 @@ func (c Connector) connect(ctx context.Context, shard string) (*peer, error) {
 	if err != nil {
 		return nil, err
 	}
-	client, err := rest.HTTPClientFor(config)
+	client, err := newClient(config)
 	if err != nil {
 		return nil, err
 	}
@@ -53,6 +60,19 @@ func (c Connector) connect(ctx context.Context, shard string) (*peer, error) {
 		address = object.Spec.BaseURL
 	}
 	return &peer{http: client, address: strings.TrimSuffix(address, "/")}, nil
+}
+
+// newClient returns a client that waits for no shard forever, and follows no redirect: what another shard answers to the certificate of
+// this one is not the word of the shard that was asked.
+func newClient(config *rest.Config) (*http.Client, error) {
+	shared, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, err
+	}
+	client := *shared
+	client.Timeout = requestTimeout
+	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return &client, nil
 }
 
 // peer is another shard.
@@ -77,8 +97,8 @@ func (c *originClient) at(op operation) string { return operationPath(c.cluster,
 
 // changes returns what has changed at the origin since a revision. The first call waits until the origin has read all values.
 func (c *originClient) changes(ctx context.Context, since int64) (*transfer.Changes, error) {
-	for {
-		response, err := post[changesResponse](ctx, c.peer, c.at(opChanges), changesRequest{Following: c.following, Since: since})
+	for range maxWaits {
+		response, err := postLimited[changesResponse](ctx, c.peer, c.at(opChanges), changesRequest{Following: c.following, Since: since}, maxChangesBytes)
 		if err != nil {
 			return nil, err
 		}
@@ -87,6 +107,7 @@ func (c *originClient) changes(ctx context.Context, since int64) (*transfer.Chan
 			return response.Changes, nil
 		}
 	}
+	return nil, errors.New("the shard has not read the logical cluster in time")
 }
 
 func (c *originClient) entries(ctx context.Context, keys []transfer.Key) (*entriesResponse, error) {
@@ -109,6 +130,11 @@ func (c *originClient) handOver(ctx context.Context, request handOverRequest) (*
 
 // post sends a request to a path of a peer.
 func post[T any](ctx context.Context, p *peer, path string, body any) (*T, error) {
+	return postLimited[T](ctx, p, path, body, maxResponseBytes)
+}
+
+// postLimited is post for a response of at most maxBytes.
+func postLimited[T any](ctx context.Context, p *peer, path string, body any, maxBytes int64) (*T, error) {
 	content, err := json.Marshal(body)
 	if err != nil {
 		return nil, err
@@ -132,7 +158,7 @@ func post[T any](ctx context.Context, p *peer, path string, body any) (*T, error
 		return nil, responseError(response)
 	}
 	out := new(T)
-	if err := json.NewDecoder(io.LimitReader(response.Body, maxResponseBytes)).Decode(out); err != nil {
+	if err := json.NewDecoder(io.LimitReader(response.Body, maxBytes)).Decode(out); err != nil {
 		return nil, fmt.Errorf("decoding the response to %s: %w", path, err)
 	}
 	return out, nil

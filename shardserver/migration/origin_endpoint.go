@@ -23,6 +23,7 @@ import (
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	migrationv1alpha1 "github.com/atoll-dev/atoll/api/migration/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/authorization/requester"
 	"github.com/atoll-dev/atoll/shardserver/controller"
 	"github.com/atoll-dev/atoll/shardserver/virtual"
 )
@@ -88,8 +89,11 @@ func (o *originService) serve(w http.ResponseWriter, req *http.Request) error {
 		exists := existsResponse{}
 		exists.Exists, err = o.exists(req.Context(), cluster, key, types.UID(segments[3]))
 		response = exists
-	} else if err = o.authorize(req.Context(), cluster, key); err == nil {
-		response, err = o.run(req, cluster, key, operation(segments[3]))
+	} else {
+		var migration *migrationv1alpha1.LogicalClusterMigration
+		if migration, err = o.authorize(req.Context(), cluster, key); err == nil {
+			response, err = o.run(req, migration, key, operation(segments[3]))
+		}
 	}
 	if err != nil {
 		return err
@@ -110,30 +114,36 @@ func (o *originService) exists(ctx context.Context, cluster logicalcluster.Name,
 	return exists, asStatus(err)
 }
 
-// authorize fails unless the user is the destination of a migration that this shard has accepted. The answer is the same for
-// everything else.
-func (o *originService) authorize(ctx context.Context, cluster logicalcluster.Name, key controller.Request) error {
+// authorize returns the migration that this shard has accepted, and of which the user is the destination. The answer is the same
+// for everything else.
+func (o *originService) authorize(ctx context.Context, cluster logicalcluster.Name, key controller.Request) (*migrationv1alpha1.LogicalClusterMigration, error) {
 	denied := apierrors.NewForbidden(migrationv1alpha1.Resource("logicalclustermigrations"), key.Name, errors.New("no migration of this logical cluster to the shard of the user is running"))
 	caller, ok := request.UserFrom(ctx)
-	if !ok || !slices.Contains(caller.GetGroups(), shardGroup) || slices.Contains(caller.GetGroups(), user.SystemPrivilegedGroup) {
-		return denied
+	if !ok || !slices.Contains(caller.GetGroups(), shardGroup) || slices.Contains(caller.GetGroups(), user.SystemPrivilegedGroup) || isImpersonated(ctx, caller) {
+		return nil, denied
+	}
+	destination, isShard := strings.CutPrefix(caller.GetName(), shardUserPrefix)
+	if !isShard {
+		return nil, denied
 	}
 	state, err := o.observe(ctx, key)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	migration := state.Migration
-	switch {
-	case migration == nil || migration.Spec.LogicalCluster != cluster.String(),
-		caller.GetName() != shardUserPrefix+migration.Spec.DestinationShard,
-		state.Cluster == nil || !state.isMine() || state.isDestination() || state.arriving(),
-		isGivenUp(migration) && !state.movedAway():
-		return denied
+	if state.Migration == nil || state.Migration.Spec.LogicalCluster != cluster.String() || !state.AnswersTo(destination) {
+		return nil, denied
 	}
-	return nil
+	return state.Migration, nil
 }
 
-func (o *originService) run(req *http.Request, cluster logicalcluster.Name, key controller.Request, op operation) (any, error) {
+// isImpersonated reports whether somebody else acts as the user: whoever may impersonate everybody is not the shard.
+func isImpersonated(ctx context.Context, caller user.Info) bool {
+	authenticated, known := requester.From(ctx)
+	return known && authenticated.GetName() != caller.GetName()
+}
+
+func (o *originService) run(req *http.Request, migration *migrationv1alpha1.LogicalClusterMigration, key controller.Request, op operation) (any, error) {
+	cluster := logicalClusterOf(migration)
 	ctx := logicalcluster.With(req.Context(), cluster)
 	switch op {
 	case opChanges:
@@ -166,7 +176,7 @@ func (o *originService) run(req *http.Request, cluster logicalcluster.Name, key 
 		if err != nil {
 			return nil, err
 		}
-		response, err := o.handOver(ctx, cluster, key, wanted)
+		response, err := o.handOver(ctx, migration, key, wanted)
 		return response, asStatus(err)
 	}
 	return nil, apierrors.NewGenericServerResponse(http.StatusNotFound, "post", migrationv1alpha1.Resource("logicalclustermigrations"), "", "", 0, true)

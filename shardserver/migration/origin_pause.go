@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	"github.com/atoll-dev/atoll/internal/movestate"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/controller"
 )
@@ -54,7 +55,7 @@ func (o *originService) pause(ctx context.Context, cluster logicalcluster.Name, 
 	var token string
 	var until time.Time
 	stored, err := o.stored.update(ctx, cluster, func(stored *storedCluster, annotations map[string]string) (err error) {
-		if annotations[corev1alpha1.MigratingAnnotationKey] != reference || annotations[corev1alpha1.MovedToAnnotationKey] != "" || stored.isDeleting() {
+		if annotations[corev1alpha1.MigratingAnnotationKey] != reference || movestate.Of(annotations) == movestate.MovedAway || stored.isDeleting() {
 			return errConflict
 		}
 		token, until, err = beginPause(annotations, reference, time.Now())
@@ -80,7 +81,7 @@ func (o *originService) pause(ctx context.Context, cluster logicalcluster.Name, 
 // resume ends the pause with a token, or any if the token is empty.
 func (o *originService) resume(ctx context.Context, cluster logicalcluster.Name, key controller.Request, token string) error {
 	_, err := o.stored.update(ctx, cluster, func(_ *storedCluster, annotations map[string]string) error {
-		if annotations[corev1alpha1.MigratingAnnotationKey] != Reference(key.ClusterName, key.Name) || annotations[corev1alpha1.MovedToAnnotationKey] != "" {
+		if annotations[corev1alpha1.MigratingAnnotationKey] != Reference(key.ClusterName, key.Name) || movestate.Of(annotations) == movestate.MovedAway {
 			return errConflict
 		}
 		if token == "" || annotations[corev1alpha1.WritesPausedAnnotationKey] == token {

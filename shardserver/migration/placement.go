@@ -11,6 +11,7 @@ import (
 	migrationv1alpha1 "github.com/atoll-dev/atoll/api/migration/v1alpha1"
 	shardingv1alpha1 "github.com/atoll-dev/atoll/api/sharding/v1alpha1"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+	"github.com/atoll-dev/atoll/internal/movestate"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/controller"
 )
@@ -74,7 +75,7 @@ func (p *placementService) workspaceOf(ctx context.Context, owner corev1alpha1.L
 		return nil, nil //nolint:nilerr // no Workspace can be there
 	}
 	holder, err := p.cluster(ctx, parent)
-	if err != nil || holder == nil || holder.Annotations[corev1alpha1.MovedToAnnotationKey] != "" || holder.Annotations[corev1alpha1.ArrivingAnnotationKey] != "" {
+	if err != nil || holder == nil || movestate.Of(holder.Annotations).IsHidden() {
 		return nil, err
 	}
 	workspace, err := p.workspaces.GetLatest(logicalcluster.With(ctx, parent), "", owner.Name)

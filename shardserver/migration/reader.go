@@ -13,6 +13,7 @@ import (
 	migrationv1alpha1 "github.com/atoll-dev/atoll/api/migration/v1alpha1"
 	shardingv1alpha1 "github.com/atoll-dev/atoll/api/sharding/v1alpha1"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+	"github.com/atoll-dev/atoll/internal/movestate"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/controller"
 	"github.com/atoll-dev/atoll/shardserver/sharding/placement"
@@ -30,6 +31,10 @@ var (
 
 // reader reads what migrations depend on.
 type reader struct {
+	registry *storage.Registry
+	// isHome is whether this shard stores migrations. On another one, what it has of them itself does not count: a logical cluster
+	// that was copied to it may contain any.
+	isHome     bool
 	migrations *storage.Reader[*migrationv1alpha1.LogicalClusterMigration]
 	own        *storage.Reader[*migrationv1alpha1.LogicalClusterMigration] // migrations that this shard stores
 	reports    *storage.Reader[*shardingv1alpha1.LogicalClusterMigrationReport]
@@ -38,8 +43,9 @@ type reader struct {
 	workspaces *storage.Reader[*tenancyv1alpha1.Workspace]
 }
 
-func newReader(registry *storage.Registry) reader {
+func newReader(registry *storage.Registry, isHome bool) reader {
 	return reader{
+		registry: registry, isHome: isHome,
 		migrations: storage.NewReader[*migrationv1alpha1.LogicalClusterMigration](registry, migrations).Global(),
 		own:        storage.NewReader[*migrationv1alpha1.LogicalClusterMigration](registry, migrations),
 		reports:    storage.NewReader[*shardingv1alpha1.LogicalClusterMigrationReport](registry, reports).Global(),
@@ -49,9 +55,20 @@ func newReader(registry *storage.Registry) reader {
 	}
 }
 
-// migration returns a migration of any shard; nil if it does not exist. While the migrations of other shards are not synced,
-// a missing one is an error.
+// migration returns a migration of the shard that stores them; nil if it does not exist. While the migrations of other shards are not
+// synced, a missing one is an error.
 func (r reader) migration(ctx context.Context, key controller.Request) (*migrationv1alpha1.LogicalClusterMigration, error) {
+	if !r.isHome {
+		if found, published := r.registry.RemoteStore().Get(migrations, key.ClusterName, "", key.Name); published {
+			if migration, ok := found.(*migrationv1alpha1.LogicalClusterMigration); ok {
+				return migration, nil
+			}
+		}
+		if err := r.migrations.CheckSynced(); err != nil {
+			return nil, fmt.Errorf("reading migration %q in %q: %w", key.Name, key.ClusterName, err)
+		}
+		return nil, nil
+	}
 	migration, err := r.migrations.Get(logicalcluster.With(ctx, key.ClusterName), "", key.Name)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
@@ -60,6 +77,20 @@ func (r reader) migration(ctx context.Context, key controller.Request) (*migrati
 		return nil, fmt.Errorf("reading migration %q in %q: %w", key.Name, key.ClusterName, err)
 	}
 	return migration, nil
+}
+
+// allMigrations returns the migrations of the shard that stores them.
+func (r reader) allMigrations(ctx context.Context) ([]*migrationv1alpha1.LogicalClusterMigration, error) {
+	if r.isHome {
+		return r.migrations.List(logicalcluster.With(ctx, logicalcluster.Wildcard), "", nil)
+	}
+	var all []*migrationv1alpha1.LogicalClusterMigration
+	for _, found := range r.registry.RemoteStore().List(migrations, logicalcluster.Wildcard) {
+		if migration, ok := found.(*migrationv1alpha1.LogicalClusterMigration); ok {
+			all = append(all, migration)
+		}
+	}
+	return all, nil
 }
 
 // isStored reports whether this shard stores a migration, by a consistent read.
@@ -144,7 +175,7 @@ func (r reader) sources() []controller.Source {
 // annotation. One that arrives is changed by each attempt to copy, which the change must not repeat at once.
 func (r reader) mapCluster(event watch.Event) []controller.Request {
 	cluster, ok := event.Object.(*corev1alpha1.LogicalCluster)
-	if !ok || event.Type == watch.Modified && cluster.Annotations[corev1alpha1.ArrivingAnnotationKey] != "" {
+	if !ok || event.Type == watch.Modified && movestate.Of(cluster.Annotations) == movestate.Arriving {
 		return nil
 	}
 	keys := r.migrationsOf(logicalcluster.Of(cluster).String())

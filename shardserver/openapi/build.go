@@ -44,7 +44,7 @@ func (h *Handler) buildV3(ctx context.Context, set *discovery.APISet, version sc
 		}
 		part, err := builder.BuildOpenAPIV3(object, version.Version, builderOptions(false))
 		if err != nil {
-			klog.FromContext(ctx).V(2).Info("A definition has no OpenAPI v3", "definition", definition.Object.Name, "reason", err)
+			klog.FromContext(ctx).V(2).Info("A definition has no OpenAPI v3", "definition", definition.Object.Name, "err", err)
 			continue
 		}
 		if version.Group == "" && part.Paths != nil {
@@ -168,7 +168,7 @@ func buildV2(ctx context.Context, set *discovery.APISet, stock *spec.Swagger) ([
 			}
 			part, err := buildPartV2(object, served)
 			if err != nil {
-				klog.FromContext(ctx).V(2).Info("A definition has no OpenAPI v2", "definition", definition.Object.Name, "version", served.Name, "reason", err)
+				klog.FromContext(ctx).V(2).Info("A definition has no OpenAPI v2", "definition", definition.Object.Name, "version", served.Name, "err", err)
 				continue
 			}
 			parts = append(parts, part)

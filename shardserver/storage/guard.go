@@ -44,6 +44,8 @@ type Guard interface {
 	// cluster. A logical cluster is not shown before its epoch is known.
 	HasEpochs() bool
 	Epoch(cluster logicalcluster.Name) uint64
+	// EpochIn returns the epoch that an exempt object has in its annotations. Exempt objects are shown before it is known otherwise.
+	EpochIn(annotations map[string]string) uint64
 }
 
 // HiddenChange is the change of whether a logical cluster is hidden.
@@ -72,7 +74,7 @@ func WithGuard(decorator generic.StorageDecorator, guard Guard) generic.StorageD
 			return nil, nil, err
 		}
 		guarded := &guardedStorage{Interface: base, guard: guard, exempt: guard.IsExempt(config.GroupResource), prefix: "/" + strings.Trim(resourcePrefix, "/"), newList: newListFunc}
-		return &versionedStorage{guarded, guard}, destroy, nil
+		return &versionedStorage{guarded, guard, guarded.exempt}, destroy, nil
 	}
 }
 
@@ -248,8 +250,12 @@ func newChangedError() *apierrors.StatusError {
 }
 
 // Watch implements storage.Interface. A watch over all logical clusters expires when the objects of one of them are hidden or
-// shown, and so does one that continues from before. The caller lists again; it gets no event for objects that nobody has changed.
+// shown, and so does one that continues from before. The caller lists again; it gets no event for objects that nobody has changed. One of a
+// logical cluster whose content is not complete expires at once.
 func (s *guardedStorage) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
+	if s.lacks(ctx) {
+		return newFailedWatch(newChangedError()), nil
+	}
 	if cluster, ok := logicalcluster.From(ctx); !ok || !cluster.IsWildcard() {
 		return s.Interface.Watch(ctx, key, opts)
 	}
@@ -362,12 +368,12 @@ func (w *guardedWatch) isHidden(event watch.Event) bool {
 // version returns an event with the version that a request to the logical cluster of the object returns. That of a bookmark is
 // the revision.
 func (w *guardedWatch) version(event watch.Event) watch.Event {
-	if event.Type == watch.Bookmark || event.Type == watch.Error || !w.storage.guard.HasEpochs() {
+	if event.Type == watch.Bookmark || event.Type == watch.Error || !hasEpochs(w.storage.guard, w.storage.exempt) {
 		return event
 	}
 	accessor, err := meta.Accessor(event.Object)
 	if err != nil {
 		return event
 	}
-	return epochOf(w.storage.guard, accessor).versionEvent(event)
+	return epochOf(w.storage.guard, w.storage.exempt, accessor).versionEvent(event)
 }

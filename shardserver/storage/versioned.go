@@ -25,7 +25,8 @@ const tooLargeRetrySeconds = 1
 // the version of the last object that they have received.
 type versionedStorage struct {
 	storage.Interface
-	guard Guard
+	guard  Guard
+	exempt bool
 }
 
 type versionsKey struct{}
@@ -147,10 +148,10 @@ func withoutVersion(preconditions *storage.Preconditions) (below, version *stora
 func (s *versionedStorage) GetList(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
 	if cluster, ok := logicalcluster.From(ctx); !ok || cluster.IsWildcard() {
 		opts.ResourceVersion = bareVersion(opts.ResourceVersion)
-		if err := s.Interface.GetList(ctx, key, opts, list); err != nil || !s.guard.HasEpochs() {
+		if err := s.Interface.GetList(ctx, key, opts, list); err != nil || !hasEpochs(s.guard, s.exempt) {
 			return err
 		}
-		return eachItem(list, func(obj metav1.Object) { epochOf(s.guard, obj).setOnMeta(obj) })
+		return eachItem(list, func(obj metav1.Object) { epochOf(s.guard, s.exempt, obj).setOnMeta(obj) })
 	}
 	e := s.epochOf(ctx)
 	opts, err := e.parseOptions(opts)
@@ -163,8 +164,17 @@ func (s *versionedStorage) GetList(ctx context.Context, key string, opts storage
 	return e.setOnList(list)
 }
 
-// epochOf returns the epoch of the logical cluster of an object.
-func epochOf(guard Guard, obj metav1.Object) epoch { return epoch(guard.Epoch(logicalcluster.Of(obj))) }
+// epochOf returns the epoch of the logical cluster of an object. A LogicalCluster, which is exempt, says it itself: it is shown as soon as
+// the watch cache has it, which may be before the guard has seen it.
+func epochOf(guard Guard, exempt bool, obj metav1.Object) epoch {
+	if exempt {
+		return epoch(guard.EpochIn(obj.GetAnnotations()))
+	}
+	return epoch(guard.Epoch(logicalcluster.Of(obj)))
+}
+
+// hasEpochs reports whether any object of a range may have an epoch.
+func hasEpochs(guard Guard, exempt bool) bool { return exempt || guard.HasEpochs() }
 
 // parseOptions returns the options of a list or watch that the storage below understands. Versions from before a move have
 // expired.

@@ -3,6 +3,11 @@ package storage
 import (
 	"strconv"
 	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
 const firstEpoch = 1 << revisionBits
@@ -100,5 +105,29 @@ func TestVersionsWithoutEpoch(t *testing.T) {
 	})
 	if allocations != 0 {
 		t.Errorf("%f allocations", allocations)
+	}
+}
+
+// behindGuard is a guard that has not seen a move yet.
+type behindGuard struct{ Guard }
+
+func (behindGuard) HasEpochs() bool                  { return false }
+func (behindGuard) Epoch(logicalcluster.Name) uint64 { return 0 }
+func (behindGuard) EpochIn(annotations map[string]string) uint64 {
+	return uint64(len(annotations["epoch"]))
+}
+
+// TestEpochOfExemptObjects: an object that is shown before the guard has seen the move has the version of its epoch nevertheless.
+func TestEpochOfExemptObjects(t *testing.T) {
+	obj := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{logicalcluster.AnnotationKey: "moved", "epoch": "x"}}}
+	for exempt, want := range map[bool]epoch{true: 1, false: 0} {
+		if got := epochOf(behindGuard{}, exempt, obj); got != want || hasEpochs(behindGuard{}, exempt) != exempt {
+			t.Errorf("exempt %t: epoch %d", exempt, got)
+		}
+		w := &guardedWatch{storage: &guardedStorage{guard: behindGuard{}, exempt: exempt}}
+		event := w.version(watch.Event{Type: watch.Modified, Object: &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "7", Annotations: obj.Annotations}}})
+		if got := event.Object.(metav1.Object).GetResourceVersion(); got != want.add("7") {
+			t.Errorf("exempt %t: version %s", exempt, got)
+		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+	"github.com/atoll-dev/atoll/internal/placementrules"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/tenancy/scheduling"
 )
@@ -40,7 +41,7 @@ func TestSelectShard(t *testing.T) {
 		"new decision":              {shards: []*corev1alpha1.Shard{newShard("own"), newShard("other")}, placed: "own"},
 		"no shard available":        {refused: "No available shards to schedule the workspace"},
 		"stored decision":           {annotations: map[string]string{corev1alpha1.ShardAnnotationKey: "other"}, shards: []*corev1alpha1.Shard{newShard("own"), newShard("other")}, placed: "other"},
-		"stored decision as a hash": {annotations: map[string]string{tenancyv1alpha1.WorkspaceShardHashAnnotationKey: shardHash("other")}, shards: []*corev1alpha1.Shard{newShard("own"), newShard("other")}, placed: "other"},
+		"stored decision as a hash": {annotations: map[string]string{tenancyv1alpha1.WorkspaceShardHashAnnotationKey: placementrules.ShardHash("other")}, shards: []*corev1alpha1.Shard{newShard("own"), newShard("other")}, placed: "other"},
 		"invalid selector": {
 			location: &tenancyv1alpha1.WorkspaceLocation{Selector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "?"}}}},
 			shards:   []*corev1alpha1.Shard{newShard("own")}, refused: "spec.location.selector is invalid",

@@ -24,6 +24,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/sharding/replicatelabel"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 	"github.com/atoll-dev/atoll/shardserver/tenancy/defaultbindings"
+	"github.com/atoll-dev/atoll/shardserver/tenancy/remote"
 )
 
 // adminBinding is the ClusterRoleBinding that makes the creator of a workspace its administrator.
@@ -32,24 +33,24 @@ const adminBinding = "workspace-admin"
 // logicalClusterController updates the phase of LogicalClusters, runs the system initializers, and deletes the content
 // of logical clusters that are being deleted.
 type logicalClusterController struct {
-	cfg      Config
-	bindings *storage.Reader[*rbac.ClusterRoleBinding]
-	shards   endpoints.ShardLister
-	requestReader
-
+	cfg        Config
+	bindings   *storage.Reader[*rbac.ClusterRoleBinding]
+	shards     endpoints.ShardLister
+	clusters   *storage.Reader[*corev1alpha1.LogicalCluster]
+	requests   *remote.RequestReader
 	namespaces *storage.Reader[*core.Namespace]
 	retries    retryLimiter
 }
 
 func newLogicalClusterController(cfg Config) controller.Controller {
 	c := &logicalClusterController{
-		cfg:      cfg,
-		bindings: storage.NewReader[*rbac.ClusterRoleBinding](cfg.Registry, clusterRoleBindings),
-		shards:   endpoints.NewShardLister(cfg.Registry),
-
-		requestReader: newRequestReader(cfg),
-		namespaces:    storage.NewReader[*core.Namespace](cfg.Registry, namespaces),
-		retries:       newRetryLimiter(),
+		cfg:        cfg,
+		bindings:   storage.NewReader[*rbac.ClusterRoleBinding](cfg.Registry, clusterRoleBindings),
+		shards:     endpoints.NewShardLister(cfg.Registry),
+		clusters:   storage.NewReader[*corev1alpha1.LogicalCluster](cfg.Registry, logicalClusters),
+		requests:   remote.NewRequestReader(cfg.remote()),
+		namespaces: storage.NewReader[*core.Namespace](cfg.Registry, namespaces),
+		retries:    newRetryLimiter(),
 	}
 	var shardChanges endpoints.ShardChanges
 	typeIndex := defaultbindings.NewTypeIndex(cfg.Registry, cfg.Types)
@@ -70,7 +71,7 @@ func newLogicalClusterController(cfg Config) controller.Controller {
 				shard, ok := event.Object.(*corev1alpha1.Shard)
 				return ok && shard.Name == cfg.ShardName && shardChanges.Changed(event)
 			})},
-			{Resource: requests, Global: true, MapFunc: c.mapRequestToCluster},
+			{Resource: requests, Global: true, MapFunc: c.requests.MapToCluster},
 		},
 		MaxConcurrentReconciles: workers,
 		Reconcile:               c.reconcile,
@@ -166,7 +167,7 @@ func (c *logicalClusterController) observe(ctx context.Context, key controller.R
 	if err != nil && !apierrors.IsServiceUnavailable(err) { // not synced yet: the event of the Shard triggers another reconcile
 		return nil, fmt.Errorf("listing shards: %w", err)
 	}
-	responder, err := c.responderFor(ctx, stored)
+	responder, err := c.requests.ResponderFor(ctx, stored)
 	if err != nil {
 		return nil, err
 	}

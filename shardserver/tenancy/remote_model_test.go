@@ -18,6 +18,7 @@ import (
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/sharding/placement"
+	"github.com/atoll-dev/atoll/shardserver/tenancy/remote"
 )
 
 // TestPlacementProtocolConverges runs the protocol between the shard of some workspaces ("here") and the one
@@ -252,23 +253,23 @@ func (m *model) reconcileWorkspace(name string) {
 		return
 	}
 	facts := workspaceFacts{now: m.now}
-	state := remoteStateOf(workspace, modelParent, parentShard, report)
+	state := remote.StateOf(workspace, modelParent, parentShard, report)
 	switch {
-	case !reserved || (workspace.Spec.Cluster == "" && (state == remoteNeedsName || state == remoteNeedsShard)):
+	case !reserved || (workspace.Spec.Cluster == "" && (state == remote.NeedsName || state == remote.NeedsShard)):
 		if reserved {
-			discardClusterName(workspace)
+			remote.DiscardClusterName(workspace)
 		}
 		m.next++
 		setMapEntry(&workspace.Annotations, tenancyv1alpha1.WorkspaceClusterAnnotationKey, fmt.Sprintf("c%d", m.next))
 		facts.waiting = "x"
-	case workspace.Spec.Cluster == "" && state == remoteAccepted:
+	case workspace.Spec.Cluster == "" && state == remote.Accepted:
 		workspace.Spec.Cluster = cluster.String()
 		facts.cluster = placement.LogicalClusterFromReport(report, workspace)
 	case workspace.Spec.Cluster == "":
 		facts.waiting = "x"
-	case placement.Ended(workspace) || state == remoteDisappeared:
+	case placement.Ended(workspace) || state == remote.Disappeared:
 		facts.ended = true
-	case state == remoteAccepted:
+	case state == remote.Accepted:
 		facts.cluster = placement.LogicalClusterFromReport(report, workspace)
 	default:
 		facts.remote = true

@@ -28,7 +28,7 @@ func (c *workspaceController) mapShardReport(event watch.Event) []controller.Req
 	}
 	all, err := c.workspaces.List(logicalcluster.With(context.Background(), logicalcluster.Wildcard), "", nil)
 	if err != nil {
-		klog.ErrorS(err, "Listing unscheduled workspaces failed", "shard", report.Name)
+		klog.ErrorS(err, "Failed to list unscheduled workspaces", "shard", report.Name)
 		return nil
 	}
 	var keys []controller.Request
@@ -51,7 +51,7 @@ func (c *workspaceController) choose(ctx context.Context) chooseFunc {
 func (c *workspaceController) ownReport(ctx context.Context) shardingv1alpha1.ShardReportSpec {
 	report, err := c.cfg.Health.Current(ctx)
 	if err != nil {
-		klog.FromContext(ctx).V(2).Info("Measuring the load of this shard failed", "err", err)
+		klog.FromContext(ctx).V(2).Info("Failed to measure the load of this shard", "err", err)
 	}
 	return report
 }

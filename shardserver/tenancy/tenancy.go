@@ -2,7 +2,8 @@
 // LogicalCluster, synchronize the status of both, and delete the content of a logical cluster that is being deleted.
 //
 // Each shard runs one of each for all logical clusters. They read the watch cache and write through the shard's own
-// API. Admission and authorization of users do not belong here; workspace types are resolved by package workspacetype.
+// API. Admission and authorization of users do not belong here; workspace types are resolved by package
+// workspacetype, and what shards publish for each other is read and derived by package remote.
 package tenancy
 
 import (
@@ -20,8 +21,10 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/controller"
 	"github.com/atoll-dev/atoll/shardserver/lifecycle/content"
 	"github.com/atoll-dev/atoll/shardserver/loopback"
+	"github.com/atoll-dev/atoll/shardserver/sharding/publisher"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 	"github.com/atoll-dev/atoll/shardserver/tenancy/defaultbindings"
+	"github.com/atoll-dev/atoll/shardserver/tenancy/remote"
 	"github.com/atoll-dev/atoll/shardserver/tenancy/scheduling"
 	"github.com/atoll-dev/atoll/shardserver/tenancy/workspacetype"
 )
@@ -73,9 +76,33 @@ func Controllers(cfg Config) []controller.Controller {
 	return []controller.Controller{
 		newWorkspaceController(cfg),
 		newLogicalClusterController(cfg),
-		newRequestController(cfg),
+		remote.NewRequestController(cfg.remote()),
 		newWorkspaceTypeController(cfg),
 		newConfigurationController(cfg),
+	}
+}
+
+// PublishedSources returns the sources of objects that this shard publishes: its requests to other shards, and its
+// reports on their requests.
+func PublishedSources(cfg Config) []publisher.Source { return remote.PublishedSources(cfg.remote()) }
+
+// remote configures the placement of workspaces on other shards, and of theirs on this one.
+func (cfg Config) remote() remote.Config {
+	return remote.Config{
+		Registry:  cfg.Registry,
+		Client:    cfg.Clients.Typed,
+		Types:     cfg.Types,
+		Defaults:  cfg.Defaults,
+		ShardName: cfg.ShardName,
+		Full:      cfg.Health.Full,
+		Workers:   workers,
+		Template: func(ctx context.Context, parent logicalcluster.Name, workspace *tenancyv1alpha1.Workspace) (*corev1alpha1.LogicalCluster, error) {
+			cluster, _, err := newLogicalCluster(ctx, cfg.Types, parent, workspace, workspace.Annotations[corev1alpha1.ShardAnnotationKey])
+			return cluster, err
+		},
+		Delete: func(ctx context.Context, cluster *corev1alpha1.LogicalCluster) error {
+			return deleteCluster(ctx, cfg.Clients.Typed, cluster)
+		},
 	}
 }
 

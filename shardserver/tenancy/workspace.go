@@ -13,13 +13,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
-	shardingv1alpha1 "github.com/atoll-dev/atoll/api/sharding/v1alpha1"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+	"github.com/atoll-dev/atoll/internal/movestate"
+	"github.com/atoll-dev/atoll/internal/placementrules"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/controller"
 	"github.com/atoll-dev/atoll/shardserver/sharding/endpoints"
 	"github.com/atoll-dev/atoll/shardserver/sharding/placement"
 	"github.com/atoll-dev/atoll/shardserver/storage"
+	"github.com/atoll-dev/atoll/shardserver/tenancy/remote"
 	"github.com/atoll-dev/atoll/shardserver/tenancy/scheduling"
 )
 
@@ -29,7 +31,7 @@ type workspaceController struct {
 	cfg        Config
 	workspaces *storage.Reader[*tenancyv1alpha1.Workspace]
 	clusters   *storage.Reader[*corev1alpha1.LogicalCluster]
-	reports    *storage.Reader[*shardingv1alpha1.LogicalClusterReport]
+	reports    *remote.ReportReader
 	shards     endpoints.ShardLister
 	scheduler  *scheduling.Scheduler
 }
@@ -39,7 +41,7 @@ func newWorkspaceController(cfg Config) controller.Controller {
 		cfg:        cfg,
 		workspaces: storage.NewReader[*tenancyv1alpha1.Workspace](cfg.Registry, workspaces),
 		clusters:   storage.NewReader[*corev1alpha1.LogicalCluster](cfg.Registry, logicalClusters),
-		reports:    storage.NewReader[*shardingv1alpha1.LogicalClusterReport](cfg.Registry, reports).Global(),
+		reports:    remote.NewReportReader(cfg.Registry, cfg.ShardName),
 		shards:     endpoints.NewShardLister(cfg.Registry),
 		scheduler:  scheduling.New(cfg.ShardName, cfg.Heartbeats),
 	}
@@ -48,7 +50,7 @@ func newWorkspaceController(cfg Config) controller.Controller {
 		Sources: []controller.Source{
 			{Resource: workspaces, MapFunc: controller.RequestForObject},
 			{Resource: logicalClusters, MapFunc: c.mapLogicalCluster},
-			{Resource: reports, Global: true, MapFunc: c.mapReport},
+			{Resource: reports, Global: true, MapFunc: c.reports.MapToWorkspace},
 			{Resource: shards, Global: true, MapFunc: mapToAll(c.workspaces, new(endpoints.ShardChanges).Changed)},
 			{Resource: shardReports, Global: true, MapFunc: c.mapShardReport},
 		},
@@ -191,7 +193,7 @@ func (c *workspaceController) clusterOf(ctx context.Context, scope *workspaceSco
 	if err != nil {
 		return nil, fmt.Errorf("reading logical cluster %q: %w", name, err)
 	}
-	if !owns(scope, cluster) || cluster.Annotations[corev1alpha1.MovedToAnnotationKey] != "" {
+	if !owns(scope, cluster) || movestate.Of(cluster.Annotations) == movestate.MovedAway {
 		return nil, nil
 	}
 	return cluster, nil
@@ -265,7 +267,7 @@ func sameExceptStatus(a, b *tenancyv1alpha1.Workspace) bool {
 
 func setShard(workspace *tenancyv1alpha1.Workspace, name string) {
 	setMapEntry(&workspace.Annotations, corev1alpha1.ShardAnnotationKey, name)
-	setMapEntry(&workspace.Annotations, tenancyv1alpha1.WorkspaceShardHashAnnotationKey, shardHash(name))
+	setMapEntry(&workspace.Annotations, tenancyv1alpha1.WorkspaceShardHashAnnotationKey, placementrules.ShardHash(name))
 }
 
 func setRegion(workspace *tenancyv1alpha1.Workspace, shard *corev1alpha1.Shard) {

@@ -15,7 +15,7 @@ import (
 func (c *workspaceController) updateMovedShard(ctx context.Context, scope *workspaceScope) error {
 	name, err := logicalcluster.ParseName(scope.stored.Spec.Cluster)
 	if err != nil {
-		return nil //nolint:nilerr // it is a mount, or is not scheduled
+		return nil // it is a mount, or is not scheduled
 	}
 	movedTo, err := c.movedTo(ctx, scope, name)
 	if err != nil || movedTo == "" || movedTo == scope.stored.Annotations[corev1alpha1.ShardAnnotationKey] {
@@ -45,7 +45,7 @@ func (c *workspaceController) movedTo(ctx context.Context, scope *workspaceScope
 		}
 		return cluster.Annotations[corev1alpha1.MovedToAnnotationKey], nil
 	}
-	report, err := readReport(ctx, c.reports, current, scope.parent, scope.stored.Name, name)
+	report, err := c.reports.ReportOn(ctx, scope.parent, scope.stored, name)
 	if err != nil || report == nil {
 		return "", err
 	}

@@ -53,14 +53,20 @@ func HandOver(annotation string, own []serviceaccount.PublicKey, maxExpiration t
 }
 
 // Receive returns the annotation for this shard, of what another one has handed over: without keys that this shard has itself, and
-// within the limits.
-func Receive(annotation string, own []serviceaccount.PublicKey) string {
+// within the limits. No shard can have signed a token that lasts longer than the longest.
+func Receive(annotation string, own []serviceaccount.PublicKey, now time.Time) string {
 	keys := slices.DeleteFunc(decode(annotation), func(k key) bool {
 		return slices.ContainsFunc(own, func(public serviceaccount.PublicKey) bool {
 			der, err := x509.MarshalPKIXPublicKey(public.PublicKey)
 			return err == nil && bytes.Equal(der, k.DER)
 		})
 	})
+	latest := now.Add(maxLifetime).UTC().Truncate(time.Second)
+	for i := range keys {
+		if keys[i].Until.After(latest) {
+			keys[i].Until = latest
+		}
+	}
 	return encode(keys)
 }
 

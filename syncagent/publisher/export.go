@@ -164,7 +164,7 @@ func (r *exportReconciler) event(ctx context.Context, export *apisv1alpha1.APIEx
 		Source: corev1.EventSource{Component: eventSource},
 	}
 	if err := r.workspace.Create(ctx, event); err != nil {
-		log.FromContext(ctx).Info("Failed to write an event of the APIExport", "reason", reason, "error", err.Error())
+		log.FromContext(ctx).Info("Failed to write an event of the APIExport", "reason", reason, "err", err)
 	}
 }
 

@@ -22,7 +22,7 @@ func (s *publicationSync) condition(endpointsKnown bool, sliceProblem string) me
 	case !synced || !endpointsKnown:
 		return metav1.Condition{Status: metav1.ConditionFalse, Reason: reasonStarting, Message: "objects are being read"}
 	}
-	endpoints := s.currentEndpoints()
+	endpoints := s.endpoints.All()
 	if len(endpoints) == 0 {
 		return s.withOrphans(metav1.Condition{Status: metav1.ConditionTrue, Reason: reasonNoEndpoint, Message: "no workspace binds the APIExport"})
 	}

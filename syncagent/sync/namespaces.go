@@ -81,7 +81,7 @@ func (n *emptyNamespaces) Start(ctx context.Context) error {
 func (n *emptyNamespaces) deleteEmpty(ctx context.Context, suspects []string) {
 	for _, name := range suspects {
 		if err := n.deleteIfEmpty(ctx, name); err != nil {
-			n.shared.log.Info("Not deleting a namespace, because it may not be empty", "namespace", name, "reason", err.Error())
+			n.shared.log.Info("Not deleting a namespace, because it may not be empty", "namespace", name, "err", err)
 		}
 	}
 }

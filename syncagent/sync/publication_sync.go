@@ -31,19 +31,10 @@ type publicationSync struct {
 	// changed is called when the status may have changed.
 	changed func()
 
-	cancel  context.CancelFunc
-	running background.Group
-	ctx     context.Context
-
-	mu        sync.Mutex
-	endpoints map[string]*runningEndpoint
-}
-
-// runningEndpoint is the part of a synchronization at one endpoint.
-type runningEndpoint struct {
-	sync   *endpointSync
-	cancel context.CancelFunc
-	ended  chan struct{}
+	cancel    context.CancelFunc
+	running   background.Group
+	ctx       context.Context
+	endpoints workspaces.Running[string, *endpointSync] // by URL
 }
 
 // newPublicationSync returns a synchronization that does nothing until start is called.
@@ -51,7 +42,7 @@ func newPublicationSync(d *shared, p *publication.Publication, service, workspac
 	s := &publicationSync{
 		shared: d, publication: p, serviceResource: service, workspaceResource: workspace, changed: changed,
 		log:          d.log.WithValues("publishedResource", p.Object.GetName()),
-		copiesSynced: make(chan struct{}), endpoints: map[string]*runningEndpoint{},
+		copiesSynced: make(chan struct{}),
 	}
 	var once sync.Once
 	s.copies = workspaces.NewInformer(d.serviceDynamic.Resource(service.GroupVersionResource()), publication.LabelAgentName+"="+d.config.AgentName, indexCopy, workspaces.Handler{
@@ -100,53 +91,19 @@ func (s *publicationSync) stop() {
 
 // setEndpoints runs the synchronization at these endpoints. It returns when the goroutines at all other endpoints have ended.
 func (s *publicationSync) setEndpoints(wanted map[string]*workspaces.Endpoint) {
-	var stopped []*runningEndpoint
-	s.mu.Lock()
-	for url, running := range s.endpoints {
-		if wanted[url] != running.sync.endpoint {
-			running.cancel()
-			stopped = append(stopped, running)
-			delete(s.endpoints, url)
-		}
-	}
-	s.mu.Unlock()
-	for _, running := range stopped {
-		<-running.ended
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.endpoints.StopExcept(func(url string, running *endpointSync) bool { return wanted[url] == running.endpoint })
 	for url, endpoint := range wanted {
-		if s.endpoints[url] == nil {
-			s.endpoints[url] = s.startEndpoint(endpoint)
+		if _, found := s.endpoints.Get(url); !found {
+			started := &endpointSync{parent: s, endpoint: endpoint, reason: errNotSynced}
+			s.endpoints.Start(s.ctx, url, started, started.run)
 		}
 	}
-}
-
-func (s *publicationSync) startEndpoint(endpoint *workspaces.Endpoint) *runningEndpoint {
-	ctx, cancel := context.WithCancel(s.ctx)
-	running := &runningEndpoint{sync: &endpointSync{parent: s, endpoint: endpoint, reason: errNotSynced}, cancel: cancel, ended: make(chan struct{})}
-	go func() {
-		defer close(running.ended)
-		running.sync.run(ctx)
-	}()
-	return running
 }
 
 func (s *publicationSync) eachEndpoint(call func(*endpointSync)) {
-	for _, w := range s.currentEndpoints() {
-		call(w)
+	for _, e := range s.endpoints.All() {
+		call(e)
 	}
-}
-
-// currentEndpoints returns the parts at all endpoints.
-func (s *publicationSync) currentEndpoints() []*endpointSync {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	current := make([]*endpointSync, 0, len(s.endpoints))
-	for _, running := range s.endpoints {
-		current = append(current, running.sync)
-	}
-	return current
 }
 
 // primaries returns the stores of the primary objects at all endpoints, and whether all are complete.

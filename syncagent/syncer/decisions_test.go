@@ -392,10 +392,10 @@ func TestErrorsTellWhatTheyMean(t *testing.T) {
 		t.Error("IsClaimNotAccepted is wrong")
 	}
 	if text := consumerText(claim); !strings.Contains(text, "secrets") {
-		t.Errorf("the consumer is told %q", text)
+		t.Errorf("the event for the consumer is %q", text)
 	}
 	if text := consumerText(&OwnedError{"Secret internal/name", "is internal"}); strings.Contains(text, "internal") {
-		t.Errorf("the consumer is told %q", text)
+		t.Errorf("the event for the consumer is %q", text)
 	}
 }
 

@@ -44,8 +44,8 @@ func (r relation) presence() presence {
 
 // relatedReconciliation is the part of a reconciliation that syncs related objects.
 type relatedReconciliation struct {
-	*reconciliation
-	errs []error
+	primary *reconciliation
+	errs    []error
 	// unlocated are the identifiers whose objects could not be located, incomplete those with an object that could not be synced.
 	unlocated, incomplete map[string]bool
 	synced                []relation
@@ -53,7 +53,7 @@ type relatedReconciliation struct {
 }
 
 func newRelatedReconciliation(p *reconciliation) *relatedReconciliation {
-	return &relatedReconciliation{reconciliation: p, unlocated: map[string]bool{}, incomplete: map[string]bool{}}
+	return &relatedReconciliation{primary: p, unlocated: map[string]bool{}, incomplete: map[string]bool{}}
 }
 
 func (r *relatedReconciliation) failed(identifier string, err error) {
@@ -92,9 +92,9 @@ func (re *reconciliation) syncRelated(ctx context.Context, copied *unstructured.
 func (r *relatedReconciliation) locate(ctx context.Context, copied *unstructured.Unstructured) []relation {
 	var located []relation
 	taken := map[state.Object]bool{}
-	for i := range r.config.Related {
-		resource := &r.config.Related[i]
-		pairs, err := r.locatePairs(ctx, resource, copied)
+	for i := range r.primary.config.Related {
+		resource := &r.primary.config.Related[i]
+		pairs, err := r.primary.locatePairs(ctx, resource, copied)
 		if err != nil {
 			r.failed(resource.Spec.Identifier, err)
 			r.unlocated[resource.Spec.Identifier] = true
@@ -102,7 +102,7 @@ func (r *relatedReconciliation) locate(ctx context.Context, copied *unstructured
 		}
 		for _, pair := range pairs {
 			entry := newRelated(resource, pair)
-			if err := r.guardOrigin(resource, pair); err != nil {
+			if err := r.primary.guardOrigin(resource, pair); err != nil {
 				r.failed(entry.Identifier, err)
 				continue
 			}
@@ -112,7 +112,7 @@ func (r *relatedReconciliation) locate(ctx context.Context, copied *unstructured
 			}
 			taken[entry.Copy] = true
 			found := relation{Related: entry, resource: resource, referenced: true}
-			if err := r.confine(found); err != nil {
+			if err := r.primary.confine(found); err != nil {
 				r.failed(entry.Identifier, err)
 				found.refused = true
 			}
@@ -183,7 +183,7 @@ func keyOf(object state.Object) types.NamespacedName {
 func (r *relatedReconciliation) observe(ctx context.Context, located []relation, recorded []state.Related) []relation {
 	relations, known := []relation{}, map[string]bool{}
 	add := func(relation relation) {
-		from, _ := r.sides(relation.Side)
+		from, _ := r.primary.sides(relation.Side)
 		origin, err := from.get(ctx, resourceOf(relation.Origin), keyOf(relation.Origin))
 		if err != nil {
 			r.failed(relation.Identifier, err)
@@ -205,7 +205,7 @@ func (r *relatedReconciliation) observe(ctx context.Context, located []relation,
 
 // recordRelations records related objects before the reconciliation writes a finalizer or a copy of them.
 func (r *relatedReconciliation) recordRelations(ctx context.Context, relations []relation) error {
-	recorded, _ := r.state.Related()
+	recorded, _ := r.primary.state.Related()
 	entries := slices.Clone(recorded)
 	for i := range relations {
 		relation := &relations[i]
@@ -214,17 +214,17 @@ func (r *relatedReconciliation) recordRelations(ctx context.Context, relations [
 		case at >= 0 && relation.referenced:
 			relation.CopyUID, relation.Previous = entries[at].CopyUID, entries[at].Previous
 			entries[at] = relation.Related // the policy may have changed
-		case at < 0 && (relation.presence() == originLive && !relation.refused || r.holds(*relation)):
+		case at < 0 && (relation.presence() == originLive && !relation.refused || r.primary.holds(*relation)):
 			entries = append(entries, relation.Related)
 		}
 	}
-	r.state.SetRelated(entries)
-	return r.saveState(ctx)
+	r.primary.state.SetRelated(entries)
+	return r.primary.saveState(ctx)
 }
 
 // apply syncs, cleans up or keeps each related object. It does not remove the record of one that may still have a copy or a finalizer.
 func (r *relatedReconciliation) apply(ctx context.Context, relations []relation) {
-	recorded, _ := r.state.Related()
+	recorded, _ := r.primary.state.Related()
 	for _, relation := range relations {
 		isRecorded := slices.ContainsFunc(recorded, func(e state.Related) bool { return e.Key() == relation.Key() })
 		if !isRecorded || relation.unknown {
@@ -234,7 +234,7 @@ func (r *relatedReconciliation) apply(ctx context.Context, relations []relation)
 		case actionSync:
 			r.sync(ctx, relation)
 		case actionCleanUp:
-			cleaned, err := r.cleanUp(ctx, relation.Related)
+			cleaned, err := r.primary.cleanUp(ctx, relation.Related)
 			if err != nil {
 				r.failed(relation.Identifier, err)
 			}
@@ -252,18 +252,18 @@ func (r *relatedReconciliation) removeNeedless(ctx context.Context, relation rel
 		return
 	}
 	if cleansUpWithPrimary(relation.Related) {
-		_, to := r.sides(relation.Side)
+		_, to := r.primary.sides(relation.Side)
 		copied, err := to.get(ctx, resourceOf(relation.Copy), keyOf(relation.Copy))
 		if err != nil {
 			r.failed(relation.Identifier, err)
 			return
 		}
-		if copied != nil && (ownersOf(copied, r.ownerKey(), "").own || r.state.HasCopy(relation.Key(), copied.GetUID())) {
+		if copied != nil && (ownersOf(copied, r.primary.ownerKey(), "").own || r.primary.state.HasCopy(relation.Key(), copied.GetUID())) {
 			return
 		}
 	}
-	r.state.ForgetRelated(relation.Key())
-	r.state.Forget(relation.Key() + statusKeySuffix)
+	r.primary.state.ForgetRelated(relation.Key())
+	r.primary.state.Forget(relation.Key() + statusKeySuffix)
 }
 
 // holds reports whether an unrecorded origin has a finalizer of the agent, because the record is missing.
@@ -276,7 +276,7 @@ func (r *relatedReconciliation) sync(ctx context.Context, relation relation) {
 	if relation.resource == nil || relation.refused {
 		return
 	}
-	wait, err := r.syncOne(ctx, relation)
+	wait, err := r.primary.syncOne(ctx, relation)
 	if err != nil {
 		r.failed(relation.Identifier, err)
 		return

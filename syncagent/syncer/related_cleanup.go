@@ -188,13 +188,13 @@ func (r *relatedReconciliation) releaseDeleted(ctx context.Context, entry state.
 	if entry.Side != syncagentv1alpha1.RelatedResourceOriginKcp {
 		return
 	}
-	origin, err := r.workspace().get(ctx, resourceOf(entry.Origin), keyOf(entry.Origin))
+	origin, err := r.primary.workspace().get(ctx, resourceOf(entry.Origin), keyOf(entry.Origin))
 	if err == nil && (origin == nil || origin.GetDeletionTimestamp() == nil) {
 		return
 	}
 	cleaned := false
 	if err == nil {
-		cleaned, err = r.cleanUp(ctx, entry)
+		cleaned, err = r.primary.cleanUp(ctx, entry)
 	}
 	if err != nil {
 		r.failed(entry.Identifier, err)

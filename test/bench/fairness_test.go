@@ -20,7 +20,7 @@ import (
 
 // Quiet tenants send one request at a time at a fixed rate per second, alternating reads and creations. A noisy tenant
 // keeps noisyWorkers requests in flight from a separate process, which is more than processors serve at once: the
-// figures show how many are refused.
+// figures show how many the server refuses.
 const (
 	quietTenants = 8
 	quietRate    = 20
@@ -45,7 +45,7 @@ type loadProfile struct {
 // is the cost of sharing the shard. The same load on a kube-apiserver, with users in place of workspaces, is the cost that
 // stock priority and fairness leaves.
 //
-// The baseline is measured on an idle machine, and on one whose processors are kept busy by a program of the lowest
+// The benchmark measures the baseline on an idle machine, and on one whose processors a program keeps busy at the lowest
 // priority: the host of a virtual machine gives idle processors to other machines, and takes busy ones away.
 //
 // Shards, etcds and the noisy tenant run in separate processes. Real clients run on other machines, so clients here
@@ -103,7 +103,7 @@ type fairness struct {
 	sameShard, otherShard, stock loadedSamples
 }
 
-// loadedSamples holds the latencies under a load, and how many requests of that load are served and refused per second,
+// loadedSamples holds the latencies under a load, and how many requests of that load the server answers and refuses per second,
 // summed over all rounds.
 type loadedSamples struct {
 	samples

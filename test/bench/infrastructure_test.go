@@ -20,7 +20,7 @@ var (
 	infraCatalogue = scaled(200)
 )
 
-// infraKinds are the Templates whose instances are measured.
+// infraKinds are the Templates whose instances the benchmark measures.
 var infraKinds = []struct{ backend, resource, kind, config string }{
 	{"instant", "instants", "Instant", "{}"},
 	{"manifest", "manifests", "Manifest", infraManifests},
@@ -64,7 +64,7 @@ func (e *infraEnv) orderMany(b *testing.B, resource, kind, prefix string, n int,
 	return keys
 }
 
-// measureRate creates the instances of all tenants as fast as they are accepted.
+// measureRate creates the instances of all tenants as fast as the server accepts them.
 func (e *infraEnv) measureRate(b *testing.B, delay time.Duration, backend, resource, kind string) {
 	b.Helper()
 	n := infraTenants * infraInstances

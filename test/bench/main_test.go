@@ -1,9 +1,9 @@
 // Package bench measures the performance that docs promise. Benchmarks run real shards in this process on real etcd
 // (without fsync: disks of shared machines are not comparable). They print figures and never fail because of one: only
-// deterministic counts are checked, by tests.
+// tests check deterministic counts.
 //
-// Several benchmarks run in one process each: the heap of one would slow down the next. Each figure is printed and
-// written to the output file as soon as it is measured, so that an interrupted run keeps its figures.
+// Several benchmarks run in one process each: the heap of one would slow down the next. A benchmark prints each figure and
+// writes it to the output file as soon as it has measured it, so that an interrupted run keeps its figures.
 package bench
 
 import (

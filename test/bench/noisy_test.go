@@ -51,7 +51,7 @@ func startSubprocess(b *testing.B, variable, value string) (output *bufio.Reader
 }
 
 // startLoad sends requests from many clients until it is stopped. It returns when each client has received a response;
-// stop returns how many requests were served and how many were not since then, per second.
+// stop returns how many requests the server has answered and how many it has not since then, per second.
 func (t *tenant) startLoad(b *testing.B, profile loadProfile) (stop func() (served, refused float64)) {
 	b.Helper()
 	a := t.config

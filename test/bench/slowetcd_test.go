@@ -79,7 +79,7 @@ func compareLoads(b *testing.B, who string, delay time.Duration, ours, theirs te
 	}
 }
 
-// rateOf returns the rate of requests per second that the tenants are served together.
+// rateOf returns the rate of requests per second that the server answers to all tenants together.
 func (te tenants) rateOf(b *testing.B, profile loadProfile) (total float64) {
 	b.Helper()
 	var stops []func() (served, refused float64)

@@ -11,7 +11,7 @@ import (
 var (
 	// syncConsumers is the number of workspaces that create objects, idleConsumers that of those that only bind the export.
 	syncConsumers, idleConsumers = scaled(100), scaled(1000)
-	// syncObjects is the number of objects that are created at once, heldObjects that of those whose memory is measured.
+	// syncObjects is the number of objects that the benchmark creates at once, heldObjects that of those whose memory it measures.
 	syncObjects, heldObjects = scaled(1000), scaled(10000)
 )
 
@@ -45,7 +45,7 @@ func (s *syncEnv) syncOne(b *testing.B) {
 	s.await(b, len(s.consumers))
 }
 
-// measureThroughput creates objects as fast as they are accepted.
+// measureThroughput creates objects as fast as the server accepts them.
 func (s *syncEnv) measureThroughput(b *testing.B) {
 	b.Helper()
 	logProgress(b, fmt.Sprintf("syncs %d objects at once", syncObjects))

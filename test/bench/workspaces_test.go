@@ -163,7 +163,7 @@ func deleteAll(b *testing.B, shard *shardtesting.Shard, parent string) {
 	c := shard.Client(b, shard.Admin(b))
 	ctx := shardtesting.In(b.Context(), parent)
 	begun := time.Now()
-	// A request times out after a minute, complete or not, and has to be repeated.
+	// A request times out after a minute, complete or not, and the client repeats it.
 	for err := errors.New("not requested"); err != nil; {
 		if err = c.DeleteAllOf(ctx, &tenancyv1alpha1.Workspace{}); err != nil && time.Since(begun) > 20*time.Minute {
 			b.Fatal(err)

@@ -76,8 +76,8 @@ func newEnv(t *testing.T) *env {
 	config.BearerToken = "wrong"
 	s.addUser(t, "invalid", config)
 
-	// Provider and consumer are on different shards. Virtual workspaces are requested at the root shard, as through the
-	// front proxy, so the consumer is there.
+	// Provider and consumer are on different shards. Tests request virtual workspaces at the root shard, as the
+	// front proxy does, so the consumer is there.
 	s.NewWorkspace(t, "a", "alice", shardtesting.OnShard(installation.Alpha))
 	s.NewWorkspace(t, "b", "bob", shardtesting.OnShard(installation.Root))
 	s.NewWorkspace(t, "idle", "bob", shardtesting.OnShard(installation.Beta))

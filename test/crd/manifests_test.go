@@ -156,6 +156,15 @@ func TestManifests(t *testing.T) {
 		{"accepts an etcd without TLS", shard("rootShard: {}\netcd: {endpoints: ['http://etcd:2379']}"), ""},
 		{"refuses an endpoint of etcd without scheme", shard("rootShard: {}\netcd: {endpoints: ['https://a:2379', 'etcd:2379']}"), "spec.etcd.endpoints[1]"},
 		{"refuses it on a RootShard", rootShard(external + "etcd: {endpoints: ['etcd:2379']}"), "spec.etcd.endpoints[0]"},
+
+		{"accepts rebalancing", rootShard(external + "rebalance: {mode: Auto, threshold: 30, maxConcurrent: 2, windows: [{start: '22:00', duration: 6h30m, days: [Mon, Sun], timeZone: Europe/Berlin}]}"), ""},
+		{"refuses another mode", rootShard(external + "rebalance: {mode: On}"), "spec.rebalance.mode"},
+		{"refuses a low threshold", rootShard(external + "rebalance: {threshold: 5}"), "spec.rebalance.threshold"},
+		{"refuses a window without an end", rootShard(external + "rebalance: {windows: [{start: '22:00'}]}"), "spec.rebalance.windows[0].duration"},
+		{"refuses a window of no time", rootShard(external + "rebalance: {windows: [{start: '22:00', duration: 0s}]}"), "more than 0s, and at most 24h"},
+		{"refuses a window of more than a day", rootShard(external + "rebalance: {windows: [{start: '22:00', duration: 25h}]}"), "more than 0s, and at most 24h"},
+		{"refuses a time that no day has", rootShard(external + "rebalance: {windows: [{start: '24:00', duration: 1h}]}"), "spec.rebalance.windows[0].start"},
+		{"refuses a day that no week has", rootShard(external + "rebalance: {windows: [{start: '22:00', duration: 1h, days: [Monday]}]}"), "spec.rebalance.windows[0].days[0]"},
 		{"refuses it on a CacheServer", cacheServer("etcd: {endpoints: ['etcd:2379']}"), "spec.etcd.endpoints[0]"},
 
 		// Replicas.

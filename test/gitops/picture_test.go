@@ -3,15 +3,12 @@
 package gitops
 
 import (
-	"encoding/base64"
 	"html"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/atoll-dev/atoll/test/chromium"
 )
 
 // terminal is a page with the content of a terminal.
@@ -21,7 +18,8 @@ pre { margin: 0; padding: 16px 20px; font: 13px/1.5 "DejaVu Sans Mono", monospac
 b { color: #7ee787; font-weight: normal; }
 </style><pre><b>$ `
 
-// picture runs a command and takes a picture of it and its output, if pictures are requested. The kubeconfig is that of the host cluster.
+// picture runs a command and writes a page of it and its output, if pictures are requested; hack/gitops.sh has package pictures of
+// test/chromium take the pictures of the pages. The kubeconfig is that of the host cluster.
 func (e *environment) picture(t *testing.T, name string, command ...string) {
 	t.Helper()
 	directory := os.Getenv(envPictures)
@@ -39,12 +37,7 @@ func (e *environment) picture(t *testing.T, name string, command ...string) {
 		t.Fatalf("%v: %v\n%s", command, err, output)
 	}
 	document := terminal + html.EscapeString(strings.Join(command, " ")) + "</b>\n" + html.EscapeString(string(output)) + "</pre>"
-	page := chromium.Start(t).NewPage(t)
-	page.Open("data:text/html;base64," + base64.StdEncoding.EncodeToString([]byte(document)))
-	var size struct{ Width, Height int64 }
-	page.Eval(`({Width: Math.ceil(document.body.offsetWidth), Height: Math.ceil(document.body.offsetHeight)})`, &size)
-	page.Size(size.Width, size.Height)
-	if err := os.WriteFile(filepath.Join(directory, name+".png"), page.Screenshot(), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(directory, name+".html"), []byte(document), 0o644); err != nil {
 		t.Fatal(err)
 	}
 }

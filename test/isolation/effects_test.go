@@ -85,7 +85,7 @@ func testQuota(t *testing.T, s *env) {
 }
 
 // testOwners gives each workspace an object whose owner, by name and UID, is in the other. That owner does not exist in
-// its own workspace, so the object is collected; the named object and a dependant of the same name are kept.
+// its own workspace, so the garbage collector deletes the object, and keeps the named object and a dependant of the same name.
 func testOwners(t *testing.T, s *env) {
 	uids := map[*workspaceClient]string{}
 	for _, ws := range []*workspaceClient{s.a, s.b} {

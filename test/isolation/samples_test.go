@@ -21,7 +21,7 @@ func (r resource) sample(t *testing.T, ws *workspaceClient, name string) string 
 	metadata := map[string]any{
 		"name":   name,
 		"labels": map[string]string{testLabel: r.labelValue()},
-		// The cluster annotation is forged and must have no effect.
+		// The forged cluster annotation must have no effect.
 		"annotations": map[string]string{markerKey: ws.marker, "kcp.io/cluster": "root"},
 	}
 	if r.Namespaced {

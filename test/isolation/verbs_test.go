@@ -199,7 +199,7 @@ func testSubresource(t *testing.T, s *env, r resource, sub metav1.APIResource) {
 	}
 }
 
-// testReview tests resources that are answered and never stored.
+// testReview tests resources that the server answers and never stores.
 func testReview(t *testing.T, s *env, r resource) {
 	if len(r.Verbs) != 1 || r.Verbs[0] != "create" {
 		t.Errorf("%s has verbs %v: neither stored nor a review", r.key(), r.Verbs)

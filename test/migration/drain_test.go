@@ -3,6 +3,7 @@ package migration
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/dynamic"
@@ -20,6 +22,7 @@ import (
 	migrationv1alpha1 "github.com/atoll-dev/atoll/api/migration/v1alpha1"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 	"github.com/atoll-dev/atoll/internal/drain"
+	"github.com/atoll-dev/atoll/internal/moves"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/plugin"
 	"github.com/atoll-dev/atoll/plugin/connection"
@@ -82,6 +85,19 @@ func (e *env) drainMigrations(t *testing.T) []migrationv1alpha1.LogicalClusterMi
 	return list.Items
 }
 
+// pathOf returns the path of a logical cluster.
+func (e *env) pathOf(t *testing.T, cluster string) string {
+	t.Helper()
+	path := ""
+	shardtesting.Eventually(t, "the path of "+cluster, func(ctx context.Context) error {
+		object := &corev1alpha1.LogicalCluster{}
+		err := e.at(t, cluster).Get(ctx, client.ObjectKey{Name: corev1alpha1.LogicalClusterName}, object)
+		path = ":" + object.Annotations[corev1alpha1.LogicalClusterPathAnnotationKey]
+		return err
+	})
+	return path
+}
+
 // on returns the workspaces below root that are on a shard.
 func (e *env) on(t *testing.T, shard string) []tenancyv1alpha1.Workspace {
 	t.Helper()
@@ -105,13 +121,20 @@ func (e *env) workspaceOn(t *testing.T, shard, parent, name string) {
 			e.expect(t, "cordon "+other, fmt.Sprintf("Shard %q is closed for new workspaces.", other))
 		}
 	}
-	workspace := &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	workspace.Spec.Type = &tenancyv1alpha1.WorkspaceTypeReference{Name: "universal", Path: "root"}
-	if err := e.at(t, parent).Create(t.Context(), workspace); err != nil {
-		t.Fatal(err)
-	}
-	path := parent + ":" + name
-	shardtesting.Eventually(t, "the namespace of "+path, func(ctx context.Context) error {
+	path, c := parent+":"+name, e.at(t, parent)
+	shardtesting.Eventually(t, path+" on shard "+shard, func(ctx context.Context) error {
+		workspace := &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		workspace.Spec.Type = &tenancyv1alpha1.WorkspaceTypeReference{Name: "universal", Path: "root"}
+		if err := c.Create(ctx, workspace); err != nil && !apierrors.IsAlreadyExists(err) {
+			return err
+		}
+		if err := c.Get(ctx, client.ObjectKey{Name: name}, workspace); err != nil {
+			return err
+		}
+		on := workspace.Annotations[corev1alpha1.ShardAnnotationKey]
+		if on != "" && on != shard { // the shard of the parent has learned only now that others are closed
+			return errors.Join(fmt.Errorf("it is on %s", on), c.Delete(ctx, workspace))
+		}
 		return e.at(t, path).Get(ctx, client.ObjectKey{Name: "default"}, &corev1.Namespace{})
 	})
 	for _, other := range e.Shards() {
@@ -121,8 +144,8 @@ func (e *env) workspaceOn(t *testing.T, shard, parent, name string) {
 	}
 }
 
-// drainAsOperator drains a shard as the operator does, which reaches the shard itself.
-func (e *env) drainAsOperator(t *testing.T, shard string) {
+// operator returns a client like that of the operator, and a function that returns what is on a shard, which the operator reaches itself.
+func (e *env) operator(t *testing.T) (moves.Client, func(context.Context, string) (moves.Inventory, error)) {
 	t.Helper()
 	dynamicFor := func(config *rest.Config, path string) (dynamic.Interface, error) {
 		config = rest.CopyConfig(config)
@@ -135,14 +158,22 @@ func (e *env) drainAsOperator(t *testing.T, shard string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all, err := dynamicFor(e.Masters(t, shard), logicalcluster.Wildcard.Path().URLPath())
-	if err != nil {
-		t.Fatal(err)
+	client := moves.Client{Admin: admin, At: func(path logicalcluster.Path) (dynamic.Interface, error) { return dynamicFor(proxy, path.URLPath()) }}
+	return client, func(ctx context.Context, shard string) (moves.Inventory, error) {
+		all, err := dynamicFor(e.Masters(t, shard), logicalcluster.Wildcard.Path().URLPath())
+		if err != nil {
+			return moves.Inventory{}, err
+		}
+		return moves.List(ctx, all)
 	}
+}
+
+// drainAsOperator drains a shard as the operator does.
+func (e *env) drainAsOperator(t *testing.T, shard string) {
+	t.Helper()
+	client, inventory := e.operator(t)
 	d := drain.Drain{
-		Shard: shard, Concurrency: 1, Admin: admin,
-		At:        func(path logicalcluster.Path) (dynamic.Interface, error) { return dynamicFor(proxy, path.URLPath()) },
-		Inventory: func(ctx context.Context) (drain.Inventory, error) { return drain.List(ctx, all) },
+		Client: client, Shard: shard, Concurrency: 1, Inventory: func(ctx context.Context) (moves.Inventory, error) { return inventory(ctx, shard) },
 	}
 	if err := d.Begin(t.Context()); err != nil {
 		t.Fatal(err)
@@ -150,12 +181,12 @@ func (e *env) drainAsOperator(t *testing.T, shard string) {
 	shardtesting.Eventually(t, "the drain", func(ctx context.Context) error {
 		progress, err := d.Step(ctx, time.Now())
 		if err == nil && (!progress.IsDone() || progress.System == 0) {
-			err = fmt.Errorf("%s, %d of the system: %+v", progress, progress.System, progress.Refused)
+			err = fmt.Errorf("%s, %d of the system: %v", progress, progress.System, progress.Reasons())
 		}
 		return err
 	})
-	if err := d.CleanUp(t.Context()); err != nil {
-		t.Fatal(err)
+	if kept, err := d.CleanUp(t.Context()); err != nil || kept > 0 {
+		t.Fatalf("%d migrations are kept: %v", kept, err)
 	}
 }
 
@@ -178,6 +209,12 @@ func (e *env) testDrain(t *testing.T) {
 		t.Errorf("an unknown shard: %v", err)
 	}
 	e.expect(t, "drain alpha --wait=false --max-concurrent 1", "Repeat the command to go on.")
+	if begun := e.drainMigrations(t); len(begun) == 1 {
+		path := e.pathOf(t, begun[0].Spec.LogicalCluster)
+		if _, err := e.kubectl(t, "move "+path+" --abort", ""); err == nil || !strings.Contains(err.Error(), `kubectl kcp drain alpha --stop`) {
+			t.Errorf("a move of the drain is given up: %v", err)
+		}
+	}
 	if begun := e.drainMigrations(t); len(begun) != 1 {
 		t.Errorf("%d migrations have begun, want 1", len(begun))
 	}

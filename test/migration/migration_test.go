@@ -103,12 +103,15 @@ func (e *env) stored(t testing.TB, name string) *tenancyv1alpha1.Workspace {
 // move creates a migration.
 func (e *env) move(t testing.TB, name, cluster, to string) {
 	t.Helper()
-	migration := &migrationv1alpha1.LogicalClusterMigration{
+	if err := e.operations.Create(t.Context(), newMove(name, cluster, to)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func newMove(name, cluster, to string) *migrationv1alpha1.LogicalClusterMigration {
+	return &migrationv1alpha1.LogicalClusterMigration{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec:       migrationv1alpha1.LogicalClusterMigrationSpec{LogicalCluster: cluster, DestinationShard: to},
-	}
-	if err := e.operations.Create(t.Context(), migration); err != nil {
-		t.Fatal(err)
 	}
 }
 
@@ -231,6 +234,10 @@ func (e *env) checkExists(t *testing.T, cluster, name string) {
 	}
 }
 
+// TestMove checks, among others, what kcp's own tests of migrations do: TestFullMigration (M80, the first subtest), concurrent and returning moves
+// (M81, M87, testMany), TestMigrationAPIBindingUnprivileged (M82, the tenant), TestFullMigrationAPIBindings (M83, moveConsumer),
+// TestFullMigrationAPIExportVirtualWorkspace and TestFullMigrationAPIExportUpdate (M84, moveProvider),
+// TestMigrationControllerRuntimeConfigMapClient (M85, informer), and TestMigrationAbortOnWorkspaceDeletion (M86, the unknown shard).
 func TestMove(t *testing.T) {
 	e := start(t)
 
@@ -241,7 +248,7 @@ func TestMove(t *testing.T) {
 			before = append(before, put(t, c, fmt.Sprint("object-", i)))
 		}
 		migration := e.moveTo(t, "moving", workspace, c, installation.Beta)
-		if migration.Status.OriginShard != installation.Alpha || migration.Status.EntriesCopied == 0 {
+		if migration.Status.OriginShard != installation.Alpha || migration.Status.EntriesCopied == 0 || migration.Status.DumpContinue != "" {
 			t.Errorf("status %+v", migration.Status)
 		}
 		for _, condition := range []conditionsv1alpha1.Type{migrationv1alpha1.OriginReady, migrationv1alpha1.DataCopied, migrationv1alpha1.OriginCleaned, migrationv1alpha1.Completed} {
@@ -371,7 +378,7 @@ func TestMove(t *testing.T) {
 		workspace, c := e.workspace(t, "waiting", installation.Alpha)
 		e.move(t, "waiting", workspace.Spec.Cluster, "non-existent")
 		e.waitPhase(t, "waiting", migrationv1alpha1.LogicalClusterMigrationPhaseMigrating)
-		put(t, c, "meanwhile") // a waiting migration refuses no writes
+		left := put(t, c, "meanwhile") // a waiting migration refuses no writes
 		if err := e.at(t, "root").Delete(t.Context(), workspace); err != nil {
 			t.Fatal(err)
 		}
@@ -381,7 +388,18 @@ func TestMove(t *testing.T) {
 				t.Errorf("condition %s is not True: %+v", condition, migration.Status.Conditions)
 			}
 		}
+		shardtesting.Eventually(t, "the end of the workspace", func(ctx context.Context) error {
+			if err := e.at(t, "root").Get(ctx, client.ObjectKeyFromObject(workspace), workspace); !apierrors.IsNotFound(err) {
+				return fmt.Errorf("it exists: %v", err)
+			}
+			if err := e.at(t, workspace.Spec.Cluster).Get(ctx, client.ObjectKeyFromObject(left), left); !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
+				return fmt.Errorf("its object: %v", err)
+			}
+			return nil
+		})
 	})
 
+	t.Run("many workspaces move at once, in both directions and back", e.testMany)
 	t.Run("all workspaces of a shard move", e.testDrain)
+	t.Run("workspaces move from full shards to others", e.testRebalance)
 }

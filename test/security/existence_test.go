@@ -58,7 +58,7 @@ func (e *env) expectSameResponse(t *testing.T, base, what string, existing, miss
 }
 
 // testRemoteClusters requests, directly at every shard, logical clusters and paths of all shards with all verbs.
-// Logical clusters that the shard does not have, and those that the user may not see, are refused without a hint about
+// The shard refuses logical clusters that it does not have, and those that the user may not see, without a hint about
 // their shard.
 func testRemoteClusters(t *testing.T, s *env) {
 	paths := []string{s.a, s.b, unknownCluster, "root:a", "root:b", "root:missing", "root:b:x", "root:a:x", s.b + ":x", unknownCluster + ":x", s.a + ":x", "root:a:root:b"}

@@ -11,7 +11,7 @@ import (
 )
 
 // testExpensiveDefinitions creates definitions in a that are expensive to compile, and requests everything derived from
-// them. That may slow down a; b must be unaffected.
+// them. That may slow down a, and must not slow down b.
 func testExpensiveDefinitions(t *testing.T, s *env) {
 	wide := func(n int, one string) string {
 		var all strings.Builder

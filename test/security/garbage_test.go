@@ -26,7 +26,8 @@ func ownerReferenceJSON(apiVersion, kind, name, uid string) string {
 }
 
 // testGarbageCollection gives objects of workspace a owner references to objects of b and to objects that do not exist,
-// in large numbers. No object of b may be deleted because of them, and garbage in b must still be collected in time.
+// in large numbers. The garbage collector must delete no object of b because of them, and must still collect garbage in b in
+// time.
 func testGarbageCollection(t *testing.T, s *env) {
 	confidentialUID := s.objectUID(t, s.adminB, s.b, confidentialPath)
 	typeUID := s.objectUID(t, s.masters, s.b, typesPath+"/private")

@@ -49,7 +49,7 @@ func testHangingWebhooks(t *testing.T, s *env) {
 }
 
 // testHangingConversions creates objects in workspace a whose conversion webhook never answers, and deletes more
-// definitions at once than the shard has workers. Definitions of b must still be deleted in time.
+// definitions at once than the shard has workers. The shard must still delete definitions of b in time.
 func testHangingConversions(t *testing.T, s *env) {
 	url, bundle := startHangingWebhook(t)
 	const definitions, objects = 12, 20
@@ -77,7 +77,7 @@ func testHangingConversions(t *testing.T, s *env) {
 	if took := time.Since(began); took > 10*time.Second {
 		t.Errorf("a definition of b took %s to be created and deleted", took)
 	}
-	// Without the webhook the remaining definitions are deleted.
+	// Without the webhook the shard deletes the remaining definitions.
 	for i := range definitions {
 		name := fmt.Sprintf("hangs.hang-%d.example.com", i)
 		s.removeConversionWebhook(t, s.adminA, s.a, name)
@@ -133,7 +133,7 @@ func (e *env) setConversionWebhook(t *testing.T, caller *testUser, cluster, defi
 	}
 }
 
-// removeConversionWebhook removes the conversion webhook, so that the objects can be deleted.
+// removeConversionWebhook removes the conversion webhook, so that the shard can delete the objects.
 func (e *env) removeConversionWebhook(t *testing.T, caller *testUser, cluster, definition string) {
 	t.Helper()
 	got := e.do(t, caller, cluster, request{method: http.MethodPatch, path: definitionsPath + "/" + definition, body: `{"spec":{"conversion":{"strategy":"None","webhook":null}}}`, contentType: mergePatchType})
@@ -153,7 +153,7 @@ func expectDuration(t *testing.T, limit time.Duration, what string, do func()) {
 }
 
 // testHangingNamespaces deletes more namespaces of workspace a at once than the shard has workers, each with an object
-// whose conversion webhook never answers. A namespace of b must still be deleted in time.
+// whose conversion webhook never answers. The shard must still delete a namespace of b in time.
 func testHangingNamespaces(t *testing.T, s *env) {
 	url, bundle := startHangingWebhook(t)
 	const namespaces = 12
@@ -182,7 +182,7 @@ func testHangingNamespaces(t *testing.T, s *env) {
 }
 
 // testHangingWorkspaces deletes more workspaces at once than the shard has workers, each with objects whose conversion
-// webhook never answers. Another workspace must still be deleted in time.
+// webhook never answers. The shard must still delete another workspace in time.
 func testHangingWorkspaces(t *testing.T, s *env) {
 	url, bundle := startHangingWebhook(t)
 	const workspaces = 10

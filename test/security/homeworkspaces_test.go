@@ -50,7 +50,7 @@ func testHomeWorkspaces(t *testing.T, s *env) {
 			}
 		}
 	}
-	// A watch of a home workspace returns the user's own, or is refused.
+	// For a watch of a home workspace, the server returns the user's own, or refuses.
 	if got := s.sendToShard(t, s.unrelatedUser, request{path: "/clusters/root" + workspacesPath + "/~?watch=1&timeoutSeconds=1"}); got.status >= 500 || strings.Contains(got.body, homeB) {
 		t.Errorf("watch: %d %.300s", got.status, got.body)
 	}

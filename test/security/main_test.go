@@ -165,7 +165,7 @@ func (e *env) foreignState(t *testing.T) map[string][]byte {
 }
 
 // withoutServerState returns an object as JSON without what the shard itself writes: which names definitions and
-// bindings of a logical cluster reserve, the status of a Shard, and managed fields. Everything else is unchanged.
+// bindings of a logical cluster reserve, the status of a Shard, and managed fields. It changes nothing else.
 func withoutServerState(object []byte) []byte {
 	var cluster struct {
 		Kind         string

@@ -92,7 +92,7 @@ func testMalformedRequests(t *testing.T, s *env) {
 }
 
 // testMalformedObjects writes objects into a that could break a controller or a resolver of the whole shard, and
-// expects that b is unaffected.
+// expects that requests of b succeed.
 func testMalformedObjects(t *testing.T, s *env) {
 	for _, path := range []string{"*", "root", "root:b", "system:admin", "user:bob", "../x", ":", strings.Repeat("a:", 2000) + "a", strings.Repeat("x", 200000)} {
 		s.annotate(t, `"kcp.io/path":"`+path+`"`)

@@ -52,8 +52,8 @@ var requiredFields = map[string]string{
 const matchNothing = `{"resourceRules":[{"apiGroups":["unused.example.com"],"apiVersions":["*"],"resources":["*"],"operations":["CREATE"]}]}`
 
 // testForgedMetadata writes all of these annotations and labels to an object of every kind that a tenant can create,
-// with every kind of write, and reads what is published to other shards: published objects carry their true origin, and
-// nothing that others published has changed.
+// with every kind of write, and reads what the shard publishes to others: published objects carry their true origin, and
+// what other shards have published is unchanged.
 func testForgedMetadata(t *testing.T, s *env) {
 	// A workspace of its own, on the shard of b: some of the values harm the workspace that sets them.
 	s.createWorkspace(t, s.a, "metadata")
@@ -148,7 +148,7 @@ func (e *env) writeMetadata(t *testing.T, cluster string, resource servedResourc
 	}
 }
 
-// servedResource is a resource of a logical cluster that can be created.
+// servedResource is a resource of a logical cluster that users can create.
 type servedResource struct{ name, kind, version, path string }
 
 // listResources returns the resources that discovery lists for a user.

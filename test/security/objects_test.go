@@ -96,7 +96,7 @@ func testWorkspaceType(t *testing.T, s *env) {
 	}
 }
 
-// testRemotePlacement creates workspaces that are placed on another shard, with all internal annotations and labels and
+// testRemotePlacement creates workspaces on another shard, with all internal annotations and labels and
 // those that claim a parent, and checks the resulting logical clusters.
 func testRemotePlacement(t *testing.T, s *env) {
 	annotations, labels := s.internalMetadata(t)

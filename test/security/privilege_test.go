@@ -101,8 +101,8 @@ func testImpersonation(t *testing.T, s *env) {
 			}
 		}
 	}
-	// Inside of a any identity may be impersonated, but its permissions end at a: a workspace type of b that only bob
-	// may use is refused.
+	// Inside of a, alice may impersonate any identity, but its permissions end at a: the server refuses a workspace
+	// type of b that only bob may use.
 	create := func(h http.Header) httpResponse {
 		return s.do(t, s.adminA, s.a, request{method: http.MethodPost, path: workspacesPath + "?dryRun=All", header: h,
 			body: `{"apiVersion":"tenancy.kcp.io/v1alpha1","kind":"Workspace","metadata":{"generateName":"stolen-"},"spec":{"type":{"name":"private","path":"root:b"}}}`})

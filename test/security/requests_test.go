@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// request is one request. The path is sent byte by byte as given.
+// request is one request. The client sends the path byte by byte as given.
 type request struct {
 	method, path, body, contentType string
 	header                          http.Header

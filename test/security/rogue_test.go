@@ -59,8 +59,8 @@ func testRogueShard(t *testing.T, s *env) {
 	publish("root", sharding, "logicalclusterrequests", "LogicalClusterRequest", "b."+s.b, "", `,"spec":{"shard":"`+s.placement.b+`","cluster":"`+s.b+`","owner":`+string(owner)+`,"delete":true}`)
 	publish(s.b, sharding, "logicalclusterreports", "LogicalClusterReport", "root.b", "", `,"spec":{"owner":`+string(owner)+`,"shard":"root","state":"Gone"}`)
 	publish(far, sharding, "logicalclusterreports", "LogicalClusterReport", s.a+".far", "", `,"spec":{"owner":`+string(ownerOfFar)+`,"shard":"`+s.placement.a+`","state":"Gone"}`)
-	// A valid object, of a logical cluster that no other shard has: once it is visible, the objects published before it
-	// have been read as well.
+	// A valid object, of a logical cluster that no other shard has: once the shards show it, they have read the objects
+	// published before it as well.
 	publish("gammaspace", apis, "apiexports", "APIExport", "valid", "", `,"spec":{},"status":{"identityHash":"x"}`)
 	publish("gammaspace", core, "logicalclusters", "LogicalCluster", "cluster", `,"annotations":{"kcp.io/path":"root:gamma"}`, `,"spec":{},"status":{"phase":"Ready"}`)
 	publish("gammaspace", rbac, "clusterrolebindings", "ClusterRoleBinding", "evil", "", all)
@@ -111,7 +111,7 @@ func testRogueShard(t *testing.T, s *env) {
 }
 
 // testCacheFromOutside requests the cache server embedded in the root shard through the front proxy, and by other paths
-// of the same server: it is served to no user there.
+// of the same server: the shard serves it to no user there.
 func (e *env) testCacheFromOutside(t *testing.T) {
 	const exports = "/shards/*/clusters/*/apis/apis.kcp.io/v1alpha2/apiexports"
 	for _, caller := range e.cacheUsers(t) {

@@ -23,7 +23,7 @@ import (
 	"github.com/atoll-dev/atoll/test/sharded"
 )
 
-// All optional feature gates are enabled: a disabled feature cannot be attacked.
+// The servers enable all optional feature gates: nobody can attack a disabled feature.
 const (
 	shardGates = "--feature-gates=WorkspaceAuthentication=true,WorkspaceMounts=true,CacheAPIs=true"
 	proxyGates = "--feature-gates=WorkspaceAuthentication=true,WorkspaceMounts=true"

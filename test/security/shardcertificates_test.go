@@ -14,7 +14,7 @@ import (
 const shardsPath = "/apis/core.kcp.io/v1alpha1/shards"
 
 // testShardCertificate checks what a shard may do at other shards with its certificate: read its own Shard object, and
-// get exports of root one by one. All other requests are answered as for any user without permissions, at every shard.
+// get exports of root one by one. Every shard answers all other requests as those of any user without permissions.
 func testShardCertificate(t *testing.T, s *env) {
 	beta := s.newCertificateUser(t, shardGroup+":beta", shardGroup)
 	wrongName := s.newCertificateUser(t, "beta", shardGroup)
@@ -70,7 +70,7 @@ func testShardCertificate(t *testing.T, s *env) {
 }
 
 // resourceRequests returns requests for every resource of a logical cluster: with all objects of well-known names and
-// their subresources, or with one. None that is permitted changes anything.
+// their subresources, or with one. Those that the shard permits change nothing.
 func (e *env) resourceRequests(t *testing.T, cluster string, all bool) []request {
 	t.Helper()
 	names, subresources := []string{"beta"}, []string{""}

@@ -12,7 +12,7 @@ import (
 )
 
 // testDefinitionStatus writes the status of definitions of a, which normally only the controller of the shard writes.
-// Requests for these definitions may fail; the shard and b must be unaffected, and no object may remain that its
+// Requests for these definitions may fail. The shard must continue to serve b, and must leave no object that its
 // workspace cannot see.
 func testDefinitionStatus(t *testing.T, s *env) {
 	const things = "/apis/status.example.com/v1/namespaces/default/things"

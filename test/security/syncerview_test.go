@@ -67,7 +67,7 @@ func (s *sharingEnv) testSyncerView(t *testing.T) {
 			}
 		}
 	}
-	// The object of a is shown, and cannot be changed.
+	// The view shows the object of a, and refuses to change it.
 	before := s.do(t, s.masters, s.a, request{path: widgets + "/confidential"}).body
 	s.expectRefused(t, s.paula, withPrefix(s.syncerView("widgets", s.a), writeRequests(gadgets, "confidential", "Gadget", "service.io/v1"))...)
 	if after := s.do(t, s.masters, s.a, request{path: widgets + "/confidential"}).body; after != before {

@@ -18,7 +18,7 @@ import (
 const unreadRequests = 700
 
 // testUnreadResponses sends many requests of alice and does not read the responses, which are lists, or watches, in one
-// workspace, in many, and in all consumers of an export. Requests of bob are served meanwhile, and the responses end.
+// workspace, in many, and in all consumers of an export. Meanwhile the shard serves requests of bob, and it ends the responses.
 func testUnreadResponses(t *testing.T, s *env) {
 	s.NewExport(t, s.a, "unread", schema.GroupResource{Group: "unread.example.com", Resource: "pages"}, "Page")
 	consumers := "/services/apiexport/" + s.a + "/unread/clusters/*/apis/unread.example.com/v1/pages"

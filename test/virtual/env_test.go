@@ -102,7 +102,7 @@ func (e *env) createObjects(workspace string, objects ...client.Object) {
 	}
 }
 
-// workspaceShard returns the shard of a workspace. Virtual workspaces are served by the shards of consumers, and the
+// workspaceShard returns the shard of a workspace. The shards of consumers serve virtual workspaces, and the
 // front proxy routes to that of root; providers are on the two others.
 func workspaceShard(workspace string) string {
 	switch workspace {

@@ -39,7 +39,7 @@ func (e *env) createLifecycleWorkspaces() {
 	for _, name := range []string{"provider", "other-provider"} {
 		e.createObjects(name, &tenancyv1alpha1.WorkspaceType{ObjectMeta: metav1.ObjectMeta{Name: "staged"}, Spec: tenancyv1alpha1.WorkspaceTypeSpec{
 			Initializer: true, Terminator: true,
-			// The permissions of the creator are deleted with the content of the workspace, which happens at once.
+			// The shard deletes the permissions of the creator with the content of the workspace, at once.
 			TerminatorPermissions: []rbacv1.PolicyRule{{Verbs: []string{"get", "list"}, APIGroups: []string{""}, Resources: []string{"configmaps"}}},
 		}})
 	}

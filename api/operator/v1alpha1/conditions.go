@@ -36,6 +36,9 @@ const (
 	ConditionWorkspacesGone = "WorkspacesGone"
 	// ConditionDrained is set while a Shard has spec.drain. It is True when nothing but what belongs to the shard is left on it.
 	ConditionDrained = "Drained"
+	// ConditionBalanced is set while a RootShard has spec.rebalance with another mode than Off. It is True when no shard has more workspaces
+	// than its share and the threshold.
+	ConditionBalanced = "Balanced"
 	// ConditionAuthorizationProvisioned is True when the bindings of a Kubeconfig exist in its workspace.
 	ConditionAuthorizationProvisioned = "AuthorizationProvisioned"
 	// ConditionArgoCDRegistered is True when the workspace of a Kubeconfig is a cluster of Argo CD.
@@ -53,7 +56,12 @@ const (
 
 	ReasonDraining        = "Draining"        // Drained=False: workspaces move, or are tried again
 	ReasonRefused         = "Refused"         // Drained=False: nothing moves; the message has the reasons
-	ReasonFeatureDisabled = "FeatureDisabled" // Drained=False: the installation moves no workspaces
+	ReasonFeatureDisabled = "FeatureDisabled" // Drained=False, Balanced=False: the installation moves no workspaces
+
+	ReasonSuggested      = "Suggested"      // Balanced=False: status.rebalance has what would be moved
+	ReasonMoving         = "Moving"         // Balanced=False: workspaces move
+	ReasonOutsideWindow  = "OutsideWindow"  // Balanced=False: the next window is waited for
+	ReasonNothingMovable = "NothingMovable" // Balanced=False: a shard has too much, and nothing of it can be moved
 
 	ReasonValid            = "Valid"            // RootShard=True
 	ReasonInvalidReference = "InvalidReference" // RootShard=False

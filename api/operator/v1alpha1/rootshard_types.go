@@ -65,10 +65,84 @@ type RootShardSpec struct {
 	// +optional
 	SharedIndex *SharedIndexConfig `json:"sharedIndex,omitempty"`
 
+	// rebalance evens out the number of workspaces on the shards of the installation. The feature gate LogicalClusterMigration has
+	// to be enabled on all shards (extraArgs). It is an addition of Atoll.
+	// +optional
+	Rebalance *RebalanceSpec `json:"rebalance,omitempty"`
+
 	// proxy holds the settings of the internal proxy, through which the operator and kubeconfigs reach any workspace.
 	// +optional
 	Proxy *RootShardProxySpec `json:"proxy,omitempty"`
 }
+
+// RebalanceMode says what is done about shards that have more workspaces than others.
+// +kubebuilder:validation:Enum=Off;Suggest;Auto
+type RebalanceMode string
+
+// Modes of rebalancing.
+const (
+	RebalanceOff     RebalanceMode = "Off"     // nothing; moves that have begun are given up, unless they have taken over
+	RebalanceSuggest RebalanceMode = "Suggest" // status.rebalance has the moves that would be made
+	RebalanceAuto    RebalanceMode = "Auto"    // they are made
+)
+
+// RebalanceSpec says how workspaces are moved from full shards to others.
+type RebalanceSpec struct {
+	// mode is Off, Suggest or Auto. Suggest writes to status.rebalance what would be moved and why, Auto moves it.
+	// +optional
+	// +kubebuilder:default=Off
+	Mode RebalanceMode `json:"mode,omitempty"`
+
+	// threshold is by how many percent of its share a shard may be above its share of the workspaces before it gives some to other
+	// shards. It gives until it is below; no shard receives more than its share. By default, it is 20.
+	// +optional
+	// +kubebuilder:validation:Minimum=10
+	// +kubebuilder:validation:Maximum=500
+	Threshold *int32 `json:"threshold,omitempty"`
+
+	// maxConcurrent is the number of workspaces that move at a time. By default, it is 1.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=20
+	MaxConcurrent *int32 `json:"maxConcurrent,omitempty"`
+
+	// windows are the times at which moves begin in the mode Auto. Without any, they begin at any time. Moves that have begun are
+	// finished.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=20
+	Windows []RebalanceWindow `json:"windows,omitempty"`
+}
+
+// RebalanceWindow is a time of the day.
+type RebalanceWindow struct {
+	// start is the time of the day in hours and minutes, such as 02:30.
+	// +required
+	// +kubebuilder:validation:Pattern=`^([01][0-9]|2[0-3]):[0-5][0-9]$`
+	Start string `json:"start"`
+
+	// duration is the length of the window, at most 24h.
+	// +required
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=16
+	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s') && duration(self) <= duration('24h')",message="the duration is more than 0s, and at most 24h"
+	Duration metav1.Duration `json:"duration"`
+
+	// days are those on which the window starts. Without any, it starts every day.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=7
+	Days []RebalanceDay `json:"days,omitempty"`
+
+	// timeZone is the name of a time zone, such as Europe/Berlin. By default, it is UTC.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	TimeZone string `json:"timeZone,omitempty"`
+}
+
+// RebalanceDay is a day of the week.
+// +kubebuilder:validation:Enum=Mon;Tue;Wed;Thu;Fri;Sat;Sun
+type RebalanceDay string
 
 // CacheConfig is the cache server of an installation.
 type CacheConfig struct {
@@ -175,6 +249,42 @@ type RootShardStatus struct {
 	// shardCount is the number of shards of the installation: the root shard and the Shards. It is an addition of Atoll.
 	// +optional
 	ShardCount int32 `json:"shardCount,omitempty"`
+
+	// rebalance is what spec.rebalance would move. It is an addition of Atoll.
+	// +optional
+	Rebalance *RebalanceStatus `json:"rebalance,omitempty"`
+}
+
+// RebalanceStatus is what the rebalancer has found.
+type RebalanceStatus struct {
+	// moves are the next moves that even out the shards, at most ten, in their order.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=10
+	Moves []RebalanceMove `json:"moves,omitempty"`
+}
+
+// RebalanceMove is a move of a workspace to another shard.
+type RebalanceMove struct {
+	// workspace is the path of the workspace.
+	// +required
+	Workspace string `json:"workspace"`
+
+	// logicalCluster is the name of its logical cluster.
+	// +required
+	LogicalCluster string `json:"logicalCluster"`
+
+	// from is the shard that has the workspace.
+	// +required
+	From string `json:"from"`
+
+	// to is the shard that would have it.
+	// +required
+	To string `json:"to"`
+
+	// reason has the loads of both shards.
+	// +optional
+	Reason string `json:"reason,omitempty"`
 }
 
 // ShardMember names a Shard of an installation.

@@ -76,6 +76,10 @@ type LogicalClusterMigrationReportSpec struct {
 	// +optional
 	ParentShard string `json:"parentShard,omitempty"`
 
+	// path is that of the logical cluster. The origin reports it.
+	// +optional
+	Path string `json:"path,omitempty"`
+
 	// placement is whether the logical cluster may be placed on the destination. The shard of the Workspace reports it.
 	// +optional
 	Placement *MigrationPlacement `json:"placement,omitempty"`
@@ -86,7 +90,7 @@ type LogicalClusterMigrationReportSpec struct {
 	Children *MigrationChildren `json:"children,omitempty"`
 }
 
-// MigrationPlacement tells whether a shard may have a logical cluster.
+// MigrationPlacement reports whether a shard may have a logical cluster.
 type MigrationPlacement struct {
 	// allowed is whether all rules of placement hold.
 	Allowed bool `json:"allowed"`
@@ -98,7 +102,7 @@ type MigrationPlacement struct {
 	Message string `json:"message,omitempty"`
 }
 
-// MigrationChildren tells which logical cluster below another one is to be moved.
+// MigrationChildren reports which logical cluster below another one is to be moved.
 type MigrationChildren struct {
 	// next is the first logical cluster below that is on another shard; empty if there is none. The parent of each comes
 	// before it.

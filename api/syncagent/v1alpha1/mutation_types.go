@@ -4,10 +4,14 @@ package v1alpha1
 type ResourceMutationSpec struct {
 	// spec are the steps from the origin of an object to its copy.
 	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=1024
 	Spec []ResourceMutation `json:"spec,omitempty"`
 
 	// status are the steps for the status on its way back to the origin.
 	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=1024
 	Status []ResourceMutation `json:"status,omitempty"`
 }
 
@@ -35,6 +39,7 @@ type ResourceMutation struct {
 type ResourceDeleteMutation struct {
 	// path is the field.
 	// +required
+	// +kubebuilder:validation:MaxLength=65536
 	Path string `json:"path"`
 }
 
@@ -42,14 +47,17 @@ type ResourceDeleteMutation struct {
 type ResourceRegexMutation struct {
 	// path is the field. Values that are no strings are converted; a missing one counts as empty.
 	// +required
+	// +kubebuilder:validation:MaxLength=65536
 	Path string `json:"path"`
 
 	// pattern is a regular expression as in Go. If it is empty, the replacement replaces the whole value.
 	// +optional
+	// +kubebuilder:validation:MaxLength=65536
 	Pattern string `json:"pattern,omitempty"`
 
 	// replacement replaces all matches; $1 is the first group.
 	// +optional
+	// +kubebuilder:validation:MaxLength=65536
 	Replacement string `json:"replacement,omitempty"`
 }
 
@@ -57,11 +65,13 @@ type ResourceRegexMutation struct {
 type ResourceTemplateMutation struct {
 	// path is the field.
 	// +required
+	// +kubebuilder:validation:MaxLength=65536
 	Path string `json:"path"`
 
 	// template is a Go template. It has .Value (the value at the path), .LocalObject (the object that is changed) and
 	// .RemoteObject (its counterpart).
 	// +required
+	// +kubebuilder:validation:MaxLength=65536
 	Template string `json:"template"`
 }
 
@@ -69,10 +79,12 @@ type ResourceTemplateMutation struct {
 type ResourceCELMutation struct {
 	// path is the field.
 	// +required
+	// +kubebuilder:validation:MaxLength=65536
 	Path string `json:"path"`
 
 	// expression is a CEL expression. It has value (the value at the path), self (the object that is changed) and other
 	// (its counterpart).
 	// +required
+	// +kubebuilder:validation:MaxLength=65536
 	Expression string `json:"expression"`
 }

@@ -64,6 +64,8 @@ type PublishedResourceSpec struct {
 
 	// related are other objects that belong to an object, such as the Secret with its credentials.
 	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=1024
 	Related []RelatedResourceSpec `json:"related,omitempty"`
 
 	// synchronization can switch the syncing of objects off. The schema is published nevertheless.
@@ -75,18 +77,24 @@ type PublishedResourceSpec struct {
 type SourceResource struct {
 	// apiGroup is the API group; empty for the core group.
 	// +required
+	// +kubebuilder:validation:MaxLength=253
 	APIGroup string `json:"apiGroup"`
 
 	// kind is the kind.
 	// +required
+	// +kubebuilder:validation:MaxLength=63
 	Kind string `json:"kind"`
 
 	// version is the one version to publish. Deprecated: use versions.
 	// +optional
+	// +kubebuilder:validation:MaxLength=63
 	Version string `json:"version,omitempty"`
 
 	// versions are the versions to publish; by default, all that are served.
 	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=1024
+	// +kubebuilder:validation:items:MaxLength=63
 	Versions []string `json:"versions,omitempty"`
 }
 
@@ -105,11 +113,13 @@ type ResourceFilter struct {
 type ResourceNaming struct {
 	// name is the name of the copy. By default, it is made of hashes of namespace and name.
 	// +optional
+	// +kubebuilder:validation:MaxLength=65536
 	Name string `json:"name,omitempty"`
 
 	// namespace is the namespace of the copy. By default, it is the name of the logical cluster. It is ignored for
 	// cluster-scoped copies.
 	// +optional
+	// +kubebuilder:validation:MaxLength=65536
 	Namespace string `json:"namespace,omitempty"`
 }
 
@@ -127,10 +137,12 @@ const (
 type ResourceProjection struct {
 	// group is the API group in workspaces.
 	// +optional
+	// +kubebuilder:validation:MaxLength=253
 	Group string `json:"group,omitempty"`
 
 	// version is the name of the version, if one version is published. Deprecated: use versions.
 	// +optional
+	// +kubebuilder:validation:MaxLength=63
 	Version string `json:"version,omitempty"`
 
 	// versions maps names of versions on the service cluster to those in workspaces.
@@ -143,18 +155,26 @@ type ResourceProjection struct {
 
 	// kind is the kind in workspaces.
 	// +optional
+	// +kubebuilder:validation:MaxLength=63
 	Kind string `json:"kind,omitempty"`
 
 	// plural is the name of the resource in workspaces. By default, it follows the kind.
 	// +optional
+	// +kubebuilder:validation:MaxLength=63
 	Plural string `json:"plural,omitempty"`
 
 	// shortNames replaces the short names, also by an empty list.
 	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=1024
+	// +kubebuilder:validation:items:MaxLength=63
 	ShortNames *[]string `json:"shortNames,omitempty"`
 
 	// categories replaces the categories, also by an empty list.
 	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=1024
+	// +kubebuilder:validation:items:MaxLength=63
 	Categories *[]string `json:"categories,omitempty"`
 }
 
@@ -181,11 +201,13 @@ const (
 type PublishedResourceStatus struct {
 	// resourceSchemaName is the name of the APIResourceSchema that has been created for the resource.
 	// +optional
+	// +kubebuilder:validation:MaxLength=253
 	ResourceSchemaName string `json:"resourceSchemaName,omitempty"`
 
 	// conditions are SchemaReady, Exported, Syncing and Ready.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=32
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }

@@ -51,19 +51,23 @@ type RelatedResourceSpec struct {
 
 	// group is the API group on the side of the origin; empty for the core group.
 	// +optional
+	// +kubebuilder:validation:MaxLength=253
 	Group string `json:"group,omitempty"`
 
 	// version is the API version on the side of the origin.
 	// +optional
+	// +kubebuilder:validation:MaxLength=63
 	Version string `json:"version,omitempty"`
 
 	// resource is the plural name of the resource on the side of the origin.
 	// +optional
+	// +kubebuilder:validation:MaxLength=63
 	Resource string `json:"resource,omitempty"`
 
 	// identityHash is the identity of the APIExport that the resource belongs to in workspaces, if it is not the one of
 	// the agent.
 	// +optional
+	// +kubebuilder:validation:MaxLength=64
 	IdentityHash string `json:"identityHash,omitempty"`
 
 	// cleanup is the older form of cleanupPolicy OnPrimaryDeletion.
@@ -99,14 +103,17 @@ type RelatedResourceSpec struct {
 type RelatedResourceProjection struct {
 	// group is the API group.
 	// +optional
+	// +kubebuilder:validation:MaxLength=253
 	Group string `json:"group,omitempty"`
 
 	// version is the API version.
 	// +optional
+	// +kubebuilder:validation:MaxLength=63
 	Version string `json:"version,omitempty"`
 
 	// resource is the plural name.
 	// +optional
+	// +kubebuilder:validation:MaxLength=63
 	Resource string `json:"resource,omitempty"`
 }
 
@@ -138,6 +145,7 @@ type RelatedResourceObjectSpec struct {
 type RelatedResourceObjectReference struct {
 	// path is the field with the name, or with a list of names.
 	// +required
+	// +kubebuilder:validation:MaxLength=65536
 	Path string `json:"path"`
 
 	// regex changes each name.
@@ -185,10 +193,12 @@ type RelatedResourceWatchByOwner struct{}
 type RegularExpression struct {
 	// pattern is a regular expression as in Go. If it is empty, the replacement replaces the whole text.
 	// +optional
+	// +kubebuilder:validation:MaxLength=65536
 	Pattern string `json:"pattern,omitempty"`
 
 	// replacement replaces all matches; $1 is the first group.
 	// +optional
+	// +kubebuilder:validation:MaxLength=65536
 	Replacement string `json:"replacement,omitempty"`
 }
 
@@ -196,5 +206,6 @@ type RegularExpression struct {
 type TemplateExpression struct {
 	// template is a Go template.
 	// +optional
+	// +kubebuilder:validation:MaxLength=65536
 	Template string `json:"template,omitempty"`
 }

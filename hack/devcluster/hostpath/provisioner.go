@@ -92,7 +92,7 @@ func (p *provisioner) processNextItem(ctx context.Context) bool {
 		reconcile = p.deleteVolume
 	}
 	if err := reconcile(ctx, key); err != nil && !apierrors.IsNotFound(err) {
-		klog.ErrorS(err, "Will be tried again", "key", key)
+		klog.ErrorS(err, "Failed to reconcile, will retry", "key", key)
 		p.queue.AddRateLimited(key)
 		return true
 	}

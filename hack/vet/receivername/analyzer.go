@@ -1,5 +1,5 @@
 // Package receivername reports receivers whose names are not of their types: a type that is renamed often leaves the letter of its
-// former name behind. ST1016 of staticcheck only compares the receivers of a type with each other.
+// previous name behind. ST1016 of staticcheck only compares the receivers of a type with each other.
 package receivername
 
 import (

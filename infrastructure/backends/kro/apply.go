@@ -38,7 +38,7 @@ func (b *Backend) Apply(ctx context.Context, inst instance.Instance) (instance.S
 		refusal, refused = runtimecluster.InvalidValues(), true
 	}
 	if refused {
-		log.FromContext(ctx).Info("An instance cannot be applied", "template", inst.Template.Name, "reason", err.Error())
+		log.FromContext(ctx).Info("An instance cannot be applied", "template", inst.Template.Name, "err", err)
 		return refusal, nil
 	}
 	return state, err

@@ -102,6 +102,6 @@ func TestPanicsAreErrors(t *testing.T) {
 		t.Error("no error")
 	}
 	if _, isMistake := errors.AsType[*mistakeError](err); isMistake {
-		t.Errorf("it is told as a mistake: %v", err)
+		t.Errorf("the error counts as one of the author: %v", err)
 	}
 }

@@ -77,7 +77,7 @@ func (p *pass) state(ctx context.Context, complete bool) instance.State {
 		case !errors.Is(err, kroruntime.ErrWaitingForReadiness) && !kroruntime.IsDataPending(err):
 			// The error may change when the object has more fields.
 			unclear = fmt.Sprintf("readyWhen of resource %s: %v", node.Spec.Meta.ID, err)
-			log.FromContext(ctx).Info("A condition cannot be evaluated", "template", p.set.Template, "reason", err.Error())
+			log.FromContext(ctx).Info("A condition cannot be evaluated", "template", p.set.Template, "err", err)
 		}
 	}
 	interval := pendingInterval

@@ -75,12 +75,12 @@ func (b *Backend) Apply(ctx context.Context, inst instance.Instance) (instance.S
 	self := selfOf(inst)
 	wanted, objects, err := parsed.expand(self)
 	if err != nil {
-		log.FromContext(ctx).Info("An instance cannot be applied", "template", inst.Template.Name, "reason", err.Error())
+		log.FromContext(ctx).Info("An instance cannot be applied", "template", inst.Template.Name, "err", err)
 		return runtimecluster.InvalidValues(), nil
 	}
 	applied, err := b.Cluster.Apply(ctx, runtimecluster.SetOf(inst), objects)
 	if refusal, ok := runtimecluster.Refusal(err); ok {
-		log.FromContext(ctx).Info("An instance cannot be applied", "template", inst.Template.Name, "reason", err.Error())
+		log.FromContext(ctx).Info("An instance cannot be applied", "template", inst.Template.Name, "err", err)
 		return refusal, nil
 	}
 	if err != nil {

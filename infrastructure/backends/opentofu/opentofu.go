@@ -113,7 +113,7 @@ func (b *Backend) Apply(ctx context.Context, inst instance.Instance) (instance.S
 	}
 	wanted, err := parsed.inputs(selfOf(inst))
 	if err != nil {
-		b.log.Info("The variables of an instance have no values", "cluster", set.Tenant, "template", set.Template, "instance", set.Instance, "reason", err.Error())
+		b.log.Info("The variables of an instance have no values", "cluster", set.Tenant, "template", set.Template, "instance", set.Instance, "err", err)
 		return s.withOutputs(runtimecluster.InvalidValues()), nil
 	}
 	s.revision, s.image, s.repair = wanted.settings.Revision, b.imageOf(&wanted.settings.Run), parsed.AutoApply
@@ -125,7 +125,7 @@ func (b *Backend) Apply(ctx context.Context, inst instance.Instance) (instance.S
 		next.after, err = b.execute(ctx, set, wanted, s, next)
 	}
 	if refused, ok := runtimecluster.Refusal(err); ok {
-		b.log.Info("A run of an instance is refused", "cluster", set.Tenant, "template", set.Template, "instance", set.Instance, "reason", err.Error())
+		b.log.Info("A run of an instance is refused", "cluster", set.Tenant, "template", set.Template, "instance", set.Instance, "err", err)
 		return s.withOutputs(refused), nil
 	}
 	return s.state(next.after), err

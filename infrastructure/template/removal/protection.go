@@ -123,12 +123,12 @@ func (p *Protection) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 // lease returns the lease of the replicas, or nil if there is none.
 func (p *Protection) lease(ctx context.Context) (*coordinationv1.Lease, error) {
 	if p.Lease.Name == "" {
-		return nil, nil //nolint:nilnil // there is none
+		return nil, nil // there is none
 	}
 	lease := &coordinationv1.Lease{}
 	if err := p.Live.Get(ctx, p.Lease, lease); err != nil {
 		if apierrors.IsNotFound(err) {
-			return nil, nil //nolint:nilnil // there is none
+			return nil, nil // there is none
 		}
 		return nil, fmt.Errorf("reading the lease: %w", err)
 	}

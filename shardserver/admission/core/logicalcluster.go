@@ -94,6 +94,12 @@ func (*logicalCluster) Validate(_ context.Context, a admission.Attributes, _ adm
 	if err != nil {
 		return err
 	}
+	for _, key := range protectedAnnotations {
+		// Admit has restored them; webhooks and policies of the tenant run after it.
+		if value, has := obj.Annotations[key]; value != old.Annotations[key] || has != hasKey(old.Annotations, key) {
+			return rules.Forbid(a, "annotation %s cannot be changed by webhooks and policies", key)
+		}
+	}
 	for _, limit := range limitAnnotations {
 		if !rules.InAnyGroup(a.GetUserInfo(), rules.GroupAdmin) && valueOf(old, limit) != valueOf(obj, limit) {
 			return rules.Forbid(a, "annotation %s cannot be changed by tenants", limit)
@@ -105,6 +111,11 @@ func (*logicalCluster) Validate(_ context.Context, a admission.Attributes, _ adm
 		}
 	}
 	return nil
+}
+
+func hasKey(annotations map[string]string, key string) bool {
+	_, has := annotations[key]
+	return has
 }
 
 // limitAnnotations are the limits that administrators of the shard set.

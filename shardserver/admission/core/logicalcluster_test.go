@@ -121,6 +121,17 @@ func TestProtectedAnnotations(t *testing.T) {
 	}
 }
 
+// TestProtectedAnnotationsAfterWebhooks: what Admit restores, a webhook or a policy of the tenant can change again.
+func TestProtectedAnnotationsAfterWebhooks(t *testing.T) {
+	for _, key := range protectedAnnotations {
+		for by, want := range map[user.Info]string{admissiontest.Alice: key, admissiontest.Master: ""} {
+			q := admissiontest.Request{Cluster: "c1", Resource: rules.LogicalClusters, Name: "cluster", User: by, Operation: admission.Update,
+				Old: admissiontest.LogicalCluster(ready), Object: admissiontest.LogicalCluster(ready, admissiontest.WithAnnotations(key, "a"))}
+			admissiontest.WantForbidden(t, admissiontest.ValidateOnly(t, NewLogicalCluster(rules.Config{}), q), want)
+		}
+	}
+}
+
 func TestLogicalClusterCreationAndDeletion(t *testing.T) {
 	deletable := admissiontest.LogicalCluster(ready, func(c *corev1alpha1.LogicalCluster) { c.Spec.DirectlyDeletable = true })
 	for name, tc := range map[string]struct {

@@ -10,7 +10,7 @@ import (
 )
 
 // MayCallWebhooks reports whether a request for a resource of the context's logical cluster may call webhooks: writes
-// call those for admission, all requests those that convert objects. It reads only what is in memory, and does not
+// call those for admission, all requests those that convert objects. It reads from memory only, and does not
 // evaluate rules of webhooks.
 func (p *Plugins) MayCallWebhooks(ctx context.Context, resource schema.GroupResource, isWrite bool) bool {
 	cluster, ok := logicalcluster.From(ctx)

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	migrationv1alpha1 "github.com/atoll-dev/atoll/api/migration/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
@@ -18,12 +19,12 @@ func isLoopback(who user.Info) bool {
 	return who != nil && who.GetName() == user.APIServerUser && slices.Contains(who.GetGroups(), user.SystemPrivilegedGroup)
 }
 
-// isInternalWrite reports whether a request maintains the LogicalCluster object or a Shard on behalf of the shard. Webhooks and
-// policies do not apply to it. Those of tenants could block the deletion of the workspace and hide the reason from its
-// owner; those of root would make a shard depend on root for its own Shard.
+// isInternalWrite reports whether a request maintains the LogicalCluster object, a Shard or a LogicalClusterMigration on behalf of the
+// shard. Webhooks and policies do not apply to it. Those of tenants could block the deletion of the workspace and hide the reason from
+// its owner, and could choose which shard gets a logical cluster; those of root would make a shard depend on root for its own Shard.
 func isInternalWrite(a admission.Attributes) bool {
 	switch a.GetResource().GroupResource() {
-	case corev1alpha1.Resource("logicalclusters"), corev1alpha1.Resource("shards"):
+	case corev1alpha1.Resource("logicalclusters"), corev1alpha1.Resource("shards"), migrationv1alpha1.Resource("logicalclustermigrations"):
 		return isLoopback(a.GetUserInfo())
 	}
 	return false

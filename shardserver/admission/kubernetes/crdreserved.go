@@ -18,8 +18,8 @@ import (
 const reservedAPIs = "apis.kcp.io"
 
 // reservedCRD refuses definitions with reserved annotations or groups in every logical cluster but the one of the
-// system's own definitions. Masters are not exempt: the server trusts these annotations, so a mistake would take
-// effect.
+// system's own definitions. Masters are not exempt: the server trusts these annotations, so a wrong one
+// would take effect.
 type reservedCRD struct {
 	*admission.Handler
 	exempt logicalcluster.Name

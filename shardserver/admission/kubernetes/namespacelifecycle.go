@@ -1,4 +1,4 @@
-// Package kubernetes contains the plug-ins for writes of kinds of Kubernetes: namespaces and what is in them, definitions, certificates.
+// Package kubernetes contains the plug-ins for writes of kinds of Kubernetes: namespaces and their objects, definitions, certificates.
 package kubernetes
 
 import (

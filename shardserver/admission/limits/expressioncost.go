@@ -20,8 +20,8 @@ import (
 )
 
 // expressionCost refuses new expressions of policies, webhooks, definitions and schemas that exceed their cost limit in
-// every evaluation. The estimates of Kubernetes, which it also applies, count the elements of a value, not what is in
-// them. Expressions that an object has already are kept, so that it can be repaired.
+// every evaluation. The estimates of Kubernetes, which it also applies, count the elements of a value, not the size
+// of each. Expressions that an object has already are kept, so that it can be repaired.
 type expressionCost struct{ *admission.Handler }
 
 // NewExpressionCost returns the plug-in kcp.io/ExpressionCost.

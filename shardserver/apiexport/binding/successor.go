@@ -22,8 +22,8 @@ import (
 // offer its resources.
 const successorRetryInterval = 30 * time.Second
 
-// waitForSuccessor reports whether a binding waits for another one that binds its resources. If it has waited, but nothing is to
-// be waited for any more, it says so in the status first: objects can be created until then.
+// waitForSuccessor reports whether a binding waits for another one that binds its resources. Once there is no such
+// binding any more, the status reports it first: users can create objects until then.
 func (c *deletionController) waitForSuccessor(ctx context.Context, binding *apisv1alpha2.APIBinding) (bool, error) {
 	if !bindings.IsWaitingForSuccessor(binding) {
 		return false, nil

@@ -99,8 +99,8 @@ func claimGroupResource(claim apisv1alpha2.PermissionClaim) schema.GroupResource
 	return apiindex.NormalizeResource(schema.GroupResource{Group: claim.Group, Resource: claim.Resource})
 }
 
-// newSelector returns the selector of an accepted claim. An invalid or empty one selects nothing, so that no object is
-// shown by mistake.
+// newSelector returns the selector of an accepted claim. An invalid or empty one selects nothing, so that the
+// provider sees no object that the consumer did not select.
 func newSelector(claimSelector apisv1alpha2.PermissionClaimSelector) labels.Selector {
 	if claimSelector.MatchAll {
 		return labels.Everything()

@@ -97,7 +97,7 @@ func (r *Repairer) processNext(ctx context.Context) bool {
 		r.queue.AddRateLimited(item)
 	default:
 		r.queue.Forget(item)
-		klog.FromContext(ctx).Error(err, "Cannot update the claim labels of an object", "cluster", item.cluster, "resource", item.resource, "namespace", item.namespace, "name", item.name)
+		klog.FromContext(ctx).Error(err, "Failed to update the claim labels of an object", "cluster", item.cluster, "resource", item.resource, "namespace", item.namespace, "name", item.name)
 	}
 	return true
 }

@@ -111,7 +111,7 @@ func (r *recorder) reconcileEndpoints(ctx context.Context, key controller.Reques
 		found, err := endpoints.Read(ctx, r.cfg.Registry, logicalcluster.Of(export), entry.Storage.Virtual.Reference)
 		if err != nil {
 			// Requests for the subresource report it. An outage of the storage must not remove the addresses.
-			klog.FromContext(ctx).V(4).Info("The endpoint slice of a custom subresource cannot be read", "export", key.String(), "entry", entry.Name, "reason", err)
+			klog.FromContext(ctx).V(4).Info("The endpoint slice of a custom subresource cannot be read", "export", key.String(), "entry", entry.Name, "err", err)
 			if status := apierrors.ReasonForError(err); status == metav1.StatusReasonServiceUnavailable || status == metav1.StatusReasonInternalError || ctx.Err() != nil {
 				found = recorded.Get(entry).Endpoints
 			}
@@ -143,7 +143,7 @@ func (r *recorder) reconcileVerbs(ctx context.Context, key controller.Request) (
 		found = true
 		verbs, err := r.discoverVerbs(asking, answers, export, entry, backend)
 		if err != nil {
-			klog.FromContext(ctx).V(4).Info("The verbs of a custom subresource cannot be read from its backend", "export", key.String(), "entry", entry.Name, "reason", err)
+			klog.FromContext(ctx).V(4).Info("The verbs of a custom subresource cannot be read from its backend", "export", key.String(), "entry", entry.Name, "err", err)
 			continue
 		}
 		backend.Verbs = verbs

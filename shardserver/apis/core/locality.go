@@ -5,6 +5,7 @@ import (
 
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	shardingv1alpha1 "github.com/atoll-dev/atoll/api/sharding/v1alpha1"
+	"github.com/atoll-dev/atoll/internal/movestate"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
@@ -14,9 +15,5 @@ var Locality = storage.Locality{
 	LogicalClusters:    corev1alpha1.Resource("logicalclusters"),
 	LogicalClusterName: corev1alpha1.LogicalClusterName,
 	RemoteOnly:         func(resource schema.GroupResource) bool { return resource.Group == shardingv1alpha1.GroupName },
-	Moves: func(annotations map[string]string) bool {
-		_, moved := annotations[corev1alpha1.MovedToAnnotationKey]
-		_, arriving := annotations[corev1alpha1.ArrivingAnnotationKey]
-		return moved || arriving
-	},
+	Moves:              func(annotations map[string]string) bool { return movestate.Of(annotations).IsHidden() },
 }

@@ -91,7 +91,7 @@ func (p *Publisher) syncObjects(ctx context.Context, state *publishedState, cach
 			case client.IsRefused(err):
 				// Retrying would block all others forever. The counts in the status of the ClusterCachedResource show that it is
 				// missing.
-				klog.FromContext(ctx).Error(err, "An object of a cached resource cannot be published", "resource", state.resource, "cluster", state.cluster, "name", object.GetName())
+				klog.FromContext(ctx).Error(err, "Failed to publish an object of a cached resource", "resource", state.resource, "cluster", state.cluster, "name", object.GetName())
 			default:
 				failed = append(failed, err)
 			}

@@ -144,7 +144,7 @@ func (p *Publisher) handleError(ctx context.Context, state *publishedState, err 
 	}
 	state.loaded = state.loaded && apierrors.IsServiceUnavailable(err)
 	if status := apierrors.APIStatus(nil); !errors.As(err, &status) {
-		klog.FromContext(ctx).V(2).Info("Publishing cached resources failed, will retry", "resource", state.resource, "cluster", state.cluster, "reason", err)
+		klog.FromContext(ctx).V(2).Info("Failed to publish cached resources, will retry", "resource", state.resource, "cluster", state.cluster, "err", err)
 		state.loaded = false
 		return nil
 	}

@@ -91,7 +91,7 @@ func (e *eventHandler) OnConnect() {}
 
 // OnDisconnect implements client.EventHandler. The replica informer logs outages of the cache.
 func (e *eventHandler) OnDisconnect(err error) {
-	klog.FromContext(e.ctx).V(2).Info("Watching a cached resource of another shard failed, will retry", "resource", e.source.Resource, "cluster", e.source.Cluster, "shard", e.source.Shard, "reason", err)
+	klog.FromContext(e.ctx).V(2).Info("Failed to watch a cached resource of another shard, will retry", "resource", e.source.Resource, "cluster", e.source.Cluster, "shard", e.source.Shard, "err", err)
 }
 
 // isComplete returns whether an object is the completeness marker of the source.
@@ -132,7 +132,7 @@ func (e *eventHandler) write(object *client.Object) {
 		})
 		return
 	}
-	klog.FromContext(e.ctx).Error(err, "Replicating a cached resource of another shard failed", "object", object.Key)
+	klog.FromContext(e.ctx).Error(err, "Failed to replicate a cached resource of another shard", "object", object.Key)
 }
 
 // newReplica returns an object as this shard stores it, without managed fields: replicas are read-only.

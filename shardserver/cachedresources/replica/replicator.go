@@ -187,7 +187,7 @@ func (r *Replicator) syncReflectors(ctx context.Context, running map[sourceKey]*
 		var err error
 		if orphans, err = r.listStored(ctx); err != nil {
 			if ctx.Err() == nil {
-				klog.FromContext(ctx).Error(err, "Listing replicas failed, will retry")
+				klog.FromContext(ctx).Error(err, "Failed to list replicas, will retry")
 			}
 			orphans = nil
 		}
@@ -212,7 +212,7 @@ func (r *Replicator) syncReflectors(ctx context.Context, running map[sourceKey]*
 		case err == nil:
 			delete(obsolete, key)
 		case !errors.Is(err, errSourcesChanged) && ctx.Err() == nil:
-			klog.FromContext(ctx).Error(err, "Deleting replicas failed, will retry", "resource", key.resource, "cluster", key.cluster)
+			klog.FromContext(ctx).Error(err, "Failed to delete replicas, will retry", "resource", key.resource, "cluster", key.cluster)
 		}
 	}
 	if orphans == nil {

@@ -64,8 +64,8 @@ func (h *Handler) protobufToJSON(w http.ResponseWriter, req *http.Request, info 
 	return req, nil
 }
 
-// setEmpty sets the lists and maps that JSON always has and that are nil: protobuf does not tell an empty one from none, and null would be
-// refused where the schema requires the field.
+// setEmpty sets the lists and maps that JSON always has and that are nil: protobuf does not distinguish an empty one from none, and validation
+// would refuse null where the schema requires the field.
 func setEmpty(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Pointer, reflect.Interface:

@@ -182,7 +182,7 @@ func (r *Registry) syncBinding(change bindings.Change) {
 	}
 	for _, resource := range change.Resources {
 		if err := r.syncBound(resource.SchemaUID); err != nil {
-			klog.Background().Error(err, "Serving a bound resource", "resource", resource.GroupResource, "export", resource.Export)
+			klog.Background().Error(err, "Failed to serve a bound resource", "resource", resource.GroupResource, "export", resource.Export)
 		}
 	}
 	r.mu.Lock()

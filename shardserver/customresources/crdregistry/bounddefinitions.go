@@ -157,6 +157,6 @@ func (r *Registry) removeBoundDefinition(key definitionKey, version uint64) {
 	delete(r.boundDefinitions, uid)
 	r.mu.Unlock()
 	if err := r.syncBound(uid); err != nil {
-		klog.Background().Error(err, "Removing the definition of bound resources", "definition", key.name)
+		klog.Background().Error(err, "Failed to remove the definition of bound resources", "definition", key.name)
 	}
 }

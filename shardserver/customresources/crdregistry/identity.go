@@ -83,7 +83,7 @@ func (r *Registry) releaseWildcard(resource bindings.Resource, wildcard *ref[str
 	defer r.updateMu.Unlock()
 	r.wildcard.release(resource, wildcard)
 	if err := r.syncWildcard(resource); err != nil && !errors.Is(err, errClosed) {
-		klog.Background().Error(err, "Closing a resource that no request uses", "resource", resource.GroupResource)
+		klog.Background().Error(err, "Failed to close a resource that no request uses", "resource", resource.GroupResource)
 	}
 }
 

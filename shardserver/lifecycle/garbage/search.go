@@ -117,7 +117,7 @@ func (s *ownerSearch) search(ctx context.Context, cluster logicalcluster.Name) {
 		namespaces[reference.owner.UID] = ""
 	}
 	if err := s.findNamespaces(ctx, namespaces); err != nil {
-		logger.Info("Searching owners in other namespaces failed", "cluster", cluster, "reason", err)
+		logger.Info("Failed to search owners in other namespaces", "cluster", cluster, "err", err)
 	}
 	for _, reference := range references {
 		namespace := namespaces[reference.owner.UID]
@@ -125,7 +125,7 @@ func (s *ownerSearch) search(ctx context.Context, cluster logicalcluster.Name) {
 			continue
 		}
 		if err := s.report(ctx, reference); err != nil {
-			logger.Info("Reporting an owner in another namespace failed", "cluster", cluster, "uid", reference.dependent.uid, "owner", reference.owner.UID, "reason", err)
+			logger.Info("Failed to report an owner in another namespace", "cluster", cluster, "uid", reference.dependent.uid, "owner", reference.owner.UID, "err", err)
 		}
 	}
 }

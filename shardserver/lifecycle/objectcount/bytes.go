@@ -235,7 +235,7 @@ func (t *Tracker) runByteCounts(ctx context.Context) {
 		select {
 		case cluster := <-t.due:
 			if err := t.countBytes(ctx, cluster); err != nil && ctx.Err() == nil {
-				klog.FromContext(ctx).Error(err, "Counting the bytes of a logical cluster failed, the previous count is kept")
+				klog.FromContext(ctx).Error(err, "Failed to count the bytes of a logical cluster, the previous count is kept")
 			}
 		case <-ctx.Done():
 			return

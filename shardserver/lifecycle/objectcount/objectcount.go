@@ -181,7 +181,7 @@ func (t *Tracker) Run(ctx context.Context) {
 	defer ticker.Stop()
 	for {
 		if err := t.scan(ctx); err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "Counting the objects of logical clusters failed, previous counts are kept")
+			klog.FromContext(ctx).Error(err, "Failed to count the objects of logical clusters, previous counts are kept")
 		}
 		select {
 		case <-ticker.C:

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	"github.com/atoll-dev/atoll/internal/movestate"
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
@@ -46,7 +47,7 @@ func (t *Tracker) scan(ctx context.Context) error {
 func (t *Tracker) limits(all []*corev1alpha1.LogicalCluster) map[logicalcluster.Name]clusterLimit {
 	limits := map[logicalcluster.Name]clusterLimit{}
 	for _, cluster := range all {
-		if _, arrives := cluster.Annotations[corev1alpha1.ArrivingAnnotationKey]; arrives {
+		if movestate.Of(cluster.Annotations) == movestate.Arriving {
 			continue
 		}
 		if limit := t.Limit(cluster); limit > 0 {

@@ -15,19 +15,20 @@ import (
 	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	shardingv1alpha1 "github.com/atoll-dev/atoll/api/sharding/v1alpha1"
+	"github.com/atoll-dev/atoll/internal/placementrules"
 	"github.com/atoll-dev/atoll/shardserver/etcdkeys"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
 // Resource names in the load and the capacity of a shard.
 const (
-	LogicalClusters corev1.ResourceName = "logicalclusters"
+	LogicalClusters                     = placementrules.LogicalClusters
 	Objects         corev1.ResourceName = "objects"
 	Memory          corev1.ResourceName = corev1.ResourceMemory
 	// Storage is the space in etcd, in bytes.
 	Storage corev1.ResourceName = corev1.ResourceStorage
 	// Workspaces are all logical clusters, in the limits of a Shard and in what is used of them.
-	Workspaces corev1.ResourceName = "workspaces"
+	Workspaces = placementrules.Workspaces
 )
 
 const (
@@ -107,7 +108,7 @@ func (r *Reporter) Load() Load {
 	defer cancel()
 	load, err := r.meter.measure(ctx)
 	if err != nil {
-		klog.V(2).InfoS("Measuring the load of this shard failed", "err", err)
+		klog.V(2).InfoS("Failed to measure the load of this shard", "err", err)
 	}
 	return load
 }
@@ -170,7 +171,7 @@ func (r *Reporter) hardLimit() int64 {
 	if shard == nil {
 		return 0
 	}
-	_, hard := WorkspaceLimits(shard.Spec.ResourceLimits)
+	_, hard := placementrules.Limits(shard.Spec.ResourceLimits)
 	return hard
 }
 

@@ -2,7 +2,7 @@
 // system:shard. Wildcard requests for kcp's own exported APIs need them and must not depend on root.
 //
 // Shards other than root store the identities that their storage depends on before they serve requests (package join).
-// The controller adds others that root has published, and never replaces the former.
+// The controller adds others that root has published, and replaces none.
 package identitystore
 
 import (

@@ -77,7 +77,7 @@ func (r *Registration) setResult(err error) {
 	case err == nil && (!r.registered || r.lastErr != nil):
 		klog.InfoS("The shard is registered in root")
 	case err != nil && (r.lastErr == nil || r.lastErr.Error() != err.Error()):
-		klog.ErrorS(err, "Registering the shard in root failed")
+		klog.ErrorS(err, "Failed to register the shard in root")
 	}
 	r.registered, r.lastErr = r.registered || err == nil, err
 }

@@ -10,6 +10,7 @@ import (
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	shardingv1alpha1 "github.com/atoll-dev/atoll/api/sharding/v1alpha1"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+	"github.com/atoll-dev/atoll/internal/movestate"
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
@@ -160,7 +161,7 @@ func (r Responder) movedTo() string {
 
 // arrives reports whether the logical cluster is copied to this shard, and not complete.
 func (r Responder) arrives() bool {
-	return r.LogicalCluster != nil && r.LogicalCluster.Annotations[corev1alpha1.ArrivingAnnotationKey] != ""
+	return r.LogicalCluster != nil && movestate.Of(r.LogicalCluster.Annotations) == movestate.Arriving
 }
 
 // refusal returns the reason why the logical cluster is not created, or nil.

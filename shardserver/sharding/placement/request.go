@@ -106,7 +106,7 @@ func (r Requester) deletionRequest() *shardingv1alpha1.LogicalClusterRequest {
 	return request
 }
 
-// moveConfirmation tells the previous shard of the workspace's logical cluster that the workspace names the new one, or that
+// moveConfirmation reports to the previous shard of the workspace's logical cluster that the workspace names the new one, or that
 // there is no such workspace.
 func (r Requester) moveConfirmation() *shardingv1alpha1.LogicalClusterRequest {
 	report := r.Report

@@ -20,7 +20,7 @@
 // because of its content: admission prevents it, and a condition of the shard reports what passed admission all the same.
 //
 // An object of a logical cluster that has moved to another shard stays published until that shard has published all objects of
-// the logical cluster (IsPublished), which it reports before the origin deletes what is left. Readers accept either object.
+// the logical cluster (IsPublished), which it reports before the origin deletes the remaining keys. Readers accept either object.
 //
 // The guarantee is per store. The complete report is an update of a report that was in that store before the resync
 // ended, so it is never written to another store. The loss of a report revokes the guarantee and restarts a running

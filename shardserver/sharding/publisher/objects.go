@@ -17,6 +17,7 @@ import (
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 	"github.com/atoll-dev/atoll/cacheserver/client"
+	"github.com/atoll-dev/atoll/internal/movestate"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/controller"
 	"github.com/atoll-dev/atoll/shardserver/storage"
@@ -121,19 +122,25 @@ type objectSource struct {
 
 // clusterState is derived from the annotations of a logical cluster: whether its objects have global reach, whether
 // it contains shared objects, and whether this shard has handed it over, or it arrives and is not open yet.
-type clusterState struct{ global, sharing, movedAway, arriving bool }
+type clusterState struct {
+	global, sharing bool
+	move            movestate.State
+}
 
 func clusterStateOf(cluster metav1.Object) clusterState {
 	annotations := cluster.GetAnnotations()
 	return clusterState{
 		global: annotations[client.ReachAnnotation] == client.ReachGlobal, sharing: annotations[corev1alpha1.ReplicateAnnotationKey] != "",
-		movedAway: has(annotations, corev1alpha1.MovedToAnnotationKey), arriving: has(annotations, corev1alpha1.ArrivingAnnotationKey),
+		move: hiddenState(annotations),
 	}
 }
 
-func has(annotations map[string]string, key string) bool {
-	_, found := annotations[key]
-	return found
+// hiddenState returns the state of a logical cluster that this shard does not serve. A pause of writes changes nothing that is published.
+func hiddenState(annotations map[string]string) movestate.State {
+	if state := movestate.Of(annotations); state.IsHidden() {
+		return state
+	}
+	return movestate.Open
 }
 
 // publishedKeys maps an event to its object. Objects of system logical clusters are not replicated, except for Shards (isPublished).
@@ -194,9 +201,9 @@ func (o *objectSource) desired(ctx context.Context, key controller.Request) (run
 	switch state, exists, err := o.stateOf(ctx, key.ClusterName); {
 	case err != nil:
 		return nil, err
-	case !exists, state.arriving:
+	case !exists, state.move == movestate.Arriving:
 		return nil, nil // the watch cache still has it, or another shard publishes it
-	case state.movedAway:
+	case state.move == movestate.MovedAway:
 		return nil, ErrUnchanged // until the destination has published it
 	}
 	if isReplicated, err := o.isReplicated(ctx, accessor); err != nil || !isReplicated {

@@ -45,7 +45,7 @@ func (p *Publisher) Run(ctx context.Context) {
 	for {
 		complete, err := p.publishReport(ctx)
 		if err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).V(2).Info("The report of this shard was not published, will retry", "reason", err)
+			klog.FromContext(ctx).V(2).Info("The report of this shard was not published, will retry", "err", err)
 		}
 		if complete {
 			wait = p.cfg.Interval

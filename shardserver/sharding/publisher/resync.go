@@ -69,7 +69,7 @@ func resultOf(err error) result {
 	return unavailable
 }
 
-// errBudgetExceeded is returned by a resync that must continue, errCacheReplaced by one that must start anew.
+// errBudgetExceeded is returned by a resync that must continue, errCacheReplaced by one that must start from the beginning.
 var (
 	errBudgetExceeded = errors.New("the resync is not done")
 	errCacheReplaced  = errors.New("the cache was replaced during the resync")

@@ -106,7 +106,7 @@ func (eh *eventHandler) add(object *client.Object) {
 	obj, err := decode(s.resource, object.Raw)
 	if err != nil {
 		// The object may be of a newer version of this program: the previous state is kept.
-		klog.FromContext(eh.ctx).Error(err, "Decoding an object of another shard failed", "resource", s.resource.GroupResource(), "object", object.Key)
+		klog.FromContext(eh.ctx).Error(err, "Failed to decode an object of another shard", "resource", s.resource.GroupResource(), "object", object.Key)
 		undecodable.WithLabelValues(s.resource.GroupResource().String()).Inc()
 		return
 	}
@@ -117,7 +117,7 @@ func (eh *eventHandler) add(object *client.Object) {
 func (eh *eventHandler) version(object *client.Object) Version {
 	version, err := VersionOf(object)
 	if err != nil {
-		klog.FromContext(eh.ctx).Error(err, "Reading an object of this shard in the cache failed", "object", object.Key)
+		klog.FromContext(eh.ctx).Error(err, "Failed to read an object of this shard in the cache", "object", object.Key)
 	}
 	return version
 }

@@ -73,7 +73,7 @@ func (n *neverReportedTracker) hasTimedOut(shard string, eligible bool, timeout 
 	return true, first
 }
 
-// prune removes shards that are not registered: one that registers again starts anew.
+// prune removes shards that are not registered: one that registers again starts from the beginning.
 func (n *neverReportedTracker) prune(registered map[string]bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

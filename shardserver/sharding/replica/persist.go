@@ -32,7 +32,7 @@ func (inf *Informer) Load(ctx context.Context) error {
 		}
 		obj, err := decode(s.resource, value.Object)
 		if err != nil {
-			klog.FromContext(ctx).Error(err, "Decoding an object of the snapshot failed", "resource", key.resource, "object", key.Key)
+			klog.FromContext(ctx).Error(err, "Failed to decode an object of the snapshot", "resource", key.resource, "object", key.Key)
 			return
 		}
 		s.put(key.Shard, value.CacheVersion, obj)
@@ -99,7 +99,7 @@ func (inf *Informer) Persist(ctx context.Context) {
 			return
 		}
 		if err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "Writing the snapshot of objects of other shards failed, will retry")
+			klog.FromContext(ctx).Error(err, "Failed to write the snapshot of objects of other shards, will retry")
 		}
 		select {
 		case <-ctx.Done():

@@ -10,7 +10,7 @@ import (
 	"github.com/atoll-dev/atoll/cacheserver/client"
 )
 
-// quota counts the objects kept of each other shard. It keeps a shard that publishes without limit, by mistake or on
+// quota counts the objects kept of each other shard. It keeps a shard that publishes without limit, by accident or on
 // purpose, from filling the memory of all others. A shard is removed with its last object.
 type quota struct {
 	// limit is how many objects of one shard are kept; 0: no limit.

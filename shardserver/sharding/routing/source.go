@@ -112,7 +112,7 @@ func newChange(toRecord recordFunc, object runtime.Object, deleted bool) (change
 		return change, true
 	}
 	if change.Value, err = sharedindex.Encode(record); err != nil {
-		klog.ErrorS(err, "An object cannot be written to the shared index", "kind", key.Kind, "cluster", key.Cluster, "name", key.Name)
+		klog.ErrorS(err, "Failed to write an object to the shared index", "kind", key.Kind, "cluster", key.Cluster, "name", key.Name)
 		return sharedindex.Change{Key: key}, true
 	}
 	return change, true

@@ -37,7 +37,7 @@ func (b *Binder) Reservations(ctx context.Context, cluster logicalcluster.Name, 
 	}
 	reservations, err := b.cfg.Precompute(ctx, cluster, created)
 	if err != nil {
-		klog.FromContext(ctx).V(2).Info("Precomputing the bindings of a new logical cluster failed", "cluster", cluster, "err", err)
+		klog.FromContext(ctx).V(2).Info("Failed to precompute the bindings of a new logical cluster", "cluster", cluster, "err", err)
 	}
 	if err != nil || reservations == "" {
 		return noReservations

@@ -179,7 +179,7 @@ func (t *TypeIndex) filterPending(names []logicalcluster.Name) []controller.Requ
 			continue
 		}
 		if err != nil {
-			klog.ErrorS(err, "Reading the logical cluster of an event failed", "cluster", name)
+			klog.ErrorS(err, "Failed to read the logical cluster of an event", "cluster", name)
 			continue
 		}
 		entry := t.typesInUse[t.typeOf[name]]

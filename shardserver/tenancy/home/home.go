@@ -124,7 +124,7 @@ func (h *handler) serve(w http.ResponseWriter, req *http.Request, u user.Info) {
 	}
 	switch {
 	case err != nil:
-		klog.FromContext(ctx).Error(err, "Getting or creating a home workspace failed", "user", u.GetName())
+		klog.FromContext(ctx).Error(err, "Failed to get or create a home workspace", "user", u.GetName())
 		h.fail(w, req, errors.New("the home workspace cannot be read or created now"))
 	case cluster.Spec.CreatedBy == nil || cluster.Spec.CreatedBy.Username != u.GetName():
 		h.fail(w, req, errors.New("the logical cluster with the name of the home workspace belongs to another user"))

@@ -143,7 +143,7 @@ func newProxy(transport http.RoundTripper, target *url.URL) http.Handler {
 		FlushInterval: -1, // watch events are sent immediately
 		ErrorHandler: func(w http.ResponseWriter, req *http.Request, err error) {
 			if !errors.Is(err, context.Canceled) {
-				klog.FromContext(req.Context()).V(4).Info("Proxying to a mount failed", "host", target.Host, "err", err)
+				klog.FromContext(req.Context()).V(4).Info("Failed to proxy to a mount", "host", target.Host, "err", err)
 			}
 			w.WriteHeader(http.StatusBadGateway)
 		},

@@ -8,13 +8,11 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
-	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	shardingv1alpha1 "github.com/atoll-dev/atoll/api/sharding/v1alpha1"
-	"github.com/atoll-dev/atoll/shardserver/sharding/heartbeat"
+	"github.com/atoll-dev/atoll/internal/placementrules"
 )
 
 // NoShardError is returned if no shard accepts the logical cluster.
@@ -32,15 +30,6 @@ func (e *NoShardError) Error() string {
 	return message + ": " + strings.Join(e.Reasons, "; ")
 }
 
-// candidate is a shard that accepts new logical clusters.
-type candidate struct {
-	shard *corev1alpha1.Shard
-	// load is the number of logical clusters including pending ones; capacity is 0 if unlimited.
-	load, capacity int64
-	// overSoft reports whether the shard has reached its soft limit, so that others are preferred.
-	overSoft bool
-}
-
 // Choose returns one of the matching shards that accept new logical clusters: the less loaded one of two random ones,
 // so that concurrent decisions by the same reports are spread. own is the report of this shard; the shard called
 // excluded is skipped. The error is a *NoShardError.
@@ -53,22 +42,19 @@ func (s *Scheduler) Choose(all []*corev1alpha1.Shard, selector labels.Selector, 
 		if shard.Name == excluded || !selector.Matches(labels.Set(shard.Labels)) {
 			continue
 		}
-		candidate, reason := s.candidate(shard, own)
-		if _, unschedulable := shard.Annotations[corev1alpha1.UnschedulableAnnotationKey]; unschedulable {
-			reason = "is closed by its annotation " + corev1alpha1.UnschedulableAnnotationKey
-		}
-		if reason != "" {
+		rated, refusal := s.state(shard, own).Candidate()
+		if refusal != nil {
 			s.entry(shard.Name).refused = true
-			noShard.Reasons = append(noShard.Reasons, fmt.Sprintf("shard %q %s", shard.Name, reason))
+			noShard.Reasons = append(noShard.Reasons, fmt.Sprintf("shard %q %s", shard.Name, refusal.Message))
 			continue
 		}
-		candidates = append(candidates, candidate)
+		candidates = append(candidates, candidate{rated, shard})
 	}
 	if len(candidates) == 0 {
 		slices.Sort(noShard.Reasons)
 		return nil, noShard
 	}
-	if preferred := slices.DeleteFunc(slices.Clone(candidates), func(c candidate) bool { return c.overSoft }); len(preferred) > 0 {
+	if preferred := slices.DeleteFunc(slices.Clone(candidates), func(c candidate) bool { return c.Second }); len(preferred) > 0 {
 		candidates = preferred
 	}
 	chosen := s.pickLessLoaded(candidates)
@@ -76,63 +62,25 @@ func (s *Scheduler) Choose(all []*corev1alpha1.Shard, selector labels.Selector, 
 	return chosen.shard, nil
 }
 
-// candidate returns a shard with its load, or the reason why it accepts none.
-func (s *Scheduler) candidate(shard *corev1alpha1.Shard, own shardingv1alpha1.ShardReportSpec) (c candidate, reason string) {
+// candidate is a shard that accepts new logical clusters. Its load includes the pending ones.
+type candidate struct {
+	placementrules.Candidate
+	shard *corev1alpha1.Shard
+}
+
+// state returns what the last report of a shard says.
+func (s *Scheduler) state(shard *corev1alpha1.Shard, own shardingv1alpha1.ShardReportSpec) placementrules.State {
 	report := own
 	if shard.Name != s.own {
 		live := s.heartbeats.LiveReport(shard.Name)
 		if live == nil {
-			return candidate{}, "has not reported lately"
+			return placementrules.State{Shard: shard, Silent: true}
 		}
 		report = live.Spec
 	}
-	pending := s.pending(shard.Name, report)
-	c = candidate{shard: shard, load: logicalClusters(report.Load) + pending, capacity: logicalClusters(report.Capacity)}
-	used := workspaces(report.Used) + pending
-	soft, hard := heartbeat.WorkspaceLimits(shard.Spec.ResourceLimits)
-	if c.overSoft = soft > 0 && used >= soft; hard > 0 {
-		if used >= hard {
-			return c, fmt.Sprintf("is full: it has %d of %d workspaces", used, hard)
-		}
-		c.capacity = hard - (used - c.load) // system logical clusters take a part of it
+	return placementrules.State{
+		Shard: shard, Load: report.Load, Capacity: report.Capacity, Used: report.Used, Conditions: report.Conditions, Pending: s.pending(shard.Name, report),
 	}
-	if reason = UnschedulableReason(report); reason == "" && c.capacity > 0 && c.load >= c.capacity {
-		reason = fmt.Sprintf("is full: it has %d of %d logical clusters", c.load, c.capacity)
-	}
-	return c, reason
-}
-
-// UnschedulableReason returns the reason why a shard with this report accepts no new logical clusters, or "".
-func UnschedulableReason(report shardingv1alpha1.ShardReportSpec) string {
-	for _, condition := range report.Conditions {
-		if condition.Status != corev1.ConditionFalse {
-			continue
-		}
-		switch condition.Type {
-		case conditionsv1alpha1.Ready:
-			return "is not healthy: " + messageOf(condition)
-		case corev1alpha1.ShardSchedulable:
-			return "accepts no new workspaces: " + messageOf(condition)
-		}
-	}
-	return ""
-}
-
-func messageOf(condition conditionsv1alpha1.Condition) string {
-	if condition.Message != "" {
-		return condition.Message
-	}
-	return condition.Reason
-}
-
-func workspaces(of corev1.ResourceList) int64 {
-	amount := of[heartbeat.Workspaces]
-	return amount.Value()
-}
-
-func logicalClusters(of corev1.ResourceList) int64 {
-	amount := of[heartbeat.LogicalClusters]
-	return amount.Value()
 }
 
 // pickLessLoaded returns the less loaded one of two random candidates, or the only one.
@@ -146,18 +94,10 @@ func (s *Scheduler) pickLessLoaded(candidates []candidate) candidate {
 		second++
 	}
 	a, b := candidates[first], candidates[second]
-	if b.lessLoadedThan(a) {
+	if b.Compare(a.Candidate) < 0 {
 		return b
 	}
 	return a
-}
-
-// lessLoadedThan compares the used share of the capacity if both have one, else the load.
-func (c candidate) lessLoadedThan(than candidate) bool {
-	if c.capacity > 0 && than.capacity > 0 {
-		return float64(c.load)/float64(c.capacity) < float64(than.load)/float64(than.capacity)
-	}
-	return c.load < than.load
 }
 
 var random = rand.IntN

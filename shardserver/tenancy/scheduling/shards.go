@@ -5,6 +5,7 @@ import (
 	"time"
 
 	shardingv1alpha1 "github.com/atoll-dev/atoll/api/sharding/v1alpha1"
+	"github.com/atoll-dev/atoll/internal/placementrules"
 )
 
 // HeartbeatTracker tracks the last reports of other shards (package heartbeat).
@@ -76,8 +77,8 @@ func (s *Scheduler) IsLost(name string) bool {
 }
 
 func isSchedulable(report shardingv1alpha1.ShardReportSpec) bool {
-	capacity := logicalClusters(report.Capacity)
-	return UnschedulableReason(report) == "" && (capacity == 0 || logicalClusters(report.Load) < capacity)
+	capacity := placementrules.Value(report.Capacity, placementrules.LogicalClusters)
+	return placementrules.UnhealthyMessage(report.Conditions) == "" && (capacity == 0 || placementrules.Value(report.Load, placementrules.LogicalClusters) < capacity)
 }
 
 func (s *Scheduler) entry(name string) *entry {
@@ -91,7 +92,7 @@ func (s *Scheduler) entry(name string) *entry {
 // this shard have no beat; they are new if the load differs.
 func (s *Scheduler) pending(name string, report shardingv1alpha1.ShardReportSpec) int64 {
 	state := s.entry(name)
-	if load := logicalClusters(report.Load); state.beat != report.Beat || state.load != load {
+	if load := placementrules.Value(report.Load, placementrules.LogicalClusters); state.beat != report.Beat || state.load != load {
 		state.beat, state.load, state.pending = report.Beat, load, 0
 	}
 	return state.pending

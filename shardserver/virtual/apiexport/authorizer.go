@@ -102,7 +102,7 @@ var decisions = map[bool]string{true: "Allowed", false: "Denied"}
 
 // internalError logs an error and returns a generic one, because the caller is not authorized to read details.
 func (a stepsAuthorizer) internalError(ctx context.Context, attributes authorizer.Attributes, err error) (authorizer.Decision, string, error) {
-	klog.FromContext(ctx).Error(err, "Authorizing a request to the virtual workspace of an export failed", "verb", attributes.GetVerb(), "path", attributes.GetPath())
+	klog.FromContext(ctx).Error(err, "Failed to authorize a request to the virtual workspace of an export", "verb", attributes.GetVerb(), "path", attributes.GetPath())
 	return authorizer.DecisionDeny, reasonDenied, errAuthorizationFailed
 }
 

@@ -70,7 +70,7 @@ func (asr *apiSetResolver) Resolve(ctx context.Context) (*discovery.APISet, erro
 		definition, err := asr.getDefinition(ctx, o.schema)
 		if err != nil {
 			// Conditions report the invalid schema; the rest of the API is served.
-			klog.FromContext(ctx).V(2).Info("Leaving an invalid schema out of discovery", "schema", o.schema.Name, "export", set.name.Name, "reason", err)
+			klog.FromContext(ctx).V(2).Info("Leaving an invalid schema out of discovery", "schema", o.schema.Name, "export", set.name.Name, "err", err)
 			continue
 		}
 		described := *definition

@@ -123,7 +123,7 @@ func (wt *WatchTerminator) listWatches(matches func(logicalcluster.Name) bool) [
 // recheck ends a watch that is no longer allowed.
 func (wt *WatchTerminator) recheck(ctx context.Context, w *openWatch) {
 	if err := wt.check(ctx, w); err != nil {
-		klog.FromContext(ctx).V(4).Info("Terminating a watch in the virtual workspace of an export", "cluster", w.request.target.Cluster, "resource", w.request.resource.GroupResource, "reason", err)
+		klog.FromContext(ctx).V(4).Info("Terminating a watch in the virtual workspace of an export", "cluster", w.request.target.Cluster, "resource", w.request.resource.GroupResource, "err", err)
 		w.cancel()
 	}
 }

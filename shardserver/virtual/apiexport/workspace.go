@@ -146,7 +146,7 @@ func (w *workspace) newHandler(content http.Handler) http.Handler {
 func (w *workspace) writeError(rw http.ResponseWriter, req *http.Request, err error) {
 	if status := apierrors.APIStatus(nil); !errors.As(err, &status) {
 		if req.Context().Err() == nil {
-			klog.FromContext(req.Context()).Error(err, "Serving the virtual workspace of an export failed", "path", req.URL.Path)
+			klog.FromContext(req.Context()).Error(err, "Failed to serve the virtual workspace of an export", "path", req.URL.Path)
 		}
 		err = apierrors.NewInternalError(errors.New("the virtual workspace cannot serve the request"))
 	}

@@ -148,7 +148,7 @@ func (r bindingReaderAuthorizer) Authorize(ctx context.Context, attributes autho
 	}
 	audit.AddAuditAnnotations(ctx, auditKey+"/decision", auditDecision, auditKey+"/reason", reason)
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "Authorizing a request to the virtual workspace of schemas failed", "path", attributes.GetPath())
+		klog.FromContext(ctx).Error(err, "Failed to authorize a request to the virtual workspace of schemas", "path", attributes.GetPath())
 		return decision, publicReason, errAuthorizationFailed
 	}
 	return decision, publicReason, nil

@@ -188,7 +188,7 @@ func describeResource(attributes authorizer.Attributes) string {
 
 func (c *contentHandler) writeError(w http.ResponseWriter, req *http.Request, err error) {
 	if !apierrors.IsServiceUnavailable(err) {
-		klog.FromContext(req.Context()).V(2).Info("Serving the content of a logical cluster failed", "virtualWorkspace", c.kind.name, "err", err)
+		klog.FromContext(req.Context()).V(2).Info("Failed to serve the content of a logical cluster", "virtualWorkspace", c.kind.name, "err", err)
 	}
 	responsewriters.ErrorNegotiated(err, c.serializer, schema.GroupVersion{}, w, req)
 }

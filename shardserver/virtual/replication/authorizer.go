@@ -33,7 +33,7 @@ func (a contentAuthorizer) Authorize(ctx context.Context, attributes authorizer.
 	reason, err := a.denialReason(ctx, attributes)
 	switch {
 	case err != nil:
-		klog.FromContext(ctx).Error(err, "Authorizing a request for cached resources failed", "verb", attributes.GetVerb(), "path", attributes.GetPath())
+		klog.FromContext(ctx).Error(err, "Failed to authorize a request for cached resources", "verb", attributes.GetVerb(), "path", attributes.GetPath())
 		return authorizer.DecisionDeny, reasonDenied, errAuthorizationFailed
 	case reason != "":
 		audit.AddAuditAnnotations(ctx, auditKey+"/decision", "Denied", auditKey+"/reason", reason)

@@ -235,7 +235,7 @@ func (w *Workspace) ServeAudience(rw http.ResponseWriter, req *http.Request, clu
 func (w *Workspace) writeError(rw http.ResponseWriter, req *http.Request, err error) {
 	if status := apierrors.APIStatus(nil); !errors.As(err, &status) {
 		if req.Context().Err() == nil {
-			klog.FromContext(req.Context()).Error(err, "Serving cached resources failed", "path", req.URL.Path)
+			klog.FromContext(req.Context()).Error(err, "Failed to serve cached resources", "path", req.URL.Path)
 		}
 		err = apierrors.NewInternalError(errors.New("the virtual workspace cannot serve the request"))
 	}

@@ -92,7 +92,7 @@ func (s *Subresources) Serve(w http.ResponseWriter, req *http.Request, bound bin
 	}
 	s.Backends.Forward(w, req, target, r.caller, r.hops+1, func(err error) {
 		if req.Context().Err() == nil {
-			klog.FromContext(req.Context()).V(4).Info("The backend of a custom subresource does not answer", "host", target.Host, "reason", err)
+			klog.FromContext(req.Context()).V(4).Info("The backend of a custom subresource does not answer", "host", target.Host, "err", err)
 		}
 		s.writeError(w, req, bound.GroupResource, apierrors.NewGenericServerResponse(http.StatusBadGateway, r.info.Verb, bound.GroupResource, r.info.Name, "the server of the subresource does not answer", 0, true))
 	})
@@ -218,7 +218,7 @@ func (r *subresourceRequest) path() string {
 func (s *Subresources) writeError(w http.ResponseWriter, req *http.Request, gr schema.GroupResource, err error) {
 	if status := apierrors.APIStatus(nil); !errors.As(err, &status) {
 		if req.Context().Err() == nil {
-			klog.FromContext(req.Context()).V(2).Info("A custom subresource cannot be served", "path", req.URL.Path, "reason", err)
+			klog.FromContext(req.Context()).V(2).Info("A custom subresource cannot be served", "path", req.URL.Path, "err", err)
 		}
 		if storage.IsNotSynced(err) {
 			err = apierrors.NewServiceUnavailable("the location of the subresource is not synced yet")

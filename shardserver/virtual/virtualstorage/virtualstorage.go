@@ -35,7 +35,7 @@ import (
 type Config struct {
 	Registry *storage.Registry
 	Exports  Exports
-	// Bindings tells of changes of bindings.
+	// Bindings reports changes of bindings.
 	Bindings *bindings.Index
 	// Replication serves requests from a ClusterCachedResourceEndpointSlice.
 	Replication Replication
@@ -180,7 +180,7 @@ func (h *Handler) findSlice(ctx context.Context, key bindings.ExportKey, gr sche
 // are only logged.
 func (h *Handler) writeError(w http.ResponseWriter, req *http.Request, err error) {
 	if req.Context().Err() == nil {
-		klog.FromContext(req.Context()).V(2).Info("A resource with virtual storage cannot be served", "path", req.URL.Path, "reason", err)
+		klog.FromContext(req.Context()).V(2).Info("A resource with virtual storage cannot be served", "path", req.URL.Path, "err", err)
 	}
 	if storage.IsNotSynced(err) {
 		err = apierrors.NewServiceUnavailable("the location of the objects of this resource is not synced yet")

@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -25,6 +24,7 @@ import (
 
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	kdpcorev1alpha1 "github.com/atoll-dev/atoll/api/kdp/core/v1alpha1"
+	"github.com/atoll-dev/atoll/internal/kubeconfig"
 )
 
 // Options are the flags of the command.
@@ -84,7 +84,7 @@ func (o *Options) Complete() (*rest.Config, Server, error) {
 	if o.Kubeconfig == "" {
 		return nil, Server{}, errors.New("--kubeconfig is required")
 	}
-	config, err := clientcmd.BuildConfigFromFlags("", o.Kubeconfig)
+	config, err := kubeconfig.Load(o.Kubeconfig, "")
 	if err != nil {
 		return nil, Server{}, fmt.Errorf("--kubeconfig: %w", err)
 	}

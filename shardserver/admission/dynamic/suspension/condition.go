@@ -47,7 +47,7 @@ func (c *Conditions) Run(ctx context.Context) {
 			return
 		case suspended := <-c.tracker.suspended:
 			if err := c.set(logicalcluster.With(ctx, suspended.Cluster)); err != nil && ctx.Err() == nil {
-				klog.FromContext(ctx).Error(err, "The condition of suspended expressions cannot be set", "logicalCluster", suspended.Cluster, "object", suspended.Object)
+				klog.FromContext(ctx).Error(err, "Failed to set the condition of suspended expressions", "logicalCluster", suspended.Cluster, "object", suspended.Object)
 			}
 		}
 	}

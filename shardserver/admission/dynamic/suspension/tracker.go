@@ -4,7 +4,7 @@
 //
 // While expressions are suspended, requests get an error at once, to which the failurePolicy applies as to any other
 // error of the policy or webhook. A change of the expressions ends the suspension. A suspension is local to a server, and
-// the condition ExpressionsWithinCostLimit of the LogicalCluster tells of it.
+// the condition ExpressionsWithinCostLimit of the LogicalCluster reports it.
 package suspension
 
 import (

@@ -1,4 +1,4 @@
-package tenancy
+package remote
 
 import (
 	"context"
@@ -28,7 +28,7 @@ func PublishedSources(cfg Config) []publisher.Source {
 		workspaces: storage.NewReader[*tenancyv1alpha1.Workspace](cfg.Registry, workspaces),
 		reports:    storage.NewReader[*shardingv1alpha1.LogicalClusterReport](cfg.Registry, reports).Global(),
 	}
-	reportSource := &reportSource{newRequestReader(cfg)}
+	reportSource := &reportSource{NewRequestReader(cfg)}
 	return []publisher.Source{
 		{
 			Resource: requests,
@@ -42,7 +42,7 @@ func PublishedSources(cfg Config) []publisher.Source {
 			Resource: reports,
 			Inputs: []controller.Source{
 				{Resource: logicalClusters, MapFunc: reportSource.mapLogicalCluster},
-				{Resource: requests, Global: true, MapFunc: reportSource.mapRequestToReport},
+				{Resource: requests, Global: true, MapFunc: reportSource.requests.MapToReport},
 			},
 			Desired: reportSource.desired,
 		},
@@ -139,7 +139,7 @@ func (r *requestSource) request(ctx context.Context, key controller.Request, rea
 // template returns the desired LogicalCluster of a workspace. While its type cannot be resolved, the request is not
 // changed; the condition of the workspace has the reason.
 func (r *requestSource) template(ctx context.Context, parent logicalcluster.Name, workspace *tenancyv1alpha1.Workspace) (*corev1alpha1.LogicalCluster, error) {
-	cluster, _, err := newLogicalCluster(ctx, r.cfg.Types, parent, workspace, workspace.Annotations[corev1alpha1.ShardAnnotationKey])
+	cluster, err := r.cfg.Template(ctx, parent, workspace)
 	if errors.Is(err, workspacetype.ErrUnresolvable) {
 		return nil, fmt.Errorf("%w: %w", publisher.ErrUnchanged, err)
 	}
@@ -147,7 +147,7 @@ func (r *requestSource) template(ctx context.Context, parent logicalcluster.Name
 }
 
 // reportSource derives the reports of this shard from the requests of others and from its logical clusters.
-type reportSource struct{ requestReader }
+type reportSource struct{ requests *RequestReader }
 
 // mapLogicalCluster maps a logical cluster of a workspace on another shard to its report.
 func (r *reportSource) mapLogicalCluster(event watch.Event) []controller.Request {
@@ -166,7 +166,7 @@ func (r *reportSource) mapLogicalCluster(event watch.Event) []controller.Request
 }
 
 func (r *reportSource) desired(ctx context.Context, key controller.Request) (runtime.Object, error) {
-	responder, err := r.read(ctx, key)
+	responder, err := r.requests.read(ctx, key)
 	if responder == nil || err != nil {
 		return nil, err
 	}

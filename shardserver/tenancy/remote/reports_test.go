@@ -1,4 +1,4 @@
-package tenancy
+package remote
 
 import (
 	"context"
@@ -32,8 +32,8 @@ func (f fakeReports) List(context.Context, string, labels.Selector) ([]*sharding
 	return f, nil
 }
 
-func TestReadReportPrefersAssignedShard(t *testing.T) {
-	parent, cluster := logicalcluster.MustParseName("parent"), logicalcluster.MustParseName("one")
+func TestReportPrefersAssignedShard(t *testing.T) {
+	parent := logicalcluster.MustParseName("parent")
 	workspace := &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{Name: "ws", UID: "w", Annotations: map[string]string{
 		corev1alpha1.ShardAnnotationKey: "there", tenancyv1alpha1.WorkspaceClusterAnnotationKey: "one",
 	}}}
@@ -47,22 +47,22 @@ func TestReadReportPrefersAssignedShard(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		published fakeReports
-		want      remoteState
+		want      State
 	}{
-		"no report":                    {nil, remoteWaiting},
-		"report of the assigned shard": {fakeReports{by("there", "w")}, remoteAccepted},
-		"reports of another shard and of the assigned one":                         {fakeReports{by("another", "older"), by("there", "w")}, remoteAccepted},
-		"report of another shard":                                                  {fakeReports{by("another", "w")}, remoteWaiting},
-		"report of another shard that the name is used":                            {fakeReports{by("another", "older")}, remoteWaiting},
-		"report of the assigned shard that the name is used":                       {fakeReports{by("there", "older")}, remoteNeedsName},
-		"assigned shard reports that the name is used, another one that it is not": {fakeReports{by("another", "w"), by("there", "older")}, remoteNeedsName},
+		"no report":                    {nil, Waiting},
+		"report of the assigned shard": {fakeReports{by("there", "w")}, Accepted},
+		"reports of another shard and of the assigned one":                         {fakeReports{by("another", "older"), by("there", "w")}, Accepted},
+		"report of another shard":                                                  {fakeReports{by("another", "w")}, Waiting},
+		"report of another shard that the name is used":                            {fakeReports{by("another", "older")}, Waiting},
+		"report of the assigned shard that the name is used":                       {fakeReports{by("there", "older")}, NeedsName},
+		"assigned shard reports that the name is used, another one that it is not": {fakeReports{by("another", "w"), by("there", "older")}, NeedsName},
 	} {
 		t.Run(name, func(t *testing.T) {
-			report, err := readReport(t.Context(), tc.published, "there", parent, "ws", cluster)
+			report, err := (&ReportReader{"here", tc.published}).Report(t.Context(), parent, workspace)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := remoteStateOf(workspace, parent, "here", report); got != tc.want {
+			if got := StateOf(workspace, parent, "here", report); got != tc.want {
 				t.Errorf("got %q, want %q", got, tc.want)
 			}
 		})

@@ -1,4 +1,4 @@
-package drain
+package moves
 
 import (
 	"context"
@@ -7,11 +7,13 @@ import (
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+	"github.com/atoll-dev/atoll/internal/placementrules"
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
@@ -73,7 +75,7 @@ func (w *walk) read(ctx context.Context, parent node) []node {
 	var children []node
 	client, err := w.at(parent.cluster.Path())
 	if err == nil {
-		err = forEach(ctx, client.Resource(workspacesOfParent), func(object *unstructured.Unstructured) error {
+		err = ForEach(ctx, client.Resource(workspacesResource), metav1.ListOptions{}, func(object *unstructured.Unstructured) error {
 			workspace := &tenancyv1alpha1.Workspace{}
 			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, workspace); err != nil {
 				return err
@@ -104,7 +106,7 @@ func (w *walk) read(ctx context.Context, parent node) []node {
 
 // record adds a workspace to the inventory, with what decides about its shard only.
 func (w *walk) record(parent, child node, workspace *tenancyv1alpha1.Workspace) {
-	if workspace.Annotations[corev1alpha1.ShardAnnotationKey] != w.shard {
+	if placementrules.ShardOf(workspace, w.shard) != w.shard {
 		return
 	}
 	small := &tenancyv1alpha1.Workspace{}
@@ -112,7 +114,7 @@ func (w *walk) record(parent, child node, workspace *tenancyv1alpha1.Workspace) 
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.found.LogicalClusters = append(w.found.LogicalClusters, LogicalCluster{
-		Name: child.cluster, Path: child.path.String(), Phase: workspace.Status.Phase, Deleting: workspace.DeletionTimestamp != nil, Workspace: small,
+		Name: child.cluster, Objects: UnknownSize, Path: child.path.String(), Phase: workspace.Status.Phase, Deleting: workspace.DeletionTimestamp != nil, Workspace: small,
 		Owner: &corev1alpha1.LogicalClusterOwner{Cluster: parent.cluster.String(), Name: workspace.Name, UID: workspace.UID},
 	})
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/atoll-dev/atoll/test/programs"
 )
 
-const sources = "../../hack/site"
+const sources = "../../../hack/site"
 
 // build builds the site and returns the address of its folder.
 func build(t *testing.T) string {
