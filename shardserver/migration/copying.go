@@ -106,8 +106,8 @@ func (c *copying) copyAll(ctx context.Context) ([]transfer.Listed, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, listed := range wanted.Changed {
-		c.storages[listed.Resource] = true
+	for _, version := range copied {
+		c.storages[version.Resource] = true
 	}
 	missing, obsolete := transfer.Difference(wanted.Changed, copied)
 	if err := c.writer.Delete(ctx, obsolete); err != nil {
@@ -156,7 +156,6 @@ func (c *copying) pass(ctx context.Context) (changed int, err error) {
 	keys := make([]transfer.Key, len(changes.Changed))
 	for i, listed := range changes.Changed {
 		keys[i] = listed.Key
-		c.storages[listed.Resource] = true
 	}
 	c.since, c.keys = changes.Revision, changes.Keys
 	return len(keys) + len(changes.Gone), c.fetch(ctx, keys)
@@ -178,6 +177,9 @@ func (c *copying) fetch(ctx context.Context, missing []transfer.Key) error {
 		}
 		if err := c.writer.Store(ctx, response.Entries); err != nil {
 			return err
+		}
+		for _, entry := range response.Entries {
+			c.storages[entry.Resource] = true
 		}
 		countCopied(response.Entries)
 		missing = append(response.Rest, missing[len(page):]...)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -286,5 +287,25 @@ func TestSum(t *testing.T) {
 	}
 	if twice := a.plus(a); twice == (Sum{}) || twice == a {
 		t.Error("a key that is there twice does not count")
+	}
+}
+
+// BenchmarkFollower reads logical clusters of different sizes, and then compares them after each change of one of 100 keys.
+func BenchmarkFollower(b *testing.B) {
+	server := etcdtest.Start(b)
+	for _, objects := range []int{1000, 100000} {
+		b.Run(fmt.Sprint(objects), func(b *testing.B) {
+			s := newShard(b, server, nil)
+			fill(b, s, objects, strings.Repeat("x", 2<<10))
+			start := time.Now()
+			f := s.follow(b)
+			read := time.Since(start)
+			revision := changes(b, f, 0).Revision
+			for i := 0; b.Loop(); i++ {
+				s.put(b, moving, configMaps, fmt.Sprintf("default/c-%05d", i%100), "changed")
+				revision = changes(b, f, revision).Revision
+			}
+			b.ReportMetric(float64(read.Milliseconds()), "read-ms")
+		})
 	}
 }

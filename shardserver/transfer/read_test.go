@@ -139,9 +139,17 @@ func testRefusals(t *testing.T) {
 		if err := s.NewWriter(in, nil).Store(t.Context(), []Entry{{Version: Version{Key: key}}}); err == nil {
 			t.Errorf("%s: stored", name)
 		}
+		if err := s.NewWriter(in, nil).Delete(t.Context(), []Key{key}); err == nil && checkKey(key) != nil {
+			t.Errorf("%s: deleted", name)
+		}
 		if _, _, err := s.Read(t.Context(), moving, []Key{key}, 0); err == nil && !strings.HasPrefix(key.Resource, "/example.com/widgets/") {
 			t.Errorf("%s: read", name)
 		}
+	}
+	s.put(t, moving, logical, "cluster", "arriving")
+	succeed(t, s.NewWriter(in, nil).Delete(t.Context(), []Key{{logical, "cluster"}}))
+	if got := s.raw(t, logical); len(got) != 1 {
+		t.Error("a key that was not copied is deleted")
 	}
 	twice := Entry{Version: Version{Key: Key{secrets, "default/a"}}}
 	if err := s.NewWriter(in, nil).Store(t.Context(), []Entry{twice, twice}); err == nil {

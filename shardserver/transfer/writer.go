@@ -88,7 +88,7 @@ func (w *Writer) put(ctx context.Context, prefix string, entry Entry) error {
 		clientv3.OpPut(key, string(encrypted), options...), clientv3.OpPut(recordOf(prefix, entry.Key), string(encoded), options...))
 }
 
-// Delete deletes copied keys, with their records, each in a revision of its own.
+// Delete deletes copied keys, with their records, each in a revision of its own. The origin may name others, which stay.
 func (w *Writer) Delete(ctx context.Context, keys []Key) error {
 	prefix, err := w.t.records(w.in)
 	if err != nil {
@@ -98,7 +98,12 @@ func (w *Writer) Delete(ctx context.Context, keys []Key) error {
 	writes.SetLimit(parallelWrites)
 	for _, key := range keys {
 		writes.Go(func() error {
-			return w.commit(ctx, key.Resource, clientv3.OpDelete(w.t.clusterKey(w.in.Cluster, key)), clientv3.OpDelete(recordOf(prefix, key)))
+			if err := checkKey(key); err != nil {
+				return err
+			}
+			record := recordOf(prefix, key)
+			return w.commit(ctx, key.Resource, clientv3.OpTxn([]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(record), ">", 0)},
+				[]clientv3.Op{clientv3.OpDelete(w.t.clusterKey(w.in.Cluster, key)), clientv3.OpDelete(record)}, nil))
 		})
 	}
 	if err := writes.Wait(); err != nil {
