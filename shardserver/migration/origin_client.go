@@ -24,8 +24,6 @@ import (
 const (
 	// maxErrorBytes bounds what is read of an error.
 	maxErrorBytes = 64 << 10
-	// maxWaits is how often a shard is asked whether it has read all values: an hour, if it answers after followingWait each time.
-	maxWaits = 360
 	// maxChangesBytes bounds the list of objects of a large logical cluster, maxResponseBytes other responses: etcd refuses larger
 	// values, and base64 adds a third.
 	maxChangesBytes  = 256 << 20
@@ -95,19 +93,14 @@ type originClient struct {
 // at returns the path of an operation.
 func (c *originClient) at(op operation) string { return operationPath(c.cluster, c.migration, op) }
 
-// changes returns what has changed at the origin since a revision. The first call waits until the origin has read all values.
+// changes returns what has changed at the origin since a revision; nil if the origin is still reading all values.
 func (c *originClient) changes(ctx context.Context, since int64) (*transfer.Changes, error) {
-	for range maxWaits {
-		response, err := postLimited[changesResponse](ctx, c.peer, c.at(opChanges), changesRequest{Following: c.following, Since: since}, maxChangesBytes)
-		if err != nil {
-			return nil, err
-		}
-		c.following = response.Following
-		if response.Changes != nil {
-			return response.Changes, nil
-		}
+	response, err := postLimited[changesResponse](ctx, c.peer, c.at(opChanges), changesRequest{Following: c.following, Since: since}, maxChangesBytes)
+	if err != nil {
+		return nil, err
 	}
-	return nil, errors.New("the shard has not read the logical cluster in time")
+	c.following = response.Following
+	return response.Changes, nil
 }
 
 func (c *originClient) entries(ctx context.Context, keys []transfer.Key) (*entriesResponse, error) {
