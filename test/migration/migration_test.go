@@ -237,7 +237,7 @@ func (e *env) checkExists(t *testing.T, cluster, name string) {
 // TestMove checks, among others, what kcp's own tests of migrations do: TestFullMigration (M80, the first subtest), concurrent and returning moves
 // (M81, M87, testMany), TestMigrationAPIBindingUnprivileged (M82, the tenant), TestFullMigrationAPIBindings (M83, moveConsumer),
 // TestFullMigrationAPIExportVirtualWorkspace and TestFullMigrationAPIExportUpdate (M84, moveProvider),
-// TestMigrationControllerRuntimeConfigMapClient (M85, informer), and TestMigrationAbortOnWorkspaceDeletion (M86, the unknown shard).
+// TestMigrationControllerRuntimeConfigMapClient (M85, the informer of client-go on which such a client is built), and TestMigrationAbortOnWorkspaceDeletion (M86, the unknown shard).
 func TestMove(t *testing.T) {
 	e := start(t)
 

@@ -3,7 +3,6 @@ package migration
 import (
 	"context"
 	"fmt"
-	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,10 +12,7 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
-	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/atoll-dev/atoll/shardserver/loopback"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
@@ -72,12 +68,8 @@ func (e *env) checkVersions(t *testing.T, path string, older []string, object *c
 	}
 }
 
-// informer is what clients that know nothing of moves have in memory: an informer of client-go, and a cached client of controller-runtime (kcp's
-// TestMigrationControllerRuntimeConfigMapClient, M85).
-type informer struct {
-	store  cache.Store
-	cached client.Reader
-}
+// informer is an informer of a client that knows nothing of moves.
+type informer struct{ store cache.Store }
 
 func (e *env) startInformer(t *testing.T, path string) *informer {
 	t.Helper()
@@ -85,37 +77,12 @@ func (e *env) startInformer(t *testing.T, path string) *informer {
 	configMaps := factory.Core().V1().ConfigMaps().Informer()
 	factory.Start(t.Context().Done())
 	factory.WaitForCacheSync(t.Context().Done())
-	cached, err := ctrlcache.New(e.Admin(t, path), ctrlcache.Options{Scheme: loopback.Scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	running.Go(func() {
-		if err := cached.Start(ctx); err != nil {
-			t.Error(err)
-		}
-	})
-	t.Cleanup(func() { cancel(); running.Wait() })
-	if err := cached.List(ctx, &corev1.ConfigMapList{}); err != nil { // which starts its informer
-		t.Fatal(err)
-	}
-	return &informer{configMaps.GetStore(), cached}
+	return &informer{configMaps.GetStore()}
 }
 
 // checkRelisted waits until the informer has an object.
 func (i *informer) checkRelisted(t *testing.T, object *corev1.ConfigMap) {
 	t.Helper()
-	shardtesting.Eventually(t, "the object in the cache of controller-runtime", func(ctx context.Context) error {
-		found := &corev1.ConfigMap{}
-		if err := i.cached.Get(ctx, client.ObjectKeyFromObject(object), found); err != nil {
-			return err
-		}
-		if found.ResourceVersion != object.ResourceVersion {
-			return fmt.Errorf("got %+v", found.ObjectMeta)
-		}
-		return nil
-	})
 	shardtesting.Eventually(t, "the object in the informer", func(context.Context) error {
 		found, _, err := i.store.GetByKey(object.Namespace + "/" + object.Name)
 		if got, ok := found.(*corev1.ConfigMap); err != nil || !ok || got.ResourceVersion != object.ResourceVersion {
