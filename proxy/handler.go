@@ -61,7 +61,7 @@ func (h *proxyHandler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 	u, err := h.authenticator.Authenticate(req, to.tokens)
 	if err != nil {
-		klog.V(2).InfoS("Unable to authenticate the request", "err", err)
+		klog.V(2).InfoS("Failed to authenticate the request", "err", err)
 		h.respond.authenticationError(w, req, err)
 		return
 	}

@@ -199,7 +199,7 @@ func (s *Syncer) recordFailure(ref objectRef, reason error) {
 		s.log.Error(reason, "Failed to synchronize an object with the parent cache, will retry; for others see atoll_cache_parent_pending", "resource", ref.gvr.GroupResource(), "key", ref.key)
 		return
 	}
-	s.log.V(2).Info("Failed to synchronize an object with the parent cache, will retry", "resource", ref.gvr.GroupResource(), "key", ref.key, "reason", reason)
+	s.log.V(2).Info("Failed to synchronize an object with the parent cache, will retry", "resource", ref.gvr.GroupResource(), "key", ref.key, "err", reason)
 }
 
 // recordSuccess is described at recordFailure.

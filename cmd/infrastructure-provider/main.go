@@ -65,7 +65,7 @@ Jobs there.`,
 				return err
 			}
 			gomemlimit.Set()
-			return run(cmd.Context(), completed, processlog.Set(false, false))
+			return run(cmd.Context(), completed)
 		},
 	}
 	o.AddFlags(cmd.Flags())
@@ -73,7 +73,8 @@ Jobs there.`,
 }
 
 // run registers the backends and runs the provider.
-func run(ctx context.Context, o *options.Completed, logger logr.Logger) error {
+func run(ctx context.Context, o *options.Completed) error {
+	logger := processlog.Set(false, false)
 	runtime, err := runtimecluster.NewClient(o.Runtime)
 	if err != nil {
 		return fmt.Errorf("connecting to the runtime cluster: %w", err)

@@ -56,7 +56,7 @@ func (b *Backend) Serve(ctx context.Context, export *rest.Config, handler instan
 	if len(b.config.Defaults.Quota) > 0 {
 		handler = &quotaHandler{handler, b.Cluster}
 	}
-	provider, err := identify(ctx, export, b.config.Export, b.config.Log)
+	provider, err := identify(logr.NewContext(ctx, b.config.Log), export, b.config.Export)
 	if ctx.Err() != nil {
 		return nil
 	}

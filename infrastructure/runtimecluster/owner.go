@@ -23,7 +23,7 @@ import (
 const identifyInterval = 5 * time.Second
 
 // identify returns the mark of a provider, which consists of the logical cluster of its workspace and the name of its export.
-func identify(ctx context.Context, workspace *rest.Config, export string, log logr.Logger) (string, error) {
+func identify(ctx context.Context, workspace *rest.Config, export string) (string, error) {
 	scheme := runtime.NewScheme()
 	if err := apisv1alpha2.AddToScheme(scheme); err != nil {
 		return "", err
@@ -36,7 +36,7 @@ func identify(ctx context.Context, workspace *rest.Config, export string, log lo
 	err = wait.PollUntilContextCancel(ctx, identifyInterval, true, func(ctx context.Context) (bool, error) {
 		err := c.Get(ctx, client.ObjectKey{Name: export}, found)
 		if err != nil && ctx.Err() == nil {
-			log.Error(err, "Failed to read the export of the provider, will retry")
+			logr.FromContextOrDiscard(ctx).Error(err, "Failed to read the export of the provider, will retry")
 		}
 		return err == nil, nil
 	})

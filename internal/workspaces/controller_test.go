@@ -37,11 +37,11 @@ func TestLogsNameTheRequest(t *testing.T) {
 		Name: "instances", LogValues: func(key Key) []any { return []any{"cluster", key.Cluster, "name", key.Name} },
 		Log: funcr.New(func(_, args string) { got = args }, funcr.Options{}),
 	})
-	construct(&Key{Cluster: "1a2b", Name: "mine"}).Info("failed")
+	construct(&Key{Cluster: "1a2b", Name: "mine"}).Info("Failed")
 	if want := `"cluster"="1a2b" "name"="mine"`; !strings.Contains(got, want) {
 		t.Errorf("got %s, want %s", got, want)
 	}
-	construct(nil).Info("starting")
+	construct(nil).Info("Starting")
 	if !strings.Contains(got, `"controller"="instances"`) || strings.Contains(got, "cluster") {
 		t.Errorf("got %s", got)
 	}

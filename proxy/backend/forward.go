@@ -218,6 +218,6 @@ var errorLog = log.New(verboseLog{}, "", 0)
 type verboseLog struct{}
 
 func (verboseLog) Write(p []byte) (int, error) {
-	klog.V(4).Info(string(p))
+	klog.V(4).InfoS("The reverse proxy reports an error", "text", string(p))
 	return len(p), nil
 }

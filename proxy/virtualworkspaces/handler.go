@@ -71,7 +71,7 @@ func (s *Server) withAuthentication(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		u, err := s.authenticator.Authenticate(req, nil)
 		if err != nil {
-			klog.V(4).InfoS("Unable to authenticate the request", "err", err)
+			klog.V(4).InfoS("Failed to authenticate the request", "err", err)
 			s.error(w, req, apierrors.NewUnauthorized("Unauthorized"))
 			return
 		}

@@ -28,7 +28,7 @@ func (s *Server) serveMetrics(w http.ResponseWriter, req *http.Request) {
 	if !authenticated {
 		var err error
 		if u, err = s.reviewToken(req.Context(), identity.BearerToken(req)); err != nil {
-			klog.V(4).InfoS("Unable to authenticate the request", "err", err)
+			klog.V(4).InfoS("Failed to authenticate the request", "err", err)
 			s.error(w, req, apierrors.NewUnauthorized("Unauthorized"))
 			return
 		}

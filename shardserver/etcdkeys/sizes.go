@@ -36,7 +36,7 @@ func (s *Scanner) InstallSizes(pathMux *mux.PathRecorderMux) {
 				return
 			}
 			if sizes[text], err = s.Count(req.Context(), name); err != nil {
-				klog.FromContext(req.Context()).Error(err, "Counting the objects of a logical cluster failed", "cluster", name)
+				klog.FromContext(req.Context()).Error(err, "Failed to count the objects of a logical cluster", "cluster", name)
 				http.Error(w, "the objects cannot be counted now", http.StatusServiceUnavailable)
 				return
 			}

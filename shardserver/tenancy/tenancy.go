@@ -87,21 +87,21 @@ func Controllers(cfg Config) []controller.Controller {
 func PublishedSources(cfg Config) []publisher.Source { return remote.PublishedSources(cfg.remote()) }
 
 // remote configures the placement of workspaces on other shards, and of theirs on this one.
-func (cfg Config) remote() remote.Config {
+func (c Config) remote() remote.Config {
 	return remote.Config{
-		Registry:  cfg.Registry,
-		Client:    cfg.Clients.Typed,
-		Types:     cfg.Types,
-		Defaults:  cfg.Defaults,
-		ShardName: cfg.ShardName,
-		Full:      cfg.Health.Full,
+		Registry:  c.Registry,
+		Client:    c.Clients.Typed,
+		Types:     c.Types,
+		Defaults:  c.Defaults,
+		ShardName: c.ShardName,
+		Full:      c.Health.Full,
 		Workers:   workers,
 		Template: func(ctx context.Context, parent logicalcluster.Name, workspace *tenancyv1alpha1.Workspace) (*corev1alpha1.LogicalCluster, error) {
-			cluster, _, err := newLogicalCluster(ctx, cfg.Types, parent, workspace, workspace.Annotations[corev1alpha1.ShardAnnotationKey])
+			cluster, _, err := newLogicalCluster(ctx, c.Types, parent, workspace, workspace.Annotations[corev1alpha1.ShardAnnotationKey])
 			return cluster, err
 		},
 		Delete: func(ctx context.Context, cluster *corev1alpha1.LogicalCluster) error {
-			return deleteCluster(ctx, cfg.Clients.Typed, cluster)
+			return deleteCluster(ctx, c.Clients.Typed, cluster)
 		},
 	}
 }

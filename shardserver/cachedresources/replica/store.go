@@ -289,6 +289,6 @@ func (o *openStorage) waitForComplete(ctx context.Context, source Source) error 
 	}
 	status := apierrors.NewServiceUnavailable(fmt.Sprintf("the %s of shard %q are not replicated yet", source.Resource.GroupResource(), source.Shard))
 	status.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: 1}
-	klog.FromContext(ctx).V(2).Info("Failed to serve a request for replicas that are not complete", "resource", source.Resource, "cluster", source.Cluster, "shard", source.Shard, "reason", reason)
+	klog.FromContext(ctx).V(2).Info("Failed to serve a request for replicas that are not complete", "resource", source.Resource, "cluster", source.Cluster, "shard", source.Shard, "err", reason)
 	return status
 }

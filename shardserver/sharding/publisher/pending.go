@@ -67,7 +67,7 @@ func (p *Publisher) recordFailure(ctx context.Context, obj item, reason error) {
 	case refused && !before.refused:
 		klog.FromContext(ctx).Error(reason, "The cache server refuses an object; other shards do not see its current state", "resource", obj.resource, "key", obj.key)
 	case len(p.pending) == 0:
-		klog.FromContext(ctx).Info("Publishing objects of this shard fails, will retry", "resource", obj.resource, "key", obj.key, "reason", reason)
+		klog.FromContext(ctx).Info("Publishing objects of this shard fails, will retry", "resource", obj.resource, "key", obj.key, "err", reason)
 	}
 	if !exists {
 		before.since = time.Now()

@@ -94,7 +94,7 @@ func (p *Publisher) publishReport(ctx context.Context) (complete bool, err error
 		return err == nil, err
 	}
 	missing := p.continueResync(ctx)
-	klog.FromContext(ctx).V(3).Info("Resynced the published objects", "missing", missing)
+	klog.FromContext(ctx).V(3).Info("Resynced the published objects", "err", missing)
 	if missing != nil {
 		return false, nil
 	}

@@ -31,7 +31,7 @@ func (o *outage) disconnected(ctx context.Context, resource schema.GroupResource
 	}
 	if len(o.closedSince) == 0 {
 		o.startedAt = time.Now()
-		klog.FromContext(ctx).Info("The cache server is unavailable: objects of other shards are not updated until it is back", "resource", resource, "reason", reason)
+		klog.FromContext(ctx).Info("The cache server is unavailable: objects of other shards are not updated until it is back", "resource", resource, "err", reason)
 	}
 	o.closedSince[resource] = time.Now()
 }

@@ -70,7 +70,7 @@ func (p *publisher) get(ctx context.Context, export *apisv1alpha2.APIExport) (*s
 		return view, int64(5 * len(text)), invalid // estimate of the decoded size
 	})
 	if invalid != nil {
-		klog.FromContext(ctx).V(2).Info("Ignoring the description of a syncer's view", "export", export.Name, "cluster", logicalcluster.Of(export), "reason", invalid)
+		klog.FromContext(ctx).V(2).Info("Ignoring the description of a syncer's view", "export", export.Name, "cluster", logicalcluster.Of(export), "err", invalid)
 		return &syncerview.View{}, nil
 	}
 	return view, err

@@ -117,7 +117,7 @@ func recoverPanic(run func() error) (err error) {
 		if value := recover(); value != nil {
 			err = fmt.Errorf("panic: %v", value)
 			if value != http.ErrAbortHandler {
-				klog.Errorf("Panic while serving the virtual workspace of a sync agent: %v\n%s", value, debug.Stack())
+				klog.ErrorS(err, "Panic while serving the virtual workspace of a sync agent", "stack", string(debug.Stack()))
 			}
 		}
 	}()
