@@ -159,7 +159,7 @@ func (s *Server) logReady() {
 		klog.InfoS("Ready", "shard", s.options.Shard.Name, "url", s.options.Shard.BaseURL)
 		return
 	}
-	klog.Infof("Ready. To use it, type: export KUBECONFIG=%s; kubectl get workspaces", s.options.AdminAuth.KubeconfigPath) //logcheck:ignore // users read and copy the line
+	klog.InfoS(fmt.Sprintf("Ready. To use it, type: export KUBECONFIG=%s; kubectl get workspaces", s.options.AdminAuth.KubeconfigPath))
 }
 
 // backgroundTask runs beside the requests for as long as the server serves.

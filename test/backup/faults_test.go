@@ -90,7 +90,11 @@ func TestDamage(t *testing.T) {
 		if err := os.Rename(s.file(key), s.file(key)+".away"); err != nil {
 			t.Fatal(err)
 		}
-		defer os.Rename(s.file(key)+".away", s.file(key))
+		defer func() {
+			if err := os.Rename(s.file(key)+".away", s.file(key)); err != nil {
+				t.Error(err)
+			}
+		}()
 		i.expectNotRestored(t, "there is no such object")
 	})
 	t.Run("an inventory of more", func(t *testing.T) {

@@ -40,7 +40,7 @@ func TestQuietLog(t *testing.T) {
 	t.Parallel()
 	s := start(t, newRootDirectory(t))
 	kubeconfig := filepath.Join(s.directory, "admin.kubeconfig")
-	want := "Ready. To use it, type: export KUBECONFIG=" + kubeconfig + "; kubectl get workspaces\n"
+	want := "Ready. To use it, type: export KUBECONFIG=" + kubeconfig + "; kubectl get workspaces\"\n"
 	shardtesting.Eventually(t, "the shard logs that it is ready", func(context.Context) error {
 		if lines := logLines(s); !strings.HasSuffix(lines[len(lines)-1], want) {
 			return fmt.Errorf("last line %q", lines[len(lines)-1])

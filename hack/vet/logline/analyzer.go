@@ -56,10 +56,10 @@ func messageOf(pass *analysis.Pass, call *ast.CallExpr) (at int, logs bool) {
 		return 0, false
 	}
 	at, logs = messageAt[function.Name()]
-	switch path := function.Pkg().Path(); {
-	case path == "github.com/go-logr/logr":
+	switch function.Pkg().Path() {
+	case "github.com/go-logr/logr":
 		return at, logs
-	case path == "k8s.io/klog/v2":
+	case "k8s.io/klog/v2":
 		return at, logs && strings.HasSuffix(function.Name(), "S") // the others format
 	}
 	return 0, false
