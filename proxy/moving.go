@@ -42,7 +42,10 @@ func (h *proxyHandler) forwardRead(w http.ResponseWriter, req *http.Request, to 
 		if errors.Is(err, errNotSynced) {
 			continue // it moves to a shard that this proxy does not know to have it
 		}
-		if err != nil || next.mountHops > 0 {
+		if err == nil && next.mountHops > 0 {
+			err = errNotSynced // the path has become that of a mount, which may believe other tokens than those of this user
+		}
+		if err != nil {
 			h.respond.resolutionError(w, req, err)
 			return
 		}

@@ -70,10 +70,7 @@ func (s *rootShardScope) rebalanceStep(ctx context.Context, spec *operatorv1alph
 	const condition = operatorv1alpha1.ConditionBalanced
 	options := rebalance.Options{Threshold: ptr.Deref(spec.Threshold, defaultRebalanceThreshold)}
 	auto := spec.Mode == operatorv1alpha1.RebalanceAuto
-	open, err := rebalance.IsOpen(windowsOf(spec), s.now)
-	if err != nil {
-		return status.Warn(condition, "InvalidWindow", "nothing moves: spec.rebalance.%v", err)
-	}
+	open, invalid := rebalance.IsOpen(windowsOf(spec), s.now)
 	if auto && open {
 		options.MaxConcurrent = int(ptr.Deref(spec.MaxConcurrent, defaultRebalanceMaxConcurrent))
 	}
@@ -92,6 +89,8 @@ func (s *rootShardScope) rebalanceStep(ctx context.Context, spec *operatorv1alph
 	}
 	over := limited(slices.Concat(found.Over, found.Unread, found.Failed))
 	switch {
+	case invalid != nil:
+		return status.Warn(condition, "InvalidWindow", "no move begins: spec.rebalance.%v", invalid)
 	case found.Running > 0:
 		return status.Warn(condition, operatorv1alpha1.ReasonMoving, "%d moving, %d moved within %s%s", found.Running, found.Moved, rebalance.Cooldown, prefixed("; ", over))
 	case len(found.Over) == 0 && len(found.Unread) == 0:

@@ -47,7 +47,7 @@ func TestRebalance(t *testing.T) {
 			calls: "rebalance 20% max 0", want: "False OutsideWindow", moves: 1},
 		"a window that is invalid": {
 			spec: &operatorv1alpha1.RebalanceSpec{Mode: operatorv1alpha1.RebalanceAuto, Windows: []operatorv1alpha1.RebalanceWindow{{Start: "00:00", TimeZone: "Nowhere"}}}, began: true,
-			want: "False InvalidWindow nothing moves: spec.rebalance.windows[0]: timeZone"},
+			calls: "rebalance 20% max 0", want: "False InvalidWindow no move begins: spec.rebalance.windows[0]: timeZone"},
 		"nothing can be moved": {
 			spec: &operatorv1alpha1.RebalanceSpec{Mode: operatorv1alpha1.RebalanceAuto}, began: true,
 			env:   func(e *env) { e.found = rebalance.Decision{Over: over.Over, Failed: []string{"m-x: too large"}} },

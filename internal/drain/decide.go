@@ -117,10 +117,11 @@ func (d *decision) addMigrations() {
 			d.Moving++
 			d.moving[migration.Spec.LogicalCluster] = true
 			d.destinations.OnTheWay[migration.Spec.DestinationShard]++
-			if isStuck(migration) {
-				d.destinations.Stuck[migration.Spec.DestinationShard] = migration.Name
-			} else {
+			switch {
+			case !moves.IsStuck(migration):
 				d.slots++
+			case moves.IsUnbegun(migration): // otherwise the shard works, and what cannot be copied is in the logical cluster
+				d.destinations.Stuck[migration.Spec.DestinationShard] = migration.Name
 			}
 			if message := waitingMessage(migration); message != "" {
 				d.Waiting = append(d.Waiting, message)
@@ -307,11 +308,6 @@ func (d *decision) refuse(cluster moves.LogicalCluster, reason string) {
 func (d *decision) fail(cluster moves.LogicalCluster, last *migrationv1alpha1.LogicalClusterMigration, retryAt time.Time) {
 	reason := fmt.Sprintf("the move to shard %q has failed: %s", last.Spec.DestinationShard, moves.FailureMessage(last))
 	d.Failed = append(d.Failed, Failed{Refused{cluster.String(), reason}, attempt(last), retryAt})
-}
-
-// isStuck reports whether a migration has made no progress for a long time.
-func isStuck(migration *migrationv1alpha1.LogicalClusterMigration) bool {
-	return conditionsv1alpha1.IsFalse(migration, migrationv1alpha1.Progressing)
 }
 
 // wasOfOthers reports whether a migration has failed because another one moved its logical cluster.

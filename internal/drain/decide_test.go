@@ -126,8 +126,9 @@ func TestDecide(t *testing.T) {
 	notPlaced := newMigration("one", "a", migrating, 1)
 	conditionsv1alpha1.MarkFalse(&notPlaced, migrationv1alpha1.PlacementAllowed, migrationv1alpha1.ReasonShardNotSchedulable, conditionsv1alpha1.SeverityWarning, "shard a is closed")
 	conditionsv1alpha1.MarkFalse(&notPlaced, migrationv1alpha1.DataCopied, migrationv1alpha1.ReasonWaitingForPlacement, conditionsv1alpha1.SeverityInfo, "nothing is copied")
-	stuck := func(cluster string) migrationv1alpha1.LogicalClusterMigration {
+	stuck := func(cluster, reason string) migrationv1alpha1.LogicalClusterMigration {
 		migration := newMigration(cluster, "a", migrating, 1)
+		conditionsv1alpha1.MarkFalse(&migration, migrationv1alpha1.DataCopied, reason, conditionsv1alpha1.SeverityWarning, "nothing is copied")
 		conditionsv1alpha1.MarkFalse(&migration, migrationv1alpha1.Progressing, migrationv1alpha1.ReasonNoProgress, conditionsv1alpha1.SeverityWarning, "nothing has changed")
 		return migration
 	}
@@ -205,9 +206,13 @@ func TestDecide(t *testing.T) {
 			want: "0 of 1 moved, 1 moving; m-one: shard a is closed"},
 		"it waits if the shard accepts it by now": {
 			clusters: clusters("one"), migrations: []migrationv1alpha1.LogicalClusterMigration{notPlaced}, want: "0 of 1 moved, 1 moving; m-one: shard a is closed"},
-		"migrations without progress hold up nothing, and no other follows them": {
-			clusters: clusters("one", "two", "three"), migrations: []migrationv1alpha1.LogicalClusterMigration{stuck("one"), stuck("two")},
-			want: "0 of 3 moved, 3 moving; start three to b (1); m-one: nothing has changed; m-two: nothing has changed"},
+		"migrations that a shard does not begin go elsewhere, and no other follows them": {
+			clusters:   clusters("one", "two", "three"),
+			migrations: []migrationv1alpha1.LogicalClusterMigration{stuck("one", migrationv1alpha1.ReasonWaitingForDestination), stuck("two", migrationv1alpha1.ReasonWaitingForDestination)},
+			want:       "0 of 3 moved, 3 moving; give up m-one; give up m-two; start three to b (1); m-one: nothing has changed; m-two: nothing has changed"},
+		"one whose content cannot be copied leaves the shard open for others": {
+			clusters: clusters("one", "two"), migrations: []migrationv1alpha1.LogicalClusterMigration{stuck("one", migrationv1alpha1.ReasonCopyFailed)}, shards: func(s []corev1alpha1.Shard) { closed(&s[2]) },
+			want: "0 of 2 moved, 2 moving; start two to a (1); m-one: nothing has changed"},
 		"no child while its parent moves": {
 			clusters: family[:2], migrations: []migrationv1alpha1.LogicalClusterMigration{newMigration("parent", "a", migrating, 1)}, want: "0 of 2 moved, 1 moving"},
 		"no parent while a child ends": {

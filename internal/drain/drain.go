@@ -173,7 +173,7 @@ func summarize(own []migrationv1alpha1.LogicalClusterMigration) (p Progress) {
 // countSlots returns the number of running migrations that make progress.
 func countSlots(own []migrationv1alpha1.LogicalClusterMigration) (slots int) {
 	for i := range own {
-		if moves.IsRunning(&own[i]) && !isStuck(&own[i]) {
+		if moves.IsRunning(&own[i]) && !moves.IsStuck(&own[i]) {
 			slots++
 		}
 	}

@@ -209,6 +209,11 @@ func IsUnbegun(migration *migrationv1alpha1.LogicalClusterMigration) bool {
 	return false
 }
 
+// IsStuck reports whether a migration has made no progress for a long time.
+func IsStuck(migration *migrationv1alpha1.LogicalClusterMigration) bool {
+	return conditionsv1alpha1.IsFalse(migration, migrationv1alpha1.Progressing)
+}
+
 // IsRefused reports whether a migration that has not begun waits for a shard that is closed, full, unhealthy or unknown.
 func IsRefused(migration *migrationv1alpha1.LogicalClusterMigration, shards []corev1alpha1.Shard) bool {
 	if !IsUnbegun(migration) {

@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/labels"
 
+	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	migrationv1alpha1 "github.com/atoll-dev/atoll/api/migration/v1alpha1"
 	"github.com/atoll-dev/atoll/internal/moves"
@@ -23,6 +24,8 @@ const (
 	maxSuggestions = 10
 	// maxExamined bounds the logical clusters of a shard that a decision looks at.
 	maxExamined = 500
+	// maxStuck is the number of migrations without progress at which no other one begins.
+	maxStuck = 3
 	// exactLoad is the load from which the status of a Shard has rounded values.
 	exactLoad = 100
 )
@@ -55,10 +58,10 @@ type Decision struct {
 	Moves []Move
 	// Over has a line for each shard that is above its share and the threshold.
 	Over []string
-	// Running is the number of migrations of the rebalancer that have not ended, Moved that of those that have moved something within the
-	// cooldown, Failed has what has gone wrong within it.
-	Running, Moved int
-	Failed         []string
+	// Running is the number of migrations of the rebalancer that have not ended, Stuck that of those among them that have made no progress for
+	// a long time, Moved that of those that have moved something within the cooldown, Failed has what has gone wrong within it.
+	Running, Stuck, Moved int
+	Failed                []string
 	// Unread are messages about what could not be read.
 	Unread []string
 	// GiveUp are running migrations that wait for a shard which has been closed, or is full: a shard that is being deleted waits for them.
@@ -110,6 +113,10 @@ func (d *decision) addMigrations() {
 		switch {
 		case moves.IsRunning(migration):
 			d.Running++
+			if moves.IsStuck(migration) {
+				d.Stuck++
+				d.Failed = append(d.Failed, fmt.Sprintf("%s to shard %q: %s", migration.Name, migration.Spec.DestinationShard, conditionsv1alpha1.GetMessage(migration, migrationv1alpha1.Progressing)))
+			}
 			d.addRunning(migration)
 			if moves.IsRefused(migration, d.Shards) {
 				d.GiveUp = append(d.GiveUp, migration)
@@ -205,6 +212,12 @@ func (d *decision) balance(group []*member) {
 		}
 		d.empty(donor, group, inventory.LogicalClusters)
 	}
+}
+
+// MayBegin reports whether a migration may begin beside those that run, of which at most maxConcurrent make progress. A few that are stuck do not keep
+// the others from moving; more of them say that something is wrong with the installation.
+func (d *Decision) MayBegin(maxConcurrent int) bool {
+	return d.Running-d.Stuck < maxConcurrent && d.Stuck < maxStuck
 }
 
 // isOver reports whether a shard has to give something.

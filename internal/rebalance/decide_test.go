@@ -62,6 +62,8 @@ func TestDecide(t *testing.T) {
 	)
 	waiting := newMigration("x", "a", "b", migrating, 0)
 	conditionsv1alpha1.MarkFalse(&waiting, migrationv1alpha1.DataCopied, migrationv1alpha1.ReasonWaitingForPlacement, conditionsv1alpha1.SeverityInfo, "b is closed")
+	stuck := newMigration("x", "a", "b", migrating, 0)
+	conditionsv1alpha1.MarkFalse(&stuck, migrationv1alpha1.Progressing, migrationv1alpha1.ReasonNoProgress, conditionsv1alpha1.SeverityWarning, "nothing has changed")
 	for name, tc := range map[string]struct {
 		shards []corev1alpha1.Shard
 		on     string // names on shard a: "parent/child" is below parent, "pinned..." selects a
@@ -96,6 +98,9 @@ func TestDecide(t *testing.T) {
 			own: []migrationv1alpha1.LogicalClusterMigration{newMigration("x", "c", "a", migrationv1alpha1.LogicalClusterMigrationPhaseOriginCleanup, 0)}, want: "1 running"},
 		"what waits for a shard that was closed is given up": {
 			shards: []corev1alpha1.Shard{newShard("a", 4), newShard("b", 0, closed), newShard("c", 4)}, own: []migrationv1alpha1.LogicalClusterMigration{waiting}, want: "1 running; m-x is given up"},
+		"what makes no progress is reported": {
+			shards: []corev1alpha1.Shard{newShard("a", 4), newShard("b", 0)}, on: "x y z", own: []migrationv1alpha1.LogicalClusterMigration{stuck},
+			want: `y a->b; 1 running; 1 stuck; m-x to shard "b": nothing has changed`},
 		"that of others, too":         {shards: []corev1alpha1.Shard{newShard("a", 4), newShard("b", 0)}, on: "x y z", others: []migrationv1alpha1.LogicalClusterMigration{newMigration("x", "a", "b", migrating, 0)}, want: "y a->b"},
 		"what was moved lately rests": {shards: []corev1alpha1.Shard{newShard("a", 4), newShard("b", 0)}, on: "x y", own: []migrationv1alpha1.LogicalClusterMigration{newMigration("x", "b", "a", completed, time.Hour)}, want: "y a->b; 1 moved"},
 		"so does what has failed":     {shards: []corev1alpha1.Shard{newShard("a", 4), newShard("b", 0)}, on: "x y", own: []migrationv1alpha1.LogicalClusterMigration{newMigration("x", "a", "b", failed, time.Hour)}, want: `y a->b; m-x to shard "b": it was aborted`},
@@ -116,6 +121,25 @@ func TestDecide(t *testing.T) {
 				t.Errorf("got %q, want %q", text, tc.want)
 			}
 		})
+	}
+}
+
+func TestMayBegin(t *testing.T) {
+	for name, tc := range map[string]struct {
+		running, stuck, maxConcurrent int
+		want                          bool
+	}{
+		"nothing runs":                              {0, 0, 1, true},
+		"as many as may run":                        {1, 0, 1, false},
+		"one that is stuck keeps nobody":            {1, 1, 1, true},
+		"others run beside one that is stuck":       {2, 1, 1, false},
+		"several that are stuck":                    {3, 3, 1, false},
+		"none may begin, whatever is stuck already": {1, 1, 0, false},
+	} {
+		d := &Decision{Running: tc.running, Stuck: tc.stuck}
+		if got := d.MayBegin(tc.maxConcurrent); got != tc.want {
+			t.Errorf("%s: got %v", name, got)
+		}
 	}
 }
 
@@ -161,6 +185,9 @@ func summary(d Decision) string {
 	}
 	if d.Running > 0 {
 		all = append(all, fmt.Sprintf("%d running", d.Running))
+	}
+	if d.Stuck > 0 {
+		all = append(all, fmt.Sprintf("%d stuck", d.Stuck))
 	}
 	if d.Moved > 0 {
 		all = append(all, fmt.Sprintf("%d moved", d.Moved))

@@ -70,7 +70,7 @@ func (r *Rebalancer) Step(ctx context.Context, now time.Time) (Decision, error) 
 		errs = append(errs, r.Delete(ctx, migration))
 	}
 	for _, move := range decision.Moves {
-		if decision.Running >= r.MaxConcurrent {
+		if !decision.MayBegin(r.MaxConcurrent) {
 			break
 		}
 		err := r.Create(ctx, migrationOf(move), Label, false)

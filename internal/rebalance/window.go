@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"time"
+	_ "time/tzdata" // the image has no time zones
 )
 
 // Window is a time of the day at which moves may begin.

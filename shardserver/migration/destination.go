@@ -209,7 +209,7 @@ func (d *destinationService) move(ctx context.Context, key controller.Request, m
 		return err
 	}
 	defer origin.close()
-	d.report(key, migration.UID, progress{})
+	d.begin(key, migration.UID)
 	if err := d.copy(ctx, key, migration, origin); err != nil {
 		d.fail(key, migration.UID, migrationv1alpha1.ReasonCopyFailed, err)
 		return fmt.Errorf("copying logical cluster %q from shard %q: %w", migration.Spec.LogicalCluster, migration.Status.OriginShard, err)
@@ -346,6 +346,17 @@ func (d *destinationService) report(key controller.Request, uid types.UID, p pro
 	d.progress[uid] = p
 	d.mu.Unlock()
 	d.cfg.onProgress(key)
+}
+
+// begin reports that an attempt begins. After one that has failed, its reason stays until something is copied: a migration whose attempts
+// fail in the same way makes no progress.
+func (d *destinationService) begin(key controller.Request, uid types.UID) {
+	d.mu.Lock()
+	p := d.progress[uid]
+	d.mu.Unlock()
+	if p.reason == "" {
+		d.report(key, uid, progress{})
+	}
 }
 
 // fail keeps the number of entries, and reports an error.
