@@ -58,14 +58,18 @@ func TestPartialTypesDecodeAPITypes(t *testing.T) {
 		t.Errorf("shard: %+v", got)
 	}
 
-	cluster := &corev1alpha1.LogicalCluster{}
-	cluster.Name, cluster.Annotations = "cluster", map[string]string{
-		logicalcluster.AnnotationKey: "org1", corev1alpha1.LogicalClusterTypeAnnotationKey: "root:x",
-		corev1alpha1.MovedToAnnotationKey: "beta", corev1alpha1.ArrivingAnnotationKey: "6a1d",
-	}
-	gotCluster, err := toCluster(decode(cluster, metav1.TypeMeta{APIVersion: coreVersion.String(), Kind: "LogicalCluster"}))
-	if wantCluster := (index.Cluster{Name: logicalcluster.MustParseName("org1"), Type: "root:x", MovedTo: "beta", Arriving: true}); err != nil || gotCluster != wantCluster {
-		t.Errorf("logical cluster: %+v, %v", gotCluster, err)
+	for annotation, wantCluster := range map[string]index.Cluster{
+		corev1alpha1.MovedToAnnotationKey:  {Name: logicalcluster.MustParseName("org1"), Type: "root:x", MovedTo: "beta"},
+		corev1alpha1.ArrivingAnnotationKey: {Name: logicalcluster.MustParseName("org1"), Type: "root:x", Arriving: true},
+	} {
+		cluster := &corev1alpha1.LogicalCluster{}
+		cluster.Name, cluster.Annotations = "cluster", map[string]string{
+			logicalcluster.AnnotationKey: "org1", corev1alpha1.LogicalClusterTypeAnnotationKey: "root:x", annotation: "beta",
+		}
+		gotCluster, err := toCluster(decode(cluster, metav1.TypeMeta{APIVersion: coreVersion.String(), Kind: "LogicalCluster"}))
+		if err != nil || gotCluster != wantCluster {
+			t.Errorf("logical cluster with %s: %+v, %v", annotation, gotCluster, err)
+		}
 	}
 }
 
