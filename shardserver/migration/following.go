@@ -18,8 +18,7 @@ import (
 const (
 	// maxFollowings bounds the logical clusters that a replica follows for their destinations.
 	maxFollowings = 10
-	// followingTimeout is after how long a replica ends a following that its destination does not use. A destination that waits for
-	// the endpoints of exports uses it again within a minute.
+	// followingTimeout is after how long a replica ends a following that its destination does not use.
 	followingTimeout = 2 * time.Minute
 	// followingWait bounds a request that waits until all values are read, so that it ends within the timeout of requests.
 	followingWait = 10 * time.Second
