@@ -31,6 +31,7 @@ type followingsEnv struct {
 func newFollowingsEnv(t *testing.T) *followingsEnv {
 	t.Helper()
 	client := etcdtest.NewClient(t, etcdtest.Start(t))
+	etcdtest.DetectFeatures(t, client)
 	keys := transfer.New(transfer.Config{Client: client, Prefix: "/registry", Storages: func(context.Context) ([]string, error) { return []string{configMaps}, nil }})
 	return &followingsEnv{newFollowings(keys), client}
 }

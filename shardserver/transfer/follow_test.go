@@ -73,6 +73,38 @@ func testFollow(t *testing.T) {
 	}
 }
 
+// testProgress has reports of the progress of one watch wait behind its large events, while another watch begins that has much to catch up with.
+func testProgress(t *testing.T) {
+	const attempts, keys, large = 5, 50, 5
+	s := newShard(t, origin, nil)
+	s.cfg.Storages = func(context.Context) ([]string, error) { return []string{configMaps}, nil }
+	s.put(t, moving, configMaps, "default/large", "")
+	before, err := s.client.Get(t.Context(), "/")
+	succeed(t, err)
+	for i := range keys {
+		s.put(t, moving, secrets, fmt.Sprintf("default/s-%d", i), "content")
+	}
+	for range attempts {
+		f := s.follow(t)
+		other, storage := f.storages[configMaps], f.newFollowed(secrets)
+		f.storages[secrets] = storage
+		for range large {
+			s.put(t, moving, configMaps, "default/large", strings.Repeat("x", 1<<20))
+		}
+		for range 10 {
+			succeed(t, f.watcher.RequestProgress(other.stream))
+		}
+		f.running.Go(func() { f.watch(secrets, storage, s.clusterPrefix(moving, secrets), before.Header.Revision) })
+		succeed(t, f.await(t.Context(), before.Header.Revision+keys))
+		f.mu.Lock()
+		if got := len(storage.keys); got != keys {
+			t.Errorf("the watch is complete with %d of %d keys", got, keys)
+		}
+		f.mu.Unlock()
+		f.Close()
+	}
+}
+
 // testDamage changes values in etcd on one side of a copy that was complete and compared.
 func testDamage(t *testing.T) {
 	from, to := newShard(t, origin, gcm(t, "a")), newShard(t, destination, box("b"))
@@ -239,8 +271,9 @@ func testFollowerEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	f = &Follower{t: s.Transfer, cluster: moving, watcher: clientv3.NewWatcher(s.client), storages: map[string]*followed{configMaps: newFollowed()}, advanced: make(chan struct{})}
+	f = &Follower{t: s.Transfer, cluster: moving, watcher: clientv3.NewWatcher(s.client), storages: map[string]*followed{}, advanced: make(chan struct{})}
 	f.ctx, f.stop = context.WithCancel(ctx)
+	f.storages[configMaps] = f.newFollowed(configMaps)
 	f.running.Go(func() { f.watch(configMaps, f.storages[configMaps], s.clusterPrefix(moving, configMaps), revision) })
 	if _, err := f.Changes(t.Context(), revision); err == nil || !strings.Contains(err.Error(), "compacted") {
 		t.Errorf("after a compaction: %v", err)

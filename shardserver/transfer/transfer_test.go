@@ -47,7 +47,11 @@ var origin, destination *embeddedetcd.Server
 func TestTransfer(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	t.Run("with etcd", func(t *testing.T) {
+		if _, err := New(Config{}).Follow(t.Context(), moving, Key{}); !errors.Is(err, errNoProgress) {
+			t.Errorf("an etcd of an unknown version: %v", err)
+		}
 		origin, destination = etcdtest.Start(t), etcdtest.Start(t)
+		etcdtest.DetectFeatures(t, etcdtest.NewClient(t, origin))
 		for name, test := range map[string]func(*testing.T){
 			"moves all keys of a logical cluster, and only these":       testMove,
 			"encrypts with the keys of each shard":                      testEncryption,
@@ -57,6 +61,7 @@ func TestTransfer(t *testing.T) {
 			"deletes one key per revision, within the fence":            testPurge,
 			"finds differences":                                         testDigest,
 			"follows changes":                                           testFollow,
+			"believes no progress of another watch":                     testProgress,
 			"finds damage on either side":                               testDamage,
 			"compares without reading what has not changed":             testReadsOfComparison,
 			"tells expiry from deletion":                                testExpiry,
