@@ -20,7 +20,8 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/transfer"
 )
 
-const configMaps = "/core/configmaps"
+// configMaps are known to the replica, widgets only to another one.
+const configMaps, widgets = "/core/configmaps", "/example.com/widgets/customresources"
 
 // followingsEnv is an origin with the followings of one replica.
 type followingsEnv struct {
@@ -32,7 +33,10 @@ func newFollowingsEnv(t *testing.T) *followingsEnv {
 	t.Helper()
 	client := etcdtest.NewClient(t, etcdtest.Start(t))
 	etcdtest.DetectFeatures(t, client)
-	keys := transfer.New(transfer.Config{Client: client, Prefix: "/registry", Storages: func(context.Context) ([]string, error) { return []string{configMaps}, nil }})
+	keys := transfer.New(transfer.Config{
+		Client: client, Prefix: "/registry", Storages: func(context.Context) ([]string, error) { return []string{configMaps}, nil },
+		Scan: func(context.Context) ([]string, error) { return []string{configMaps, widgets}, nil },
+	})
 	return &followingsEnv{newFollowings(keys), client}
 }
 
@@ -169,13 +173,20 @@ func TestCompare(t *testing.T) {
 
 	copied = changesOf(t, one, 0).Digest
 	e.put(t, cluster, "a", "2")
-	check(copied, configMaps+" has changed since the destination has read it")
+	check(copied, configMaps+" has changed since the destination has read it, or was not known to this replica of the shard")
 
 	copied = changesOf(t, one, 0).Digest
 	if _, err := e.client.Delete(t.Context(), "/registry"+configMaps+"/moving/a"); err != nil {
 		t.Fatal(err)
 	}
 	check(copied, configMaps+" has lost a key since the destination has read it")
+
+	// Another replica has stored an object before this one knows its API.
+	if _, err := e.client.Put(t.Context(), "/registry"+widgets+"/moving/w", "1"); err != nil {
+		t.Fatal(err)
+	}
+	copied = changesOf(t, one, 0).Digest
+	check(copied, widgets+" has changed since the destination has read it, or was not known to this replica of the shard")
 }
 
 // roundTrip answers requests in the process.

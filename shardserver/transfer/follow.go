@@ -46,6 +46,8 @@ type Follower struct {
 
 	mu       sync.Mutex
 	storages map[string]*followed // by storage prefix
+	// returned is the last revision that the caller has been told.
+	returned int64
 	err      error
 	// advanced is closed when a revision advances, or at an error.
 	advanced chan struct{}
@@ -114,6 +116,15 @@ func (f *Follower) Changes(ctx context.Context, since int64, also ...string) (*C
 	return changes, nil
 }
 
+// AllChanges is Changes with all storages that have keys in etcd: nothing else of the logical cluster is there. The shard must refuse its writes.
+func (f *Follower) AllChanges(ctx context.Context, since int64) (*Changes, error) {
+	storages, err := f.t.cfg.Scan(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("following logical cluster %q: finding the storages: %w", f.cluster, err)
+	}
+	return f.Changes(ctx, since, storages...)
+}
+
 func (f *Follower) changes(ctx context.Context, since int64, also []string) (*Changes, error) {
 	revision, err := f.advance(ctx, also)
 	if err != nil {
@@ -124,6 +135,7 @@ func (f *Follower) changes(ctx context.Context, since int64, also []string) (*Ch
 	if f.err != nil {
 		return nil, f.err
 	}
+	f.returned = max(f.returned, revision)
 	changes := &Changes{Revision: revision, Digest: Digest{}, Expiring: true}
 	for resource, storage := range f.storages {
 		f.t.followedKeys.Add(-int64(len(storage.gone)))
@@ -137,7 +149,7 @@ func (f *Follower) changes(ctx context.Context, since int64, also []string) (*Ch
 			continue
 		}
 		for name, print := range storage.keys {
-			if print.revision > since {
+			if print.revision > since || storage.from > since {
 				changes.Changed = append(changes.Changed, Listed{Version{Key{resource, name}, print.revision}, print.sum})
 			}
 		}
@@ -227,13 +239,14 @@ func (f *Follower) add(ctx context.Context, resource string) error {
 	if err != nil {
 		return err
 	}
-	// Keys that were deleted since the caller has counted them are not known, so that their number does not count.
-	storage.revision, storage.changed = revision, revision
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.err != nil {
 		return f.err
 	}
+	// Keys that were deleted since the caller has counted them are not known, so that their number does not count.
+	storage.revision, storage.from = revision, f.returned+1
+	storage.changed = max(revision, storage.from)
 	f.storages[resource], added = storage, true
 	f.running.Go(func() { f.watch(resource, storage, prefix, revision) })
 	return nil

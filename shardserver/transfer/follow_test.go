@@ -73,6 +73,38 @@ func testFollow(t *testing.T) {
 	}
 }
 
+// testUnknownStorages has a replica that knows the API of an object, or that there are objects of it, after another one has stored it.
+func testUnknownStorages(t *testing.T) {
+	s := newShard(t, origin, nil)
+	known := []string{configMaps}
+	s.cfg.Storages = func(context.Context) ([]string, error) { return slices.Clone(known), nil }
+	s.put(t, moving, configMaps, "default/a", "1")
+	s.put(t, moving, plain, "w", "1")
+	s.put(t, moving, bound, "w", "1")
+	f := s.follow(t)
+	first := changes(t, f, 0)
+	if got := names(first); got != "default/a" {
+		t.Errorf("before it is known: %q", got)
+	}
+	known = append(known, plain)
+	if got := changes(t, f, first.Revision); names(got) != "w" || got.Changed[0].Resource != plain {
+		t.Errorf("when it is known: %q", names(got))
+	}
+	s.put(t, moving, configMaps, "default/b", "1")
+	second := changes(t, f, first.Revision)
+	if got := names(second); got != "default/b w" {
+		t.Errorf("when it is asked again: %q", got)
+	}
+	third := changes(t, f, second.Revision)
+	if got := names(third); got != "" {
+		t.Errorf("afterwards: %q", got)
+	}
+	all, err := f.AllChanges(t.Context(), third.Revision)
+	if err != nil || names(all) != "w" || all.Changed[0].Resource != bound {
+		t.Errorf("with what nobody has told the replica: %+v, %v", all, err)
+	}
+}
+
 // testProgress has reports of the progress of one watch wait behind its large events, while another watch begins that has much to catch up with.
 func testProgress(t *testing.T) {
 	const attempts, keys, large = 5, 50, 5

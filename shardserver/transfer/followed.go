@@ -17,6 +17,9 @@ type followed struct {
 	stream context.Context
 	// revision is that up to which all changes are known, changed that of the last one.
 	revision, changed int64
+	// from is the first revision since which a caller knows the storage. Its keys may be older: the shard may have known the storage too late
+	// to tell the caller of them.
+	from int64
 }
 
 // fingerprint is what is kept of a value.
