@@ -34,7 +34,7 @@ func (d *dependencies) createMigrations(context.Context) error {
 	}
 	d.migrations = &shardMigrations{etcd: etcd, Migrations: migration.New(migration.Config{
 		Shard: d.options.Shard.Name, Home: options.DefaultShardName, Registry: d.registry, Clients: d.clients,
-		Etcd: etcd, Prefix: storage.Prefix, Storages: d.keys.StoragePrefixes, Transformers: d.restOptions.transformers,
+		Etcd: etcd, Prefix: storage.Prefix, Storages: d.keys.StoragePrefixes, Scan: d.keys.ScanStoragePrefixes, Transformers: d.restOptions.transformers,
 		Fence:   d.fence,
 		Origins: migration.Connector{Shards: endpoints.NewShardLister(d.registry), Config: d.originConfig},
 		Publication: migration.Publication{

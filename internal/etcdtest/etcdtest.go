@@ -2,11 +2,14 @@
 package etcdtest
 
 import (
+	"context"
 	"testing"
 
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/feature"
 
 	"github.com/atoll-dev/atoll/internal/embeddedetcd"
 )
@@ -39,4 +42,15 @@ func NewClient(t testing.TB, server *embeddedetcd.Server) *clientv3.Client {
 	}
 	t.Cleanup(func() { _ = client.Close() })
 	return client
+}
+
+// DetectFeatures returns when upstream libraries know the features of an etcd. In a server, its first storage detects them.
+func DetectFeatures(t testing.TB, client *clientv3.Client) {
+	t.Helper()
+	feature.DefaultFeatureSupportChecker.CheckClient(context.WithoutCancel(t.Context()), client, storage.RequestWatchProgress)
+	for !feature.DefaultFeatureSupportChecker.Supports(storage.RequestWatchProgress) {
+		if _, err := client.Get(t.Context(), "/"); err != nil {
+			t.Fatal(err)
+		}
+	}
 }

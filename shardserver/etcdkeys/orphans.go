@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -125,6 +126,29 @@ func (s *Scanner) StoragePrefixes(ctx context.Context) ([]string, error) {
 	return prefixes, nil
 }
 
+// ScanStoragePrefixes returns what StoragePrefixes does, and those of all other storages that have keys now: another replica of the shard
+// may have stored the first object of an API before this one knows it, or have a version with other compiled-in resources.
+func (s *Scanner) ScanStoragePrefixes(ctx context.Context) ([]string, error) {
+	prefixes, err := s.StoragePrefixes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	known := map[string]bool{}
+	for _, prefix := range prefixes {
+		known[prefix] = true
+	}
+	custom, other, err := s.findOrphans(ctx, known)
+	if err != nil {
+		return nil, fmt.Errorf("finding storages that are not known: %w", err)
+	}
+	if len(custom) > 0 {
+		s.mu.Lock()
+		s.orphans = nil // from now on StoragePrefixes has them, too
+		s.mu.Unlock()
+	}
+	return slices.Concat(prefixes, custom, other), nil
+}
+
 // customPrefixes returns the prefixes of all custom resources that may have keys.
 func (s *Scanner) customPrefixes(ctx context.Context) ([]string, error) {
 	stale := s.cfg.Registry.Changed()
@@ -141,7 +165,7 @@ func (s *Scanner) customPrefixes(ctx context.Context) ([]string, error) {
 	}
 	known := s.cachedOrphans()
 	if known == nil {
-		found, err := s.findOrphans(ctx, registered)
+		found, _, err := s.findOrphans(ctx, registered)
 		if err != nil {
 			return nil, fmt.Errorf("finding orphaned storages: %w", err)
 		}
@@ -168,40 +192,82 @@ func (s *Scanner) cachedOrphans() *orphans {
 	}
 }
 
-// findOrphans skips from storage to storage, with one request for each, independent of the number of its keys.
-func (s *Scanner) findOrphans(ctx context.Context, registered map[string]bool) ([]string, error) {
-	client, err := s.connect()
-	if err != nil {
-		return nil, err
+// gap is a range of keys that are below no known storage.
+type gap struct{ from, end string }
+
+// gapsBetween returns the gaps between storages, without the keys whose first segment begins with "~": no API group does.
+func gapsBetween(root string, known map[string]bool) []gap {
+	starts := make([]string, 0, len(known))
+	for prefix := range known {
+		starts = append(starts, root+strings.TrimPrefix(prefix, "/")+"/")
 	}
-	root := s.prefix + "/"
-	var found []string
-	// Keys whose first segment begins with "~" are not of objects: no API group does.
-	for from, end := root, root+"~"; ; {
-		page, err := client.Get(ctx, from, clientv3.WithRange(end), clientv3.WithKeysOnly(), clientv3.WithLimit(1))
-		if err != nil || len(page.Kvs) == 0 {
-			return found, err
+	slices.Sort(starts)
+	var gaps []gap
+	from := root
+	for _, start := range starts {
+		if start > from {
+			gaps = append(gaps, gap{from, start})
 		}
-		prefix, custom := storagePrefixOf(strings.TrimPrefix(string(page.Kvs[0].Key), root), registered)
-		if custom && !registered[prefix] {
-			found = append(found, prefix)
-		}
-		from = clientv3.GetPrefixRangeEnd(root + strings.TrimPrefix(prefix, "/") + "/")
+		from = max(from, clientv3.GetPrefixRangeEnd(start)) // one may be inside of another
 	}
+	return append(gaps, gap{from, root + "~"})
 }
 
-// storagePrefixOf returns the storage prefix "/<group>/<resource>[/<customresources or identity>]" of a key, and whether
-// it is that of a custom resource.
-func storagePrefixOf(key string, registered map[string]bool) (prefix string, custom bool) {
+// findOrphans returns the prefixes of the storages that have keys and are not known: those of custom resources, and others. It asks for the
+// first key of each gap between those that are known, many in one request, because etcd may count a range to return its first key. From what
+// it finds, it skips to the end of the storage.
+func (s *Scanner) findOrphans(ctx context.Context, known map[string]bool) (custom, other []string, err error) {
+	client, err := s.connect()
+	if err != nil {
+		return nil, nil, err
+	}
+	root := s.prefix + "/"
+	for gaps := gapsBetween(root, known); len(gaps) > 0; {
+		batch := gaps[:min(len(gaps), opsPerRequest)]
+		gaps = gaps[len(batch):]
+		ops := make([]clientv3.Op, 0, len(batch))
+		for _, gap := range batch {
+			ops = append(ops, clientv3.OpGet(gap.from, clientv3.WithRange(gap.end), clientv3.WithKeysOnly(), clientv3.WithLimit(1)))
+		}
+		response, err := client.Txn(ctx).Then(ops...).Commit()
+		if err != nil {
+			return nil, nil, err
+		}
+		for i, result := range response.Responses {
+			kvs := result.GetResponseRange().Kvs
+			if len(kvs) == 0 {
+				continue
+			}
+			key := string(kvs[0].Key)
+			next := key + "\x00"
+			if prefix, isStorage, isCustom := storagePrefixOf(strings.TrimPrefix(key, root), known); isStorage {
+				next = clientv3.GetPrefixRangeEnd(root + strings.TrimPrefix(prefix, "/") + "/")
+				if isCustom {
+					custom = append(custom, prefix)
+				} else if !slices.Contains(other, prefix) { // known storages may divide it
+					other = append(other, prefix)
+				}
+			}
+			if next < batch[i].end {
+				gaps = append(gaps, gap{next, batch[i].end})
+			}
+		}
+	}
+	return custom, other, nil
+}
+
+// storagePrefixOf returns the storage prefix "/<group>/<resource>[/<customresources or identity>]" of a key, whether it has one, and whether
+// that is one of a custom resource.
+func storagePrefixOf(key string, registered map[string]bool) (prefix string, isStorage, isCustom bool) {
 	segments := strings.Split(key, "/")
-	if len(segments) < 3 {
-		return "/" + key, false
+	if len(segments) < 3 || strings.HasPrefix(key, "~") {
+		return "", false, false
 	}
 	prefix = "/" + strings.Join(segments[:2], "/")
 	if registered[prefix] || !isStorageVariant(segments[2]) {
-		return prefix, false
+		return prefix, true, false
 	}
-	return prefix + "/" + segments[2], true
+	return prefix + "/" + segments[2], true, true
 }
 
 // isStorageVariant reports whether the third segment of a key distinguishes storages of one resource; otherwise it is the

@@ -35,11 +35,12 @@ type Config struct {
 	Home     string
 	Registry *storage.Registry
 	Clients  *loopback.Clients
-	// Etcd and Prefix are those of the shard. Storages returns the storage prefixes that may have keys, Transformers encrypt at
-	// rest and may be nil.
+	// Etcd and Prefix are those of the shard. Storages returns the storage prefixes that may have keys, Scan also those that have and that
+	// only other replicas know. Transformers encrypt at rest and may be nil.
 	Etcd         *clientv3.Client
 	Prefix       string
 	Storages     func(ctx context.Context) ([]string, error)
+	Scan         func(ctx context.Context) ([]string, error)
 	Transformers value.ResourceTransformers
 	Fence        Fence
 	Origins      Connector
@@ -98,7 +99,7 @@ func New(cfg Config) *Migrations {
 	}
 	read := newReader(cfg.Registry, cfg.Shard == cfg.Home)
 	stored := &storedClusters{etcd: cfg.Etcd, registry: cfg.Registry, prefix: cfg.Prefix, transformer: transformer}
-	keys := transfer.New(transfer.Config{Client: cfg.Etcd, Prefix: cfg.Prefix, Storages: cfg.Storages, Transformers: cfg.Transformers})
+	keys := transfer.New(transfer.Config{Client: cfg.Etcd, Prefix: cfg.Prefix, Storages: cfg.Storages, Scan: cfg.Scan, Transformers: cfg.Transformers})
 	m := &Migrations{
 		cfg:         cfg,
 		origin:      &originService{cfg: cfg, reader: read, stored: stored, transfer: keys, followings: newFollowings(keys)},

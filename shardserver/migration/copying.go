@@ -40,8 +40,13 @@ func (c *copying) close() {
 // run copies while the logical cluster is open, until little changes between two passes, reads and compares all that it has copied, pauses
 // writes, copies the rest, and asks the origin to hand over.
 func (c *copying) run(ctx context.Context) (*handOverResponse, error) {
-	all, err := c.copyAll(ctx)
+	wanted, err := c.changes(ctx, 0)
 	if err != nil {
+		return nil, fmt.Errorf("reading the list of objects: %w", err)
+	}
+	stop := c.origin.keepFollowing(ctx)
+	defer stop()
+	if err := c.copyAll(ctx, wanted); err != nil {
 		return nil, err
 	}
 	if err := c.catchUp(ctx); err != nil {
@@ -55,7 +60,7 @@ func (c *copying) run(ctx context.Context) (*handOverResponse, error) {
 		return nil, err
 	}
 	// What differs has changed since it was listed, or is damaged, although it was copied in the version of the list.
-	if err := c.fetch(ctx, c.copied.Differing(all)); err != nil {
+	if err := c.fetch(ctx, c.copied.Differing(wanted.Changed)); err != nil {
 		return nil, err
 	}
 	if err := c.destination.cfg.Publication.awaitEndpoints(ctx, c.in.Cluster); err != nil {
@@ -96,25 +101,21 @@ func (c *copying) finish(ctx context.Context, paused *pauseResponse) (*handOverR
 	return nil, err
 }
 
-// copyAll copies what an earlier attempt has not, and returns all keys of the origin.
-func (c *copying) copyAll(ctx context.Context) ([]transfer.Listed, error) {
-	wanted, err := c.changes(ctx, 0)
-	if err != nil {
-		return nil, fmt.Errorf("reading the list of objects: %w", err)
-	}
+// copyAll copies of all keys of the origin what an earlier attempt has not.
+func (c *copying) copyAll(ctx context.Context, wanted *transfer.Changes) error {
 	copied, err := c.destination.transfer.Copied(ctx, c.in)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for _, version := range copied {
 		c.storages[version.Resource] = true
 	}
 	missing, obsolete := transfer.Difference(wanted.Changed, copied)
 	if err := c.writer.Delete(ctx, obsolete); err != nil {
-		return nil, err
+		return err
 	}
 	c.since, c.keys, c.entries = wanted.Revision, wanted.Keys, int64(len(wanted.Changed)-len(missing))
-	return wanted.Changed, c.fetch(ctx, missing)
+	return c.fetch(ctx, missing)
 }
 
 // changes returns what has changed at the origin since a revision. At first it waits until the origin has read all values, unless the

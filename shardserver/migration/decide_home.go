@@ -117,6 +117,7 @@ func (h Home) place(m *migrationv1alpha1.LogicalClusterMigration, origin shardin
 			"shard %q, which has the Workspace, has not decided: it does not run, or has the feature gate LogicalClusterMigration disabled", origin.ParentShard)
 	case placement.Allowed:
 		conditionsv1alpha1.MarkTrue(m, migrationv1alpha1.PlacementAllowed)
+	case m.Status.EntriesCopied > 0 && conditionsv1alpha1.IsTrue(m, migrationv1alpha1.PlacementAllowed): // a copy that has begun goes on
 	default:
 		conditionsv1alpha1.MarkFalse(m, migrationv1alpha1.PlacementAllowed, placement.Reason, conditionsv1alpha1.SeverityWarning, "%s", placement.Message)
 	}

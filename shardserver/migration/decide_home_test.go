@@ -93,6 +93,7 @@ func TestPlacementOfHome(t *testing.T) {
 		verdict  *shardingv1alpha1.MigrationPlacement
 		before   bool
 		reason   string
+		entries  int64
 		isPlaced bool
 	}{
 		"no verdict yet":         {reason: migrationv1alpha1.ReasonWaitingForWorkspaceShard},
@@ -100,6 +101,8 @@ func TestPlacementOfHome(t *testing.T) {
 		"allowed":                {verdict: &shardingv1alpha1.MigrationPlacement{Allowed: true}, isPlaced: true},
 		"refused":                {verdict: &shardingv1alpha1.MigrationPlacement{Reason: "R", Message: "m"}, reason: "R"},
 		"refused after approval": {before: true, verdict: &shardingv1alpha1.MigrationPlacement{Reason: "R", Message: "m"}, reason: "R"},
+		"refused in the copy":    {before: true, verdict: &shardingv1alpha1.MigrationPlacement{Reason: "R", Message: "m"}, entries: 1, isPlaced: true},
+		"refused before it":      {verdict: &shardingv1alpha1.MigrationPlacement{Reason: "R", Message: "m"}, entries: 1, reason: "R"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := newMigration(migrationv1alpha1.LogicalClusterMigrationPhaseMigrating)
@@ -107,7 +110,7 @@ func TestPlacementOfHome(t *testing.T) {
 				conditionsv1alpha1.MarkTrue(m, migrationv1alpha1.PlacementAllowed)
 			}
 			after := Home{Migration: m, Reports: map[string]shardingv1alpha1.LogicalClusterMigrationReportSpec{
-				"alpha": {State: shardingv1alpha1.MigrationAccepted, ParentShard: "root"}, "root": {Placement: tc.verdict}, "beta": {State: shardingv1alpha1.MigrationCopying},
+				"alpha": {State: shardingv1alpha1.MigrationAccepted, ParentShard: "root"}, "root": {Placement: tc.verdict}, "beta": {State: shardingv1alpha1.MigrationCopying, Entries: tc.entries},
 			}}.Status()
 			if isPlaced(after) != tc.isPlaced || conditionsv1alpha1.GetReason(after, migrationv1alpha1.PlacementAllowed) != tc.reason {
 				t.Errorf("conditions %+v", after.Status.Conditions)

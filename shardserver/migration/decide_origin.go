@@ -139,7 +139,8 @@ func isKept(migration *migrationv1alpha1.LogicalClusterMigration) bool {
 }
 
 // AnswersTo reports whether the origin answers requests of a shard: of the one to which it moves the logical cluster, from when the
-// shard of the Workspace has allowed that, and after the hand-over of none but the one that has got it.
+// shard of the Workspace has allowed that, and after the hand-over of none but the one that has got it. During a pause of writes the verdict
+// does not count any more: who paused them can end that.
 func (o Origin) AnswersTo(shard string) bool {
 	m := o.Migration
 	switch {
@@ -149,7 +150,8 @@ func (o Origin) AnswersTo(shard string) bool {
 	case o.movedAway():
 		return o.movedToDestination()
 	}
-	return m.Status.Phase == migrationv1alpha1.LogicalClusterMigrationPhaseMigrating && isPlaced(m) && !isGivenUp(m)
+	_, paused := pausedUntil(o.Cluster)
+	return m.Status.Phase == migrationv1alpha1.LogicalClusterMigrationPhaseMigrating && (isPlaced(m) || paused) && !isGivenUp(m)
 }
 
 // movedToDestination reports whether the logical cluster was handed over to the destination of this migration, and not to that of an

@@ -314,6 +314,7 @@ func (d *destinationService) open(ctx context.Context, in transfer.Incoming, ref
 	annotations[logicalcluster.AnnotationKey] = in.Cluster.String()
 	delete(annotations, corev1alpha1.WritesPausedAnnotationKey)
 	delete(annotations, corev1alpha1.MovedToAnnotationKey)
+	delete(annotations, corev1alpha1.HandedOverStoragesAnnotationKey)
 	delete(annotations, corev1alpha1.ArrivingAnnotationKey)
 	delete(annotations, corev1alpha1.PauseAfterAnnotationKey)
 	annotations[corev1alpha1.MigratingAnnotationKey] = reference

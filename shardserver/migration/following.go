@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,8 +20,7 @@ import (
 const (
 	// maxFollowings bounds the logical clusters that a replica follows for their destinations.
 	maxFollowings = 10
-	// followingTimeout is after how long a replica ends a following that its destination does not use. A destination that waits for
-	// the endpoints of exports uses it again within a minute.
+	// followingTimeout is after how long a replica ends a following that its destination does not use.
 	followingTimeout = 2 * time.Minute
 	// followingWait bounds a request that waits until all values are read, so that it ends within the timeout of requests.
 	followingWait = 10 * time.Second
@@ -153,22 +154,30 @@ func (f *following) changes(ctx context.Context, since int64) (*transfer.Changes
 // compare returns how the copy of the destination differs from what is here, or "". What has expired meanwhile expires in the copy, too.
 func (f *following) compare(ctx context.Context, copied transfer.Digest) (string, error) {
 	f.mu.Lock()
-	offered := f.offered
-	f.mu.Unlock()
-	if offered == nil {
+	defer f.mu.Unlock()
+	if f.offered == nil {
 		return "the destination has not read what there is", nil
 	}
-	if difference := offered.Digest.Difference(copied); difference != "" {
+	if difference := f.offered.Digest.Difference(copied); difference != "" {
 		return difference, nil
 	}
-	since, err := f.changes(ctx, offered.Revision)
+	since, err := f.follower.AllChanges(ctx, f.offered.Revision)
 	switch {
 	case err != nil:
 		return "", err
 	case len(since.Changed) > 0:
-		return since.Changed[0].Resource + " has changed since the destination has read it", nil
+		return since.Changed[0].Resource + " has changed since the destination has read it, or was not known to this replica of the shard", nil
 	case len(since.Gone) > 0 && !since.Expiring:
 		return since.Gone[0].Resource + " has lost a key since the destination has read it", nil
+	case len(since.Gone) == 0:
+		return since.Digest.Difference(copied), nil
 	}
 	return "", nil
+}
+
+// storages returns those that have been compared.
+func (f *following) storages() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Sorted(maps.Keys(f.offered.Digest))
 }

@@ -2,7 +2,11 @@ package migration
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,7 +20,8 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/transfer"
 )
 
-const configMaps = "/core/configmaps"
+// configMaps are known to the replica, widgets only to another one.
+const configMaps, widgets = "/core/configmaps", "/example.com/widgets/customresources"
 
 // followingsEnv is an origin with the followings of one replica.
 type followingsEnv struct {
@@ -27,7 +32,11 @@ type followingsEnv struct {
 func newFollowingsEnv(t *testing.T) *followingsEnv {
 	t.Helper()
 	client := etcdtest.NewClient(t, etcdtest.Start(t))
-	keys := transfer.New(transfer.Config{Client: client, Prefix: "/registry", Storages: func(context.Context) ([]string, error) { return []string{configMaps}, nil }})
+	etcdtest.DetectFeatures(t, client)
+	keys := transfer.New(transfer.Config{
+		Client: client, Prefix: "/registry", Storages: func(context.Context) ([]string, error) { return []string{configMaps}, nil },
+		Scan: func(context.Context) ([]string, error) { return []string{configMaps, widgets}, nil },
+	})
 	return &followingsEnv{newFollowings(keys), client}
 }
 
@@ -100,15 +109,20 @@ func TestFollowings(t *testing.T) {
 	})
 }
 
+// addIdle adds a following with the id "1" that has read nothing.
+func (f *followings) addIdle(cluster logicalcluster.Name) {
+	one := &following{id: "1", cluster: cluster, ready: make(chan struct{}), stop: func() {}}
+	close(one.ready)
+	one.expiry = time.AfterFunc(f.timeout, func() { f.forget(one) })
+	f.byCluster[cluster] = one
+}
+
 // TestFollowingsExpire: a destination that is gone leaves nothing.
 func TestFollowingsExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFollowings(transfer.New(transfer.Config{Storages: func(context.Context) ([]string, error) { return nil, fmt.Errorf("no etcd") }}))
 		cluster := logicalcluster.MustParseName("moving")
-		one := &following{id: "1", cluster: cluster, ready: make(chan struct{}), stop: func() {}}
-		close(one.ready)
-		one.expiry = time.AfterFunc(f.timeout, func() { f.forget(one) })
-		f.byCluster[cluster] = one
+		f.addIdle(cluster)
 		time.Sleep(f.timeout - time.Second)
 		if _, err := f.get(cluster, "1"); err != nil {
 			t.Fatal(err)
@@ -159,11 +173,52 @@ func TestCompare(t *testing.T) {
 
 	copied = changesOf(t, one, 0).Digest
 	e.put(t, cluster, "a", "2")
-	check(copied, configMaps+" has changed since the destination has read it")
+	check(copied, configMaps+" has changed since the destination has read it, or was not known to this replica of the shard")
 
 	copied = changesOf(t, one, 0).Digest
 	if _, err := e.client.Delete(t.Context(), "/registry"+configMaps+"/moving/a"); err != nil {
 		t.Fatal(err)
 	}
 	check(copied, configMaps+" has lost a key since the destination has read it")
+
+	// Another replica has stored an object before this one knows its API.
+	if _, err := e.client.Put(t.Context(), "/registry"+widgets+"/moving/w", "1"); err != nil {
+		t.Fatal(err)
+	}
+	copied = changesOf(t, one, 0).Digest
+	check(copied, widgets+" has changed since the destination has read it, or was not known to this replica of the shard")
+}
+
+// roundTrip answers requests in the process.
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (r roundTrip) RoundTrip(req *http.Request) (*http.Response, error) { return r(req) }
+
+// TestKeepFollowing: an origin does not forget a destination that is busy with its copy for long.
+func TestKeepFollowing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFollowings(transfer.New(transfer.Config{}))
+		cluster := logicalcluster.MustParseName("moving")
+		f.addIdle(cluster)
+		origin := &originClient{cluster: cluster, following: "1", peer: &peer{http: &http.Client{Transport: roundTrip(func(req *http.Request) (*http.Response, error) {
+			wanted := entriesRequest{}
+			if err := json.NewDecoder(req.Body).Decode(&wanted); err != nil {
+				return nil, err
+			}
+			_, err := f.get(cluster, wanted.Following)
+			return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader("{}"))}, err
+		})}}}
+		stop := origin.keepFollowing(t.Context())
+		time.Sleep(10 * f.timeout)
+		synctest.Wait()
+		if len(f.byCluster) != 1 {
+			t.Error("the origin has forgotten it")
+		}
+		stop()
+		time.Sleep(2 * f.timeout)
+		synctest.Wait()
+		if len(f.byCluster) != 0 {
+			t.Error("one that is not used is left")
+		}
+	})
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -203,7 +204,8 @@ func (o *originService) handOver(ctx context.Context, migration *migrationv1alph
 	if err := o.checkHolds(ctx, cluster); err != nil { // nobody creates one during the pause
 		return nil, err
 	}
-	if err := o.compare(ctx, cluster, wanted); err != nil {
+	storages, err := o.compare(ctx, cluster, wanted)
+	if err != nil {
 		return nil, err
 	}
 	after, err := o.stored.update(ctx, cluster, func(stored *storedCluster, annotations map[string]string) error {
@@ -211,6 +213,7 @@ func (o *originService) handOver(ctx context.Context, migration *migrationv1alph
 			return err
 		}
 		annotations[corev1alpha1.MovedToAnnotationKey] = destination
+		setOrDelete(annotations, corev1alpha1.HandedOverStoragesAnnotationKey, strings.Join(storages, " "))
 		annotations[corev1alpha1.EpochAnnotationKey] = strconv.FormatInt(epochOf(annotations)+1, 10)
 		annotations[corev1alpha1.ShardAnnotationKey] = destination
 		delete(annotations, corev1alpha1.PauseAfterAnnotationKey)
@@ -284,7 +287,8 @@ func epochOf(annotations map[string]string) int64 {
 	return epoch
 }
 
-// clean deletes all keys of a logical cluster that the destination serves, the LogicalCluster last.
+// clean deletes the keys of a logical cluster that the destination serves, the LogicalCluster last. It fails as long as there are others than
+// those which were handed over.
 func (o *originService) clean(ctx context.Context, state Origin) (controller.Result, error) {
 	name := logicalcluster.Of(state.Cluster)
 	stored, err := o.stored.get(ctx, name)
@@ -306,7 +310,8 @@ func (o *originService) clean(ctx context.Context, state Origin) (controller.Res
 	if err != nil {
 		return controller.Result{}, err
 	}
-	deleted, err := o.transfer.Purge(ctx, name, func(k transfer.Key) bool { return k == isCluster }, fence)
+	storages := append(strings.Fields(stored.annotations()[corev1alpha1.HandedOverStoragesAnnotationKey]), isCluster.Resource)
+	deleted, err := o.transfer.Purge(ctx, name, storages, func(k transfer.Key) bool { return k == isCluster }, fence)
 	if err != nil {
 		return controller.Result{}, err
 	}
@@ -340,11 +345,11 @@ func (o *originService) changes(ctx context.Context, cluster logicalcluster.Name
 	return &changesResponse{Following: one.id, Changes: changes}, nil
 }
 
-// compare fails if the copy of a destination differs from what is here.
-func (o *originService) compare(ctx context.Context, cluster logicalcluster.Name, wanted handOverRequest) error {
+// compare fails if the copy of a destination differs from what is here, and returns the storages that have keys.
+func (o *originService) compare(ctx context.Context, cluster logicalcluster.Name, wanted handOverRequest) (storages []string, err error) {
 	one, err := o.followings.get(cluster, wanted.Following)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	difference, err := one.compare(ctx, wanted.Digest)
 	if err == nil && difference != "" {
@@ -352,8 +357,9 @@ func (o *originService) compare(ctx context.Context, cluster logicalcluster.Name
 	}
 	if err != nil {
 		o.followings.forget(one)
+		return nil, err
 	}
-	return err
+	return one.storages(), nil
 }
 
 // report returns the report of the origin on a migration, or nil.

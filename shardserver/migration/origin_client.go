@@ -107,6 +107,30 @@ func (c *originClient) entries(ctx context.Context, keys []transfer.Key) (*entri
 	return post[entriesResponse](ctx, c.peer, c.at(opEntries), entriesRequest{Following: c.following, Keys: keys})
 }
 
+// keepFollowing lets the origin remember what it has told this shard, until the caller stops it: to read or to delete much of a copy, this
+// shard needs no word of the origin for longer than that waits.
+func (c *originClient) keepFollowing(ctx context.Context) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	origin, ended := *c, make(chan struct{}) // the field following is set again by each response
+	go func() {
+		defer close(ended)
+		ticker := time.NewTicker(followingTimeout / 4)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ticker.C:
+				_, _ = origin.entries(ctx, nil) // the next request that needs the answer fails, too
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return func() {
+		cancel()
+		<-ended
+	}
+}
+
 func (c *originClient) pause(ctx context.Context) (*pauseResponse, error) {
 	return post[pauseResponse](ctx, c.peer, c.at(opPause), nil)
 }

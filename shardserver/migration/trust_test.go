@@ -39,17 +39,20 @@ func TestAnswersTo(t *testing.T) {
 		"nobody":                            {shard: "-"},
 		"the origin itself":                 {shard: "alpha", change: func(o *Origin) { o.Migration.Spec.DestinationShard = "alpha" }},
 		"before the shard of the Workspace": {change: func(o *Origin) { o.Migration.Status.Conditions = nil }},
-		"before the origin is known":        {change: func(o *Origin) { o.Migration.Status.OriginShard = "" }},
-		"another shard is the origin":       {change: func(o *Origin) { o.Migration.Status.OriginShard = "gamma" }},
-		"it is being prepared":              {change: func(o *Origin) { o.Migration.Status.Phase = migrationv1alpha1.LogicalClusterMigrationPhasePreparing }},
-		"it is being deleted":               {change: func(o *Origin) { o.Migration.DeletionTimestamp = &metav1.Time{Time: time.Now()} }},
-		"it has ended":                      {change: func(o *Origin) { o.Migration.Status.Phase = migrationv1alpha1.LogicalClusterMigrationPhaseFailed }},
-		"it does not exist":                 {change: func(o *Origin) { o.Migration = nil }},
-		"it was not accepted":               {change: func(o *Origin) { o.Cluster.Annotations = nil }},
-		"another one was accepted":          {change: func(o *Origin) { o.Cluster.Annotations[corev1alpha1.MigratingAnnotationKey] = "home:other" }},
-		"a copy that arrives":               {change: func(o *Origin) { o.Cluster.Annotations[corev1alpha1.ArrivingAnnotationKey] = "m" }},
-		"there is no logical cluster":       {change: func(o *Origin) { o.Cluster = nil }},
-		"it was handed over":                {change: func(o *Origin) { o.Cluster.Annotations[corev1alpha1.MovedToAnnotationKey] = "beta" }, want: true},
+		"a rule breaks during the pause": {change: func(o *Origin) {
+			o.Migration.Status.Conditions, o.Cluster.Annotations[corev1alpha1.WritesPausedAnnotationKey] = nil, "t"
+		}, want: true},
+		"before the origin is known":  {change: func(o *Origin) { o.Migration.Status.OriginShard = "" }},
+		"another shard is the origin": {change: func(o *Origin) { o.Migration.Status.OriginShard = "gamma" }},
+		"it is being prepared":        {change: func(o *Origin) { o.Migration.Status.Phase = migrationv1alpha1.LogicalClusterMigrationPhasePreparing }},
+		"it is being deleted":         {change: func(o *Origin) { o.Migration.DeletionTimestamp = &metav1.Time{Time: time.Now()} }},
+		"it has ended":                {change: func(o *Origin) { o.Migration.Status.Phase = migrationv1alpha1.LogicalClusterMigrationPhaseFailed }},
+		"it does not exist":           {change: func(o *Origin) { o.Migration = nil }},
+		"it was not accepted":         {change: func(o *Origin) { o.Cluster.Annotations = nil }},
+		"another one was accepted":    {change: func(o *Origin) { o.Cluster.Annotations[corev1alpha1.MigratingAnnotationKey] = "home:other" }},
+		"a copy that arrives":         {change: func(o *Origin) { o.Cluster.Annotations[corev1alpha1.ArrivingAnnotationKey] = "m" }},
+		"there is no logical cluster": {change: func(o *Origin) { o.Cluster = nil }},
+		"it was handed over":          {change: func(o *Origin) { o.Cluster.Annotations[corev1alpha1.MovedToAnnotationKey] = "beta" }, want: true},
 		"it was handed over, and is abandoned": {change: func(o *Origin) {
 			o.Cluster.Annotations[corev1alpha1.MovedToAnnotationKey] = "beta"
 			o.Migration.Status.Phase = migrationv1alpha1.LogicalClusterMigrationPhaseAborting

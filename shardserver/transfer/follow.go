@@ -10,6 +10,9 @@ import (
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/metadata"
+	apistorage "k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/feature"
 
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
@@ -22,8 +25,12 @@ const (
 	progressInterval = 50 * time.Millisecond
 )
 
-// errTooManyKeys is returned for a logical cluster that exceeds MaxFollowedKeys.
-var errTooManyKeys = fmt.Errorf("the logical clusters that move have more than %d keys together", MaxFollowedKeys)
+var (
+	// errTooManyKeys is returned for a logical cluster that exceeds MaxFollowedKeys.
+	errTooManyKeys = fmt.Errorf("the logical clusters that move have more than %d keys together", MaxFollowedKeys)
+	// errNoProgress is returned with an etcd that reports progress of a watch before it has sent all events up to it.
+	errNoProgress = errors.New("etcd does not report reliably how far a watch is, or has not said its version yet: 3.5.13 is the oldest one that does")
+)
 
 // Follower knows the digest of a logical cluster while it changes. It reads every value once, and remembers a sum of it, not the value;
 // a watch of each storage that has keys tells it what changes afterwards. So the digest at any later time costs what has changed since, not what there
@@ -39,6 +46,8 @@ type Follower struct {
 
 	mu       sync.Mutex
 	storages map[string]*followed // by storage prefix
+	// returned is the last revision that the caller has been told.
+	returned int64
 	err      error
 	// advanced is closed when a revision advances, or at an error.
 	advanced chan struct{}
@@ -67,6 +76,9 @@ type Changes struct {
 
 // Follow returns a Follower of a logical cluster without one key, after it has read all values. It ends with the context.
 func (t *Transfer) Follow(ctx context.Context, cluster logicalcluster.Name, except Key, also ...string) (*Follower, error) {
+	if !feature.DefaultFeatureSupportChecker.Supports(apistorage.RequestWatchProgress) { // the stock storage of the shard has asked etcd
+		return nil, errNoProgress
+	}
 	f := &Follower{
 		t: t, cluster: cluster, except: except, watcher: clientv3.NewWatcher(t.cfg.Client),
 		storages: map[string]*followed{}, advanced: make(chan struct{}),
@@ -104,6 +116,15 @@ func (f *Follower) Changes(ctx context.Context, since int64, also ...string) (*C
 	return changes, nil
 }
 
+// AllChanges is Changes with all storages that have keys in etcd: nothing else of the logical cluster is there. The shard must refuse its writes.
+func (f *Follower) AllChanges(ctx context.Context, since int64) (*Changes, error) {
+	storages, err := f.t.cfg.Scan(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("following logical cluster %q: finding the storages: %w", f.cluster, err)
+	}
+	return f.Changes(ctx, since, storages...)
+}
+
 func (f *Follower) changes(ctx context.Context, since int64, also []string) (*Changes, error) {
 	revision, err := f.advance(ctx, also)
 	if err != nil {
@@ -114,6 +135,7 @@ func (f *Follower) changes(ctx context.Context, since int64, also []string) (*Ch
 	if f.err != nil {
 		return nil, f.err
 	}
+	f.returned = max(f.returned, revision)
 	changes := &Changes{Revision: revision, Digest: Digest{}, Expiring: true}
 	for resource, storage := range f.storages {
 		f.t.followedKeys.Add(-int64(len(storage.gone)))
@@ -127,7 +149,7 @@ func (f *Follower) changes(ctx context.Context, since int64, also []string) (*Ch
 			continue
 		}
 		for name, print := range storage.keys {
-			if print.revision > since {
+			if print.revision > since || storage.from > since {
 				changes.Changed = append(changes.Changed, Listed{Version{Key{resource, name}, print.revision}, print.sum})
 			}
 		}
@@ -207,7 +229,7 @@ func (f *Follower) compare(counts map[string]int64, revision int64) error {
 
 // add reads a storage, and follows it from then on.
 func (f *Follower) add(ctx context.Context, resource string) error {
-	prefix, storage, added := f.t.clusterPrefix(f.cluster, resource), newFollowed(), false
+	prefix, storage, added := f.t.clusterPrefix(f.cluster, resource), f.newFollowed(resource), false
 	defer func() {
 		if !added { // Close does not know it
 			f.t.followedKeys.Add(-storage.size())
@@ -217,16 +239,26 @@ func (f *Follower) add(ctx context.Context, resource string) error {
 	if err != nil {
 		return err
 	}
-	// Keys that were deleted since the caller has counted them are not known, so that their number does not count.
-	storage.revision, storage.changed = revision, revision
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.err != nil {
 		return f.err
 	}
+	// Keys that were deleted since the caller has counted them are not known, so that their number does not count.
+	storage.revision, storage.from = revision, f.returned+1
+	storage.changed = max(revision, storage.from)
 	f.storages[resource], added = storage, true
 	f.running.Go(func() { f.watch(resource, storage, prefix, revision) })
 	return nil
+}
+
+// newFollowed returns a storage whose watch has a stream of its own. On a shared one, a report of progress from before the watch exists can
+// arrive after its creation, as if its events up to there had been sent.
+func (f *Follower) newFollowed(resource string) *followed {
+	return &followed{
+		keys: map[string]fingerprint{}, gone: map[string]deletion{},
+		stream: metadata.AppendToOutgoingContext(f.ctx, "storage", resource), // clients of etcd have a stream for each metadata
+	}
 }
 
 // put notes a value of a storage that is not followed yet, or while mu is held.
@@ -255,7 +287,7 @@ func (f *Follower) count(added int64) error {
 // watch follows a storage until the Follower is closed. It begins at the revision that is known, not after it: etcd reports no progress
 // of a watch that begins in the future.
 func (f *Follower) watch(resource string, storage *followed, prefix string, revision int64) {
-	for response := range f.watcher.Watch(f.ctx, prefix, clientv3.WithPrefix(), clientv3.WithRev(revision)) {
+	for response := range f.watcher.Watch(storage.stream, prefix, clientv3.WithPrefix(), clientv3.WithRev(revision)) {
 		f.mu.Lock()
 		if err := f.apply(resource, storage, prefix, response); err != nil {
 			f.fail(err)
@@ -311,17 +343,22 @@ func (f *Follower) await(ctx context.Context, revision int64) error {
 	defer ticker.Stop()
 	for asked := false; ; {
 		f.mu.Lock()
-		advanced, err, known := f.advanced, f.err, true
+		advanced, err := f.advanced, f.err
+		var behind []*followed
 		for _, storage := range f.storages {
-			known = known && storage.revision >= revision
+			if storage.revision < revision {
+				behind = append(behind, storage)
+			}
 		}
 		f.mu.Unlock()
-		if err != nil || known {
+		if err != nil || len(behind) == 0 {
 			return err
 		}
 		if !asked {
-			if err := f.watcher.RequestProgress(f.ctx); err != nil {
-				return fmt.Errorf("asking for the progress of the watches: %w", err)
+			for _, storage := range behind {
+				if err := f.watcher.RequestProgress(storage.stream); err != nil {
+					return fmt.Errorf("asking for the progress of the watches: %w", err)
+				}
 			}
 			asked = true
 		}

@@ -73,6 +73,70 @@ func testFollow(t *testing.T) {
 	}
 }
 
+// testUnknownStorages has a replica that knows the API of an object, or that there are objects of it, after another one has stored it.
+func testUnknownStorages(t *testing.T) {
+	s := newShard(t, origin, nil)
+	known := []string{configMaps}
+	s.cfg.Storages = func(context.Context) ([]string, error) { return slices.Clone(known), nil }
+	s.put(t, moving, configMaps, "default/a", "1")
+	s.put(t, moving, plain, "w", "1")
+	s.put(t, moving, bound, "w", "1")
+	f := s.follow(t)
+	first := changes(t, f, 0)
+	if got := names(first); got != "default/a" {
+		t.Errorf("before it is known: %q", got)
+	}
+	known = append(known, plain)
+	if got := changes(t, f, first.Revision); names(got) != "w" || got.Changed[0].Resource != plain {
+		t.Errorf("when it is known: %q", names(got))
+	}
+	s.put(t, moving, configMaps, "default/b", "1")
+	second := changes(t, f, first.Revision)
+	if got := names(second); got != "default/b w" {
+		t.Errorf("when it is asked again: %q", got)
+	}
+	third := changes(t, f, second.Revision)
+	if got := names(third); got != "" {
+		t.Errorf("afterwards: %q", got)
+	}
+	all, err := f.AllChanges(t.Context(), third.Revision)
+	if err != nil || names(all) != "w" || all.Changed[0].Resource != bound {
+		t.Errorf("with what nobody has told the replica: %+v, %v", all, err)
+	}
+}
+
+// testProgress has reports of the progress of one watch wait behind its large events, while another watch begins that has much to catch up with.
+func testProgress(t *testing.T) {
+	const attempts, keys, large = 5, 50, 5
+	s := newShard(t, origin, nil)
+	s.cfg.Storages = func(context.Context) ([]string, error) { return []string{configMaps}, nil }
+	s.put(t, moving, configMaps, "default/large", "")
+	before, err := s.client.Get(t.Context(), "/")
+	succeed(t, err)
+	for i := range keys {
+		s.put(t, moving, secrets, fmt.Sprintf("default/s-%d", i), "content")
+	}
+	for range attempts {
+		f := s.follow(t)
+		other, storage := f.storages[configMaps], f.newFollowed(secrets)
+		f.storages[secrets] = storage
+		for range large {
+			s.put(t, moving, configMaps, "default/large", strings.Repeat("x", 1<<20))
+		}
+		for range 10 {
+			succeed(t, f.watcher.RequestProgress(other.stream))
+		}
+		f.running.Go(func() { f.watch(secrets, storage, s.clusterPrefix(moving, secrets), before.Header.Revision) })
+		succeed(t, f.await(t.Context(), before.Header.Revision+keys))
+		f.mu.Lock()
+		if got := len(storage.keys); got != keys {
+			t.Errorf("the watch is complete with %d of %d keys", got, keys)
+		}
+		f.mu.Unlock()
+		f.Close()
+	}
+}
+
 // testDamage changes values in etcd on one side of a copy that was complete and compared.
 func testDamage(t *testing.T) {
 	from, to := newShard(t, origin, gcm(t, "a")), newShard(t, destination, box("b"))
@@ -239,8 +303,9 @@ func testFollowerEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	f = &Follower{t: s.Transfer, cluster: moving, watcher: clientv3.NewWatcher(s.client), storages: map[string]*followed{configMaps: newFollowed()}, advanced: make(chan struct{})}
+	f = &Follower{t: s.Transfer, cluster: moving, watcher: clientv3.NewWatcher(s.client), storages: map[string]*followed{}, advanced: make(chan struct{})}
 	f.ctx, f.stop = context.WithCancel(ctx)
+	f.storages[configMaps] = f.newFollowed(configMaps)
 	f.running.Go(func() { f.watch(configMaps, f.storages[configMaps], s.clusterPrefix(moving, configMaps), revision) })
 	if _, err := f.Changes(t.Context(), revision); err == nil || !strings.Contains(err.Error(), "compacted") {
 		t.Errorf("after a compaction: %v", err)

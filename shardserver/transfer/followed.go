@@ -1,6 +1,7 @@
 package transfer
 
 import (
+	"context"
 	"maps"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -12,8 +13,13 @@ type followed struct {
 	// gone are the keys that were deleted, until the caller of the Follower has been told.
 	gone map[string]deletion
 	sum  Sum
+	// stream is the context of the watch.
+	stream context.Context
 	// revision is that up to which all changes are known, changed that of the last one.
 	revision, changed int64
+	// from is the first revision since which a caller knows the storage. Its keys may be older: the shard may have known the storage too late
+	// to tell the caller of them.
+	from int64
 }
 
 // fingerprint is what is kept of a value.
@@ -27,10 +33,6 @@ type fingerprint struct {
 type deletion struct {
 	revision int64
 	leased   bool
-}
-
-func newFollowed() *followed {
-	return &followed{keys: map[string]fingerprint{}, gone: map[string]deletion{}}
 }
 
 // size returns the number of entries.

@@ -3,6 +3,8 @@ package transfer
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync/atomic"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -12,11 +14,12 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// Purge deletes the keys of a logical cluster, except those that are kept (nil: none), until there are no others, and returns how many it
-// deleted. Each transaction requires the fence; Purge fails with ErrFenced if it does not hold.
-func (t *Transfer) Purge(ctx context.Context, cluster logicalcluster.Name, keep func(Key) bool, fence []clientv3.Cmp) (deleted int, err error) {
+// Purge deletes the keys of a logical cluster in storages, except those that are kept (nil: none), until there are no others, and returns how
+// many it deleted. If it finds any in another storage, it fails before it deletes more: no other shard has them. Each transaction requires the
+// fence; Purge fails with ErrFenced if it does not hold.
+func (t *Transfer) Purge(ctx context.Context, cluster logicalcluster.Name, storages []string, keep func(Key) bool, fence []clientv3.Cmp) (deleted int, err error) {
 	for {
-		found, removed, err := t.purgeOnce(ctx, cluster, keep, fence)
+		found, removed, err := t.purgeOnce(ctx, cluster, storages, keep, fence)
 		deleted += removed
 		if err != nil {
 			return deleted, fmt.Errorf("deleting the keys of logical cluster %q: %w", cluster, err)
@@ -28,10 +31,20 @@ func (t *Transfer) Purge(ctx context.Context, cluster logicalcluster.Name, keep 
 }
 
 // purgeOnce deletes the keys that exist now.
-func (t *Transfer) purgeOnce(ctx context.Context, cluster logicalcluster.Name, keep func(Key) bool, fence []clientv3.Cmp) (found, deleted int, err error) {
-	resources, _, err := t.resourcesOf(ctx, cluster)
+func (t *Transfer) purgeOnce(ctx context.Context, cluster logicalcluster.Name, storages []string, keep func(Key) bool, fence []clientv3.Cmp) (found, deleted int, err error) {
+	existing, err := t.cfg.Scan(ctx)
+	if err != nil {
+		return 0, 0, fmt.Errorf("finding the storages: %w", err)
+	}
+	counts, _, err := t.countsOf(ctx, cluster, append(existing, storages...))
 	if err != nil {
 		return 0, 0, err
+	}
+	resources := slices.Sorted(maps.Keys(counts))
+	for _, resource := range resources {
+		if !slices.Contains(storages, resource) {
+			return 0, 0, fmt.Errorf("%s has %d keys that were not handed over, so that no other shard has them", resource, counts[resource])
+		}
 	}
 	var removed atomic.Int64
 	deletes, deleteCtx := errgroup.WithContext(ctx)

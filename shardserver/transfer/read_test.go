@@ -165,7 +165,7 @@ func testRefusals(t *testing.T) {
 	for _, cluster := range []logicalcluster.Name{{}, logicalcluster.Wildcard, logicalcluster.Admin, logicalcluster.MustParseName("customresources")} {
 		_, _, manifest := s.Manifest(t.Context(), cluster)
 		_, follow := s.Follow(t.Context(), cluster, Key{})
-		_, purge := s.Purge(t.Context(), cluster, nil, nil)
+		_, purge := s.Purge(t.Context(), cluster, storages, nil, nil)
 		_, _, read := s.Read(t.Context(), cluster, nil, 0)
 		_, copied := s.Copied(t.Context(), Incoming{cluster, uid})
 		for _, err := range []error{manifest, follow, purge, read, copied, s.NewWriter(Incoming{cluster, uid}, nil).Store(t.Context(), nil), s.Forget(t.Context(), Incoming{cluster, uid})} {
@@ -192,7 +192,7 @@ func testPages(t *testing.T) {
 	if got := from.digest(t)[configMaps].Keys; got != keys {
 		t.Errorf("%d keys", got)
 	}
-	if deleted, err := from.Purge(t.Context(), moving, nil, nil); err != nil || deleted != keys {
+	if deleted, err := from.Purge(t.Context(), moving, storages, nil, nil); err != nil || deleted != keys {
 		t.Errorf("deleted %d, %v", deleted, err)
 	}
 }

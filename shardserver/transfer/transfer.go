@@ -37,6 +37,9 @@ type Config struct {
 	// Storages returns the storage prefixes that may have keys, "/<group or core>/<resource>[/<customresources or identity>]", those
 	// without a definition included: etcdkeys.Scanner.StoragePrefixes.
 	Storages func(ctx context.Context) ([]string, error)
+	// Scan returns these, and all others that have keys in etcd at the time of the call: etcdkeys.Scanner.ScanStoragePrefixes. Other replicas
+	// of the shard store objects of APIs that this one does not know yet.
+	Scan func(ctx context.Context) ([]string, error)
 	// Transformers encrypt values at rest; nil if the shard does not.
 	Transformers value.ResourceTransformers
 }

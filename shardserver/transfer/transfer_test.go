@@ -47,7 +47,11 @@ var origin, destination *embeddedetcd.Server
 func TestTransfer(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	t.Run("with etcd", func(t *testing.T) {
+		if _, err := New(Config{}).Follow(t.Context(), moving, Key{}); !errors.Is(err, errNoProgress) {
+			t.Errorf("an etcd of an unknown version: %v", err)
+		}
 		origin, destination = etcdtest.Start(t), etcdtest.Start(t)
+		etcdtest.DetectFeatures(t, etcdtest.NewClient(t, origin))
 		for name, test := range map[string]func(*testing.T){
 			"moves all keys of a logical cluster, and only these":       testMove,
 			"encrypts with the keys of each shard":                      testEncryption,
@@ -57,6 +61,8 @@ func TestTransfer(t *testing.T) {
 			"deletes one key per revision, within the fence":            testPurge,
 			"finds differences":                                         testDigest,
 			"follows changes":                                           testFollow,
+			"believes no progress of another watch":                     testProgress,
+			"finds storages that this replica does not know":            testUnknownStorages,
 			"finds damage on either side":                               testDamage,
 			"compares without reading what has not changed":             testReadsOfComparison,
 			"tells expiry from deletion":                                testExpiry,
@@ -85,9 +91,9 @@ type shard struct {
 
 func newShard(t testing.TB, server *embeddedetcd.Server, transformers value.ResourceTransformers) *shard {
 	client := etcdtest.NewClient(t, server)
+	all := func(context.Context) ([]string, error) { return slices.Clone(storages), nil }
 	return &shard{client: client, Transfer: New(Config{
-		Client: client, Prefix: fmt.Sprintf("/test-%d", prefixes.Add(1)), Transformers: transformers,
-		Storages: func(context.Context) ([]string, error) { return storages, nil },
+		Client: client, Prefix: fmt.Sprintf("/test-%d", prefixes.Add(1)), Transformers: transformers, Storages: all, Scan: all,
 	})}
 }
 
@@ -269,7 +275,7 @@ func testMove(t *testing.T) {
 	if got := to.raw(t, "/"); !maps.Equal(got, want) {
 		t.Errorf("the destination has %v, want %v", got, want)
 	}
-	if deleted, err := from.Purge(t.Context(), moving, nil, nil); err != nil || deleted != len(own) {
+	if deleted, err := from.Purge(t.Context(), moving, storages, nil, nil); err != nil || deleted != len(own) {
 		t.Errorf("deleted %d, %v, want %d", deleted, err, len(own))
 	}
 	if got := from.raw(t, "/"); !maps.Equal(got, foreign) {
@@ -327,7 +333,7 @@ func BenchmarkTransfer(b *testing.B) {
 		}
 		verified += time.Since(start)
 		start = time.Now()
-		if _, err := to.Purge(b.Context(), moving, nil, nil); err != nil {
+		if _, err := to.Purge(b.Context(), moving, storages, nil, nil); err != nil {
 			b.Fatal(err)
 		}
 		purged += time.Since(start)

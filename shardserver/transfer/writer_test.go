@@ -261,11 +261,14 @@ func testPurge(t *testing.T) {
 	old := fenceOn(t, s, lc)
 	s.put(t, moving, logical, "cluster", "changed")
 	keep := func(key Key) bool { return key.Resource == logical }
-	if deleted, err := s.Purge(t.Context(), moving, keep, old); !errors.Is(err, ErrFenced) || deleted != 0 {
+	if deleted, err := s.Purge(t.Context(), moving, storages, keep, old); !errors.Is(err, ErrFenced) || deleted != 0 {
 		t.Errorf("with an old fence: deleted %d, %v", deleted, err)
 	}
+	if deleted, err := s.Purge(t.Context(), moving, []string{configMaps, logical}, keep, fenceOn(t, s, lc)); err == nil || !strings.Contains(err.Error(), plain+" has 1 keys that were not handed over") || deleted != 0 {
+		t.Errorf("with keys in no digest: deleted %d, %v", deleted, err)
+	}
 	revisions := watchRevisions(t, s, configMaps)
-	if deleted, err := s.Purge(t.Context(), moving, keep, fenceOn(t, s, lc)); err != nil || deleted != 41 {
+	if deleted, err := s.Purge(t.Context(), moving, storages, keep, fenceOn(t, s, lc)); err != nil || deleted != 41 {
 		t.Errorf("deleted %d, %v, want 41", deleted, err)
 	}
 	revisions(40)
@@ -273,7 +276,7 @@ func testPurge(t *testing.T) {
 	if got := slices.Sorted(maps.Keys(s.raw(t, "/"))); !slices.Equal(got, want) {
 		t.Errorf("left are %v", got)
 	}
-	if deleted, err := s.Purge(t.Context(), moving, nil, fenceOn(t, s, lc)); err != nil || deleted != 1 {
+	if deleted, err := s.Purge(t.Context(), moving, storages, nil, fenceOn(t, s, lc)); err != nil || deleted != 1 {
 		t.Errorf("without exception: deleted %d, %v", deleted, err)
 	}
 }

@@ -49,6 +49,9 @@ const (
 	// MovedToAnnotationKey contains the name of the shard to which the logical cluster has moved. The origin sets it and
 	// serves nothing of the logical cluster from then on.
 	MovedToAnnotationKey = "internal.core.kcp.io/moved-to"
+	// HandedOverStoragesAnnotationKey contains the storages, separated by spaces, whose keys the other shard has got with the logical cluster.
+	// The origin deletes no others.
+	HandedOverStoragesAnnotationKey = "internal.core.kcp.io/handed-over-storages"
 	// ArrivingAnnotationKey contains the UID of the LogicalClusterMigration that copies the logical cluster to this shard. Until
 	// it is removed, another shard has the logical cluster, and nobody sees the copy.
 	ArrivingAnnotationKey = "internal.core.kcp.io/arriving"
