@@ -62,11 +62,14 @@ func create(cmd *cobra.Command, configFile string) (config.Result, error) {
 	if err != nil {
 		return config.Result{}, err
 	}
-	made, digest, err := backup.Run(cmd.Context(), cfg, slog.New(slog.NewJSONHandler(cmd.OutOrStdout(), nil)))
+	saved, err := backup.Run(cmd.Context(), cfg, slog.New(slog.NewJSONHandler(cmd.OutOrStdout(), nil)))
 	if err != nil {
 		return config.Result{}, err
 	}
-	result := config.Result{StartedAt: made.StartedAt, StoppedAt: made.StoppedAt, ManifestDigest: digest, Size: made.Size(), Shards: len(made.Shards)}
+	made := saved.Manifest
+	result := config.Result{
+		BackupID: made.ID, DestinationPath: saved.Location, StartedAt: made.StartedAt, StoppedAt: made.StoppedAt, ManifestDigest: saved.Digest, Size: made.Size(), Shards: len(made.Shards),
+	}
 	for _, shard := range made.Shards {
 		result.SnapshotSize += shard.Snapshot.ContentSize
 		result.LogicalClusters += shard.LogicalClusters
@@ -89,16 +92,15 @@ func newListCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			// What can be read is listed, whatever else is in the store: this command is needed most when something is damaged.
 			found, err := backup.List(cmd.Context(), cfg.Store)
-			if err != nil {
-				return err
-			}
 			table := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 3, ' ', 0)
-			fmt.Fprintln(table, "ID\tNAMESPACE\tROOTSHARD\tTAKEN\tSHARDS\tBYTES")
+			fmt.Fprintln(table, "ID\tNAMESPACE\tROOTSHARD\tTAKEN\tSHARDS\tBYTES\tCLUSTER")
 			for _, m := range found {
-				fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\t%d\n", m.ID, m.Installation.Namespace, m.Installation.RootShard, m.CutStoppedAt.Format(time.RFC3339), len(m.Shards), m.Size())
+				fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\t%d\t%s\n", m.ID, m.Installation.Namespace, m.Installation.RootShard, m.CutStoppedAt.Format(time.RFC3339), len(m.Shards), m.Size(),
+					m.Installation.KubernetesCluster)
 			}
-			return table.Flush()
+			return errors.Join(table.Flush(), err)
 		},
 	}
 	addConfig(cmd, &configFile)
