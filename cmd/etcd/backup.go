@@ -143,7 +143,7 @@ func newVerifyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "verify --config FILE --id ID --identity-file FILE",
 		Short:   "Read a whole backup, check all hashes, and tell where it is damaged",
-		Example: `  etcd backup verify --config=store.yaml --id=20300102T030405Z-1a2b3c4d --identity-file=key.txt`,
+		Example: `  etcd backup verify --config=store.yaml --id=20300102T030405Z-1a2b3c4d-5e6f7a8b --manifest-digest=DIGEST --identity-file=key.txt`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			opened, err := from.open(cmd)
@@ -174,7 +174,7 @@ func newRestoreCommand() *cobra.Command {
 logical clusters that was read beside it. The revision is raised, and all earlier ones are compacted, so that clients list again.
 Start etcd with the same --name, --initial-cluster and --initial-advertise-peer-urls. For several members, run it once for each, with the same
 --initial-cluster and --initial-cluster-token. The disk needs twice the size of the database for a while.`,
-		Example: `  etcd backup restore --config=store.yaml --id=20300102T030405Z-1a2b3c4d --identity-file=key.txt --shard=root --data-dir=restored \
+		Example: `  etcd backup restore --config=store.yaml --id=20300102T030405Z-1a2b3c4d-5e6f7a8b --manifest-digest=DIGEST --identity-file=key.txt --shard=root --data-dir=restored \
     --name=root-etcd-0 --initial-cluster=root-etcd-0=https://localhost:2380 --initial-advertise-peer-urls=https://localhost:2380`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -213,7 +213,7 @@ func newSecretsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "secrets --config FILE --id ID --identity-file FILE --output FILE",
 		Short:   "Write the Secrets of a backup to a tar of manifests",
-		Example: `  etcd backup secrets --config=store.yaml --id=20300102T030405Z-1a2b3c4d --identity-file=key.txt --output=secrets.tar`,
+		Example: `  etcd backup secrets --config=store.yaml --id=20300102T030405Z-1a2b3c4d-5e6f7a8b --manifest-digest=DIGEST --identity-file=key.txt --output=secrets.tar`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			opened, err := from.open(cmd)
