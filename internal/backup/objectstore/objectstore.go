@@ -11,6 +11,7 @@ import (
 	"os"
 	"path"
 	"strings"
+	"time"
 
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
@@ -26,6 +27,9 @@ const (
 	PartSize = 8 << 20
 	// attempts of each request before the error is returned.
 	attempts = 4
+	// answerTimeout bounds how long a store may take to answer a request that it has received. Some put the parts of a large object together
+	// before they answer, and a second request for that fails.
+	answerTimeout = 5 * time.Minute
 	// defaultRegion is what stores without regions expect in signatures.
 	defaultRegion = "us-east-1"
 	// burst is the number of bytes that a limited upload may read at once.
@@ -72,6 +76,7 @@ func open(cfg config.Store, ca []byte, keys *credentials.Credentials) (*Store, e
 	if err != nil {
 		return nil, err
 	}
+	transport.ResponseHeaderTimeout = answerTimeout
 	if len(ca) > 0 {
 		pool := x509.NewCertPool()
 		if !pool.AppendCertsFromPEM(ca) {
