@@ -62,11 +62,14 @@ func create(cmd *cobra.Command, configFile string) (config.Result, error) {
 	if err != nil {
 		return config.Result{}, err
 	}
-	made, digest, err := backup.Run(cmd.Context(), cfg, slog.New(slog.NewJSONHandler(cmd.OutOrStdout(), nil)))
+	saved, err := backup.Run(cmd.Context(), cfg, slog.New(slog.NewJSONHandler(cmd.OutOrStdout(), nil)))
 	if err != nil {
 		return config.Result{}, err
 	}
-	result := config.Result{StartedAt: made.StartedAt, StoppedAt: made.StoppedAt, ManifestDigest: digest, Size: made.Size(), Shards: len(made.Shards)}
+	made := saved.Manifest
+	result := config.Result{
+		BackupID: made.ID, DestinationPath: saved.Location, StartedAt: made.StartedAt, StoppedAt: made.StoppedAt, ManifestDigest: saved.Digest, Size: made.Size(), Shards: len(made.Shards),
+	}
 	for _, shard := range made.Shards {
 		result.SnapshotSize += shard.Snapshot.ContentSize
 		result.LogicalClusters += shard.LogicalClusters
@@ -89,16 +92,15 @@ func newListCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			// What can be read is listed, whatever else is in the store: this command is needed most when something is damaged.
 			found, err := backup.List(cmd.Context(), cfg.Store)
-			if err != nil {
-				return err
-			}
 			table := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 3, ' ', 0)
-			fmt.Fprintln(table, "ID\tNAMESPACE\tROOTSHARD\tTAKEN\tSHARDS\tBYTES")
+			fmt.Fprintln(table, "ID\tNAMESPACE\tROOTSHARD\tTAKEN\tSHARDS\tBYTES\tCLUSTER")
 			for _, m := range found {
-				fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\t%d\n", m.ID, m.Installation.Namespace, m.Installation.RootShard, m.CutStoppedAt.Format(time.RFC3339), len(m.Shards), m.Size())
+				fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\t%d\t%s\n", m.ID, m.Installation.Namespace, m.Installation.RootShard, m.CutStoppedAt.Format(time.RFC3339), len(m.Shards), m.Size(),
+					m.Installation.KubernetesCluster)
 			}
-			return table.Flush()
+			return errors.Join(table.Flush(), err)
 		},
 	}
 	addConfig(cmd, &configFile)
@@ -141,7 +143,7 @@ func newVerifyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "verify --config FILE --id ID --identity-file FILE",
 		Short:   "Read a whole backup, check all hashes, and tell where it is damaged",
-		Example: `  etcd backup verify --config=store.yaml --id=20300102T030405Z-1a2b3c4d --identity-file=key.txt`,
+		Example: `  etcd backup verify --config=store.yaml --id=20300102T030405Z-1a2b3c4d-5e6f7a8b --manifest-digest=DIGEST --identity-file=key.txt`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			opened, err := from.open(cmd)
@@ -172,7 +174,7 @@ func newRestoreCommand() *cobra.Command {
 logical clusters that was read beside it. The revision is raised, and all earlier ones are compacted, so that clients list again.
 Start etcd with the same --name, --initial-cluster and --initial-advertise-peer-urls. For several members, run it once for each, with the same
 --initial-cluster and --initial-cluster-token. The disk needs twice the size of the database for a while.`,
-		Example: `  etcd backup restore --config=store.yaml --id=20300102T030405Z-1a2b3c4d --identity-file=key.txt --shard=root --data-dir=restored \
+		Example: `  etcd backup restore --config=store.yaml --id=20300102T030405Z-1a2b3c4d-5e6f7a8b --manifest-digest=DIGEST --identity-file=key.txt --shard=root --data-dir=restored \
     --name=root-etcd-0 --initial-cluster=root-etcd-0=https://localhost:2380 --initial-advertise-peer-urls=https://localhost:2380`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -211,7 +213,7 @@ func newSecretsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "secrets --config FILE --id ID --identity-file FILE --output FILE",
 		Short:   "Write the Secrets of a backup to a tar of manifests",
-		Example: `  etcd backup secrets --config=store.yaml --id=20300102T030405Z-1a2b3c4d --identity-file=key.txt --output=secrets.tar`,
+		Example: `  etcd backup secrets --config=store.yaml --id=20300102T030405Z-1a2b3c4d-5e6f7a8b --manifest-digest=DIGEST --identity-file=key.txt --output=secrets.tar`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			opened, err := from.open(cmd)

@@ -14,7 +14,6 @@ import (
 
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 	"github.com/atoll-dev/atoll/controllers/apply"
-	"github.com/atoll-dev/atoll/controllers/backupstore"
 	"github.com/atoll-dev/atoll/controllers/dependencies"
 	"github.com/atoll-dev/atoll/controllers/reconcile"
 	"github.com/atoll-dev/atoll/controllers/status"
@@ -111,7 +110,7 @@ func (s *scope) resolve(context.Context) error {
 	s.report.Set(s.reference)
 	switch {
 	case s.backup.Status.StartedAt != nil:
-		s.report.Set(status.Stall(condition, reasonJobDeleted, "Job %s was deleted before it ended: create another Backup", jobName(s.backup)))
+		s.report.Set(s.lost(reasonJobDeleted, "Job "+jobName(s.backup)))
 	case s.root == nil:
 	case s.store == nil:
 		s.report.Set(status.Wait(condition, operatorv1alpha1.ReasonReferenceNotFound,
@@ -150,11 +149,21 @@ func isBefore(a, b *operatorv1alpha1.Backup) bool {
 	if a.Status.Phase == operatorv1alpha1.BackupPhaseRunning {
 		return true
 	}
-	completed := meta.FindStatusCondition(a.Status.Conditions, operatorv1alpha1.ConditionCompleted)
-	if a.Status.Phase != "" && (completed == nil || completed.Reason != reasonQueued) {
+	if a.Status.Phase != "" && !waitsForTurn(a, b) {
 		return false
 	}
 	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name)) < 0
+}
+
+// waitsForTurn reports whether a Backup waits for its turn, or for the store of another one, whose turn it is: both begin when that store
+// becomes ready.
+func waitsForTurn(backup, other *operatorv1alpha1.Backup) bool {
+	completed := meta.FindStatusCondition(backup.Status.Conditions, operatorv1alpha1.ConditionCompleted)
+	if completed == nil {
+		return false
+	}
+	waitsForStore := completed.Reason == reasonStoreNotReady || completed.Reason == operatorv1alpha1.ReasonReferenceNotFound
+	return completed.Reason == reasonQueued || waitsForStore && backup.Spec.StoreRef == other.Spec.StoreRef
 }
 
 func (s *scope) run(ctx context.Context) error {
@@ -169,13 +178,18 @@ func (s *scope) run(ctx context.Context) error {
 				return s.report.SetResult(status.Result{}, err)
 			}
 		}
-		started := metav1.NewTime(s.config.Now())
-		s.backup.Status.StartedAt, s.backup.Status.BackupID = &started, backupID(s.backup)
-		s.backup.Status.DestinationPath = backupstore.Location(s.store, s.root.Name, backupID(s.backup))
+		s.job = input.job
+		s.job.CreationTimestamp = metav1.NewTime(s.config.Now())
+	}
+	// Whichever reconcile has created the Job: the status that one wrote may be lost.
+	if s.backup.Status.StartedAt == nil {
+		s.backup.Status.StartedAt = &s.job.CreationTimestamp
 	}
 	switch {
+	case s.outcome.lost:
+		s.report.Set(s.lost(reasonFailed, "the pod of Job "+jobName(s.backup)))
 	case s.outcome.failed:
-		s.report.Set(status.Stall(condition, reasonFailed, "%s; then create another Backup", s.outcome.message))
+		s.report.Set(status.Stall(condition, reasonFailed, "%s. Correct the cause, and create another Backup", s.outcome.message))
 	case s.outcome.result != nil:
 		s.setResult(s.outcome.result)
 		s.report.Set(status.OK(condition, reasonSaved, "saved %d shards with %d logical clusters, and %d Secrets",
@@ -186,8 +200,15 @@ func (s *scope) run(ctx context.Context) error {
 	return nil
 }
 
+// lost is the end of a Backup of which nobody knows whether it succeeded.
+func (s *scope) lost(reason, what string) status.Result {
+	return status.Stall(operatorv1alpha1.ConditionCompleted, reason, "%s is gone, and its result with it: look for folders %s-* with manifest.json in the store, or create another Backup",
+		what, backupID(s.backup))
+}
+
 func (s *scope) setResult(result *backupconfig.Result) {
 	out := &s.backup.Status
+	out.BackupID, out.DestinationPath = result.BackupID, result.DestinationPath
 	started, stopped := metav1.NewTime(result.StartedAt), metav1.NewTime(result.StoppedAt)
 	out.StartedAt, out.StoppedAt = &started, &stopped
 	out.Duration = result.StoppedAt.Sub(result.StartedAt).Round(time.Second / 10).String()

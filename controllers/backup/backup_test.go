@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -27,7 +28,11 @@ import (
 
 var created = metav1.NewTime(time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC))
 
-const namespace = "kcp"
+const (
+	namespace = "kcp"
+	// runName is the name of the Job and the ConfigMap of the Backup.
+	runName = "daily-11111111"
+)
 
 // installation is a RootShard with a Shard, its Secrets, a store that is ready, and a Backup.
 type installation struct {
@@ -66,6 +71,13 @@ func newInstallation(t *testing.T, more ...client.Object) *installation {
 	for _, name := range []string{"root-server", "encryption", "root-kubeconfig"} {
 		server.Spec.Template.Spec.Volumes = append(server.Spec.Template.Spec.Volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: name}}})
 	}
+	// An optional Secret, and one in the environment, of servers other than shards.
+	virtual := &operatorv1alpha1.VirtualWorkspace{ObjectMeta: named("virtual")}
+	virtual.Spec.Target.ShardRef = &corev1.LocalObjectReference{Name: "alpha"}
+	views := &appsv1.Deployment{ObjectMeta: named("virtual")}
+	views.OwnerReferences = desired.NewOwnerReferences("VirtualWorkspace", virtual)
+	views.Spec.Template.Spec.Volumes = []corev1.Volume{{Name: "optional", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "optional", Optional: ptr.To(true)}}}}
+	views.Spec.Template.Spec.Containers = []corev1.Container{{EnvFrom: []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "environment"}}}}}}
 	i := &installation{t: t, store: &operatorv1alpha1.BackupStore{ObjectMeta: named("store")}, backup: newBackup("daily", 0)}
 	i.store.Spec = operatorv1alpha1.BackupStoreSpec{
 		EndpointURL: "https://s3.example.com", Bucket: "backups", Prefix: "prod",
@@ -75,7 +87,7 @@ func newInstallation(t *testing.T, more ...client.Object) *installation {
 	}
 	i.store.Status.Conditions = []metav1.Condition{{Type: operatorv1alpha1.ConditionReady, Status: metav1.ConditionTrue}}
 	i.client = memory.NewClient(t, append([]client.Object{
-		root, shard, i.store, i.backup, server, secret("root-ca", issued), secret("root-service-account", issued), secret("root-server", issued), secret("encryption", nil),
+		root, shard, i.store, i.backup, server, virtual, views, secret("optional", nil), secret("environment", nil), secret("root-ca", issued), secret("root-service-account", issued), secret("root-server", issued), secret("encryption", nil),
 		secret("root-kubeconfig", nil, desired.NewOwnerReferences("RootShard", root)...), secret("of-others", nil),
 	}, more...)...)
 	return i
@@ -109,9 +121,15 @@ func (i *installation) get(object client.Object) {
 // end adds a pod of the Job with a termination message.
 func (i *installation) end(message string, code int32) {
 	i.t.Helper()
-	pod := &corev1.Pod{ObjectMeta: named("pod")}
-	pod.Labels = map[string]string{batchv1.JobNameLabel: "daily-backup"}
-	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Message: message, ExitCode: code, Reason: "Error"}}}}
+	i.addPod(corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
+		State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Message: message, ExitCode: code, Reason: "Error"}},
+	}}})
+}
+
+func (i *installation) addPod(status corev1.PodStatus) {
+	i.t.Helper()
+	pod := &corev1.Pod{ObjectMeta: named("pod"), Status: status}
+	pod.Labels = map[string]string{batchv1.JobNameLabel: runName}
 	if err := i.client.Create(i.t.Context(), pod); err != nil {
 		i.t.Fatal(err)
 	}
@@ -126,11 +144,8 @@ func (i *installation) expect(condition *metav1.Condition, phase operatorv1alpha
 
 func TestBackup(t *testing.T) {
 	i := newInstallation(t)
-	i.expect(i.reconcile(), operatorv1alpha1.BackupPhaseRunning, "Job daily-backup saves the installation")
-	if i.backup.Status.BackupID != "20300102T030405Z-11111111" || i.backup.Status.DestinationPath != "s3://backups/prod/kcp/root/20300102T030405Z-11111111" {
-		t.Errorf("the status is %+v", i.backup.Status)
-	}
-	job, configMap := &batchv1.Job{ObjectMeta: named("daily-backup")}, &corev1.ConfigMap{ObjectMeta: named("daily-backup")}
+	i.expect(i.reconcile(), operatorv1alpha1.BackupPhaseRunning, "Job daily-11111111 saves the installation")
+	job, configMap := &batchv1.Job{ObjectMeta: named(runName)}, &corev1.ConfigMap{ObjectMeta: named(runName)}
 	i.get(job)
 	i.get(configMap)
 	for _, object := range []client.Object{job, configMap} {
@@ -141,6 +156,7 @@ func TestBackup(t *testing.T) {
 	golden.Check[client.Object](t, "run", configMap, job)
 
 	message, err := json.Marshal(config.Result{
+		BackupID: "20300102T030405Z-11111111-22222222", DestinationPath: "s3://backups/prod/kcp/root/20300102T030405Z-11111111-22222222",
 		StartedAt: created.Time, StoppedAt: created.Add(90 * time.Second), ManifestDigest: "digest", Size: 20<<20 + 1, SnapshotSize: 100, Shards: 2, LogicalClusters: 3, Secrets: 3,
 	})
 	if err != nil {
@@ -149,7 +165,8 @@ func TestBackup(t *testing.T) {
 	i.end(string(message), 0)
 	i.expect(i.reconcile(), operatorv1alpha1.BackupPhaseCompleted, "saved 2 shards with 3 logical clusters, and 3 Secrets")
 	status := i.backup.Status
-	if status.Duration != "1m30s" || status.Size.String() != "21Mi" || status.SnapshotSize.String() != "100" || status.ManifestDigest != "digest" {
+	if status.Duration != "1m30s" || status.Size.String() != "21Mi" || status.SnapshotSize.String() != "100" || status.ManifestDigest != "digest" ||
+		status.BackupID != "20300102T030405Z-11111111-22222222" || status.DestinationPath != "s3://backups/prod/kcp/root/20300102T030405Z-11111111-22222222" {
 		t.Errorf("the status is %+v", status)
 	}
 	if !meta.IsStatusConditionTrue(status.Conditions, operatorv1alpha1.ConditionReady) {
@@ -162,8 +179,75 @@ func TestBackup(t *testing.T) {
 	i.expect(i.reconcile(), operatorv1alpha1.BackupPhaseCompleted, "saved 2 shards")
 }
 
+// TestRecreated creates a Backup again under its name while what the first has left is still there.
+func TestRecreated(t *testing.T) {
+	i := newInstallation(t)
+	i.reconcile()
+	i.end(`{"manifestDigest":"old"}`, 0)
+	i.expect(i.reconcile(), operatorv1alpha1.BackupPhaseCompleted, "saved 0 shards")
+	if err := i.client.Delete(t.Context(), i.backup); err != nil {
+		t.Fatal(err)
+	}
+	i.backup = newBackup("daily", 0)
+	i.backup.UID = "33333333-4444"
+	if err := i.client.Create(t.Context(), i.backup); err != nil {
+		t.Fatal(err)
+	}
+	i.expect(i.reconcile(), operatorv1alpha1.BackupPhaseRunning, "Job daily-33333333 saves the installation")
+	i.expect(i.reconcile(), operatorv1alpha1.BackupPhaseRunning, "it has no pod yet; if that lasts, the events of Job daily-33333333 say why")
+	i.get(&batchv1.Job{ObjectMeta: named("daily-33333333")})
+}
+
+// TestLostStatus loses what the reconcile that creates the Job writes, as a conflict does.
+func TestLostStatus(t *testing.T) {
+	i := newInstallation(t)
+	i.reconcile()
+	job := &batchv1.Job{ObjectMeta: named(runName)}
+	i.get(job)
+	job.CreationTimestamp = created
+	if err := i.client.Update(t.Context(), job); err != nil {
+		t.Fatal(err)
+	}
+	i.backup.Status = operatorv1alpha1.BackupStatus{Phase: operatorv1alpha1.BackupPhasePending}
+	if err := i.client.Status().Update(t.Context(), i.backup); err != nil {
+		t.Fatal(err)
+	}
+	i.expect(i.reconcile(), operatorv1alpha1.BackupPhaseRunning, "saves the installation")
+	if started := i.backup.Status.StartedAt; started == nil || !started.Equal(&created) {
+		t.Errorf("it started at %v", started)
+	}
+}
+
+// TestWaitingPods reports what keeps pods from starting.
+func TestWaitingPods(t *testing.T) {
+	waiting := func(reason, message string) corev1.PodStatus {
+		return corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Name: "backup", Image: "atoll:v1", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}}}}}
+	}
+	for name, tc := range map[string]struct {
+		status corev1.PodStatus
+		want   string
+	}{
+		"an image that is missing": {waiting("ErrImagePull", "not found"), "installation; image atoll:v1 of container backup cannot be pulled: not found"},
+		"a cluster that is full": {corev1.PodStatus{Conditions: []corev1.PodCondition{{
+			Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: "0/3 nodes are available",
+		}}}, "installation; a pod cannot be scheduled: 0/3 nodes are available"},
+		"a volume that is not mounted": {waiting("ContainerCreating", ""), "installation; pod pod has not started; if that lasts, its events say why"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			i := newInstallation(t)
+			i.reconcile()
+			i.addPod(tc.status)
+			i.expect(i.reconcile(), operatorv1alpha1.BackupPhaseRunning, tc.want)
+		})
+	}
+}
+
 func TestFailures(t *testing.T) {
-	failed := []batchv1.JobCondition{{Type: batchv1.JobFailed, Status: corev1.ConditionTrue, Message: "reached its deadline"}}
+	with := func(kind batchv1.JobConditionType, reason, message string) []batchv1.JobCondition {
+		return []batchv1.JobCondition{{Type: kind, Status: corev1.ConditionTrue, Reason: reason, Message: message}}
+	}
+	failed := with(batchv1.JobFailed, batchv1.JobReasonBackoffLimitExceeded, "reached the backoff limit")
+	deadline := with(batchv1.JobFailed, batchv1.JobReasonDeadlineExceeded, "reached its deadline")
 	for name, tc := range map[string]struct {
 		message    string
 		conditions []batchv1.JobCondition
@@ -171,14 +255,16 @@ func TestFailures(t *testing.T) {
 		want       string
 	}{
 		"an attempt that fails is repeated":       {`{"error":"bucket b is full"}`, nil, operatorv1alpha1.BackupPhaseRunning, "the last attempt failed and is repeated: bucket b is full"},
-		"the last one has the reason":             {`{"error":"bucket b is full"}`, failed, operatorv1alpha1.BackupPhaseFailed, "bucket b is full; then create another Backup"},
-		"a pod that was killed says nothing more": {"", failed, operatorv1alpha1.BackupPhaseFailed, "the pod ended with Error"},
+		"the last one has the reason":             {`{"error":"bucket b is full"}`, failed, operatorv1alpha1.BackupPhaseFailed, "bucket b is full. Correct the cause, and create another Backup"},
+		"one that is ended by its deadline":       {`{"error":"writing x: context canceled"}`, deadline, operatorv1alpha1.BackupPhaseFailed, "the Backup did not end within 6h0m0s: raise maxUploadRate"},
+		"a result that is lost may be a backup":   {"", with(batchv1.JobComplete, "", ""), operatorv1alpha1.BackupPhaseFailed, "look for folders 20300102T030405Z-11111111-* with manifest.json in the store"},
+		"a pod that was killed says nothing more": {"", failed, operatorv1alpha1.BackupPhaseFailed, "pod pod ended with Error: look at its log. Correct the cause"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			i := newInstallation(t)
 			i.reconcile()
 			i.end(tc.message, 1)
-			job := &batchv1.Job{ObjectMeta: named("daily-backup")}
+			job := &batchv1.Job{ObjectMeta: named(runName)}
 			i.get(job)
 			job.Status.Conditions = tc.conditions
 			if err := i.client.Status().Update(t.Context(), job); err != nil {
@@ -193,10 +279,10 @@ func TestFailures(t *testing.T) {
 	t.Run("a Job that is deleted fails the Backup", func(t *testing.T) {
 		i := newInstallation(t)
 		i.reconcile()
-		if err := i.client.Delete(t.Context(), &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "daily-backup", Namespace: namespace}}); err != nil {
+		if err := i.client.Delete(t.Context(), &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: runName, Namespace: namespace}}); err != nil {
 			t.Fatal(err)
 		}
-		i.expect(i.reconcile(), operatorv1alpha1.BackupPhaseFailed, "was deleted before it ended")
+		i.expect(i.reconcile(), operatorv1alpha1.BackupPhaseFailed, "Job daily-11111111 is gone, and its result with it")
 	})
 }
 
@@ -237,16 +323,19 @@ func TestOrder(t *testing.T) {
 		backup.Status.Conditions = []metav1.Condition{{Type: operatorv1alpha1.ConditionCompleted, Reason: reason}}
 		return backup
 	}
+	otherStore := newBackup("b", time.Hour)
+	otherStore.Spec.StoreRef.Name = "other"
 	for name, tc := range map[string]struct {
 		other *operatorv1alpha1.Backup
 		want  bool
 	}{
-		"one that runs":                       {with(newBackup("b", -time.Hour), operatorv1alpha1.BackupPhaseRunning, reasonRunning), true},
-		"an older one that nobody has read":   {newBackup("b", time.Hour), true},
-		"an older one that waits as well":     {with(newBackup("b", time.Hour), operatorv1alpha1.BackupPhasePending, reasonQueued), true},
-		"an older one that waits for a store": {with(newBackup("b", time.Hour), operatorv1alpha1.BackupPhasePending, reasonStoreNotReady), false},
-		"a younger one":                       {newBackup("b", -time.Hour), false},
-		"one of the same time by its name":    {newBackup("a", 0), true},
+		"one that runs":                          {with(newBackup("b", -time.Hour), operatorv1alpha1.BackupPhaseRunning, reasonRunning), true},
+		"an older one that nobody has read":      {newBackup("b", time.Hour), true},
+		"an older one that waits as well":        {with(newBackup("b", time.Hour), operatorv1alpha1.BackupPhasePending, reasonQueued), true},
+		"an older one that waits for this store": {with(newBackup("b", time.Hour), operatorv1alpha1.BackupPhasePending, reasonStoreNotReady), true},
+		"an older one that waits for another":    {with(otherStore, operatorv1alpha1.BackupPhasePending, reasonStoreNotReady), false},
+		"a younger one":                          {newBackup("b", -time.Hour), false},
+		"one of the same time by its name":       {newBackup("a", 0), true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := isBefore(tc.other, newBackup("b", 0)); got != tc.want {

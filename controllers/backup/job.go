@@ -39,11 +39,19 @@ const (
 	memoryLimit = "128Mi"
 )
 
-func jobName(backup *operatorv1alpha1.Backup) string { return backup.Name + "-backup" }
+// shortUID tells a Backup from an earlier one of the same name.
+func shortUID(backup *operatorv1alpha1.Backup) string {
+	out, _, _ := strings.Cut(string(backup.UID), "-")
+	return out
+}
 
-// backupID sorts by time, and is unique.
+// jobName is also the name of the ConfigMap. The Job of a Backup that was deleted remains until the garbage collector has seen that, or for
+// good: its result must not become that of a new Backup of the same name.
+func jobName(backup *operatorv1alpha1.Backup) string { return backup.Name + "-" + shortUID(backup) }
+
+// backupID sorts by time, and is unique among Backups. Each attempt adds something of its own.
 func backupID(backup *operatorv1alpha1.Backup) string {
-	return backup.CreationTimestamp.UTC().Format("20060102T150405Z") + "-" + strings.SplitN(string(backup.UID), "-", 2)[0]
+	return backup.CreationTimestamp.UTC().Format("20060102T150405Z") + "-" + shortUID(backup)
 }
 
 // input are the objects of a run.
@@ -89,14 +97,15 @@ type volumes struct {
 	known   map[string]string
 }
 
-// add mounts a Secret and returns the directory.
+// add mounts a Secret and returns the directory. A pod starts without the Secret, because the error of its program names what is missing; a
+// pod that waits for a volume says nothing.
 func (v *volumes) add(secret string) string {
 	if directory, found := v.known[secret]; found {
 		return directory
 	}
 	name, directory := fmt.Sprintf("secret-%d", len(v.volumes)), path.Join(secretsMount, secret)
 	v.volumes = append(v.volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{
-		Secret: &corev1.SecretVolumeSource{SecretName: secret, DefaultMode: ptr.To[int32](0o440)},
+		Secret: &corev1.SecretVolumeSource{SecretName: secret, DefaultMode: ptr.To[int32](0o440), Optional: ptr.To(true)},
 	}})
 	v.mounts = append(v.mounts, corev1.VolumeMount{Name: name, MountPath: directory, ReadOnly: true})
 	v.known[secret] = directory
@@ -181,7 +190,9 @@ func newJob(meta metav1.ObjectMeta, image desired.Image, spec *operatorv1alpha1.
 		ObjectMeta: meta,
 		Spec: batchv1.JobSpec{
 			BackoffLimit: ptr.To[int32](attempts - 1), ActiveDeadlineSeconds: ptr.To[int64](deadlineSeconds), TTLSecondsAfterFinished: ptr.To[int32](keptSeconds),
-			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: maps.Clone(meta.Labels)}, Spec: pod},
+			// One that is about to end still reads etcd.
+			PodReplacementPolicy: ptr.To(batchv1.Failed),
+			Template:             corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: maps.Clone(meta.Labels)}, Spec: pod},
 		},
 	}
 }

@@ -2,6 +2,7 @@ package backup
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 
@@ -56,34 +57,92 @@ func (s *scope) findSecrets(ctx context.Context, shards []string) ([]config.Secr
 	return out, nil
 }
 
-// findMounted returns the Secrets that pods of the installation mount, sorted.
+// findMounted returns the Secrets that pods of the installation mount or have in their environment, sorted.
 func (s *scope) findMounted(ctx context.Context, shards []string) ([]string, error) {
+	members, err := s.findMembers(ctx, shards)
+	if err != nil {
+		return nil, err
+	}
 	deployments := &appsv1.DeploymentList{}
 	if err := s.config.Cluster.List(ctx, deployments, client.InNamespace(s.root.Namespace)); err != nil {
 		return nil, err
 	}
-	fronts := &operatorv1alpha1.FrontProxyList{}
-	if err := s.config.Cluster.List(ctx, fronts, client.InNamespace(s.root.Namespace)); err != nil {
+	var out []string
+	for _, deployment := range deployments.Items {
+		owner := metav1.GetControllerOf(&deployment)
+		if owner != nil && strings.HasPrefix(owner.APIVersion, operatorv1alpha1.GroupName+"/") && members[owner.Kind+"/"+owner.Name] {
+			out = append(out, secretsOf(&deployment.Spec.Template.Spec)...)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out), nil
+}
+
+// findMembers returns "kind/name" of each object that has servers of the installation.
+func (s *scope) findMembers(ctx context.Context, shards []string) (map[string]bool, error) {
+	members := map[string]bool{"RootShard/" + s.root.Name: true}
+	addCache := func(ref *corev1.LocalObjectReference) {
+		if ref != nil {
+			members["CacheServer/"+ref.Name] = true
+		}
+	}
+	addCache(s.root.Spec.Cache.Ref)
+	list := func(list client.ObjectList) error {
+		return s.config.Cluster.List(ctx, list, client.InNamespace(s.root.Namespace))
+	}
+	all, fronts, virtual := &operatorv1alpha1.ShardList{}, &operatorv1alpha1.FrontProxyList{}, &operatorv1alpha1.VirtualWorkspaceList{}
+	if err := errors.Join(list(all), list(fronts), list(virtual)); err != nil {
 		return nil, err
 	}
-	members := map[string]bool{"RootShard/" + s.root.Name: true}
-	for _, name := range shards {
-		members["Shard/"+name] = true
+	for _, shard := range all.Items {
+		if slices.Contains(shards, shard.Name) {
+			members["Shard/"+shard.Name] = true
+			addCache(shard.Spec.Cache.Ref)
+		}
 	}
 	for _, front := range fronts.Items {
 		if ref := front.Spec.RootShard.Reference; ref != nil && ref.Name == s.root.Name {
 			members["FrontProxy/"+front.Name] = true
 		}
 	}
-	var out []string
-	for _, deployment := range deployments.Items {
-		owner := metav1.GetControllerOf(&deployment)
-		if owner != nil && strings.HasPrefix(owner.APIVersion, operatorv1alpha1.GroupName+"/") && members[owner.Kind+"/"+owner.Name] {
-			out = append(out, desired.PodMounts(&deployment.Spec.Template.Spec).Secrets...)
+	for _, server := range virtual.Items {
+		root, shard := server.Spec.Target.RootShardRef, server.Spec.Target.ShardRef
+		if root != nil && root.Name == s.root.Name || shard != nil && slices.Contains(shards, shard.Name) {
+			members["VirtualWorkspace/"+server.Name] = true
 		}
 	}
-	slices.Sort(out)
-	return slices.Compact(out), nil
+	return members, nil
+}
+
+// secretsOf returns the Secrets that a pod refers to, also those without which it would start: encrypted objects are lost without the key.
+func secretsOf(pod *corev1.PodSpec) []string {
+	var out []string
+	for _, volume := range pod.Volumes {
+		if volume.Secret != nil {
+			out = append(out, volume.Secret.SecretName)
+		}
+		if volume.Projected == nil {
+			continue
+		}
+		for _, source := range volume.Projected.Sources {
+			if source.Secret != nil {
+				out = append(out, source.Secret.Name)
+			}
+		}
+	}
+	for _, container := range slices.Concat(pod.InitContainers, pod.Containers) {
+		for _, source := range container.EnvFrom {
+			if source.SecretRef != nil {
+				out = append(out, source.SecretRef.Name)
+			}
+		}
+		for _, variable := range container.Env {
+			if variable.ValueFrom != nil && variable.ValueFrom.SecretKeyRef != nil {
+				out = append(out, variable.ValueFrom.SecretKeyRef.Name)
+			}
+		}
+	}
+	return out
 }
 
 // isOfUser reports whether neither cert-manager nor the operator has made a Secret.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -61,11 +62,11 @@ type scope struct {
 func (s *scope) Observe(ctx context.Context) error {
 	spec := &s.store.Spec
 	refs := map[*operatorv1alpha1.SecretKeyReference]func([]byte){
-		&spec.S3Credentials.AccessKeyID:     func(value []byte) { s.keys.AccessKeyID = string(value) },
-		&spec.S3Credentials.SecretAccessKey: func(value []byte) { s.keys.SecretAccessKey = string(value) },
+		&spec.S3Credentials.AccessKeyID:     func(value []byte) { s.keys.AccessKeyID = trimmed(value) },
+		&spec.S3Credentials.SecretAccessKey: func(value []byte) { s.keys.SecretAccessKey = trimmed(value) },
 	}
 	if ref := spec.S3Credentials.SessionToken; ref != nil {
-		refs[ref] = func(value []byte) { s.keys.SessionToken = string(value) }
+		refs[ref] = func(value []byte) { s.keys.SessionToken = trimmed(value) }
 	}
 	if ref := spec.EndpointCA; ref != nil {
 		refs[ref] = func(value []byte) { s.ca = value }
@@ -84,6 +85,9 @@ func (s *scope) Observe(ctx context.Context) error {
 	}
 	return nil
 }
+
+// trimmed is a key without the end of the line of a file, as pods read it.
+func trimmed(value []byte) string { return strings.TrimSpace(string(value)) }
 
 // Steps implements reconcile.Scope.
 func (s *scope) Steps() []reconcile.Step {
@@ -140,9 +144,4 @@ func Config(store *operatorv1alpha1.BackupStore, rootShard string) config.Store 
 		out.UploadBytesPerSecond = rate.Value()
 	}
 	return out
-}
-
-// Location names the folder of a backup to people.
-func Location(store *operatorv1alpha1.BackupStore, rootShard, id string) string {
-	return fmt.Sprintf("s3://%s", path.Join(store.Spec.Bucket, Config(store, rootShard).Prefix, id))
 }

@@ -40,6 +40,9 @@ func TestConditions(t *testing.T) {
 		text                  string
 	}{
 		"a bucket that is listed is ready": {func(*operatorv1alpha1.BackupStore, *corev1.Secret) {}, true, false, true, "the server lists bucket backups"},
+		"a key with the end of a line": {func(_ *operatorv1alpha1.BackupStore, secret *corev1.Secret) {
+			secret.Data["key"] = append(secret.Data["key"], '\n')
+		}, true, false, true, "the server lists bucket backups"},
 		"a missing key of a Secret is named": {func(_ *operatorv1alpha1.BackupStore, secret *corev1.Secret) { delete(secret.Data, "key") }, false, false, true,
 			"Secret s3 with key key does not exist in namespace kcp"},
 		"wrong credentials are the Secret's": {func(_ *operatorv1alpha1.BackupStore, secret *corev1.Secret) { secret.Data["key"] = []byte("wrong") }, false, false, true,

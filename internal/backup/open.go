@@ -37,7 +37,8 @@ type Backup struct {
 	Manifest   *manifest.Manifest
 }
 
-// List returns the IDs of the folders of a store that have a manifest, oldest first.
+// List returns the manifests of the folders of a store that have one, oldest first. The error names those that cannot be read, and the
+// others are returned with it.
 func List(ctx context.Context, cfg config.Store) ([]*manifest.Manifest, error) {
 	store, err := objectstore.Open(cfg)
 	if err != nil {
@@ -49,17 +50,18 @@ func List(ctx context.Context, cfg config.Store) ([]*manifest.Manifest, error) {
 		return nil, err
 	}
 	var out []*manifest.Manifest
+	var problems []error
 	for _, id := range ids {
 		found, _, err := readManifest(ctx, store, id)
 		switch {
 		case objectstore.HasReason(err, objectstore.ReasonObjectNotFound):
 		case err != nil:
-			return nil, err
+			problems = append(problems, err)
 		default:
 			out = append(out, found)
 		}
 	}
-	return out, nil
+	return out, errors.Join(problems...)
 }
 
 // Open reads the manifest of a backup. If a digest is given, a manifest with another one is refused. identities decrypt the objects.
@@ -83,17 +85,17 @@ func Open(ctx context.Context, cfg config.Store, id, digest string, identities [
 func (b *Backup) Close() { b.store.Close() }
 
 func readManifest(ctx context.Context, store *objectstore.Store, id string) (*manifest.Manifest, string, error) {
-	object, size, err := store.Get(ctx, manifest.Key(id, manifest.Name))
+	object, _, err := store.Get(ctx, manifest.Key(id, manifest.Name))
 	if err != nil {
 		return nil, "", err
 	}
 	defer object.Close()
-	if size > maxManifestBytes {
-		return nil, "", fmt.Errorf("%s of backup %s is damaged: it has %d bytes", manifest.Name, id, size)
-	}
-	content, err := io.ReadAll(object)
+	content, err := io.ReadAll(io.LimitReader(object, maxManifestBytes+1))
 	if err != nil {
 		return nil, "", fmt.Errorf("reading %s of backup %s: %w", manifest.Name, id, err)
+	}
+	if len(content) > maxManifestBytes {
+		return nil, "", fmt.Errorf("%s of backup %s is damaged: it has more than %d bytes", manifest.Name, id, maxManifestBytes)
 	}
 	out, err := manifest.Decode(content)
 	if err != nil {
@@ -124,7 +126,8 @@ func (b *Backup) read(ctx context.Context, object manifest.Object, into io.Write
 		return fmt.Errorf("%s: %w", location, err)
 	}
 	defer opened.Close()
-	if _, err := io.Copy(io.MultiWriter(into, inner), onlyReader{opened}); err != nil {
+	// One byte more than it should have is enough to refuse another object, however large it is.
+	if _, err := io.Copy(io.MultiWriter(into, inner), io.LimitReader(opened, object.ContentSize+1)); err != nil {
 		return fmt.Errorf("%s: %w", location, err)
 	}
 	if outer.n != object.Size || outer.digest() != object.Digest || inner.n != object.ContentSize || inner.digest() != object.ContentDigest {
@@ -132,8 +135,6 @@ func (b *Backup) read(ctx context.Context, object manifest.Object, into io.Write
 	}
 	return nil
 }
-
-type onlyReader struct{ io.Reader }
 
 // Verify reads all objects, and writes nothing to disk.
 func (b *Backup) Verify(ctx context.Context) error {
@@ -216,30 +217,42 @@ func (b *Backup) compare(ctx context.Context, shard *manifest.Shard, file string
 
 // lines passes the lines of an inventory to a function.
 func (b *Backup) lines(ctx context.Context, inventory manifest.Object, visit func(manifest.Line)) error {
+	return b.parse(ctx, inventory, func(content io.Reader) error {
+		scanner := bufio.NewScanner(content)
+		for scanner.Scan() {
+			var line manifest.Line
+			if err := json.Unmarshal(scanner.Bytes(), &line); err != nil {
+				return err
+			}
+			visit(line)
+		}
+		return scanner.Err()
+	})
+}
+
+// parse passes the content of an object to a function while it is read. What the function has read is that of the manifest only if parse
+// returns no error.
+func (b *Backup) parse(ctx context.Context, object manifest.Object, function func(io.Reader) error) error {
 	reader, writer := io.Pipe()
 	done := make(chan error, 1)
 	go func() {
-		scanner := bufio.NewScanner(reader)
-		var err error
-		for err == nil && scanner.Scan() {
-			var line manifest.Line
-			if err = json.Unmarshal(scanner.Bytes(), &line); err == nil {
-				visit(line)
-			}
+		err := function(reader)
+		if err == nil {
+			_, err = io.Copy(io.Discard, reader) // the digest is that of the whole object
 		}
-		err = errors.Join(err, scanner.Err())
 		reader.CloseWithError(err)
 		done <- err
 	}()
-	err := b.read(ctx, inventory, writer)
+	err := b.read(ctx, object, writer)
 	writer.CloseWithError(err)
-	if scanErr := <-done; err == nil {
-		err = scanErr
+	if parseErr := <-done; err == nil {
+		err = parseErr
 	}
 	return err
 }
 
-// WriteSecrets writes the bundle of Secrets to a new file: a tar that only its user can read.
+// WriteSecrets writes the bundle of Secrets to a new file: a tar that only its user can read, with those Secrets that the manifest names and
+// nothing else. Whoever writes to the bucket could make the bundle as well as the manifest, unless the digest of the latter was given to Open.
 func (b *Backup) WriteSecrets(ctx context.Context, file string) error {
 	if b.Manifest.Secrets == nil {
 		return fmt.Errorf("backup %s has no Secrets", b.Manifest.ID)
@@ -248,8 +261,8 @@ func (b *Backup) WriteSecrets(ctx context.Context, file string) error {
 	if err != nil {
 		return err
 	}
-	err = errors.Join(b.read(ctx, b.Manifest.Secrets.Object, out), out.Close())
-	if err != nil {
+	err = b.parse(ctx, b.Manifest.Secrets.Object, func(content io.Reader) error { return copySecrets(out, content, b.Manifest.Secrets.Names) })
+	if err = errors.Join(err, out.Close()); err != nil {
 		os.Remove(file)
 	}
 	return err

@@ -4,6 +4,7 @@ package backup
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -31,53 +32,72 @@ const concurrentUploads = 2
 
 // run is one backup.
 type run struct {
+	id         string
 	cfg        *config.Backup
 	store      *objectstore.Store
 	recipients []age.Recipient
 	log        *slog.Logger
 }
 
-// Run makes a backup and returns its manifest and the digest of that. After an error there is no manifest, so no backup.
-func Run(ctx context.Context, cfg *config.Backup, log *slog.Logger) (*manifest.Manifest, string, error) {
+// Made is a backup that was made.
+type Made struct {
+	Manifest *manifest.Manifest
+	// Digest of the manifest, and the Location of its folder for people.
+	Digest, Location string
+}
+
+// Run makes a backup. After an error there is no manifest, so no backup.
+//
+// The backup has a folder of its own, whose name begins with the ID of the configuration: two pods of a Job may run at the same time, as when
+// a node does not answer, and the one that ends last must not replace objects of the one that has succeeded.
+func Run(ctx context.Context, cfg *config.Backup, log *slog.Logger) (*Made, error) {
 	if cfg.ID == "" || len(cfg.Shards) == 0 {
-		return nil, "", errors.New("the configuration needs an id and shards")
+		return nil, errors.New("the configuration needs an id and shards")
 	}
 	recipients, err := seal.ParseRecipients(cfg.Store.Recipients)
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	store, err := objectstore.Open(cfg.Store)
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	defer store.Close()
-	r := &run{cfg, store, recipients, log}
+	id := cfg.ID + "-" + newSuffix()
+	r := &run{id, cfg, store, recipients, log}
 	out := &manifest.Manifest{
-		FormatVersion: manifest.Version, ID: cfg.ID, WrittenBy: buildversion.Get(), EtcdVersion: version.Version,
+		FormatVersion: manifest.Version, ID: id, WrittenBy: buildversion.Get(), EtcdVersion: version.Version,
 		Installation: manifest.Installation(cfg.Installation), StartedAt: now(), Recipients: cfg.Store.Recipients, Shards: make([]manifest.Shard, len(cfg.Shards)),
 	}
 	// Before anything is read, so that etcd keeps no pages for a store that refuses.
 	if err := store.Check(ctx); err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	if len(cfg.Secrets) > 0 {
 		if out.Secrets, err = r.saveSecrets(ctx); err != nil {
-			return nil, "", err
+			return nil, err
 		}
 	}
 	if err := r.saveShards(ctx, out); err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	out.StoppedAt = now()
 	content, err := out.Encode()
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
-	if err := store.PutBytes(ctx, manifest.Key(cfg.ID, manifest.Name), content); err != nil {
-		return nil, "", err
+	if err := store.PutBytes(ctx, manifest.Key(id, manifest.Name), content); err != nil {
+		return nil, err
 	}
 	digest := sha256.Sum256(content)
-	return out, hex.EncodeToString(digest[:]), nil
+	return &Made{out, hex.EncodeToString(digest[:]), store.Location(id)}, nil
+}
+
+// newSuffix tells folders of one configuration apart.
+func newSuffix() string {
+	var random [4]byte
+	_, _ = rand.Read(random[:]) // never fails
+	return hex.EncodeToString(random[:])
 }
 
 // saveShards begins the snapshots of all shards together, so that they are of nearly one moment, and uploads a few at a time.
@@ -106,48 +126,54 @@ func (r *run) saveShards(ctx context.Context, out *manifest.Manifest) error {
 		return err
 	}
 	out.CutStoppedAt = now()
-	uploads, ctx := errgroup.WithContext(ctx)
-	uploads.SetLimit(concurrentUploads)
 	for i, shard := range r.cfg.Shards {
-		uploads.Go(func() (err error) {
-			out.Shards[i], err = r.saveShard(ctx, shard, streams[i])
-			if err != nil {
-				return fmt.Errorf("shard %s: %w", shard.Name, err)
-			}
-			return nil
-		})
+		out.Shards[i] = manifest.Shard{
+			Name: shard.Name, Prefix: shard.Prefix, EtcdClusterID: streams[i].ClusterID, EtcdVersion: streams[i].Version, RevisionFrom: streams[i].RevisionFrom, RevisionTo: streams[i].RevisionTo,
+		}
 	}
-	return uploads.Wait()
+	// All inventories before any snapshot: the revisions that they read are compacted some minutes later, while large snapshots are uploaded.
+	for _, save := range []func(context.Context, *manifest.Shard, *snapshot.Stream) error{r.saveInventory, r.saveSnapshot} {
+		uploads, uploadCtx := errgroup.WithContext(ctx)
+		uploads.SetLimit(concurrentUploads)
+		for i := range out.Shards {
+			uploads.Go(func() error {
+				if err := save(uploadCtx, &out.Shards[i], streams[i]); err != nil {
+					return fmt.Errorf("shard %s: %w", out.Shards[i].Name, err)
+				}
+				return nil
+			})
+		}
+		if err := uploads.Wait(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-func (r *run) saveShard(ctx context.Context, shard config.Shard, stream *snapshot.Stream) (manifest.Shard, error) {
-	out := manifest.Shard{
-		Name: shard.Name, Prefix: shard.Prefix, EtcdClusterID: stream.ClusterID, EtcdVersion: stream.Version, RevisionFrom: stream.RevisionFrom, RevisionTo: stream.RevisionTo,
-	}
-	var err error
-	// The inventory first: the revision that it reads may be compacted while a large snapshot is uploaded.
-	out.Inventory, err = r.save(ctx, manifest.InventoryName(shard.Name), func(w io.Writer) error {
+func (r *run) saveInventory(ctx context.Context, shard *manifest.Shard, stream *snapshot.Stream) (err error) {
+	shard.Inventory, err = r.save(ctx, manifest.InventoryName(shard.Name), func(w io.Writer) error {
 		lines := json.NewEncoder(w)
-		return stream.Inventory(ctx, shard.Prefix, func(line manifest.Line) error {
+		return stream.Inventory(ctx, func(line manifest.Line) error {
 			if line.LogicalCluster != "" {
-				out.LogicalClusters++
+				shard.LogicalClusters++
 			} else {
-				out.ExportIdentities++
+				shard.ExportIdentities++
 			}
 			return lines.Encode(line)
 		})
 	})
-	if err != nil {
-		return out, err
-	}
-	out.Snapshot, err = r.save(ctx, manifest.SnapshotName(shard.Name), func(w io.Writer) error {
+	return err
+}
+
+func (r *run) saveSnapshot(ctx context.Context, shard *manifest.Shard, stream *snapshot.Stream) (err error) {
+	shard.Snapshot, err = r.save(ctx, manifest.SnapshotName(shard.Name), func(w io.Writer) error {
 		_, err := stream.WriteTo(w)
 		return err
 	})
 	if err == nil {
-		r.log.Info("saved shard", "shard", shard.Name, "revision", out.RevisionFrom, "bytes", out.Snapshot.ContentSize, "stored", out.Snapshot.Size)
+		r.log.Info("saved shard", "shard", shard.Name, "revision", shard.RevisionFrom, "bytes", shard.Snapshot.ContentSize, "stored", shard.Snapshot.Size)
 	}
-	return out, err
+	return err
 }
 
 // save seals what a function writes while it is uploaded. An error of the function ends the upload without an object.
@@ -161,7 +187,7 @@ func (r *run) save(ctx context.Context, name string, write func(io.Writer) error
 		done <- err
 	}()
 	stored := newMeter()
-	size, err := r.store.Put(ctx, manifest.Key(r.cfg.ID, name), io.TeeReader(reader, stored))
+	size, err := r.store.Put(ctx, manifest.Key(r.id, name), io.TeeReader(reader, stored))
 	if err == nil && size != stored.n {
 		err = fmt.Errorf("writing %s: the store has %d bytes of %d", name, size, stored.n)
 	}

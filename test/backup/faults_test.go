@@ -13,10 +13,12 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 
+	"github.com/atoll-dev/atoll/internal/backup/config"
 	"github.com/atoll-dev/atoll/internal/backup/manifest"
 	"github.com/atoll-dev/atoll/internal/backup/objectstore"
 	"github.com/atoll-dev/atoll/internal/etcdtest"
@@ -27,15 +29,14 @@ func TestDamage(t *testing.T) {
 	s := startS3(t)
 	i := newInstallation(t, s, etcdtest.Start(t))
 	i.fill(t, 3)
-	i.config.ID = otherID
-	i.mustCreate(t)
-	i.config.ID = beforeCut
+	otherID := i.mustCreate(t).BackupID
 	digest := i.mustCreate(t).ManifestDigest
 	if _, err := i.etcdClient.Put(t.Context(), "/registry/later", ""); err != nil {
 		t.Fatal(err)
 	}
 	object := i.manifest(t).Shards[0].Snapshot
-	key := manifest.Key(beforeCut, object.Name)
+	id := i.id
+	key := manifest.Key(id, object.Name)
 	name := "s3://" + bucket + "/kcp/" + key
 
 	flip := func(at int64) func([]byte) []byte {
@@ -99,8 +100,7 @@ func TestDamage(t *testing.T) {
 	})
 	t.Run("an inventory of more", func(t *testing.T) {
 		other := i.manifest(t)
-		i.config.ID = interruptedID
-		defer func() { i.config.ID = beforeCut }()
+		defer func() { i.id = id }()
 		if _, err := i.etcdClient.Put(t.Context(), "/registry/core.kcp.io/logicalclusters/customresources/three/cluster", "{}"); err != nil {
 			t.Fatal(err)
 		}
@@ -117,24 +117,30 @@ func TestDamage(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		i.damage(t, manifest.Key(interruptedID, manifest.Name), func([]byte) []byte { return content })
-		i.damage(t, manifest.Key(interruptedID, object.Name), func([]byte) []byte { return snapshot })
+		i.damage(t, manifest.Key(i.id, manifest.Name), func([]byte) []byte { return content })
+		i.damage(t, manifest.Key(i.id, object.Name), func([]byte) []byte { return snapshot })
 		i.expectNotRestored(t, "1 logical clusters are missing (three), 0 are unexpected ()")
 	})
 	t.Run("another manifest", func(t *testing.T) {
-		i.damage(t, manifest.Key(beforeCut, manifest.Name), func(content []byte) []byte { return append(content, '\n') })
+		i.damage(t, manifest.Key(id, manifest.Name), func(content []byte) []byte { return append(content, '\n') })
 		output, err := i.read(t, "verify", "--manifest-digest", digest)
 		expectError(t, output, err, "it is not the backup that was made")
 	})
 	t.Run("a later format", func(t *testing.T) {
-		i.damage(t, manifest.Key(beforeCut, manifest.Name), func(content []byte) []byte {
+		i.damage(t, manifest.Key(id, manifest.Name), func(content []byte) []byte {
 			return bytes.Replace(content, []byte(`"formatVersion": 1`), []byte(`"formatVersion": 2`), 1)
 		})
 		output, err := i.read(t, "verify")
 		expectError(t, output, err, "has format version 2, this program reads 1")
+		output, err = i.run(t, "list")
+		expectError(t, output, err, "has format version 2, this program reads 1")
+		if !strings.Contains(output, otherID) {
+			t.Errorf("the list lacks the other backup:\n%s", output)
+		}
 	})
 	t.Run("another identity", func(t *testing.T) {
 		stranger := newInstallation(t, s, etcdtest.Start(t))
+		stranger.id = id
 		output, err := stranger.read(t, "verify")
 		expectError(t, output, err, "no identity opens its header")
 	})
@@ -205,20 +211,23 @@ func TestRefusals(t *testing.T) {
 			test.change(t, i)
 			result, err := i.create(t)
 			expectError(t, result.Error, err, test.want)
-			if _, err := os.Stat(i.s3.file(manifest.Key(interruptedID, manifest.Name))); !os.IsNotExist(err) {
-				t.Errorf("there is a manifest, or %v", err)
-			}
-			if _, err := os.Stat(i.s3.file(manifest.Key(interruptedID, manifest.SnapshotName(rootShard)))); !os.IsNotExist(err) {
-				t.Errorf("there is a snapshot, or %v", err)
+			for _, name := range []string{manifest.Name, manifest.SnapshotName(rootShard)} {
+				if left, err := filepath.Glob(i.s3.file(manifest.Key(interruptedID+"-*", name))); err != nil || len(left) > 0 {
+					t.Errorf("there is %v, %v", left, err)
+				}
 			}
 		})
 	}
-	t.Run("after an upload that was interrupted", func(t *testing.T) {
+	t.Run("attempts do not share a folder", func(t *testing.T) {
 		i := newInstallation(t, s, etcd)
 		i.config.ID = interruptedID
-		i.mustCreate(t)
-		if output, err := i.read(t, "verify"); err != nil {
-			t.Errorf("%v: %s", err, output)
+		first := i.mustCreate(t)
+		second := i.mustCreate(t)
+		for _, made := range []config.Result{first, second} {
+			i.id = made.BackupID
+			if output, err := i.read(t, "verify", "--manifest-digest", made.ManifestDigest); err != nil {
+				t.Errorf("%v: %s", err, output)
+			}
 		}
 	})
 }
@@ -303,6 +312,7 @@ type counter struct {
 	address, target string
 	limit           int64
 	bytes           atomic.Int64
+	connections     atomic.Int64
 	running         sync.WaitGroup
 }
 
@@ -330,6 +340,7 @@ func newCounter(t *testing.T, target string, limit int64) *counter {
 }
 
 func (c *counter) forward(in net.Conn) {
+	c.connections.Add(1)
 	defer in.Close()
 	out, err := net.Dial("tcp", c.target)
 	if err != nil {

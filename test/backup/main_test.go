@@ -25,9 +25,9 @@ import (
 )
 
 const (
-	bucket                 = "backups"
-	rootShard, beforeCut   = "root", "20300102T030405Z-00000001"
-	otherID, interruptedID = "20300102T040506Z-00000002", "20300102T050607Z-00000003"
+	bucket               = "backups"
+	rootShard, beforeCut = "root", "20300102T030405Z-00000001"
+	interruptedID        = "20300102T050607Z-00000003"
 )
 
 // bin is the directory of the binaries under test.
@@ -73,6 +73,7 @@ func (s *s3) file(key string) string { return filepath.Join(s.objects, bucket, "
 // installation is an etcd with its backup configuration.
 type installation struct {
 	config     *config.Backup
+	id         string // of the last backup
 	identity   string // a file
 	directory  string
 	s3         *s3
@@ -161,7 +162,7 @@ func (i *installation) run(t *testing.T, command string, args ...string) (string
 // read runs a command that reads a backup.
 func (i *installation) read(t *testing.T, command string, args ...string) (string, error) {
 	t.Helper()
-	return i.run(t, command, append([]string{"--id", i.config.ID, "--identity-file", i.identity}, args...)...)
+	return i.run(t, command, append([]string{"--id", i.id, "--identity-file", i.identity}, args...)...)
 }
 
 // create makes a backup and returns the result that the operator reads.
@@ -189,13 +190,16 @@ func (i *installation) mustCreate(t *testing.T) config.Result {
 	if err != nil {
 		t.Fatal(result.Error)
 	}
+	if i.id = result.BackupID; !strings.HasPrefix(i.id, i.config.ID+"-") || result.DestinationPath != "s3://"+bucket+"/kcp/"+i.id {
+		t.Fatalf("the backup is %q in %q", i.id, result.DestinationPath)
+	}
 	return result
 }
 
 // manifest returns the manifest of the backup, as it is stored.
 func (i *installation) manifest(t *testing.T) *manifest.Manifest {
 	t.Helper()
-	content, err := os.ReadFile(i.s3.file(manifest.Key(i.config.ID, manifest.Name)))
+	content, err := os.ReadFile(i.s3.file(manifest.Key(i.id, manifest.Name)))
 	if err != nil {
 		t.Fatal(err)
 	}

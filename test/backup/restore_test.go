@@ -63,7 +63,7 @@ func TestRestore(t *testing.T) {
 	if len(saved.Shards) != 1 || saved.Shards[0].LogicalClusters != result.LogicalClusters || saved.Shards[0].ExportIdentities == 0 || len(saved.Secrets.Certificates) != 1 {
 		t.Errorf("the manifest is %+v", saved)
 	}
-	if output, err := i.run(t, "list"); err != nil || !strings.Contains(output, beforeCut) {
+	if output, err := i.run(t, "list"); err != nil || !strings.Contains(output, result.BackupID) {
 		t.Errorf("%v: the list is\n%s", err, output)
 	}
 	if output, err := i.read(t, "verify", "--manifest-digest", result.ManifestDigest); err != nil {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"sync/atomic"
@@ -60,26 +61,33 @@ type disk struct {
 	used  atomic.Int64
 }
 
-// hasSpace counts a write, and reports whether there is space for it.
-func (d *disk) hasSpace(length *int64) bool {
+// hasSpace counts a write, and reports whether there is space for it. Without, it reads the content first, as a server whose disk becomes full
+// does: after an answer before the end of a request, the connection is closed, and its client may not see the answer.
+func (d *disk) hasSpace(length *int64, content io.Reader) bool {
 	if d.space == 0 {
 		return true
 	}
 	if length != nil {
 		d.used.Add(*length)
 	}
-	return d.used.Load() <= d.space
+	if d.used.Load() <= d.space {
+		return true
+	}
+	if content != nil {
+		_, _ = io.Copy(io.Discard, content) // whatever it is, it is refused
+	}
+	return false
 }
 
 func (d *disk) PutObject(ctx context.Context, input s3response.PutObjectInput) (s3response.PutObjectOutput, error) {
-	if !d.hasSpace(input.ContentLength) {
+	if !d.hasSpace(input.ContentLength, input.Body) {
 		return s3response.PutObjectOutput{}, s3err.GetAPIError(s3err.ErrQuotaExceeded)
 	}
 	return d.Posix.PutObject(ctx, input)
 }
 
 func (d *disk) UploadPart(ctx context.Context, input *s3.UploadPartInput) (*s3.UploadPartOutput, error) {
-	if !d.hasSpace(input.ContentLength) {
+	if !d.hasSpace(input.ContentLength, input.Body) {
 		return nil, s3err.GetAPIError(s3err.ErrQuotaExceeded)
 	}
 	return d.Posix.UploadPart(ctx, input)

@@ -11,9 +11,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Backup is the file of the flag --config of `etcd backup`. `etcd list-backups`, `verify-backup` and `restore-backup` read its store only.
+// Backup is the file of the flag --config of `etcd backup create`. The commands `list`, `verify`, `restore` and `secrets` read its store only.
 type Backup struct {
-	// ID names the backup in the store; it sorts by time.
+	// ID is what the name of the backup in the store begins with; it sorts by time.
 	ID string `json:"id,omitempty"`
 	// Installation is what is saved.
 	Installation Installation `json:"installation,omitzero"`
@@ -84,6 +84,10 @@ type Secret struct {
 type Result struct {
 	// Error is why there is no backup, with the next step; no other field is set.
 	Error string `json:"error,omitempty"`
+
+	// BackupID is the name of the backup in the store, DestinationPath its folder for people.
+	BackupID        string `json:"backupId,omitempty"`
+	DestinationPath string `json:"destinationPath,omitempty"`
 
 	StartedAt time.Time `json:"startedAt,omitzero"`
 	StoppedAt time.Time `json:"stoppedAt,omitzero"`

@@ -11,9 +11,11 @@ import (
 	"os"
 	"path"
 	"strings"
+	"time"
 
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
+	"github.com/minio/minio-go/v7/pkg/s3utils"
 	_ "golang.org/x/crypto/x509roots/fallback" // the image has no public CAs
 	"golang.org/x/time/rate"
 
@@ -25,6 +27,9 @@ const (
 	PartSize = 8 << 20
 	// attempts of each request before the error is returned.
 	attempts = 4
+	// answerTimeout bounds how long a store may take to answer a request that it has received. Some put the parts of a large object together
+	// before they answer, and a second request for that fails.
+	answerTimeout = 5 * time.Minute
 	// defaultRegion is what stores without regions expect in signatures.
 	defaultRegion = "us-east-1"
 	// burst is the number of bytes that a limited upload may read at once.
@@ -36,7 +41,10 @@ type Store struct {
 	client         *minio.Client
 	bucket, prefix string
 	limiter        *rate.Limiter // nil if there is no limit
-	description    string
+	// isGoogle is set for Google Cloud Storage, which gets an object as one request instead of parts, and so neither its digest before its
+	// content nor a size to return. Others get the digest of each request: S3 demands it in a bucket with object lock.
+	isGoogle    bool
+	description string
 }
 
 // Credentials are the keys of an account.
@@ -68,6 +76,7 @@ func open(cfg config.Store, ca []byte, keys *credentials.Credentials) (*Store, e
 	if err != nil {
 		return nil, err
 	}
+	transport.ResponseHeaderTimeout = answerTimeout
 	if len(ca) > 0 {
 		pool := x509.NewCertPool()
 		if !pool.AppendCertsFromPEM(ca) {
@@ -89,7 +98,7 @@ func open(cfg config.Store, ca []byte, keys *credentials.Credentials) (*Store, e
 	if err != nil {
 		return nil, &Error{Reason: ReasonInvalidSpec, Message: fmt.Sprintf("endpointURL %q: %v", cfg.EndpointURL, err)}
 	}
-	out := &Store{client: client, bucket: cfg.Bucket, prefix: strings.Trim(cfg.Prefix, "/"), description: endpoint.Host}
+	out := &Store{client: client, bucket: cfg.Bucket, prefix: strings.Trim(cfg.Prefix, "/"), description: endpoint.Host, isGoogle: s3utils.IsGoogleEndpoint(*endpoint)}
 	if cfg.UploadBytesPerSecond > 0 {
 		out.limiter = rate.NewLimiter(rate.Limit(cfg.UploadBytesPerSecond), burst)
 	}
@@ -126,19 +135,30 @@ func (s *Store) List(ctx context.Context) ([]string, error) {
 	return out, nil
 }
 
-// Put uploads what a reader returns, in parts, one of which is in memory. An upload that fails leaves no object; the parts of one that
-// could not be ended are for the bucket's own rules.
+// Put uploads what a reader returns, in parts, one of which is in memory, and returns the size of the object. An upload that fails leaves no
+// object; the parts of one that could not be ended are for the bucket's own rules.
 func (s *Store) Put(ctx context.Context, key string, content io.Reader) (int64, error) {
 	if s.limiter != nil {
 		content = &limited{ctx: ctx, inner: content, limiter: s.limiter}
 	}
-	info, err := s.client.PutObject(ctx, s.bucket, s.key(key), content, -1, minio.PutObjectOptions{PartSize: PartSize, ContentType: "application/octet-stream"})
-	return info.Size, s.explain("writing "+s.key(key), err)
+	info, err := s.client.PutObject(ctx, s.bucket, s.key(key), content, -1, minio.PutObjectOptions{
+		PartSize: PartSize, ContentType: "application/octet-stream", SendContentMd5: !s.isGoogle,
+	})
+	if err != nil {
+		return 0, s.explain("writing "+s.key(key), err)
+	}
+	if s.isGoogle {
+		object, err := s.client.StatObject(ctx, s.bucket, s.key(key), minio.StatObjectOptions{})
+		return object.Size, s.explain("reading the size of "+s.key(key), err)
+	}
+	return info.Size, nil
 }
 
 // PutBytes uploads a small object at once, so that it is either there or not.
 func (s *Store) PutBytes(ctx context.Context, key string, content []byte) error {
-	_, err := s.client.PutObject(ctx, s.bucket, s.key(key), strings.NewReader(string(content)), int64(len(content)), minio.PutObjectOptions{ContentType: "application/json"})
+	_, err := s.client.PutObject(ctx, s.bucket, s.key(key), strings.NewReader(string(content)), int64(len(content)), minio.PutObjectOptions{
+		ContentType: "application/json", SendContentMd5: true,
+	})
 	return s.explain("writing "+s.key(key), err)
 }
 

@@ -36,6 +36,10 @@ func ParseRecipients(keys []string) ([]age.Recipient, error) {
 		}
 		out = append(out, recipient[0])
 	}
+	// It refuses keys that cannot be used together.
+	if _, err := age.Encrypt(io.Discard, out...); err != nil {
+		return nil, fmt.Errorf("encrypting to all recipients together: %w", err)
+	}
 	return out, nil
 }
 

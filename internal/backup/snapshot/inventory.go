@@ -37,8 +37,8 @@ func logicalClusterOf(key, prefix string) (string, bool) {
 }
 
 // Inventory passes each logical cluster and each identity of an APIExport of a shard as of RevisionFrom to a function.
-func (s *Stream) Inventory(ctx context.Context, prefix string, visit func(manifest.Line) error) error {
-	clusters, exports := logicalClusters(prefix), apiExports(prefix)
+func (s *Stream) Inventory(ctx context.Context, visit func(manifest.Line) error) error {
+	clusters, exports := logicalClusters(s.prefix), apiExports(s.prefix)
 	err := s.page(ctx, clusters, keysPerRequest, func(key string, _ []byte) error {
 		if name, ok := logicalClusterOf(key, clusters); ok {
 			return visit(manifest.Line{LogicalCluster: name})

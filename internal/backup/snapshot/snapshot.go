@@ -11,7 +11,9 @@ import (
 	"hash"
 	"io"
 	"path/filepath"
+	"time"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
@@ -21,6 +23,9 @@ import (
 )
 
 const (
+	// A connection that does not answer ends after both together: all streams but a few stand still while others are uploaded, so that only
+	// this tells a member that is gone, and keeps the state of the connection in what forwards it.
+	keepAliveTime, keepAliveTimeout = 30 * time.Second, 20 * time.Second
 	// streamWindow is how much a member sends before its stream is read. A fixed window keeps gRPC from raising it to megabytes.
 	streamWindow = 256 << 10
 	// diskSector is the size of which a database is a multiple.
@@ -30,6 +35,7 @@ const (
 // Stream is the snapshot of an etcd as of the moment of Open. Until it is read, the member keeps the pages of that moment.
 type Stream struct {
 	client   *clientv3.Client
+	prefix   string
 	snapshot io.ReadCloser
 
 	// ClusterID and Version of the etcd, and the Endpoint that sends.
@@ -56,7 +62,7 @@ func Open(ctx context.Context, shard config.Shard) (*Stream, error) {
 
 func open(ctx context.Context, shard config.Shard, endpoint string) (*Stream, error) {
 	cfg := clientv3.Config{
-		Endpoints: []string{endpoint}, Logger: zap.NewNop(),
+		Endpoints: []string{endpoint}, Logger: zap.NewNop(), DialKeepAliveTime: keepAliveTime, DialKeepAliveTimeout: keepAliveTimeout,
 		DialOptions: []grpc.DialOption{grpc.WithInitialWindowSize(streamWindow), grpc.WithInitialConnWindowSize(2 * streamWindow)},
 	}
 	if directory := shard.CredentialsDirectory; directory != "" {
@@ -72,7 +78,7 @@ func open(ctx context.Context, shard config.Shard, endpoint string) (*Stream, er
 	if err != nil {
 		return nil, err
 	}
-	out := &Stream{client: client, Endpoint: endpoint}
+	out := &Stream{client: client, prefix: shard.Prefix, Endpoint: endpoint}
 	if err := out.begin(ctx); err != nil {
 		_ = client.Close()
 		return nil, err
@@ -80,11 +86,12 @@ func open(ctx context.Context, shard config.Shard, endpoint string) (*Stream, er
 	return out, nil
 }
 
-// begin requests the snapshot between two requests for the revision.
+// begin requests the snapshot between two reads that etcd makes linearizable, on the same connection: a member that lags answers when it
+// has caught up, and one that cannot is not used. Status would be a connection of its own, to another member if several have one address.
 func (s *Stream) begin(ctx context.Context) error {
 	timed, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	before, err := s.client.Status(timed, s.Endpoint)
+	before, err := s.header(timed)
 	if err != nil {
 		return err
 	}
@@ -92,14 +99,38 @@ func (s *Stream) begin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	after, err := s.client.Status(timed, s.Endpoint)
+	after, err := s.header(timed)
+	if err == nil {
+		s.Version, err = s.version(timed, response)
+	}
 	if err != nil {
 		return errors.Join(err, response.Snapshot.Close())
 	}
 	s.snapshot = response.Snapshot
-	s.ClusterID, s.Version = fmt.Sprintf("%x", before.Header.GetClusterId()), before.Version
-	s.RevisionFrom, s.RevisionTo = before.Header.GetRevision(), after.Header.GetRevision()
+	s.ClusterID = fmt.Sprintf("%x", before.GetClusterId())
+	s.RevisionFrom, s.RevisionTo = before.GetRevision(), after.GetRevision()
 	return nil
+}
+
+// header reads one key, for the header of the response.
+func (s *Stream) header(ctx context.Context) (*etcdserverpb.ResponseHeader, error) {
+	response, err := s.client.Get(ctx, logicalClusters(s.prefix), clientv3.WithCountOnly())
+	if err != nil {
+		return nil, err
+	}
+	return response.Header, nil
+}
+
+// version returns the version of etcd, which snapshots tell from 3.6 on.
+func (s *Stream) version(ctx context.Context, snapshot *clientv3.SnapshotResponse) (string, error) {
+	if snapshot.Version != "" {
+		return snapshot.Version, nil
+	}
+	status, err := s.client.Status(ctx, s.Endpoint)
+	if err != nil {
+		return "", err
+	}
+	return status.Version, nil
 }
 
 // WriteTo writes the snapshot with the hash that etcd appends, and checks it. It returns the number of bytes.
