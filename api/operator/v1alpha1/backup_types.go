@@ -81,11 +81,11 @@ type BackupStatus struct {
 	// +optional
 	Phase BackupPhase `json:"phase,omitempty"`
 
-	// backupId is the name of the backup in the store. It begins with the time of the creation of the Backup.
+	// backupId is the name of the backup in the store, once it is complete. It begins with the time of the creation of the Backup.
 	// +optional
 	BackupID string `json:"backupId,omitempty"`
 
-	// destinationPath is the folder of the backup, s3://<bucket>/<prefix>/<namespace>/<RootShard>/<backupId>.
+	// destinationPath is the folder of the complete backup, s3://<bucket>/<prefix>/<namespace>/<RootShard>/<backupId>.
 	// +optional
 	DestinationPath string `json:"destinationPath,omitempty"`
 
