@@ -142,7 +142,7 @@ func newVerifyCommand() *cobra.Command {
 	var from source
 	cmd := &cobra.Command{
 		Use:     "verify --config FILE --id ID --identity-file FILE",
-		Short:   "Read a whole backup, check all hashes, and tell where it is damaged",
+		Short:   "Read a whole backup, check all hashes, and report where it is damaged",
 		Example: `  etcd backup verify --config=store.yaml --id=20300102T030405Z-1a2b3c4d-5e6f7a8b --manifest-digest=DIGEST --identity-file=key.txt`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -84,7 +84,7 @@ func (s *rootShardScope) rebalanceStep(ctx context.Context, spec *operatorv1alph
 		return status.Warn(condition, "Unavailable", "the shards cannot be compared: %v", err)
 	}
 	s.root.Status.Rebalance = rebalanceStatus(found)
-	if found.Running > 0 {
+	if found.Running > found.Stuck {
 		s.Report.RequeueWithin(movingInterval)
 	}
 	over := limited(slices.Concat(found.Over, found.Unread, found.Failed))

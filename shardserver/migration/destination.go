@@ -349,13 +349,13 @@ func (d *destinationService) report(key controller.Request, uid types.UID, p pro
 	d.cfg.onProgress(key)
 }
 
-// begin reports that an attempt begins. After one that has failed, its reason stays until something is copied: a migration whose attempts
-// fail in the same way makes no progress.
+// begin reports that an attempt begins. After one that has failed to copy, its reason stays until something is copied: a migration whose
+// attempts fail in the same way makes no progress.
 func (d *destinationService) begin(key controller.Request, uid types.UID) {
 	d.mu.Lock()
 	p := d.progress[uid]
 	d.mu.Unlock()
-	if p.reason == "" {
+	if p.reason != migrationv1alpha1.ReasonCopyFailed {
 		d.report(key, uid, progress{})
 	}
 }

@@ -48,7 +48,7 @@ type following struct {
 	err      error
 
 	mu sync.Mutex // a destination sends one request after the other
-	// offered is what the destination has been told last: its copy is to be equal to that.
+	// offered is what the last request of the destination has returned: its copy is to be equal to that.
 	offered *transfer.Changes
 }
 

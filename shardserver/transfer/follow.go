@@ -33,7 +33,7 @@ var (
 )
 
 // Follower knows the digest of a logical cluster while it changes. It reads every value once, and remembers a sum of it, not the value;
-// a watch of each storage that has keys tells it what changes afterwards. So the digest at any later time costs what has changed since, not what there
+// a watch of each storage that has keys reports what changes afterwards. So the digest at any later time costs what has changed since, not what there
 // is. All sums are those of values that etcd has returned. It must be closed.
 type Follower struct {
 	t       *Transfer
@@ -46,7 +46,7 @@ type Follower struct {
 
 	mu       sync.Mutex
 	storages map[string]*followed // by storage prefix
-	// returned is the last revision that the caller has been told.
+	// returned is the last revision that a call has returned.
 	returned int64
 	err      error
 	// advanced is closed when a revision advances, or at an error.

@@ -10,7 +10,7 @@ import (
 // followed is what a Follower knows of one storage.
 type followed struct {
 	keys map[string]fingerprint // by name
-	// gone are the keys that were deleted, until the caller of the Follower has been told.
+	// gone are the keys that were deleted, until a call of the Follower has returned them.
 	gone map[string]deletion
 	sum  Sum
 	// stream is the context of the watch.
@@ -18,7 +18,7 @@ type followed struct {
 	// revision is that up to which all changes are known, changed that of the last one.
 	revision, changed int64
 	// from is the first revision since which a caller knows the storage. Its keys may be older: the shard may have known the storage too late
-	// to tell the caller of them.
+	// to return them.
 	from int64
 }
 
