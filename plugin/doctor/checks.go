@@ -21,6 +21,8 @@ type check struct {
 	// areas are the facts that it reads. If one of the first ones, as many as needs says, is skipped, so is the check.
 	areas []Area
 	needs int
+	// whole is set if a part of these facts would give wrong findings.
+	whole bool
 	// runbook is the page about it, with an anchor, below docs.
 	runbook string
 	decide  func(*Facts, Limits) []Finding
@@ -28,25 +30,25 @@ type check struct {
 
 // checks are in the order of the output: what explains others comes first.
 var checks = []check{
-	{"front-proxy", []Area{AreaProxy}, 1, "doctor.md#front-proxy", frontProxy},
-	{"shards", []Area{AreaShards}, 1, "doctor.md#shards", shards},
-	{"shard-servers", []Area{AreaShards, AreaServers}, 2, "doctor.md#shard-servers", shardServers},
-	{"versions", []Area{AreaServers}, 1, "doctor.md#versions", versions},
-	{"clocks", []Area{AreaProxy, AreaServers}, 1, "doctor.md#clocks", clocks},
-	{"certificates", []Area{AreaProxy, AreaServers}, 1, "doctor.md#certificates", certificates},
-	{"etcd", []Area{AreaServers}, 1, "doctor.md#etcd", etcd},
-	{"replication", []Area{AreaServers}, 1, "doctor.md#replication", replication},
-	{"index", []Area{AreaProxy}, 1, "doctor.md#index", index},
-	{"moves", []Area{AreaMoves, AreaServers}, 1, "doctor.md#moves", stalledMoves},
-	{"workspaces", []Area{AreaTree}, 1, "doctor.md#workspaces", workspaces},
-	{"exports", []Area{AreaExports}, 1, "doctor.md#exports", exports},
-	{"endpoint-slices", []Area{AreaExports, AreaShards}, 2, "doctor.md#endpoint-slices", endpointSlices},
-	{"bindings", []Area{AreaBindings}, 1, "doctor.md#bindings", bindings},
-	{"identities", []Area{AreaDeep, AreaExports, AreaBindings}, 3, "doctor.md#identities", identities},
-	{"orphans", []Area{AreaDeep, AreaTree}, 2, "doctor.md#orphans", orphans},
-	{"operator", []Area{AreaHost}, 1, "doctor.md#operator", operatorObjects},
-	{"host-certificates", []Area{AreaHost}, 1, "doctor.md#host-certificates", hostCertificates},
-	{"backups", []Area{AreaHost}, 1, "doctor.md#backups", backups},
+	{id: "front-proxy", areas: []Area{AreaProxy}, needs: 1, runbook: "doctor.md#front-proxy", decide: frontProxy},
+	{id: "shards", areas: []Area{AreaShards}, needs: 1, runbook: "doctor.md#shards", decide: shards},
+	{id: "shard-servers", areas: []Area{AreaShards, AreaServers}, needs: 2, runbook: "doctor.md#shard-servers", decide: shardServers},
+	{id: "versions", areas: []Area{AreaServers}, needs: 1, runbook: "doctor.md#versions", decide: versions},
+	{id: "clocks", areas: []Area{AreaProxy, AreaServers}, needs: 1, runbook: "doctor.md#clocks", decide: clocks},
+	{id: "certificates", areas: []Area{AreaProxy, AreaServers}, needs: 1, runbook: "doctor.md#certificates", decide: certificates},
+	{id: "etcd", areas: []Area{AreaServers}, needs: 1, runbook: "doctor.md#etcd", decide: etcd},
+	{id: "replication", areas: []Area{AreaServers}, needs: 1, runbook: "doctor.md#replication", decide: replication},
+	{id: "index", areas: []Area{AreaProxy}, needs: 1, runbook: "doctor.md#index", decide: index},
+	{id: "moves", areas: []Area{AreaMoves, AreaServers}, needs: 1, runbook: "doctor.md#moves", decide: stalledMoves},
+	{id: "workspaces", areas: []Area{AreaTree}, needs: 1, runbook: "doctor.md#workspaces", decide: workspaces},
+	{id: "exports", areas: []Area{AreaExports}, needs: 1, runbook: "doctor.md#exports", decide: exports},
+	{id: "endpoint-slices", areas: []Area{AreaExports, AreaShards}, needs: 2, runbook: "doctor.md#endpoint-slices", decide: endpointSlices},
+	{id: "bindings", areas: []Area{AreaBindings}, needs: 1, runbook: "doctor.md#bindings", decide: bindings},
+	{id: "identities", areas: []Area{AreaDeep, AreaExports, AreaBindings}, needs: 3, runbook: "doctor.md#identities", decide: identities},
+	{id: "orphans", areas: []Area{AreaDeep, AreaTree}, needs: 2, runbook: "doctor.md#orphans", decide: orphans, whole: true},
+	{id: "operator", areas: []Area{AreaHost}, needs: 1, runbook: "doctor.md#operator", decide: operatorObjects},
+	{id: "host-certificates", areas: []Area{AreaHost}, needs: 1, runbook: "doctor.md#host-certificates", decide: hostCertificates},
+	{id: "backups", areas: []Area{AreaHost}, needs: 1, runbook: "doctor.md#backups", decide: backups},
 }
 
 // isLate reports whether something has lasted longer than the grace.

@@ -78,6 +78,7 @@ func (g *gatherer) readInstallation(ctx context.Context) error {
 	g.miss(AreaProxy, unread...)
 	rest := []Area{AreaShards, AreaServers, AreaMoves, AreaTree, AreaExports, AreaBindings, AreaDeep}
 	if !proxy.Reachable {
+		g.miss(AreaProxy, Unread{What: "the front proxy, which does not answer"})
 		for _, area := range rest {
 			g.skip(area, "the front proxy does not answer", nil)
 		}
@@ -166,6 +167,9 @@ func (g *gatherer) probeShards(ctx context.Context) {
 				f.Shards[i].VirtualWorkspaces = &virtual
 			}
 		})
+		if !server.Reachable {
+			unread = append(unread, Unread{What: "shard " + shard.Name + ", which does not answer"})
+		}
 		g.miss(AreaServers, unread...)
 	})
 }

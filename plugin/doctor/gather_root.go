@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -31,27 +32,17 @@ func (g *gatherer) readFromRoot(ctx context.Context) {
 		read += len(now)
 		g.progress("Reading workspaces from root downwards: %d", read)
 		if len(level) == 0 {
-			slices.SortFunc(r.next, func(a, b logicalcluster.Path) int { return compareText(a, b) })
+			slices.SortFunc(r.next, func(a, b logicalcluster.Path) int { return strings.Compare(a.String(), b.String()) })
 			level, r.next = r.next, nil
 		}
 	}
-	home := Unread{What: "home workspaces, which cannot be reached from root: --shards-kubeconfig reads all"}
+	missing := []Unread{{What: "home workspaces, which cannot be reached from root: --shards-kubeconfig reads all"}}
 	if left := len(level) + len(r.next); left > 0 {
-		home.What = fmt.Sprintf("%d workspaces or more (--max-workspaces is %d), and home workspaces: --shards-kubeconfig reads all", left, g.maxWorkspaces)
+		missing = append(missing, Unread{What: fmt.Sprintf("%d workspaces and what is below them, by --max-workspaces=%d and --timeout", left, g.maxWorkspaces)})
 	}
 	for _, area := range []Area{AreaTree, AreaExports, AreaBindings} {
-		g.miss(area, home)
+		g.miss(area, missing...)
 	}
-}
-
-func compareText(a, b fmt.Stringer) int {
-	switch {
-	case a.String() < b.String():
-		return -1
-	case a.String() > b.String():
-		return 1
-	}
-	return 0
 }
 
 func (r *treeReader) read(ctx context.Context, path logicalcluster.Path) {

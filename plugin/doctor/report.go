@@ -89,25 +89,7 @@ type Summary struct {
 func Examine(facts *Facts, limits Limits) *Report {
 	report := &Report{APIVersion: APIVersion, Kind: Kind, Installation: facts.Installation, ReadAt: facts.ReadAt, Findings: []Finding{}}
 	for _, c := range checks {
-		result := CheckResult{ID: c.id, Status: StatusComplete}
-		for _, area := range c.areas {
-			gap := facts.Areas[area]
-			switch {
-			case gap == nil:
-				continue
-			case gap.Skipped != "" && slices.Index(c.areas, area) < c.needs:
-				result.Status = StatusSkipped
-				result.miss(Unread{What: gap.Skipped, Reason: gap.Reason})
-				continue
-			case gap.Skipped != "":
-				result.miss(Unread{What: gap.Skipped, Reason: gap.Reason})
-			default:
-				result.miss(gap.Unread...)
-			}
-			if result.Status == StatusComplete {
-				result.Status = StatusIncomplete
-			}
-		}
+		result := c.seen(facts)
 		if result.Status != StatusSkipped {
 			for _, finding := range c.decide(facts, limits) {
 				finding.Check, finding.Runbook = c.id, runbooks+c.runbook
@@ -123,10 +105,42 @@ func Examine(facts *Facts, limits Limits) *Report {
 	return report
 }
 
+// seen returns what a check can see of the facts.
+func (c check) seen(facts *Facts) CheckResult {
+	result := CheckResult{ID: c.id, Status: StatusComplete}
+	for i, area := range c.areas {
+		gap := facts.Areas[area]
+		if gap == nil || i >= c.needs || gap.Skipped == "" && !c.whole {
+			continue
+		}
+		result.Status = StatusSkipped
+		result.miss(gap.missing()...)
+	}
+	if result.Status == StatusSkipped {
+		return result
+	}
+	for _, area := range c.areas {
+		if gap := facts.Areas[area]; gap != nil {
+			result.Status = StatusIncomplete
+			result.miss(gap.missing()...)
+		}
+	}
+	return result
+}
+
+// missing returns what is missing, as parts.
+func (g *Gap) missing() []Unread {
+	if g.Skipped != "" {
+		return []Unread{{What: g.Skipped, Reason: g.Reason}}
+	}
+	return g.Unread
+}
+
 func (r *CheckResult) miss(missing ...Unread) {
-	r.missing = append(r.missing, missing...)
 	for _, unread := range missing {
-		r.Reasons = append(r.Reasons, unread.String())
+		if text := unread.String(); !slices.Contains(r.Reasons, text) {
+			r.missing, r.Reasons = append(r.missing, unread), append(r.Reasons, text)
+		}
 	}
 }
 
