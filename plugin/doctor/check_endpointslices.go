@@ -1,7 +1,6 @@
 package doctor
 
 import (
-	"net/url"
 	"strings"
 
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
@@ -23,13 +22,12 @@ func endpointSlices(facts *Facts, limits Limits) []Finding {
 				NextStep: "Its owner corrects the reference to the export or the partition",
 			})
 		}
-		for _, endpoint := range slice.URLs {
-			base, _, _ := strings.Cut(endpoint, "/services/")
+		for _, base := range slice.Bases {
 			shard, known := addresses[base]
 			switch {
 			case !known:
 				found = append(found, Finding{
-					Severity: SeverityError, Object: object, Message: "the endpoint " + hostOf(endpoint) + " belongs to no shard",
+					Severity: SeverityError, Object: object, Message: "the endpoint " + base + " belongs to no shard",
 					NextStep: "If a shard was removed, or has another address now, look at the log of the shard of this slice; it removes the endpoint",
 				})
 			case shard.VirtualWorkspaces != nil && !shard.VirtualWorkspaces.Reachable:
@@ -41,13 +39,4 @@ func endpointSlices(facts *Facts, limits Limits) []Finding {
 		}
 	}
 	return found
-}
-
-// hostOf returns the scheme and the host of a URL only: the rest may be of tenants.
-func hostOf(text string) string {
-	parsed, err := url.Parse(text)
-	if err != nil {
-		return "(not a URL)"
-	}
-	return parsed.Scheme + "://" + parsed.Host
 }

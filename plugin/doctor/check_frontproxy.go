@@ -10,12 +10,12 @@ func frontProxy(facts *Facts, _ Limits) []Finding {
 		return nil
 	case !proxy.Reachable:
 		return []Finding{{
-			Severity: SeverityError, Object: proxy.URL, Message: "does not answer", Detail: proxy.Unreachable,
+			Severity: SeverityError, Object: proxy.Name, Message: "does not answer at " + proxy.URL, Detail: proxy.Unreachable,
 			NextStep: "Check the address in the kubeconfig, the Service and its load balancer, and the pods of the front proxy",
 		}}
 	case !proxy.Ready:
 		return []Finding{{
-			Severity: SeverityError, Object: proxy.URL, Message: "is not ready",
+			Severity: SeverityError, Object: proxy.Name, Message: "is not ready",
 			NextStep: "See the log of the front proxy: it names the shard that it has not read",
 		}}
 	}

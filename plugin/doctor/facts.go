@@ -193,7 +193,8 @@ type Export struct {
 // EndpointSlice is an APIExportEndpointSlice.
 type EndpointSlice struct {
 	Object
-	URLs       []string   `json:"urls,omitempty"`
+	// Bases are the addresses of the servers of its endpoints, without the rest of the URLs.
+	Bases      []string   `json:"bases,omitempty"`
 	Conditions Conditions `json:"conditions,omitempty"`
 }
 

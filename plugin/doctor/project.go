@@ -3,7 +3,9 @@ package doctor
 import (
 	"encoding/json"
 	"fmt"
+	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -119,9 +121,23 @@ func sliceOf(object *unstructured.Unstructured) (EndpointSlice, error) {
 	}
 	out := EndpointSlice{Object: objectOf(slice), Conditions: conditionsOf(slice.Status.Conditions)}
 	for _, endpoint := range slice.Status.APIExportEndpoints {
-		out.URLs = append(out.URLs, endpoint.URL)
+		out.Bases = append(out.Bases, baseOf(endpoint.URL))
 	}
 	return out, nil
+}
+
+// baseOf returns the address of the server in the URL of a virtual workspace: what precedes the path of virtual workspaces, or of another URL
+// the scheme and the host.
+func baseOf(endpoint string) string {
+	parsed, err := url.Parse(endpoint)
+	if err != nil {
+		return "(not a URL)"
+	}
+	prefix, _, isVirtual := strings.Cut(parsed.Path, "/services/")
+	if !isVirtual {
+		prefix = ""
+	}
+	return parsed.Scheme + "://" + parsed.Host + prefix
 }
 
 func bindingOf(object *unstructured.Unstructured) (Binding, error) {

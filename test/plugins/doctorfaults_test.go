@@ -411,4 +411,3 @@ func testBrokenServers(t *testing.T, i *installation.Installation, shards string
 		t.Errorf("got %+v", result)
 	}
 }
-
