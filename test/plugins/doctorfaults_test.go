@@ -190,8 +190,8 @@ data: {password: canary-0b5e}
 	}
 
 	// An export with another identity, and a slice with an endpoint of nobody.
-	exportHorses(t, i, "impostor")
-	breeder, err := client.New(i.User(t, "root:impostor", "breeder"), client.Options{})
+	exportHorses(t, i, "doctor-impostor")
+	breeder, err := client.New(i.User(t, "root:doctor-impostor", "breeder"), client.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -206,7 +206,7 @@ data: {password: canary-0b5e}
 	if err := breeder.Patch(t.Context(), object("v1", "Secret", namespace, name), patch); err != nil {
 		t.Fatal(err)
 	}
-	administrator, err := client.New(i.Admin(t, "root:impostor"), client.Options{})
+	administrator, err := client.New(i.Admin(t, "root:doctor-impostor"), client.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -216,13 +216,13 @@ data: {password: canary-0b5e}
 	}
 
 	// A binding whose export is gone.
-	exportHorses(t, i, "farm")
-	i.NewWorkspace(t, "meadow", "rider")
-	u := newUser(t, i, i.Admin(t, "root:meadow"))
-	if got := u.kcp("bind apiexport root:farm:horses"); got.err != "" {
+	exportHorses(t, i, "doctor-farm")
+	i.NewWorkspace(t, "doctor-meadow", "rider")
+	u := newUser(t, i, i.Admin(t, "root:doctor-meadow"))
+	if got := u.kcp("bind apiexport root:doctor-farm:horses"); got.err != "" {
 		t.Fatal(got)
 	}
-	farm, err := client.New(i.User(t, "root:farm", "breeder"), client.Options{})
+	farm, err := client.New(i.User(t, "root:doctor-farm", "breeder"), client.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -404,7 +404,7 @@ func testBrokenServers(t *testing.T, i *installation.Installation, shards string
 	})
 	i.Kill(t, sharded.FrontProxy)
 	got := u.doctor("")
-	if err := got.isFound([]fault{{"front-proxy", "https://", "does not answer", doctor.SeverityError}}); err != nil || got.code != 1 {
+	if err := got.isFound([]fault{{"front-proxy", "front proxy", "does not answer", doctor.SeverityError}}); err != nil || got.code != 1 {
 		t.Errorf("%d, %v", got.code, err)
 	}
 	if result := got.result("workspaces"); result.Status != doctor.StatusSkipped || len(result.Reasons) == 0 {
