@@ -163,9 +163,7 @@ func (g *gatherer) probeShards(ctx context.Context) {
 		}
 		g.record(func(f *Facts) {
 			f.Servers = append(f.Servers, server)
-			if shard.VirtualWorkspaceURL != "" {
-				f.Shards[i].VirtualWorkspaces = &virtual
-			}
+			f.Shards[i].VirtualWorkspaces = &virtual
 		})
 		if !server.Reachable {
 			unread = append(unread, Unread{What: "shard " + shard.Name + ", which does not answer"})

@@ -15,6 +15,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/transport"
 )
 
 const (
@@ -38,14 +39,12 @@ type probe struct {
 // run never fails: what it could not read is in the facts.
 func (p probe) run(ctx context.Context) (Server, []Unread) {
 	server := Server{Name: p.name, URL: p.config.Host}
-	config := rest.CopyConfig(p.config)
-	config.Timeout = requestTimeout
-	client, err := rest.HTTPClientFor(config)
+	client, end, err := p.newClient()
 	if err != nil {
 		server.Unreachable = err.Error()
 		return server, nil
 	}
-	defer client.CloseIdleConnections()
+	defer end()
 	if err := p.askReadiness(ctx, client, &server); err != nil {
 		server.Unreachable, server.Certificate = err.Error(), presentedIn(err)
 		return server, nil
@@ -70,6 +69,26 @@ func (p probe) run(ctx context.Context) (Server, []Unread) {
 		}
 	}
 	return server, unread
+}
+
+// newClient returns a client that shares no connection, and a function that closes its own: a new handshake shows the certificate that the
+// server presents now.
+func (p probe) newClient() (client *http.Client, end func(), err error) {
+	config, err := p.config.TransportConfig()
+	if err != nil {
+		return nil, nil, err
+	}
+	tlsConfig, err := transport.TLSConfigFor(config)
+	if err != nil {
+		return nil, nil, err
+	}
+	base := http.DefaultTransport.(*http.Transport).Clone()
+	base.TLSClientConfig = tlsConfig
+	if config.Proxy != nil {
+		base.Proxy = config.Proxy
+	}
+	wrapped, err := transport.HTTPWrappersForConfig(config, base)
+	return &http.Client{Transport: wrapped, Timeout: requestTimeout}, base.CloseIdleConnections, err
 }
 
 func (p probe) askReadiness(ctx context.Context, client *http.Client, server *Server) error {

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/url"
@@ -56,7 +57,7 @@ func shardOf(object *unstructured.Unstructured) (Shard, error) {
 		return Shard{}, err
 	}
 	return Shard{
-		Name: shard.Name, BaseURL: shard.Spec.BaseURL, VirtualWorkspaceURL: shard.Spec.VirtualWorkspaceURL, Conditions: conditionsOf(shard.Status.Conditions),
+		Name: shard.Name, BaseURL: shard.Spec.BaseURL, VirtualWorkspaceURL: cmp.Or(shard.Spec.VirtualWorkspaceURL, shard.Spec.BaseURL), Conditions: conditionsOf(shard.Status.Conditions),
 	}, nil
 }
 
