@@ -45,7 +45,8 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// TestPlugins shares one installation; each subtest has a workspace of its own.
+// TestPlugins shares one installation; each subtest has a workspace of its own. The first one needs a healthy installation, the last one
+// breaks it.
 func TestPlugins(t *testing.T) {
 	i := installation.StartWith(t, bin, sharded.Options{
 		Shards: []string{installation.Root, installation.Alpha, installation.Beta}, ShardFlags: []string{moveGate}, Validity: 365 * 24 * time.Hour,
