@@ -1,13 +1,27 @@
 package migration
 
 import (
+	"errors"
+	"fmt"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
 	migrationv1alpha1 "github.com/atoll-dev/atoll/api/migration/v1alpha1"
 	"github.com/atoll-dev/atoll/shardserver/controller"
 )
+
+// TestRetryAt: an attempt that the origin has refused for a time is not repeated before, whatever else changes.
+func TestRetryAt(t *testing.T) {
+	d := &destinationService{cfg: Config{changed: newChanges(), changedOfHome: newChanges(), changedOfParent: newChanges()}, progress: map[types.UID]progress{}}
+	d.fail(controller.Request{}, "a", migrationv1alpha1.ReasonCopyFailed, fmt.Errorf("pausing writes: %w", &retryLaterError{errors.New("too early"), time.Minute}))
+	d.fail(controller.Request{}, "b", migrationv1alpha1.ReasonCopyFailed, errors.New("too large"))
+	d.begin(controller.Request{}, "a")
+	if a, b := time.Until(d.retryAt("a")), time.Until(d.retryAt("b")); a < 50*time.Second || a > time.Minute || b > 0 || time.Until(d.retryAt("c")) > 0 {
+		t.Errorf("%s and %s are left", a, b)
+	}
+}
 
 // TestBegin: an attempt after one that has failed to copy does not look like progress, one after the origin was away does.
 func TestBegin(t *testing.T) {
