@@ -155,20 +155,28 @@ func TestEvents(t *testing.T) {
 	aborted := func(m *migrationv1alpha1.LogicalClusterMigration) {
 		conditionsv1alpha1.MarkTrue(m, migrationv1alpha1.Aborted)
 	}
+	cleanup := migrationv1alpha1.LogicalClusterMigrationPhaseOriginCleanup
+	unclean := func(m *migrationv1alpha1.LogicalClusterMigration) {
+		*m = *Home{Migration: m, Reports: map[string]shardingv1alpha1.LogicalClusterMigrationReportSpec{
+			"alpha": {State: shardingv1alpha1.MigrationMovedAway, Reason: migrationv1alpha1.ReasonKeysNotHandedOver, Message: "m"},
+		}}.Status()
+	}
 	preparing, migrating := at(migrationv1alpha1.LogicalClusterMigrationPhasePreparing), at(migrationv1alpha1.LogicalClusterMigrationPhaseMigrating)
 	for name, tc := range map[string]struct {
 		before, after *migrationv1alpha1.LogicalClusterMigration
 		want          string
 	}{
-		"none":       {migrating, migrating, ""},
-		"start":      {preparing, migrating, "Started"},
-		"refusal":    {preparing, at(migrationv1alpha1.LogicalClusterMigrationPhaseMigrating, refused), "Started PlacementRefused"},
-		"no repeat":  {at(migrationv1alpha1.LogicalClusterMigrationPhaseMigrating, refused), at(migrationv1alpha1.LogicalClusterMigrationPhaseMigrating, refused), ""},
-		"hand-over":  {migrating, at(migrationv1alpha1.LogicalClusterMigrationPhaseOriginCleanup), "HandedOver"},
-		"completion": {migrating, at(migrationv1alpha1.LogicalClusterMigrationPhaseCompleted), "Completed"},
-		"abort":      {migrating, at(migrationv1alpha1.LogicalClusterMigrationPhaseAborting), "Aborting"},
-		"aborted":    {migrating, at(migrationv1alpha1.LogicalClusterMigrationPhaseFailed, aborted), "Aborted"},
-		"failure":    {migrating, at(migrationv1alpha1.LogicalClusterMigrationPhaseFailed), "Failed"},
+		"none":        {migrating, migrating, ""},
+		"start":       {preparing, migrating, "Started"},
+		"refusal":     {preparing, at(migrationv1alpha1.LogicalClusterMigrationPhaseMigrating, refused), "Started PlacementRefused"},
+		"no repeat":   {at(migrationv1alpha1.LogicalClusterMigrationPhaseMigrating, refused), at(migrationv1alpha1.LogicalClusterMigrationPhaseMigrating, refused), ""},
+		"hand-over":   {migrating, at(migrationv1alpha1.LogicalClusterMigrationPhaseOriginCleanup), "HandedOver"},
+		"completion":  {migrating, at(migrationv1alpha1.LogicalClusterMigrationPhaseCompleted), "Completed"},
+		"abort":       {migrating, at(migrationv1alpha1.LogicalClusterMigrationPhaseAborting), "Aborting"},
+		"aborted":     {migrating, at(migrationv1alpha1.LogicalClusterMigrationPhaseFailed, aborted), "Aborted"},
+		"unclean":     {at(cleanup), at(cleanup, unclean), "KeysNotHandedOver"},
+		"unclean yet": {at(cleanup, unclean), at(cleanup, unclean), ""},
+		"failure":     {migrating, at(migrationv1alpha1.LogicalClusterMigrationPhaseFailed), "Failed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string

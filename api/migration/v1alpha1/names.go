@@ -40,6 +40,8 @@ const (
 	ReasonCopyFailed = "CopyFailed"
 	// ReasonCleanupFailed means that removing the content from the origin failed.
 	ReasonCleanupFailed = "CleanupFailed"
+	// ReasonKeysNotHandedOver means that the origin does not remove its content, because it has keys that it has not handed over.
+	ReasonKeysNotHandedOver = "KeysNotHandedOver"
 	// ReasonLogicalClusterNotMovable means that the logical cluster cannot be migrated, or not to that shard.
 	ReasonLogicalClusterNotMovable = "LogicalClusterNotMovable"
 	// ReasonWaitingForDestination means that the destination shard has not started to copy: it does not exist, does not
