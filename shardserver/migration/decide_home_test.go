@@ -80,8 +80,9 @@ func TestChildren(t *testing.T) {
 				t.Errorf("conditions %+v", after.Status.Conditions)
 			}
 			state.Migration = after
+			after.Annotations[migrationv1alpha1.IgnoreSelectorAnnotationKey] = "true"
 			child := state.Child()
-			if (child == nil) != (tc.child == "") || child != nil && (child.Name != tc.child || child.Spec.DestinationShard != "beta" || !metav1.IsControlledBy(child, tc.migration) || includesChildren(child)) {
+			if (child == nil) != (tc.child == "") || child != nil && (child.Name != tc.child || child.Spec.DestinationShard != "beta" || child.Annotations[migrationv1alpha1.IgnoreSelectorAnnotationKey] != "true" || !metav1.IsControlledBy(child, tc.migration) || includesChildren(child)) {
 				t.Errorf("child %+v, want %q", child, tc.child)
 			}
 		})

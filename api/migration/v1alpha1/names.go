@@ -29,6 +29,10 @@ const (
 // workspaces below, too.
 const IncludeChildrenAnnotationKey = "migration.kcp.io/include-children"
 
+// IgnoreSelectorAnnotationKey on a LogicalClusterMigration, with the value "true", allows a shard that the selectors of the migrated
+// workspaces exclude. All other rules of placement hold.
+const IgnoreSelectorAnnotationKey = "migration.kcp.io/ignore-selector"
+
 // MigrationFinalizer keeps a LogicalClusterMigration until both shards have removed what it has left.
 const MigrationFinalizer = "migration.kcp.io/logicalclustermigration"
 
