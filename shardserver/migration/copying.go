@@ -190,6 +190,9 @@ func (c *copying) fetch(ctx context.Context, missing []transfer.Key) error {
 		if err := c.destination.accepts.check(page, response); err != nil {
 			return err
 		}
+		if err := c.destination.checkSpace(); err != nil {
+			return err
+		}
 		if err := c.writer.Store(ctx, response.Entries); err != nil {
 			return err
 		}

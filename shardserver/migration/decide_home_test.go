@@ -162,6 +162,11 @@ func TestEvents(t *testing.T) {
 			"alpha": {State: shardingv1alpha1.MigrationMovedAway, Reason: migrationv1alpha1.ReasonKeysNotHandedOver, Message: "m"},
 		}}.Status()
 	}
+	full := func(m *migrationv1alpha1.LogicalClusterMigration) {
+		*m = *Home{Migration: m, Reports: map[string]shardingv1alpha1.LogicalClusterMigrationReportSpec{
+			"alpha": {State: shardingv1alpha1.MigrationAccepted}, "beta": {State: shardingv1alpha1.MigrationCopying, Reason: migrationv1alpha1.ReasonDestinationFull, Message: "no space"},
+		}}.Status()
+	}
 	preparing, migrating := at(migrationv1alpha1.LogicalClusterMigrationPhasePreparing), at(migrationv1alpha1.LogicalClusterMigrationPhaseMigrating)
 	for name, tc := range map[string]struct {
 		before, after *migrationv1alpha1.LogicalClusterMigration
@@ -175,6 +180,7 @@ func TestEvents(t *testing.T) {
 		"completion":  {migrating, at(migrationv1alpha1.LogicalClusterMigrationPhaseCompleted), "Completed"},
 		"abort":       {migrating, at(migrationv1alpha1.LogicalClusterMigrationPhaseAborting), "Aborting"},
 		"aborted":     {migrating, at(migrationv1alpha1.LogicalClusterMigrationPhaseFailed, aborted), "Aborted"},
+		"no space":    {migrating, at(migrationv1alpha1.LogicalClusterMigrationPhaseMigrating, full), "DestinationFull Aborting"},
 		"unclean":     {at(cleanup), at(cleanup, unclean), "KeysNotHandedOver"},
 		"unclean yet": {at(cleanup, unclean), at(cleanup, unclean), ""},
 		"failure":     {migrating, at(migrationv1alpha1.LogicalClusterMigrationPhaseFailed), "Failed"},

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
@@ -217,7 +218,7 @@ func (d *destinationService) move(ctx context.Context, key controller.Request, m
 	}
 	d.begin(key, migration.UID)
 	if err := d.copy(ctx, key, migration, origin); err != nil {
-		d.fail(key, migration.UID, migrationv1alpha1.ReasonCopyFailed, err)
+		d.fail(key, migration.UID, reasonOf(err), err)
 		if wait := time.Until(d.retryAt(migration.UID)); wait > 0 {
 			return controller.Result{RequeueAfter: wait}, nil
 		}
@@ -287,6 +288,28 @@ func (d *destinationService) checkWanted(ctx context.Context, key controller.Req
 		return errors.New("the migration has been given up")
 	}
 	return nil
+}
+
+// errFull is returned if this shard has no space for the copy. The migration ends with it: tenants of this shard may not store more either.
+var errFull = errors.New("free space there, or move to another shard")
+
+// checkSpace returns an error if etcd has no space for more of a copy.
+func (d *destinationService) checkSpace() error {
+	if d.cfg.Shortage == nil {
+		return nil
+	}
+	if shortage := d.cfg.Shortage(); shortage != "" {
+		return fmt.Errorf("shard %q has no space for the copy: %s: %w", d.cfg.Shard, shortage, errFull)
+	}
+	return nil
+}
+
+// reasonOf returns the reason of an attempt that failed.
+func reasonOf(err error) string {
+	if errors.Is(err, errFull) || errors.Is(err, rpctypes.ErrNoSpace) {
+		return migrationv1alpha1.ReasonDestinationFull
+	}
+	return migrationv1alpha1.ReasonCopyFailed
 }
 
 // claim stores the LogicalCluster of a copy, or stores it again, so that whoever has claimed it before writes no more. It returns nil
@@ -382,7 +405,7 @@ func (d *destinationService) begin(key controller.Request, uid types.UID) {
 	d.mu.Lock()
 	p := d.progress[uid]
 	d.mu.Unlock()
-	if p.reason != migrationv1alpha1.ReasonCopyFailed {
+	if p.reason != migrationv1alpha1.ReasonCopyFailed && p.reason != migrationv1alpha1.ReasonDestinationFull {
 		d.report(key, uid, progress{})
 	}
 }

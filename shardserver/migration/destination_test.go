@@ -29,6 +29,7 @@ func TestBegin(t *testing.T) {
 	for name, tc := range map[string]struct{ before, want progress }{
 		"the first attempt":               {},
 		"after one that failed to copy":   {progress{entries: 7, reason: migrationv1alpha1.ReasonCopyFailed, message: "too large"}, progress{entries: 7, reason: migrationv1alpha1.ReasonCopyFailed, message: "too large"}},
+		"after one that had no space":     {progress{reason: migrationv1alpha1.ReasonDestinationFull, message: "full"}, progress{reason: migrationv1alpha1.ReasonDestinationFull, message: "full"}},
 		"after one that could not begin":  {progress{reason: migrationv1alpha1.ReasonWaitingForDestination, message: "no address"}, progress{}},
 		"after one that copied something": {progress{entries: 7}, progress{}},
 	} {

@@ -42,6 +42,8 @@ const (
 	ReasonLogicalClusterAlreadyMigrating = "LogicalClusterAlreadyMigrating"
 	// ReasonCopyFailed means that reading from the origin or writing to the destination failed.
 	ReasonCopyFailed = "CopyFailed"
+	// ReasonDestinationFull means that the destination shard has no space for the objects. The migration is aborted.
+	ReasonDestinationFull = "DestinationFull"
 	// ReasonCleanupFailed means that removing the content from the origin failed.
 	ReasonCleanupFailed = "CleanupFailed"
 	// ReasonKeysNotHandedOver means that the origin does not remove its content, because it has keys that it has not handed over.
