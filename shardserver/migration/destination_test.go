@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"k8s.io/apimachinery/pkg/types"
 
 	migrationv1alpha1 "github.com/atoll-dev/atoll/api/migration/v1alpha1"
@@ -20,6 +21,23 @@ func TestRetryAt(t *testing.T) {
 	d.begin(controller.Request{}, "a")
 	if a, b := time.Until(d.retryAt("a")), time.Until(d.retryAt("b")); a < 50*time.Second || a > time.Minute || b > 0 || time.Until(d.retryAt("c")) > 0 {
 		t.Errorf("%s and %s are left", a, b)
+	}
+}
+
+// TestShortage: a copy ends before etcd is full, and the migration with it.
+func TestShortage(t *testing.T) {
+	for shortage, want := range map[string]string{"": "", "etcd uses more": `shard "beta" has no space for the copy: etcd uses more: free space there, or move to another shard`} {
+		d := &destinationService{cfg: Config{Shard: "beta", Shortage: func() string { return shortage }}}
+		err := d.checkSpace()
+		if (err == nil) != (want == "") || err != nil && (err.Error() != want || reasonOf(fmt.Errorf("copying: %w", err)) != migrationv1alpha1.ReasonDestinationFull) {
+			t.Errorf("%q: %v", shortage, err)
+		}
+	}
+	if got := reasonOf(fmt.Errorf("writing a key: %w", rpctypes.ErrNoSpace)); got != migrationv1alpha1.ReasonDestinationFull {
+		t.Errorf("an etcd that is full: %s", got)
+	}
+	if got := reasonOf(errors.New("another")); got != migrationv1alpha1.ReasonCopyFailed {
+		t.Errorf("another error: %s", got)
 	}
 }
 

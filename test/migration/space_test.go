@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	// smallQuota is a quota of etcd that a shard without content does not reach, and largeObjects exceed.
-	smallQuota   = 24 << 20
-	largeObjects = 24
+	// smallQuota is a quota of etcd that a shard without content does not reach, and largeObjects exceed. One part of a copy is small in comparison.
+	smallQuota   = 48 << 20
+	largeObjects = 48
 )
 
 // testFullDestination moves a workspace to a shard whose etcd is too small for it. The move fails before etcd refuses writes, and leaves the
@@ -44,7 +44,7 @@ func (e *env) testFullDestination(t *testing.T) {
 	e.move(t, "large", workspace.Spec.Cluster, installation.Beta)
 	migration := e.waitPhase(t, "large", migrationv1alpha1.LogicalClusterMigrationPhaseFailed)
 	if reason, message := conditionsv1alpha1.GetReason(migration, migrationv1alpha1.DataCopied), conditionsv1alpha1.GetMessage(migration, migrationv1alpha1.DataCopied); reason != migrationv1alpha1.ReasonDestinationFull ||
-		!strings.Contains(message, "percent of its quota of 24Mi: free space there, or move to another shard") || migration.Status.EntriesCopied == 0 {
+		!strings.Contains(message, "percent of its quota of 48Mi") || !strings.Contains(message, "free space there, or move to another shard") || migration.Status.EntriesCopied == 0 {
 		t.Errorf("%d entries were copied, %s: %s", migration.Status.EntriesCopied, reason, message)
 	}
 	for _, condition := range []conditionsv1alpha1.Type{migrationv1alpha1.Aborted, migrationv1alpha1.OriginCleaned, migrationv1alpha1.DestinationCleaned} {
