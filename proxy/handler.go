@@ -74,7 +74,7 @@ func (h *proxyHandler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	if to.mountHops > 0 {
 		req = mountRequest(req, to.mountHops)
 	}
-	if to.mountHops > 0 || !isRead(req) {
+	if !to.isShard || !isRead(req) {
 		h.forwarder.Forward(w, req, to.backend, to.url, u)
 		return
 	}
@@ -102,6 +102,8 @@ type destination struct {
 	url     *url.URL
 	// tokens authenticates the tokens of the issuers that the type of the workspace names; nil if it names none.
 	tokens authenticator.Token
+	// isShard is whether a shard serves the logical cluster, which nothing else may say to move.
+	isShard bool
 	// mountHops is the number of mounts that the request has passed, this one included; 0 if this is no mount.
 	mountHops int
 }
@@ -129,7 +131,7 @@ func (r *router) resolveCluster(req *http.Request) (destination, error) {
 			return destination{}, internalError("the base URL of the shard is invalid")
 		}
 		location, err := appendPath(shard.BaseURL, route.Cluster.Path().URLPath()+rest)
-		return destination{backend: shard.Name, url: location, tokens: r.workspaceTokens(route)}, err
+		return destination{backend: shard.Name, url: location, tokens: r.workspaceTokens(route), isShard: true}, err
 	case index.Mounted:
 		return resolveMount(req, route, rest)
 	default:

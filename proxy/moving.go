@@ -22,7 +22,7 @@ func isRead(req *http.Request) bool {
 	return (req.Method == http.MethodGet || req.Method == http.MethodHead) && req.ContentLength == 0 && !backend.IsLongRunning(req)
 }
 
-// forwardRead forwards a read, and repeats it while the shard says that the logical cluster moves: between the moments at which the origin
+// forwardRead forwards a read to a shard, and repeats it while the shard says that the logical cluster moves: between the moments at which the origin
 // serves its last read and the destination its first one, and until this proxy knows of the latter. At the end of its time the client gets the answer of the
 // shard. The request waits in its own goroutine, and counts as one in flight.
 func (h *proxyHandler) forwardRead(w http.ResponseWriter, req *http.Request, to destination, u user.Info) {
@@ -42,7 +42,7 @@ func (h *proxyHandler) forwardRead(w http.ResponseWriter, req *http.Request, to 
 		if errors.Is(err, errNotSynced) {
 			continue // it moves to a shard that this proxy does not know to have it
 		}
-		if err == nil && next.mountHops > 0 {
+		if err == nil && !next.isShard {
 			err = errNotSynced // the path has become that of a mount, which may believe other tokens than those of this user
 		}
 		if err != nil {

@@ -32,13 +32,13 @@ func TestReadsOfMovingCluster(t *testing.T) {
 		t.Fatal(res.Status)
 	}
 	i.alpha.moving.Store(true)
-	if res, content := do(t.Context(), http.MethodPost, "{}"); res.StatusCode != http.StatusServiceUnavailable || i.alpha.refused.Load() != 1 {
-		t.Errorf("a write gets %s after %d attempts: %s", res.Status, i.alpha.refused.Load(), content)
+	if res, content := do(t.Context(), http.MethodPost, "{}"); res.StatusCode != http.StatusServiceUnavailable || i.alpha.refused.Load() != 1 || res.Header.Get(logicalcluster.MovingHeader) != "" {
+		t.Errorf("a write gets %s %v after %d attempts: %s", res.Status, res.Header, i.alpha.refused.Load(), content)
 	}
 
 	start := time.Now()
 	res, content := do(t.Context(), http.MethodGet, "")
-	if took := time.Since(start); res.StatusCode != http.StatusServiceUnavailable || res.Header.Get("Retry-After") != "1" || !strings.Contains(content, "is being migrated") || took < 2*time.Second {
+	if took := time.Since(start); res.StatusCode != http.StatusServiceUnavailable || res.Header.Get("Retry-After") != "1" || res.Header.Get(logicalcluster.MovingHeader) != "" || !strings.Contains(content, "is being migrated") || took < 2*time.Second {
 		t.Errorf("a read that nobody serves gets %s after %s: %s", res.Status, took, content)
 	}
 	if attempts := i.alpha.refused.Load(); attempts < 5 || attempts > 20 {
@@ -69,5 +69,20 @@ func TestReadsOfMovingCluster(t *testing.T) {
 		"annotations": map[string]string{logicalcluster.AnnotationKey: "team1", corev1alpha1.MovedToAnnotationKey: "root"}}})
 	if got := <-answer; got.Backend != "root" || got.Path != "/clusters/team1/api" {
 		t.Errorf("the read is answered by %q at %q", got.Backend, got.Path)
+	}
+}
+
+// TestOthersDoNotMove: what is no shard cannot have reads repeated, and the header by which shards ask for that reaches no client.
+func TestOthersDoNotMove(t *testing.T) {
+	i := newEnv(t)
+	i.services.moving.Store(true)
+	for name, path := range map[string]string{"a mount": "/clusters/root:org:mount/api", "virtual workspaces": "/services/thing/clusters/team1/api", "another entry of the mapping file": "/e/org1/x/y"} {
+		before := i.services.refused.Load()
+		res, err := i.clientFor("alice").Get(i.url + path)
+		must(t, err)
+		res.Body.Close()
+		if attempts := i.services.refused.Load() - before; res.StatusCode != http.StatusServiceUnavailable || attempts != 1 || res.Header.Get(logicalcluster.MovingHeader) != "" {
+			t.Errorf("%s: %s %v after %d attempts", name, res.Status, res.Header, attempts)
+		}
 	}
 }

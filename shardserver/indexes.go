@@ -53,7 +53,7 @@ func (d *dependencies) buildIndexes() {
 		Registry: d.registry, Keys: d.keys, Shard: d.options.Shard.Name,
 		DefaultLimit: d.options.Objects.DefaultLimit, DefaultByteLimit: d.defaultByteLimit, Interval: d.options.Objects.ScanInterval,
 	})
-	d.space = etcdkeys.NewSpaceMonitor(d.keys, d.options.Shard.Name, d.objectCounts.Written)
+	d.space = etcdkeys.NewSpaceMonitor(d.keys, d.options.Shard.Name, d.written)
 	d.quotaInFlight = quota.NewInFlight()
 }
 

@@ -35,8 +35,9 @@ func (d *dependencies) createMigrations(context.Context) error {
 	d.migrations = &shardMigrations{etcd: etcd, Migrations: migration.New(migration.Config{
 		Shard: d.options.Shard.Name, Home: options.DefaultShardName, Registry: d.registry, Clients: d.clients,
 		Etcd: etcd, Prefix: storage.Prefix, Storages: d.keys.StoragePrefixes, Scan: d.keys.ScanStoragePrefixes, Transformers: d.restOptions.transformers,
-		Fence:   d.fence,
-		Origins: migration.Connector{Shards: endpoints.NewShardLister(d.registry), Config: d.originConfig},
+		Shortage: d.shortage,
+		Fence:    d.fence,
+		Origins:  migration.Connector{Shards: endpoints.NewShardLister(d.registry), Config: d.originConfig},
 		Publication: migration.Publication{
 			AwaitEndpoints: endpointslice.NewAnnouncement(d.sliceConfig()).Await,
 			IsComplete:     d.isPublished,
@@ -47,6 +48,24 @@ func (d *dependencies) createMigrations(context.Context) error {
 		return fmt.Errorf("adding the virtual workspace of migrations: %w", err)
 	}
 	return nil
+}
+
+// shortage returns why this shard stores nothing more of other shards, or "": it is what tenants are refused to store, too.
+func (d *dependencies) shortage() string {
+	space := d.space.Space()
+	if space.Level() == etcdkeys.SpaceOK {
+		return ""
+	}
+	return space.Shortage()
+}
+
+// written returns the bytes that this process has written to etcd so far.
+func (d *dependencies) written() int64 {
+	written := d.objectCounts.Written()
+	if d.migrations != nil {
+		written += d.migrations.Written()
+	}
+	return written
 }
 
 // isPublished reports whether the cache server has the objects of a logical cluster that other shards need.

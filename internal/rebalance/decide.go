@@ -26,8 +26,6 @@ const (
 	maxExamined = 500
 	// maxStuck is the number of migrations without progress at which no other one begins.
 	maxStuck = 3
-	// exactLoad is the load from which the status of a Shard has rounded values.
-	exactLoad = 100
 )
 
 // Situation is what the rebalancer knows at a moment.
@@ -150,7 +148,7 @@ func (d *decision) groups() [][]*member {
 			continue
 		}
 		key := shard.Labels[corev1alpha1.RegionLabelKey] + " " + placementrules.ExternalURL(shard)
-		load := loadOf(shard)
+		load := placementrules.Value(shard.Status.Load, placementrules.LogicalClusters)
 		groups[key] = append(groups[key], &member{shard: shard, load: load, low: load - d.leaving[shard.Name], high: load + d.onTheWay[shard.Name]})
 	}
 	var all [][]*member
@@ -160,15 +158,6 @@ func (d *decision) groups() [][]*member {
 		all = append(all, group)
 	}
 	return all
-}
-
-// loadOf returns the number of logical clusters on a shard.
-func loadOf(shard *corev1alpha1.Shard) int64 {
-	load := placementrules.Value(shard.Status.Load, placementrules.LogicalClusters)
-	if load >= exactLoad {
-		load = max(load, placementrules.Value(shard.Status.Used, placementrules.Workspaces))
-	}
-	return load
 }
 
 // setShares divides the load by the capacities of the shards, or equally if one has no capacity.

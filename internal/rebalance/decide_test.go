@@ -109,7 +109,7 @@ func TestDecide(t *testing.T) {
 			s.Spec.ResourceLimits = hard(1)
 			s.Status.Used = count(placementrules.Workspaces, 1)
 		})}, on: "x"},
-		"values that the status rounds are taken from used": {shards: []corev1alpha1.Shard{newShard("a", 120, used(129)), newShard("b", 100, used(100))}},
+		"logical clusters of the system do not count": {shards: []corev1alpha1.Shard{newShard("a", 100, used(160)), newShard("b", 99, used(159))}, on: "x"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := Decide(Situation{

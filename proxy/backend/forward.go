@@ -74,7 +74,7 @@ func (f *Forwarder) Forward(w http.ResponseWriter, req *http.Request, backend st
 // errMoving is that of a response which ForwardRead drops.
 var errMoving = errors.New("the logical cluster moves to another shard")
 
-// ForwardRead is Forward of a request without a body, but drops the response of a shard that does not serve the logical cluster because it
+// ForwardRead is Forward of a request without a body to a shard, but drops the response of one that does not serve the logical cluster because it
 // moves. It reports whether it has, so that nothing has been written.
 func (f *Forwarder) ForwardRead(w http.ResponseWriter, req *http.Request, backend string, target *url.URL, u user.Info) (moving bool) {
 	f.forward(w, req, backend, target, u, func(res *http.Response, req *http.Request, backend string) error {
@@ -158,6 +158,7 @@ func (f *Forwarder) modifyResponse(res *http.Response, req *http.Request, backen
 	if res.StatusCode == http.StatusSwitchingProtocols {
 		return nil
 	}
+	res.Header.Del(logicalcluster.MovingHeader) // it is from shards to front proxies
 	res.Body = newCountingBody(res.Body, f.metrics.responseBytes.WithLabelValues(backend))
 	if req.ProtoMajor > 1 {
 		res.Body = &responseBody{ReadCloser: res.Body, request: req.Body}

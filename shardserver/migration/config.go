@@ -42,8 +42,10 @@ type Config struct {
 	Storages     func(ctx context.Context) ([]string, error)
 	Scan         func(ctx context.Context) ([]string, error)
 	Transformers value.ResourceTransformers
-	Fence        Fence
-	Origins      Connector
+	// Shortage returns why etcd has no space for what other shards have, or "".
+	Shortage func() string
+	Fence    Fence
+	Origins  Connector
 	// TokenKeys are the public keys of service account tokens of this shard, TokenMaxExpiration is the limit of these tokens (0 means none).
 	TokenKeys          serviceaccount.PublicKeysGetter
 	TokenMaxExpiration time.Duration
@@ -112,6 +114,9 @@ func New(cfg Config) *Migrations {
 	m.home.ownReport, m.parent.ownReport = m.report, m.report
 	return m
 }
+
+// Written returns how many bytes of other shards were written to etcd so far, about.
+func (m *Migrations) Written() int64 { return m.destination.transfer.Written() }
 
 // Close ends what this replica follows for destinations.
 func (m *Migrations) Close() { m.origin.followings.close() }

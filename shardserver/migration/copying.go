@@ -11,6 +11,9 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/transfer"
 )
 
+// maxFirstRead bounds how long a destination waits until the origin has read all values: another move may be waiting.
+const maxFirstRead = 10 * time.Minute
+
 // copying copies one logical cluster to this shard.
 type copying struct {
 	destination *destinationService
@@ -18,6 +21,8 @@ type copying struct {
 	key         controller.Request
 	in          transfer.Incoming
 	writer      *transfer.Writer
+	// checkWanted returns an error if the migration has been given up.
+	checkWanted func(context.Context) error
 	// since is the revision of the origin up to which all changes are copied.
 	since int64
 	// keys is the number of keys of the origin, and entries that of those which are copied, for the report.
@@ -119,16 +124,25 @@ func (c *copying) copyAll(ctx context.Context, wanted *transfer.Changes) error {
 }
 
 // changes returns what has changed at the origin since a revision. At first it waits until the origin has read all values, unless the
-// migration is given up meanwhile.
+// migration is given up meanwhile. An origin that answers without having waited is not asked more often, and not longer than one would read.
 func (c *copying) changes(ctx context.Context, since int64) (*transfer.Changes, error) {
-	for {
-		if err := c.destination.checkWanted(ctx, c.key, c.in.UID); err != nil {
+	deadline := time.Now().Add(maxFirstRead)
+	for time.Now().Before(deadline) {
+		if err := c.checkWanted(ctx); err != nil {
 			return nil, err
 		}
+		next := time.NewTimer(followingWait)
+		defer next.Stop()
 		if changes, err := c.origin.changes(ctx, since); err != nil || changes != nil {
 			return changes, err
 		}
+		select {
+		case <-next.C:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
 	}
+	return nil, fmt.Errorf("the origin has not read all objects within %s: look at the load of its etcd", maxFirstRead)
 }
 
 // catchUp copies what has changed meanwhile, until little does.
@@ -165,8 +179,8 @@ func (c *copying) pass(ctx context.Context) (changed int, err error) {
 // fetch copies keys. Those that are gone are left as they are: the next changes have them.
 func (c *copying) fetch(ctx context.Context, missing []transfer.Key) error {
 	for len(missing) > 0 {
-		page := missing[:min(len(missing), maxKeysPerRequest)]
-		if err := c.destination.checkWanted(ctx, c.key, c.in.UID); err != nil {
+		page := firstPage(missing)
+		if err := c.checkWanted(ctx); err != nil {
 			return err
 		}
 		response, err := c.origin.entries(ctx, page)
@@ -174,6 +188,9 @@ func (c *copying) fetch(ctx context.Context, missing []transfer.Key) error {
 			return fmt.Errorf("reading objects: %w", err)
 		}
 		if err := c.destination.accepts.check(page, response); err != nil {
+			return err
+		}
+		if err := c.destination.checkSpace(); err != nil {
 			return err
 		}
 		if err := c.writer.Store(ctx, response.Entries); err != nil {
@@ -188,6 +205,17 @@ func (c *copying) fetch(ctx context.Context, missing []transfer.Key) error {
 		c.destination.report(c.key, c.in.UID, progress{entries: c.entries})
 	}
 	return nil
+}
+
+// firstPage returns as many of the keys as fit into a request, at least one.
+func firstPage(keys []transfer.Key) []transfer.Key {
+	bytes := 0
+	for i, key := range keys {
+		if bytes += len(key.Resource) + len(key.Name); i > 0 && (i == maxKeysPerRequest || bytes > maxKeyBytesPerRequest) {
+			return keys[:i]
+		}
+	}
+	return keys
 }
 
 func (c *copying) storageNames() []string { return slices.Collect(maps.Keys(c.storages)) }

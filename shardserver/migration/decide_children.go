@@ -43,13 +43,17 @@ func (h Home) Child() *migrationv1alpha1.LogicalClusterMigration {
 // newChild returns the migration of a child.
 func (h Home) newChild(cluster string) *migrationv1alpha1.LogicalClusterMigration {
 	m := h.Migration
-	return &migrationv1alpha1.LogicalClusterMigration{
+	child := &migrationv1alpha1.LogicalClusterMigration{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:            m.Name[:min(len(m.Name), maxParentName)] + "-" + cluster,
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(m, migrationv1alpha1.SchemeGroupVersion.WithKind(migrationKind))},
 		},
 		Spec: migrationv1alpha1.LogicalClusterMigrationSpec{LogicalCluster: cluster, DestinationShard: m.Spec.DestinationShard},
 	}
+	if value, set := m.Annotations[migrationv1alpha1.IgnoreSelectorAnnotationKey]; set {
+		metav1.SetMetaDataAnnotation(&child.ObjectMeta, migrationv1alpha1.IgnoreSelectorAnnotationKey, value)
+	}
+	return child
 }
 
 // finalize ends a migration whose logical cluster is served by the destination alone, after those of its children.

@@ -91,6 +91,10 @@ func (h Home) migrate(m *migrationv1alpha1.LogicalClusterMigration, origin, dest
 		handOver(m)
 	case origin.State == shardingv1alpha1.MigrationAborted, m.DeletionTimestamp != nil:
 		m.Status.Phase = migrationv1alpha1.LogicalClusterMigrationPhaseAborting
+	case destination.Reason == migrationv1alpha1.ReasonDestinationFull: // what is copied takes space of others
+		conditionsv1alpha1.MarkFalse(m, migrationv1alpha1.DataCopied, destination.Reason, conditionsv1alpha1.SeverityError,
+			"%s. The logical cluster stays on shard %q", destination.Message, m.Status.OriginShard)
+		m.Status.Phase = migrationv1alpha1.LogicalClusterMigrationPhaseAborting
 	case !h.place(m, origin):
 		conditionsv1alpha1.MarkFalse(m, migrationv1alpha1.DataCopied, migrationv1alpha1.ReasonWaitingForPlacement, conditionsv1alpha1.SeverityInfo,
 			"nothing is copied until the condition %s is True; the logical cluster stays usable on shard %q", migrationv1alpha1.PlacementAllowed, m.Status.OriginShard)

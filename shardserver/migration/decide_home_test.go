@@ -80,8 +80,9 @@ func TestChildren(t *testing.T) {
 				t.Errorf("conditions %+v", after.Status.Conditions)
 			}
 			state.Migration = after
+			after.Annotations[migrationv1alpha1.IgnoreSelectorAnnotationKey] = "true"
 			child := state.Child()
-			if (child == nil) != (tc.child == "") || child != nil && (child.Name != tc.child || child.Spec.DestinationShard != "beta" || !metav1.IsControlledBy(child, tc.migration) || includesChildren(child)) {
+			if (child == nil) != (tc.child == "") || child != nil && (child.Name != tc.child || child.Spec.DestinationShard != "beta" || child.Annotations[migrationv1alpha1.IgnoreSelectorAnnotationKey] != "true" || !metav1.IsControlledBy(child, tc.migration) || includesChildren(child)) {
 				t.Errorf("child %+v, want %q", child, tc.child)
 			}
 		})
@@ -155,20 +156,34 @@ func TestEvents(t *testing.T) {
 	aborted := func(m *migrationv1alpha1.LogicalClusterMigration) {
 		conditionsv1alpha1.MarkTrue(m, migrationv1alpha1.Aborted)
 	}
+	cleanup := migrationv1alpha1.LogicalClusterMigrationPhaseOriginCleanup
+	unclean := func(m *migrationv1alpha1.LogicalClusterMigration) {
+		*m = *Home{Migration: m, Reports: map[string]shardingv1alpha1.LogicalClusterMigrationReportSpec{
+			"alpha": {State: shardingv1alpha1.MigrationMovedAway, Reason: migrationv1alpha1.ReasonKeysNotHandedOver, Message: "m"},
+		}}.Status()
+	}
+	full := func(m *migrationv1alpha1.LogicalClusterMigration) {
+		*m = *Home{Migration: m, Reports: map[string]shardingv1alpha1.LogicalClusterMigrationReportSpec{
+			"alpha": {State: shardingv1alpha1.MigrationAccepted}, "beta": {State: shardingv1alpha1.MigrationCopying, Reason: migrationv1alpha1.ReasonDestinationFull, Message: "no space"},
+		}}.Status()
+	}
 	preparing, migrating := at(migrationv1alpha1.LogicalClusterMigrationPhasePreparing), at(migrationv1alpha1.LogicalClusterMigrationPhaseMigrating)
 	for name, tc := range map[string]struct {
 		before, after *migrationv1alpha1.LogicalClusterMigration
 		want          string
 	}{
-		"none":       {migrating, migrating, ""},
-		"start":      {preparing, migrating, "Started"},
-		"refusal":    {preparing, at(migrationv1alpha1.LogicalClusterMigrationPhaseMigrating, refused), "Started PlacementRefused"},
-		"no repeat":  {at(migrationv1alpha1.LogicalClusterMigrationPhaseMigrating, refused), at(migrationv1alpha1.LogicalClusterMigrationPhaseMigrating, refused), ""},
-		"hand-over":  {migrating, at(migrationv1alpha1.LogicalClusterMigrationPhaseOriginCleanup), "HandedOver"},
-		"completion": {migrating, at(migrationv1alpha1.LogicalClusterMigrationPhaseCompleted), "Completed"},
-		"abort":      {migrating, at(migrationv1alpha1.LogicalClusterMigrationPhaseAborting), "Aborting"},
-		"aborted":    {migrating, at(migrationv1alpha1.LogicalClusterMigrationPhaseFailed, aborted), "Aborted"},
-		"failure":    {migrating, at(migrationv1alpha1.LogicalClusterMigrationPhaseFailed), "Failed"},
+		"none":        {migrating, migrating, ""},
+		"start":       {preparing, migrating, "Started"},
+		"refusal":     {preparing, at(migrationv1alpha1.LogicalClusterMigrationPhaseMigrating, refused), "Started PlacementRefused"},
+		"no repeat":   {at(migrationv1alpha1.LogicalClusterMigrationPhaseMigrating, refused), at(migrationv1alpha1.LogicalClusterMigrationPhaseMigrating, refused), ""},
+		"hand-over":   {migrating, at(migrationv1alpha1.LogicalClusterMigrationPhaseOriginCleanup), "HandedOver"},
+		"completion":  {migrating, at(migrationv1alpha1.LogicalClusterMigrationPhaseCompleted), "Completed"},
+		"abort":       {migrating, at(migrationv1alpha1.LogicalClusterMigrationPhaseAborting), "Aborting"},
+		"aborted":     {migrating, at(migrationv1alpha1.LogicalClusterMigrationPhaseFailed, aborted), "Aborted"},
+		"no space":    {migrating, at(migrationv1alpha1.LogicalClusterMigrationPhaseMigrating, full), "DestinationFull Aborting"},
+		"unclean":     {at(cleanup), at(cleanup, unclean), "KeysNotHandedOver"},
+		"unclean yet": {at(cleanup, unclean), at(cleanup, unclean), ""},
+		"failure":     {migrating, at(migrationv1alpha1.LogicalClusterMigrationPhaseFailed), "Failed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string

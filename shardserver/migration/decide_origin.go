@@ -180,14 +180,4 @@ func (o Origin) isDestination() bool {
 }
 
 // wasHandedOver reports whether the migration is in a phase that follows the switch.
-func (o Origin) wasHandedOver() bool {
-	if o.Migration == nil {
-		return false
-	}
-	switch o.Migration.Status.Phase {
-	case migrationv1alpha1.LogicalClusterMigrationPhaseOriginCleanup, migrationv1alpha1.LogicalClusterMigrationPhaseDestinationFinalize,
-		migrationv1alpha1.LogicalClusterMigrationPhaseCompleted:
-		return true
-	}
-	return false
-}
+func (o Origin) wasHandedOver() bool { return o.Migration != nil && wasHandedOver(o.Migration) }

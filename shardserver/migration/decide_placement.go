@@ -19,6 +19,8 @@ type Placement struct {
 	// Destination is the name of the destination shard. Shards are those of the installation.
 	Origin, Destination string
 	Shards              []*corev1alpha1.Shard
+	// IgnoresSelector is whether who has created the migration wants the destination whatever the Workspace selects.
+	IgnoresSelector bool
 }
 
 // Verdict returns whether the logical cluster may be placed on the destination shard, and else the first rule that does not
@@ -67,6 +69,9 @@ func (p Placement) keepsURL() *refusal {
 // matchesSelector refuses a shard that the Workspace does not select. What is required of the name of the shard is not
 // considered: it says where the workspace was created, and the migration names another shard, as clients of kcp expect.
 func (p Placement) matchesSelector() *refusal {
+	if p.IgnoresSelector {
+		return nil
+	}
 	parsed, err := placementrules.Selector(p.Workspace)
 	if err != nil {
 		return &refusal{migrationv1alpha1.ReasonSelectorMismatch, err.Error() + ": change it"}
@@ -76,7 +81,7 @@ func (p Placement) matchesSelector() *refusal {
 		return nil
 	}
 	return &refusal{migrationv1alpha1.ReasonSelectorMismatch, fmt.Sprintf(
-		"spec.location.selector of the workspace (%s) does not match the labels of shard %q: choose a shard that it matches, or change the selector", selector, p.Destination)}
+		"spec.location.selector of the workspace (%s) does not match the labels of shard %q: choose a shard that it matches, change the selector, or set the annotation %s=true of the migration", selector, p.Destination, migrationv1alpha1.IgnoreSelectorAnnotationKey)}
 }
 
 // isOpen refuses a shard that takes no more logical clusters. Whether it runs is not a rule: the migration waits for that anyway.

@@ -25,6 +25,7 @@ func TestPlacement(t *testing.T) {
 	for name, tc := range map[string]struct {
 		location *tenancyv1alpha1.WorkspaceLocation
 		change   func(*corev1alpha1.Shard)
+		ignores  bool
 		to       string
 		reason   string
 		message  string
@@ -39,7 +40,9 @@ func TestPlacement(t *testing.T) {
 		"allowed: baseURL is externalURL":                     {change: func(s *corev1alpha1.Shard) { s.Spec.BaseURL, s.Spec.ExternalURL = "https://kcp/", "" }},
 		"refused: unknown shard":                              {to: "gamma", reason: migrationv1alpha1.ReasonUnknownShard, message: `there is no shard "gamma"`},
 		"refused: another URL":                                {change: func(s *corev1alpha1.Shard) { s.Spec.ExternalURL = "https://other" }, reason: migrationv1alpha1.ReasonDifferentURL, message: "--shard-external-url"},
-		"refused: the selector":                               {location: selects(map[string]string{"region": "asia"}), reason: migrationv1alpha1.ReasonSelectorMismatch, message: "region=asia"},
+		"refused: the selector":                               {location: selects(map[string]string{"region": "asia"}), reason: migrationv1alpha1.ReasonSelectorMismatch, message: "change the selector, or set the annotation migration.kcp.io/ignore-selector=true"},
+		"allowed: the selector does not count":                {location: selects(map[string]string{"region": "asia"}), ignores: true},
+		"refused: the other rules do":                         {location: selects(map[string]string{"region": "asia"}), ignores: true, change: func(s *corev1alpha1.Shard) { s.Status.Used = quantity(10) }, reason: migrationv1alpha1.ReasonShardFull, message: "10 of 10"},
 		"refused: at the hard limit":                          {change: func(s *corev1alpha1.Shard) { s.Status.Used = quantity(10) }, reason: migrationv1alpha1.ReasonShardFull, message: "10 of 10"},
 		"refused: cordoned": {change: func(s *corev1alpha1.Shard) {
 			s.Annotations = map[string]string{corev1alpha1.UnschedulableAnnotationKey: ""}
@@ -62,7 +65,7 @@ func TestPlacement(t *testing.T) {
 				tc.to = "beta"
 			}
 			workspace := &tenancyv1alpha1.Workspace{Spec: tenancyv1alpha1.WorkspaceSpec{Location: tc.location}}
-			got := Placement{Workspace: workspace, Origin: "alpha", Destination: tc.to, Shards: []*corev1alpha1.Shard{origin, beta}}.Verdict()
+			got := Placement{Workspace: workspace, Origin: "alpha", Destination: tc.to, Shards: []*corev1alpha1.Shard{origin, beta}, IgnoresSelector: tc.ignores}.Verdict()
 			if got.Allowed != (tc.reason == "") || got.Reason != tc.reason || !strings.Contains(got.Message, tc.message) {
 				t.Errorf("got %+v", got)
 			}

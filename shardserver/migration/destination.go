@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
@@ -47,6 +48,8 @@ type destinationService struct {
 type progress struct {
 	entries         int64
 	reason, message string
+	// retryAt is before when the origin refuses another attempt. Changes of the migration, such as that of its status, do not begin one.
+	retryAt time.Time
 }
 
 func (d *destinationService) observe(ctx context.Context, key controller.Request) (Destination, error) {
@@ -108,7 +111,7 @@ func (d *destinationService) reconcile(ctx context.Context, key controller.Reque
 	}
 	switch state.Step() {
 	case DestinationCopy:
-		return controller.Result{}, d.move(ctx, key, state.Migration)
+		return d.move(ctx, key, state.Migration)
 	case DestinationFinish:
 		return controller.Result{}, d.finish(ctx, state)
 	case DestinationForget:
@@ -153,7 +156,7 @@ func (d *destinationService) drop(ctx context.Context, cluster *corev1alpha1.Log
 	if err != nil || copied == nil {
 		return err
 	}
-	fence, err := d.stored.unchanged(in.Cluster, copied)
+	fence, err := d.stored.unchanged(in.Cluster, copied.storedCluster)
 	if err != nil {
 		return err
 	}
@@ -200,22 +203,29 @@ func (d *destinationService) forgetLeftovers(ctx context.Context) error {
 	return nil
 }
 
-// move copies a logical cluster and takes it over. After an error it goes on from what is copied.
-func (d *destinationService) move(ctx context.Context, key controller.Request, migration *migrationv1alpha1.LogicalClusterMigration) error {
+// move copies a logical cluster and takes it over. After an error it goes on from what is copied: at the time that the origin names, since an
+// attempt before that reads everything in vain.
+func (d *destinationService) move(ctx context.Context, key controller.Request, migration *migrationv1alpha1.LogicalClusterMigration) (controller.Result, error) {
 	origin, err := d.cfg.Origins.connect(ctx, migration.Status.OriginShard)
 	if err != nil {
 		err = fmt.Errorf("shard %q cannot copy: %w", d.cfg.Shard, err)
 		d.fail(key, migration.UID, migrationv1alpha1.ReasonWaitingForDestination, err)
-		return err
+		return controller.Result{}, err
 	}
 	defer origin.close()
+	if wait := time.Until(d.retryAt(migration.UID)); wait > 0 && !wasHandedOver(migration) {
+		return controller.Result{RequeueAfter: wait}, nil
+	}
 	d.begin(key, migration.UID)
 	if err := d.copy(ctx, key, migration, origin); err != nil {
-		d.fail(key, migration.UID, migrationv1alpha1.ReasonCopyFailed, err)
-		return fmt.Errorf("copying logical cluster %q from shard %q: %w", migration.Spec.LogicalCluster, migration.Status.OriginShard, err)
+		d.fail(key, migration.UID, reasonOf(err), err)
+		if wait := time.Until(d.retryAt(migration.UID)); wait > 0 {
+			return controller.Result{RequeueAfter: wait}, nil
+		}
+		return controller.Result{}, fmt.Errorf("copying logical cluster %q from shard %q: %w", migration.Spec.LogicalCluster, migration.Status.OriginShard, err)
 	}
 	d.forget(migration.UID)
-	return nil
+	return controller.Result{}, nil
 }
 
 func (d *destinationService) copy(ctx context.Context, key controller.Request, migration *migrationv1alpha1.LogicalClusterMigration, origin *peer) error {
@@ -224,22 +234,18 @@ func (d *destinationService) copy(ctx context.Context, key controller.Request, m
 	if err != nil || claimed == nil {
 		return err
 	}
-	fence, err := d.stored.unchanged(in.Cluster, claimed)
+	fence, err := d.stored.unchanged(in.Cluster, claimed.storedCluster)
 	if err != nil {
 		return err
 	}
 	c := &copying{
 		destination: d, origin: &originClient{peer: origin, cluster: in.Cluster, migration: key}, key: key, in: in,
 		writer: d.transfer.NewWriter(in, fence), storages: map[string]bool{},
+		checkWanted: func(ctx context.Context) error { return d.checkWanted(ctx, key, migration.UID) },
 	}
 	defer c.close()
 	defer func() { observePause(c.pausedAt) }()
-	var handed *handOverResponse
-	if migration.Status.Phase == migrationv1alpha1.LogicalClusterMigrationPhaseOriginCleanup {
-		handed, err = c.origin.handOver(ctx, handOverRequest{}) // this shard has not stored the answer
-	} else if err = d.cfg.Fence.Pause(ctx, in.Cluster, claimed.revision); err == nil { // all replicas hide what follows
-		handed, err = c.run(ctx)
-	}
+	handed, err := d.takeOver(ctx, c, claimed, wasHandedOver(migration))
 	if err != nil {
 		return err
 	}
@@ -248,6 +254,27 @@ func (d *destinationService) copy(ctx context.Context, key controller.Request, m
 	}
 	klog.FromContext(ctx).Info("Took over a logical cluster", "cluster", in.Cluster)
 	return d.transfer.Forget(ctx, in)
+}
+
+// takeOver returns what the origin hands over, after it has copied the content, unless an earlier attempt has: the origin may have handed over
+// without that this shard has stored the answer. Without a token, the origin answers only then.
+func (d *destinationService) takeOver(ctx context.Context, c *copying, claimed *claimedCluster, wasHandedOver bool) (*handOverResponse, error) {
+	if wasHandedOver || claimed.again {
+		if handed, err := c.origin.handOver(ctx, handOverRequest{}); err == nil || wasHandedOver {
+			return handed, err
+		}
+	}
+	if err := d.cfg.Fence.Pause(ctx, c.in.Cluster, claimed.revision); err != nil { // all replicas hide what follows
+		return nil, err
+	}
+	return c.run(ctx)
+}
+
+// claimedCluster is the LogicalCluster of a copy.
+type claimedCluster struct {
+	*storedCluster
+	// again is whether there was one before.
+	again bool
 }
 
 // checkWanted returns an error if a migration has been given up, so that an origin that answers forever does not keep this shard from
@@ -263,15 +290,38 @@ func (d *destinationService) checkWanted(ctx context.Context, key controller.Req
 	return nil
 }
 
+// errFull is returned if this shard has no space for the copy. The migration ends with it: tenants of this shard may not store more either.
+var errFull = errors.New("free space there, or move to another shard")
+
+// checkSpace returns an error if etcd has no space for more of a copy.
+func (d *destinationService) checkSpace() error {
+	if d.cfg.Shortage == nil {
+		return nil
+	}
+	if shortage := d.cfg.Shortage(); shortage != "" {
+		return fmt.Errorf("shard %q has no space for the copy: %s: %w", d.cfg.Shard, shortage, errFull)
+	}
+	return nil
+}
+
+// reasonOf returns the reason of an attempt that failed.
+func reasonOf(err error) string {
+	if errors.Is(err, errFull) || errors.Is(err, rpctypes.ErrNoSpace) {
+		return migrationv1alpha1.ReasonDestinationFull
+	}
+	return migrationv1alpha1.ReasonCopyFailed
+}
+
 // claim stores the LogicalCluster of a copy, or stores it again, so that whoever has claimed it before writes no more. It returns nil
 // if the copy is open, and without create also if there is none.
-func (d *destinationService) claim(ctx context.Context, in transfer.Incoming, reference string, create bool) (*storedCluster, error) {
+func (d *destinationService) claim(ctx context.Context, in transfer.Incoming, reference string, create bool) (*claimedCluster, error) {
 	stored, err := d.stored.get(ctx, in.Cluster)
 	if err != nil {
 		return nil, err
 	}
+	again := stored.isArrivingFor(in.UID)
 	switch {
-	case stored.isArrivingFor(in.UID):
+	case again:
 	case !create, stored != nil && stored.annotations()[corev1alpha1.MigratingAnnotationKey] == reference && movestate.Of(stored.annotations()) != movestate.MovedAway:
 		return nil, nil
 	case stored != nil:
@@ -287,7 +337,7 @@ func (d *destinationService) claim(ctx context.Context, in transfer.Incoming, re
 		stored = &storedCluster{object: newArriving(in, reference)}
 	}
 	stored.revision, err = d.stored.put(ctx, in.Cluster, stored.object, stored.revision)
-	return stored, err
+	return &claimedCluster{stored, again}, err
 }
 
 // newArriving returns the LogicalCluster of a copy. The origin hands over the one that replaces it.
@@ -355,7 +405,7 @@ func (d *destinationService) begin(key controller.Request, uid types.UID) {
 	d.mu.Lock()
 	p := d.progress[uid]
 	d.mu.Unlock()
-	if p.reason != migrationv1alpha1.ReasonCopyFailed {
+	if p.reason != migrationv1alpha1.ReasonCopyFailed && p.reason != migrationv1alpha1.ReasonDestinationFull {
 		d.report(key, uid, progress{})
 	}
 }
@@ -366,7 +416,16 @@ func (d *destinationService) fail(key controller.Request, uid types.UID, reason 
 	p := d.progress[uid]
 	d.mu.Unlock()
 	p.reason, p.message = reason, err.Error()
+	if later := (*retryLaterError)(nil); errors.As(err, &later) {
+		p.retryAt = time.Now().Add(later.after)
+	}
 	d.report(key, uid, p)
+}
+
+func (d *destinationService) retryAt(uid types.UID) time.Time {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.progress[uid].retryAt
 }
 
 func (d *destinationService) forget(uid types.UID) {

@@ -37,6 +37,13 @@ func events(before, after *migrationv1alpha1.LogicalClusterMigration) []event {
 	if placement != nil && placement.Severity == conditionsv1alpha1.SeverityWarning && placement.Reason != conditionsv1alpha1.GetReason(before, migrationv1alpha1.PlacementAllowed) {
 		all = append(all, event{corev1.EventTypeWarning, "PlacementRefused", placement.Message})
 	}
+	cleaned := conditionsv1alpha1.Get(after, migrationv1alpha1.OriginCleaned)
+	if cleaned != nil && cleaned.Severity == conditionsv1alpha1.SeverityWarning && cleaned.Reason != conditionsv1alpha1.GetReason(before, migrationv1alpha1.OriginCleaned) {
+		all = append(all, event{corev1.EventTypeWarning, cleaned.Reason, cleaned.Message})
+	}
+	if reason := conditionsv1alpha1.GetReason(after, migrationv1alpha1.DataCopied); reason == migrationv1alpha1.ReasonDestinationFull && reason != conditionsv1alpha1.GetReason(before, migrationv1alpha1.DataCopied) {
+		all = append(all, event{corev1.EventTypeWarning, reason, conditionsv1alpha1.GetMessage(after, migrationv1alpha1.DataCopied)})
+	}
 	if before.Status.Phase == after.Status.Phase {
 		return all
 	}

@@ -3,9 +3,12 @@ package migration
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -14,9 +17,13 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/goleak"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	migrationv1alpha1 "github.com/atoll-dev/atoll/api/migration/v1alpha1"
 	"github.com/atoll-dev/atoll/internal/etcdtest"
 	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/controller"
 	"github.com/atoll-dev/atoll/shardserver/transfer"
 )
 
@@ -221,4 +228,114 @@ func TestKeepFollowing(t *testing.T) {
 			t.Error("one that is not used is left")
 		}
 	})
+}
+
+// newOrigin returns a client of an origin that answers each request in the same way, and counts them.
+func newOrigin(status int, body func() io.Reader) (client *originClient, requests *int) {
+	requests = new(int)
+	return &originClient{cluster: logicalcluster.MustParseName("moving"), peer: &peer{http: &http.Client{Transport: roundTrip(func(*http.Request) (*http.Response, error) {
+		*requests++
+		return &http.Response{StatusCode: status, Status: http.StatusText(status), Body: io.NopCloser(body())}, nil
+	})}}}, requests
+}
+
+// repeat returns the same body for each response.
+func repeat(body string) func() io.Reader { return func() io.Reader { return strings.NewReader(body) } }
+
+// TestOriginThatNeverReads: an origin that does not wait before it says that it has not read all values causes few requests, and is given up.
+func TestOriginThatNeverReads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		origin, requests := newOrigin(http.StatusOK, repeat(`{"following":"1"}`))
+		c := &copying{origin: origin, checkWanted: func(context.Context) error { return nil }}
+		start := time.Now()
+		_, err := c.changes(t.Context(), 0)
+		if took := time.Since(start); err == nil || took != maxFirstRead || *requests > int(maxFirstRead/followingWait) {
+			t.Errorf("%d requests in %s: %v", *requests, took, err)
+		}
+	})
+}
+
+// endless is a string in JSON without an end.
+type endless struct{ begun bool }
+
+func (e *endless) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = 'x'
+	}
+	if !e.begun {
+		e.begun = true
+		return copy(p, `{"following":"`), nil
+	}
+	return len(p), nil
+}
+
+// TestLimitsOfResponses: what exceeds a limit is said, with what can be done about it.
+func TestLimitsOfResponses(t *testing.T) {
+	origin, _ := newOrigin(http.StatusOK, func() io.Reader { return &endless{} })
+	if _, err := origin.entries(t.Context(), []transfer.Key{{Resource: configMaps, Name: "default/a"}}); err == nil || !strings.Contains(err.Error(), "an object of /core/configmaps is larger than shards transfer, about 12 MiB: make it smaller") {
+		t.Errorf("entries: %v", err)
+	}
+	origin, _ = newOrigin(http.StatusOK, repeat("{"))
+	if _, err := origin.entries(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "decoding the response") {
+		t.Errorf("a short response: %v", err)
+	}
+}
+
+func TestFirstPage(t *testing.T) {
+	keys := func(n, length int) []transfer.Key {
+		return slices.Repeat([]transfer.Key{{Resource: "/r", Name: strings.Repeat("x", length-2)}}, n)
+	}
+	for name, tc := range map[string]struct {
+		keys []transfer.Key
+		want int
+	}{
+		"few keys":             {keys(3, 100), 3},
+		"many keys":            {keys(2*maxKeysPerRequest, 100), maxKeysPerRequest},
+		"long names":           {keys(10, maxKeyBytesPerRequest/4), 4},
+		"a name above a limit": {keys(2, maxKeyBytesPerRequest+1), 1},
+	} {
+		if got := len(firstPage(tc.keys)); got != tc.want {
+			t.Errorf("%s: %d, want %d", name, got, tc.want)
+		}
+	}
+}
+
+// TestRetryLater: a destination that is told when to ask again does so then, whatever the origin says.
+func TestRetryLater(t *testing.T) {
+	for seconds, want := range map[int]time.Duration{7: 7 * time.Second, 1 << 30: maxPauseInterval} {
+		body, err := json.Marshal(apierrors.NewTooManyRequests("too early", seconds).Status())
+		if err != nil {
+			t.Fatal(err)
+		}
+		origin, _ := newOrigin(http.StatusTooManyRequests, repeat(string(body)))
+		_, err = origin.pause(t.Context())
+		if later := (*retryLaterError)(nil); !errors.As(fmt.Errorf("pausing writes: %w", err), &later) || later.after != want || !strings.Contains(err.Error(), "too early") {
+			t.Errorf("%d seconds: %v", seconds, err)
+		}
+	}
+}
+
+// TestLostHandOver: the origin has handed over, and the destination has not received that. It asks again before it copies anything, and the
+// origin sends no content any more.
+func TestLostHandOver(t *testing.T) {
+	origin, requests := newOrigin(http.StatusOK, repeat(`{"cluster":{},"epoch":3,"parentShard":"root"}`))
+	d, c := &destinationService{}, &copying{origin: origin} // it has nothing by which it could copy
+	for _, again := range []bool{true, false} {
+		handed, err := d.takeOver(t.Context(), c, &claimedCluster{&storedCluster{}, again}, !again)
+		if err != nil || handed.Epoch != 3 {
+			t.Errorf("got %+v, %v", handed, err)
+		}
+	}
+	if *requests != 2 {
+		t.Errorf("%d requests", *requests)
+	}
+
+	migration := newMigration(migrationv1alpha1.LogicalClusterMigrationPhaseMigrating)
+	cluster := &corev1alpha1.LogicalCluster{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{corev1alpha1.MovedToAnnotationKey: "beta"}}}
+	for _, op := range []operation{opChanges, opEntries, opPause, opResume} {
+		_, err := (&originService{}).run(httptest.NewRequest(http.MethodPost, "/", http.NoBody), Origin{Migration: migration, Cluster: cluster}, controller.Request{}, op)
+		if !apierrors.IsConflict(err) {
+			t.Errorf("%s: %v", op, err)
+		}
+	}
 }

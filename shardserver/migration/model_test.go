@@ -127,7 +127,11 @@ var steps = []struct {
 		}
 	}},
 	{"destination reports", func(w *world) {
-		w.reports[modelDestination] = append(w.reports[modelDestination], w.destinationState().Report())
+		report := w.destinationState().Report()
+		if report != nil && report.State == shardingv1alpha1.MigrationCopying && w.random.IntN(200) == 0 {
+			report.Reason = migrationv1alpha1.ReasonDestinationFull
+		}
+		w.reports[modelDestination] = append(w.reports[modelDestination], report)
 	}},
 	{"the pause ends", func(w *world) {
 		if w.origin != nil && w.origin.Annotations[corev1alpha1.MovedToAnnotationKey] == "" {

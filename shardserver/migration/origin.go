@@ -23,12 +23,6 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/transfer"
 )
 
-const (
-	// cleanDelay is how long the origin keeps the remainder after the longest pause, because front proxies learn of the new
-	// shard by watches of their own.
-	cleanDelay = 5 * time.Second
-)
-
 // originService acts on the logical clusters of this shard that move away.
 type originService struct {
 	cfg Config
@@ -36,6 +30,7 @@ type originService struct {
 	stored     *storedClusters
 	transfer   *transfer.Transfer
 	followings *followings
+	failures   cleanFailures
 }
 
 // observe reads the state of a migration at the origin.
@@ -130,18 +125,27 @@ func (o *originService) reconcile(ctx context.Context, key controller.Request) (
 	if err != nil {
 		return controller.Result{}, err
 	}
-	result, err := o.act(ctx, state)
+	if state.Migration == nil || hasEnded(state.Migration) {
+		if err := o.forgetFailures(ctx); err != nil {
+			return controller.Result{}, err
+		}
+	}
+	result, err := o.act(ctx, key, state)
 	return result, asStatus(err) // the watch cache may be behind: a conflict is tried again
 }
 
-func (o *originService) act(ctx context.Context, state Origin) (controller.Result, error) {
+func (o *originService) act(ctx context.Context, key controller.Request, state Origin) (controller.Result, error) {
 	switch state.Step() {
 	case OriginAccept:
 		return controller.Result{}, o.accept(ctx, state)
 	case OriginAbort:
 		return controller.Result{}, o.abort(ctx, state)
 	case OriginClean:
-		return o.clean(ctx, state)
+		result, err := o.clean(ctx, state)
+		if o.failures.set(state.Migration.UID, err) {
+			o.cfg.onProgress(key)
+		}
+		return result, err
 	}
 	if until, paused := pausedUntil(state.Cluster); paused && !state.movedAway() {
 		return o.endPause(ctx, state, until)
@@ -287,41 +291,6 @@ func epochOf(annotations map[string]string) int64 {
 	return epoch
 }
 
-// clean deletes the keys of a logical cluster that the destination serves, the LogicalCluster last. It fails as long as there are others than
-// those which were handed over.
-func (o *originService) clean(ctx context.Context, state Origin) (controller.Result, error) {
-	name := logicalcluster.Of(state.Cluster)
-	stored, err := o.stored.get(ctx, name)
-	if err != nil || stored == nil {
-		return controller.Result{}, err
-	}
-	if movestate.Of(stored.annotations()) != movestate.MovedAway || stored.uid() != string(state.Cluster.UID) {
-		return controller.Result{}, errConflict
-	}
-	until, _ := pausedUntil(state.Cluster)
-	if wait := time.Until(until.Add(cleanDelay)); wait > 0 {
-		return controller.Result{RequeueAfter: wait}, nil
-	}
-	fence, err := o.stored.unchanged(name, stored)
-	if err != nil {
-		return controller.Result{}, err
-	}
-	isCluster, err := o.stored.ownKey()
-	if err != nil {
-		return controller.Result{}, err
-	}
-	storages := append(strings.Fields(stored.annotations()[corev1alpha1.HandedOverStoragesAnnotationKey]), isCluster.Resource)
-	deleted, err := o.transfer.Purge(ctx, name, storages, func(k transfer.Key) bool { return k == isCluster }, fence)
-	if err != nil {
-		return controller.Result{}, err
-	}
-	if err := o.stored.delete(ctx, name, fence); err != nil {
-		return controller.Result{}, err
-	}
-	klog.FromContext(ctx).Info("Deleted what a moved logical cluster left", "cluster", name, "migration", state.Reference, "keys", deleted+1)
-	return controller.Result{}, nil
-}
-
 // changes returns what has changed in a logical cluster, without the LogicalCluster, which the origin hands over at the end.
 func (o *originService) changes(ctx context.Context, cluster logicalcluster.Name, wanted changesRequest) (*changesResponse, error) {
 	own, err := o.stored.ownKey()
@@ -368,5 +337,9 @@ func (o *originService) report(ctx context.Context, key controller.Request) (*sh
 	if err != nil {
 		return nil, err
 	}
-	return state.Report(), nil
+	report := state.Report()
+	if report != nil && report.State == shardingv1alpha1.MigrationMovedAway {
+		report.Reason, report.Message = o.failures.get(state.Migration.UID)
+	}
+	return report, nil
 }

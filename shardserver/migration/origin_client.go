@@ -28,6 +28,8 @@ const (
 	// values, and base64 adds a third.
 	maxChangesBytes  = 256 << 20
 	maxResponseBytes = 16 << 20
+	// maxValueBytes is the size of the largest value in such a response.
+	maxValueBytes = maxResponseBytes / 4 * 3
 	// requestTimeout bounds one request with its response. Responses with many values take the longest.
 	requestTimeout = 2 * time.Minute
 )
@@ -96,6 +98,9 @@ func (c *originClient) at(op operation) string { return operationPath(c.cluster,
 // changes returns what has changed at the origin since a revision; nil if the origin is still reading all values.
 func (c *originClient) changes(ctx context.Context, since int64) (*transfer.Changes, error) {
 	response, err := postLimited[changesResponse](ctx, c.peer, c.at(opChanges), changesRequest{Following: c.following, Since: since}, maxChangesBytes)
+	if errors.Is(err, errTooLarge) {
+		return nil, fmt.Errorf("the list of the objects has more than %d MiB: delete objects of the logical cluster, or replace those with long names", maxChangesBytes>>20)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +109,11 @@ func (c *originClient) changes(ctx context.Context, since int64) (*transfer.Chan
 }
 
 func (c *originClient) entries(ctx context.Context, keys []transfer.Key) (*entriesResponse, error) {
-	return post[entriesResponse](ctx, c.peer, c.at(opEntries), entriesRequest{Following: c.following, Keys: keys})
+	response, err := post[entriesResponse](ctx, c.peer, c.at(opEntries), entriesRequest{Following: c.following, Keys: keys})
+	if errors.Is(err, errTooLarge) && len(keys) > 0 { // a large object comes alone, as the first
+		return nil, fmt.Errorf("an object of %s is larger than shards transfer, about %d MiB: make it smaller, or delete it", keys[0].Resource, maxValueBytes>>20)
+	}
+	return response, err
 }
 
 // keepFollowing lets the origin remember what it has told this shard, until the caller stops it: to read or to delete much of a copy, this
@@ -175,7 +184,10 @@ func postLimited[T any](ctx context.Context, p *peer, path string, body any, max
 		return nil, responseError(response)
 	}
 	out := new(T)
-	if err := json.NewDecoder(io.LimitReader(response.Body, maxBytes)).Decode(out); err != nil {
+	limited := &io.LimitedReader{R: response.Body, N: maxBytes + 1}
+	if err := json.NewDecoder(limited).Decode(out); limited.N == 0 {
+		return nil, errTooLarge
+	} else if err != nil {
 		return nil, fmt.Errorf("decoding the response to %s: %w", path, err)
 	}
 	return out, nil
@@ -188,8 +200,21 @@ func responseError(response *http.Response) error {
 		return fmt.Errorf("the shard answers %s", response.Status)
 	}
 	status := &metav1.Status{}
-	if json.Unmarshal(text, status) == nil && status.Message != "" {
-		return fmt.Errorf("the shard answers %s: %s", response.Status, status.Message)
+	if json.Unmarshal(text, status) != nil || status.Message == "" {
+		return fmt.Errorf("the shard answers %s", response.Status)
 	}
-	return fmt.Errorf("the shard answers %s", response.Status)
+	err = fmt.Errorf("the shard answers %s: %s", response.Status, status.Message)
+	if response.StatusCode == http.StatusTooManyRequests && status.Details != nil && status.Details.RetryAfterSeconds > 0 {
+		return &retryLaterError{err, min(time.Duration(status.Details.RetryAfterSeconds)*time.Second, maxPauseInterval)}
+	}
+	return err
+}
+
+// errTooLarge is returned for a response that exceeds its limit.
+var errTooLarge = errors.New("the response is too large")
+
+// retryLaterError is the answer of a shard that is to be asked again after a time.
+type retryLaterError struct {
+	error
+	after time.Duration
 }

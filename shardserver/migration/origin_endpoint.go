@@ -90,9 +90,9 @@ func (o *originService) serve(w http.ResponseWriter, req *http.Request) error {
 		exists.Exists, err = o.exists(req.Context(), cluster, key, types.UID(segments[3]))
 		response = exists
 	} else {
-		var migration *migrationv1alpha1.LogicalClusterMigration
-		if migration, err = o.authorize(req.Context(), cluster, key); err == nil {
-			response, err = o.run(req, migration, key, operation(segments[3]))
+		var state Origin
+		if state, err = o.authorize(req.Context(), cluster, key); err == nil {
+			response, err = o.run(req, state, key, operation(segments[3]))
 		}
 	}
 	if err != nil {
@@ -114,26 +114,26 @@ func (o *originService) exists(ctx context.Context, cluster logicalcluster.Name,
 	return exists, asStatus(err)
 }
 
-// authorize returns the migration that this shard has accepted, and of which the user is the destination. The answer is the same
+// authorize returns the state of a migration that this shard has accepted, and of which the user is the destination. The answer is the same
 // for everything else.
-func (o *originService) authorize(ctx context.Context, cluster logicalcluster.Name, key controller.Request) (*migrationv1alpha1.LogicalClusterMigration, error) {
+func (o *originService) authorize(ctx context.Context, cluster logicalcluster.Name, key controller.Request) (Origin, error) {
 	denied := apierrors.NewForbidden(migrationv1alpha1.Resource("logicalclustermigrations"), key.Name, errors.New("no migration of this logical cluster to the shard of the user is running"))
 	caller, ok := request.UserFrom(ctx)
 	if !ok || !slices.Contains(caller.GetGroups(), shardGroup) || slices.Contains(caller.GetGroups(), user.SystemPrivilegedGroup) || isImpersonated(ctx, caller) {
-		return nil, denied
+		return Origin{}, denied
 	}
 	destination, isShard := strings.CutPrefix(caller.GetName(), shardUserPrefix)
 	if !isShard {
-		return nil, denied
+		return Origin{}, denied
 	}
 	state, err := o.observe(ctx, key)
 	if err != nil {
-		return nil, err
+		return Origin{}, err
 	}
 	if state.Migration == nil || state.Migration.Spec.LogicalCluster != cluster.String() || !state.AnswersTo(destination) {
-		return nil, denied
+		return Origin{}, denied
 	}
-	return state.Migration, nil
+	return state, nil
 }
 
 // isImpersonated reports whether somebody else acts as the user: whoever may impersonate everybody is not the shard.
@@ -142,8 +142,11 @@ func isImpersonated(ctx context.Context, caller user.Info) bool {
 	return known && authenticated.GetName() != caller.GetName()
 }
 
-func (o *originService) run(req *http.Request, migration *migrationv1alpha1.LogicalClusterMigration, key controller.Request, op operation) (any, error) {
-	cluster := logicalClusterOf(migration)
+func (o *originService) run(req *http.Request, state Origin, key controller.Request, op operation) (any, error) {
+	cluster := logicalClusterOf(state.Migration)
+	if state.movedAway() && op != opHandOver { // the destination has all
+		return nil, asStatus(fmt.Errorf("the logical cluster was handed over: %w", errConflict))
+	}
 	ctx := logicalcluster.With(req.Context(), cluster)
 	switch op {
 	case opChanges:
@@ -176,7 +179,7 @@ func (o *originService) run(req *http.Request, migration *migrationv1alpha1.Logi
 		if err != nil {
 			return nil, err
 		}
-		response, err := o.handOver(ctx, migration, key, wanted)
+		response, err := o.handOver(ctx, state.Migration, key, wanted)
 		return response, asStatus(err)
 	}
 	return nil, apierrors.NewGenericServerResponse(http.StatusNotFound, "post", migrationv1alpha1.Resource("logicalclustermigrations"), "", "", 0, true)
@@ -197,11 +200,12 @@ func decode[T any](req *http.Request) (T, error) {
 // asStatus returns an error as an API status.
 func asStatus(err error) error {
 	var status apierrors.APIStatus
+	var early *tooEarlyError
 	switch {
 	case err == nil, errors.As(err, &status):
 		return err
-	case errors.Is(err, errTooEarly):
-		return apierrors.NewTooManyRequests(err.Error(), int(pauseInterval/time.Second))
+	case errors.As(err, &early):
+		return apierrors.NewTooManyRequests(err.Error(), int(early.wait/time.Second)+1)
 	case errors.Is(err, errConflict):
 		return apierrors.NewConflict(migrationv1alpha1.Resource("logicalclustermigrations"), "", err)
 	}

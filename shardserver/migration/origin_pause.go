@@ -2,7 +2,6 @@ package migration
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -16,17 +15,24 @@ import (
 const (
 	// maxPause is how long writes are refused at most. A destination that has not taken over until then pauses again.
 	maxPause = 5 * time.Second
-	// pauseInterval is the time from the beginning of a pause to that of the next one. It is longer than the lease of a replica,
-	// so that one that has ended delays only one pause.
-	pauseInterval = 10 * time.Second
+	// pauseInterval is the time from the beginning of the first pause to that of the next one. It is longer than the lease of a replica,
+	// so that one that has ended delays only one pause. It doubles with each further pause of a migration, up to maxPauseInterval: a
+	// destination that never takes over does not keep tenants from writing.
+	pauseInterval    = 10 * time.Second
+	maxPauseInterval = 10 * time.Minute
 	// resumeTimeout bounds the attempt to end a pause in time. The controller of the origin goes on with it.
 	resumeTimeout = 10 * time.Second
 	// tokenSeparator separates the end of the pause from the reference of the migration in a token.
 	tokenSeparator = " "
 )
 
-// errTooEarly is returned for a pause that follows the previous one too soon.
-var errTooEarly = errors.New("writes were refused a moment ago, and the destination has not taken over")
+// tooEarlyError is returned for a pause that follows the previous one too soon.
+type tooEarlyError struct{ wait time.Duration }
+
+// Error implements error.
+func (e *tooEarlyError) Error() string {
+	return fmt.Sprintf("writes were refused a moment ago, and the destination has not taken over: the next attempt is possible in %s", e.wait.Round(time.Second))
+}
 
 // Fence pauses writes in all replicas of this shard (package fence).
 type Fence interface {
@@ -37,15 +43,32 @@ type Fence interface {
 
 // beginPause sets the annotations of a pause, and returns its token and its end.
 func beginPause(annotations map[string]string, reference string, now time.Time) (token string, until time.Time, err error) {
-	after, _ := time.Parse(time.RFC3339Nano, annotations[corev1alpha1.PauseAfterAnnotationKey])
-	if wait := after.Sub(now); wait > 0 && wait <= pauseInterval { // a later time is one of another clock
-		return "", time.Time{}, fmt.Errorf("%w: the next attempt is possible in %s", errTooEarly, wait.Round(time.Second))
+	after, interval := nextPause(annotations)
+	if wait := after.Sub(now); wait > 0 && wait <= interval { // a later time is one of another clock
+		return "", time.Time{}, &tooEarlyError{wait}
+	}
+	if interval = min(2*interval, maxPauseInterval); interval == 0 {
+		interval = pauseInterval
 	}
 	until = now.Add(maxPause)
 	token = until.UTC().Format(time.RFC3339Nano) + tokenSeparator + reference
 	annotations[corev1alpha1.WritesPausedAnnotationKey] = token
-	annotations[corev1alpha1.PauseAfterAnnotationKey] = now.Add(pauseInterval).UTC().Format(time.RFC3339Nano)
+	annotations[corev1alpha1.PauseAfterAnnotationKey] = now.Add(interval).UTC().Format(time.RFC3339Nano) + tokenSeparator + interval.String()
 	return token, until, nil
+}
+
+// nextPause returns when the next pause of a migration may begin, and how long that was after the beginning of the last one; 0 if there was none.
+func nextPause(annotations map[string]string) (time.Time, time.Duration) {
+	text, length, _ := strings.Cut(annotations[corev1alpha1.PauseAfterAnnotationKey], tokenSeparator)
+	after, err := time.Parse(time.RFC3339Nano, text)
+	if err != nil {
+		return time.Time{}, 0
+	}
+	interval, err := time.ParseDuration(length)
+	if err != nil || interval < pauseInterval || interval > maxPauseInterval {
+		interval = pauseInterval
+	}
+	return after, interval
 }
 
 // pause refuses writes, and returns the token of the pause when no write is in flight. Writes are accepted again at the end of the

@@ -32,11 +32,11 @@ func TestPausesAreBounded(t *testing.T) {
 		}
 	}
 	m := newPauseModel(time.Hour, 0, step)
-	if m.run(10*time.Minute) || m.longest > fence.PauseTimeout || m.refused > 2*time.Minute+fence.PauseTimeout {
+	if m.run(10*time.Minute) || m.longest > fence.PauseTimeout || m.refused > 15*time.Second {
 		t.Errorf("replica that never acknowledges: %s at once, %s of 10 minutes in total", m.longest, m.refused)
 	}
 	m = newPauseModel(0, time.Hour, step)
-	if m.run(10*time.Minute) || m.longest > maxPause || m.refused > 5*time.Minute+maxPause {
+	if m.run(10*time.Minute) || m.longest > maxPause || m.refused > 30*time.Second {
 		t.Errorf("destination that never takes over: %s at once, %s of 10 minutes in total", m.longest, m.refused)
 	}
 }
@@ -90,10 +90,24 @@ func TestBeginPause(t *testing.T) {
 	if got, paused := pausedUntil(&corev1alpha1.LogicalCluster{ObjectMeta: metav1.ObjectMeta{Annotations: annotations}}); !paused || !got.Equal(until.Truncate(0)) {
 		t.Errorf("paused until %s, want %s", got, until)
 	}
-	for wait, want := range map[time.Duration]error{0: errTooEarly, pauseInterval - 1: errTooEarly, pauseInterval: nil, -time.Second: nil} {
+	for wait, early := range map[time.Duration]bool{0: true, pauseInterval - 1: true, pauseInterval: false, -time.Second: false} {
 		again := map[string]string{corev1alpha1.PauseAfterAnnotationKey: annotations[corev1alpha1.PauseAfterAnnotationKey]}
-		if _, _, err := beginPause(again, "root:m", now.Add(wait)); !errors.Is(err, want) {
+		if _, _, err := beginPause(again, "root:m", now.Add(wait)); errors.As(err, new(*tooEarlyError)) != early {
 			t.Errorf("after %s: %v", wait, err)
+		}
+	}
+	// The times between pauses grow.
+	for _, want := range []time.Duration{2 * pauseInterval, 4 * pauseInterval, 8 * pauseInterval, 16 * pauseInterval, 32 * pauseInterval, maxPauseInterval, maxPauseInterval} {
+		after, _ := nextPause(annotations)
+		if _, _, err := beginPause(annotations, "root:m", after); err != nil {
+			t.Fatal(err)
+		}
+		next, interval := nextPause(annotations)
+		if interval != want || next.Sub(after) != want {
+			t.Errorf("the next pause is possible after %s, interval %s, want %s", next.Sub(after), interval, want)
+		}
+		if _, _, err := beginPause(annotations, "root:m", next.Add(-1)); !errors.As(err, new(*tooEarlyError)) {
+			t.Errorf("before: %v", err)
 		}
 	}
 	if _, _, err := beginPause(map[string]string{corev1alpha1.PauseAfterAnnotationKey: "x"}, "root:m", now); err != nil {

@@ -53,7 +53,10 @@ func (p *placementService) verdict(ctx context.Context, key controller.Request, 
 		if err != nil {
 			return nil, fmt.Errorf("listing the shards: %w", err)
 		}
-		return Placement{Workspace: workspace, Origin: origin, Destination: migration.Spec.DestinationShard, Shards: shards}.Verdict(), nil
+		return Placement{
+			Workspace: workspace, Origin: origin, Destination: migration.Spec.DestinationShard, Shards: shards,
+			IgnoresSelector: migration.Annotations[migrationv1alpha1.IgnoreSelectorAnnotationKey] == "true",
+		}.Verdict(), nil
 	}
 	return nil, nil
 }

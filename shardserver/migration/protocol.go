@@ -27,10 +27,11 @@ const (
 	opHandOver operation = "handover" // handOverRequest -> handOverResponse: the origin no longer has the logical cluster
 )
 
-// Limits of a request for entries.
+// Limits of a request for entries. JSON may need six bytes for one of a name, which some kinds of objects do not limit but by what etcd stores.
 const (
-	maxKeysPerRequest = 500
-	maxRequestBytes   = 1 << 20
+	maxKeysPerRequest     = 500
+	maxKeyBytesPerRequest = 1 << 20
+	maxRequestBytes       = 16 << 20
 )
 
 type changesRequest struct {

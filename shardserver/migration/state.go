@@ -36,6 +36,16 @@ func hasEnded(migration *migrationv1alpha1.LogicalClusterMigration) bool {
 		migration.Status.Phase == migrationv1alpha1.LogicalClusterMigrationPhaseFailed
 }
 
+// wasHandedOver reports whether a migration is in a phase that follows the switch.
+func wasHandedOver(migration *migrationv1alpha1.LogicalClusterMigration) bool {
+	switch migration.Status.Phase {
+	case migrationv1alpha1.LogicalClusterMigrationPhaseOriginCleanup, migrationv1alpha1.LogicalClusterMigrationPhaseDestinationFinalize,
+		migrationv1alpha1.LogicalClusterMigrationPhaseCompleted:
+		return true
+	}
+	return false
+}
+
 // isPlaced reports whether the shard of the Workspace has allowed to place the logical cluster on the destination.
 func isPlaced(migration *migrationv1alpha1.LogicalClusterMigration) bool {
 	return conditionsv1alpha1.IsTrue(migration, migrationv1alpha1.PlacementAllowed)

@@ -14,8 +14,20 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
+// UnknownKeysError is the error for keys in a storage that was not handed over, so that no other shard has them.
+type UnknownKeysError struct {
+	// Prefix is that of the keys in etcd, Keys their number.
+	Prefix string
+	Keys   int64
+}
+
+// Error implements error.
+func (e *UnknownKeysError) Error() string {
+	return fmt.Sprintf("etcd has %d keys below %s that were not handed over, so that no other shard has them", e.Keys, e.Prefix)
+}
+
 // Purge deletes the keys of a logical cluster in storages, except those that are kept (nil: none), until there are no others, and returns how
-// many it deleted. If it finds any in another storage, it fails before it deletes more: no other shard has them. Each transaction requires the
+// many it deleted. If it finds any in another storage, it fails with an UnknownKeysError before it deletes more. Each transaction requires the
 // fence; Purge fails with ErrFenced if it does not hold.
 func (t *Transfer) Purge(ctx context.Context, cluster logicalcluster.Name, storages []string, keep func(Key) bool, fence []clientv3.Cmp) (deleted int, err error) {
 	for {
@@ -43,7 +55,7 @@ func (t *Transfer) purgeOnce(ctx context.Context, cluster logicalcluster.Name, s
 	resources := slices.Sorted(maps.Keys(counts))
 	for _, resource := range resources {
 		if !slices.Contains(storages, resource) {
-			return 0, 0, fmt.Errorf("%s has %d keys that were not handed over, so that no other shard has them", resource, counts[resource])
+			return 0, 0, &UnknownKeysError{Prefix: t.clusterPrefix(cluster, resource), Keys: counts[resource]}
 		}
 	}
 	var removed atomic.Int64

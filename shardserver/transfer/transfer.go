@@ -52,7 +52,15 @@ type Transfer struct {
 	now    func() time.Time
 	// followedKeys are the keys that all Followers remember.
 	followedKeys atomic.Int64
+	// written are the bytes of the values that all Writers have sent to etcd, with what it stores of each beside the value.
+	written atomic.Int64
 }
+
+// entryOverhead is about what etcd stores of an entry and its record, beside keys and values.
+const entryOverhead = 256
+
+// Written returns how many bytes were written so far, about.
+func (t *Transfer) Written() int64 { return t.written.Load() }
 
 // New returns a Transfer.
 func New(cfg Config) *Transfer {

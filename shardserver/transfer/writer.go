@@ -84,6 +84,7 @@ func (w *Writer) put(ctx context.Context, prefix string, entry Entry) error {
 		}
 		options = append(options, clientv3.WithLease(lease))
 	}
+	w.t.written.Add(int64(2*len(key) + len(encrypted) + len(encoded) + entryOverhead))
 	return w.commit(ctx, entry.Resource,
 		clientv3.OpPut(key, string(encrypted), options...), clientv3.OpPut(recordOf(prefix, entry.Key), string(encoded), options...))
 }

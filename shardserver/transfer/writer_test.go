@@ -264,7 +264,7 @@ func testPurge(t *testing.T) {
 	if deleted, err := s.Purge(t.Context(), moving, storages, keep, old); !errors.Is(err, ErrFenced) || deleted != 0 {
 		t.Errorf("with an old fence: deleted %d, %v", deleted, err)
 	}
-	if deleted, err := s.Purge(t.Context(), moving, []string{configMaps, logical}, keep, fenceOn(t, s, lc)); err == nil || !strings.Contains(err.Error(), plain+" has 1 keys that were not handed over") || deleted != 0 {
+	if deleted, err := s.Purge(t.Context(), moving, []string{configMaps, logical}, keep, fenceOn(t, s, lc)); err == nil || !strings.Contains(err.Error(), "1 keys below "+s.clusterPrefix(moving, plain)+" that were not handed over") || deleted != 0 {
 		t.Errorf("with keys in no digest: deleted %d, %v", deleted, err)
 	}
 	revisions := watchRevisions(t, s, configMaps)

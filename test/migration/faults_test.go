@@ -109,6 +109,7 @@ func TestMoveFaults(t *testing.T) {
 	}
 	h.stop()
 	e.deleteWorkspace(t, workspace)
+	t.Run("the etcd of the destination is too small", e.testFullDestination)
 }
 
 // fault is a server that is killed at a moment.

@@ -91,6 +91,16 @@ func testPlacement(t *testing.T, e *env) {
 		}
 	}
 	cordon(`"true"`)
+	ignore := func(annotation, reason string) {
+		t.Helper()
+		patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%s}}}`, migrationv1alpha1.IgnoreSelectorAnnotationKey, annotation)
+		if err := e.operations.Patch(t.Context(), migration, client.RawPatch("application/merge-patch+json", []byte(patch))); err != nil {
+			t.Fatal(err)
+		}
+		migration = e.waitReason(t, "placed", migrationv1alpha1.PlacementAllowed, reason)
+	}
+	ignore(`"true"`, migrationv1alpha1.ReasonShardNotSchedulable)
+	ignore("null", migrationv1alpha1.ReasonSelectorMismatch)
 	if err := root.Get(t.Context(), client.ObjectKey{Name: "placed"}, workspace); err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +116,7 @@ func testPlacement(t *testing.T, e *env) {
 	}
 	shardtesting.Eventually(t, "the events of the migration", func(ctx context.Context) error {
 		got, err := e.eventsOf(ctx, "placed")
-		if want := "Completed HandedOver PlacementRefused PlacementRefused Started"; err == nil && strings.Join(got, " ") != want {
+		if want := "Completed HandedOver PlacementRefused PlacementRefused PlacementRefused PlacementRefused Started"; err == nil && strings.Join(got, " ") != want {
 			err = fmt.Errorf("got %v, want %s", got, want)
 		}
 		return err

@@ -44,7 +44,8 @@ const (
 	// WritesPausedAnnotationKey contains the time until which the origin of a move refuses writes, and the value of
 	// MigratingAnnotationKey, separated by a space. Writes are refused whatever the value is.
 	WritesPausedAnnotationKey = "internal.core.kcp.io/writes-paused"
-	// PauseAfterAnnotationKey contains the time from which the origin of a move may refuse writes again, after it has done so before.
+	// PauseAfterAnnotationKey contains the time from which the origin of a move may refuse writes again, after it has done so before, and how long
+	// that is after the beginning of the last time, separated by a space.
 	PauseAfterAnnotationKey = "internal.core.kcp.io/pause-after"
 	// MovedToAnnotationKey contains the name of the shard to which the logical cluster has moved. The origin sets it and
 	// serves nothing of the logical cluster from then on.

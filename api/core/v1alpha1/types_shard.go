@@ -88,7 +88,8 @@ type ShardStatus struct {
 	// +optional
 	Capacity corev1.ResourceList `json:"capacity,omitempty"`
 
-	// load is the current usage of these resources, rounded down to two significant digits.
+	// load is the current usage of these resources. Quantities other than logicalclusters are rounded down to two significant
+	// digits.
 	// +optional
 	Load corev1.ResourceList `json:"load,omitempty"`
 

@@ -29,6 +29,10 @@ const (
 // workspaces below, too.
 const IncludeChildrenAnnotationKey = "migration.kcp.io/include-children"
 
+// IgnoreSelectorAnnotationKey on a LogicalClusterMigration, with the value "true", allows a shard that the selectors of the migrated
+// workspaces exclude. All other rules of placement hold.
+const IgnoreSelectorAnnotationKey = "migration.kcp.io/ignore-selector"
+
 // MigrationFinalizer keeps a LogicalClusterMigration until both shards have removed what it has left.
 const MigrationFinalizer = "migration.kcp.io/logicalclustermigration"
 
@@ -38,8 +42,12 @@ const (
 	ReasonLogicalClusterAlreadyMigrating = "LogicalClusterAlreadyMigrating"
 	// ReasonCopyFailed means that reading from the origin or writing to the destination failed.
 	ReasonCopyFailed = "CopyFailed"
+	// ReasonDestinationFull means that the destination shard has no space for the objects. The migration is aborted.
+	ReasonDestinationFull = "DestinationFull"
 	// ReasonCleanupFailed means that removing the content from the origin failed.
 	ReasonCleanupFailed = "CleanupFailed"
+	// ReasonKeysNotHandedOver means that the origin does not remove its content, because it has keys that it has not handed over.
+	ReasonKeysNotHandedOver = "KeysNotHandedOver"
 	// ReasonLogicalClusterNotMovable means that the logical cluster cannot be migrated, or not to that shard.
 	ReasonLogicalClusterNotMovable = "LogicalClusterNotMovable"
 	// ReasonWaitingForDestination means that the destination shard has not started to copy: it does not exist, does not

@@ -4438,7 +4438,7 @@ func schema_atoll_api_core_v1alpha1_ShardStatus(ref common.ReferenceCallback) co
 					},
 					"load": {
 						SchemaProps: spec.SchemaProps{
-							Description: "load is the current usage of these resources, rounded down to two significant digits.",
+							Description: "load is the current usage of these resources. Quantities other than logicalclusters are rounded down to two significant digits.",
 							Type:        []string{"object"},
 							AdditionalProperties: &spec.SchemaOrBool{
 								Allows: true,

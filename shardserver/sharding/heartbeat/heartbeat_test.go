@@ -146,7 +146,7 @@ func TestTracker(t *testing.T) {
 }
 
 func TestSetStatus(t *testing.T) {
-	spec := &shardingv1alpha1.ShardReportSpec{Capacity: NewReporter(ReporterConfig{MaxObjects: 5}).capacity(Load{})}
+	spec := &shardingv1alpha1.ShardReportSpec{Capacity: NewReporter(ReporterConfig{MaxObjects: 5}).capacity(Load{}), Load: quantities(Load{LogicalClusters: 129, Objects: 1299})}
 	to := &conditionList{}
 	conditionsv1alpha1.MarkTrue(to, conditionsv1alpha1.Ready)
 	conditionsv1alpha1.MarkFalse(to, corev1alpha1.ShardSchedulable, corev1alpha1.ReasonShardFull, conditionsv1alpha1.SeverityWarning, "full")
@@ -161,6 +161,9 @@ func TestSetStatus(t *testing.T) {
 	setStatus(shard, spec, time.Second)
 	if !conditionsv1alpha1.IsTrue(shard, conditionsv1alpha1.Ready) || !conditionsv1alpha1.IsFalse(shard, corev1alpha1.ShardSchedulable) || len(shard.Status.Conditions) != 3 || shard.Status.Capacity.Name(Objects, "").Value() != 5 {
 		t.Errorf("a shard that reports: %+v", shard.Status)
+	}
+	if clusters, objects := shard.Status.Load.Name(LogicalClusters, ""), shard.Status.Load.Name(Objects, ""); clusters.Value() != 129 || objects.Value() != 1200 {
+		t.Errorf("its load has %s logical clusters and %s objects", clusters, objects)
 	}
 	setStatus(shard, spec, Timeout+time.Second)
 	before := shard.Status.DeepCopy()

@@ -148,10 +148,14 @@ func setStatus(shard *corev1alpha1.Shard, reported *shardingv1alpha1.ShardReport
 }
 
 // roundDown rounds quantities down to two significant digits. This limits writes of Shard objects, which all shards
-// watch.
+// watch. The number of logical clusters is exact: what is used of the limits changes with it anyway, and who compares shards needs to know it.
 func roundDown(load corev1.ResourceList) corev1.ResourceList {
 	rounded := make(corev1.ResourceList, len(load))
 	for name, quantity := range load {
+		if name == LogicalClusters {
+			rounded[name] = quantity
+			continue
+		}
 		value, unit := quantity.Value(), int64(1)
 		for value/unit >= 100 {
 			unit *= 10

@@ -26,6 +26,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/atoll-dev/atoll/internal/dialguard"
+	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
 type key struct{}
@@ -134,7 +135,8 @@ func newProxy(transport http.RoundTripper, target *url.URL) http.Handler {
 			p.Out.Header = header
 		},
 		ModifyResponse: func(res *http.Response) error {
-			res.Header.Del("Set-Cookie") // clients would send the cookie to this shard
+			res.Header.Del("Set-Cookie")                // clients would send the cookie to this shard
+			res.Header.Del(logicalcluster.MovingHeader) // front proxies would repeat reads
 			if res.StatusCode < http.StatusContinue {
 				return fmt.Errorf("invalid status code %03d", res.StatusCode) // net/http accepts it in responses, but panics writing it
 			}

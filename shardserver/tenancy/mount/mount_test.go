@@ -10,6 +10,8 @@ import (
 
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
 func TestTarget(t *testing.T) {
@@ -47,6 +49,7 @@ func TestCredentialsAndUnknownHeadersAreNotForwarded(t *testing.T) {
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		got = req
 		w.Header().Set("Set-Cookie", "a=b")
+		w.Header().Set(logicalcluster.MovingHeader, "true")
 		w.WriteHeader(http.StatusTeapot)
 	}))
 	defer server.Close()
@@ -61,7 +64,7 @@ func TestCredentialsAndUnknownHeadersAreNotForwarded(t *testing.T) {
 	req.Header.Set("Accept", "application/json")
 	recorder := httptest.NewRecorder()
 	WithProxy(http.NotFoundHandler()).ServeHTTP(recorder, req.WithContext(WithTarget(req.Context(), target)))
-	if recorder.Code != http.StatusTeapot || recorder.Header().Get("Set-Cookie") != "" {
+	if recorder.Code != http.StatusTeapot || recorder.Header().Get("Set-Cookie") != "" || recorder.Header().Get(logicalcluster.MovingHeader) != "" {
 		t.Fatalf("status %d, headers %v", recorder.Code, recorder.Header())
 	}
 	if got.URL.String() != "/base/api/v1?limit=1" || "https://"+got.Host != server.URL {
