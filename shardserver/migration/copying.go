@@ -131,13 +131,12 @@ func (c *copying) changes(ctx context.Context, since int64) (*transfer.Changes, 
 		if err := c.checkWanted(ctx); err != nil {
 			return nil, err
 		}
-		next := time.NewTimer(followingWait)
-		defer next.Stop()
+		next := time.After(followingWait)
 		if changes, err := c.origin.changes(ctx, since); err != nil || changes != nil {
 			return changes, err
 		}
 		select {
-		case <-next.C:
+		case <-next:
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
