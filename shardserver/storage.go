@@ -424,5 +424,11 @@ func (g *apiGroups) install(server *genericapiserver.GenericAPIServer) error {
 	if err := server.InstallAPIGroups(g.named...); err != nil {
 		return fmt.Errorf("installing the API groups: %w", err)
 	}
+	// The server closes the storage of what it serves itself; a virtual workspace serves this group.
+	for _, storages := range g.admin.VersionedResourcesStorageMap {
+		for _, store := range storages {
+			server.RegisterDestroyFunc(store.Destroy)
+		}
+	}
 	return nil
 }

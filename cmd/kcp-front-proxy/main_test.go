@@ -19,6 +19,8 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	certutil "k8s.io/client-go/util/cert"
 	logsapi "k8s.io/component-base/logs/api/v1"
+
+	"github.com/atoll-dev/atoll/test/freeport"
 )
 
 func TestMain(m *testing.M) {
@@ -65,7 +67,7 @@ func (f files) entry(path, ca string) string {
 
 func freePort(t *testing.T) int {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := freeport.Listen()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -26,6 +25,7 @@ import (
 	"github.com/atoll-dev/atoll/controllers/etcd"
 	"github.com/atoll-dev/atoll/controllers/etcdclient"
 	"github.com/atoll-dev/atoll/internal/etcdmember"
+	"github.com/atoll-dev/atoll/test/freeport"
 )
 
 const members = 3
@@ -66,7 +66,7 @@ func newEnv(t *testing.T) *env {
 
 func freeURL(t *testing.T) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := freeport.Listen()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-// Command timing records the cost of the steps and tests of a run, and prints it as tables: .ci/run ends with them. It fails a run in
+// Command timing records the cost of the steps and tests of a run and why tests failed, and prints both: .ci/run ends with that. It fails a run in
 // which a package of tests costs far more than its budget (CONTRIBUTING.md, "What a test may cost").
 //
 // The notes are lines of tab-separated fields in the file that ATOLL_TIMING names: hack/step.sh records steps, this command packages and
@@ -15,7 +15,7 @@ import (
 const usage = `Usage:
   timing test -- go test ARGS...   run tests, note what they cost, print what go test prints
   timing exec BINARY ARGS...       what "timing test" has go test run binaries with
-  timing report BUDGETS            print tables of the notes; exit code 1 if a package exceeds its budget by far
+  timing report BUDGETS            print tables of the notes, and why tests failed; exit code 1 if a package exceeds its budget by far
 
 ATOLL_TIMING names the file of notes.
 

@@ -27,6 +27,8 @@ type note struct {
 	wall time.Duration
 	// processor is zero for tests, which share a process.
 	processor time.Duration
+	// reason are lines that say why a test failed.
+	reason []string
 }
 
 // notes is the file.
@@ -38,7 +40,11 @@ func (n notes) add(added note) error {
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(file, "%s\t%s\t%.3f\t%.3f\n", added.kind, added.name, added.wall.Seconds(), added.processor.Seconds())
+	line := fmt.Sprintf("%s\t%s\t%.3f\t%.3f", added.kind, added.name, added.wall.Seconds(), added.processor.Seconds())
+	if len(added.reason) > 0 {
+		line += "\t" + strconv.Quote(strings.Join(added.reason, "\n"))
+	}
+	_, err = file.WriteString(line + "\n")
 	return errors.Join(err, file.Close())
 }
 
@@ -54,15 +60,23 @@ func (n notes) read() ([]note, error) {
 			continue
 		}
 		fields := strings.Split(line, "\t")
-		if len(fields) != 4 {
-			return nil, fmt.Errorf("%s:%d: got %q, want kind, name, seconds and processor seconds", n.file, i+1, line)
+		if len(fields) != 4 && len(fields) != 5 {
+			return nil, fmt.Errorf("%s:%d: got %q, want kind, name, seconds, processor seconds and, of a failure, the reason", n.file, i+1, line)
 		}
 		wall, wallErr := seconds(fields[2])
 		processor, processorErr := seconds(fields[3])
 		if err := errors.Join(wallErr, processorErr); err != nil {
 			return nil, fmt.Errorf("%s:%d: %w", n.file, i+1, err)
 		}
-		all = append(all, note{kind: kind(fields[0]), name: fields[1], wall: wall, processor: processor})
+		read := note{kind: kind(fields[0]), name: fields[1], wall: wall, processor: processor}
+		if len(fields) == 5 {
+			reason, err := strconv.Unquote(fields[4])
+			if err != nil {
+				return nil, fmt.Errorf("%s:%d: got %q, want a quoted reason: %w", n.file, i+1, fields[4], err)
+			}
+			read.reason = strings.Split(reason, "\n")
+		}
+		all = append(all, read)
 	}
 	return all, nil
 }

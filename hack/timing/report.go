@@ -70,7 +70,7 @@ func (b budgets) exceeded(packages []note) []string {
 	return lines
 }
 
-// report prints the tables. It fails if a package exceeds its budget by far.
+// report prints the tables, and why tests failed. It fails if a package exceeds its budget by far.
 func report(out io.Writer, notes notes, budgetsFile string) error {
 	all, err := notes.read()
 	if err != nil {
@@ -106,19 +106,28 @@ func report(out io.Writer, notes notes, budgetsFile string) error {
 	for _, t := range slowest(tests) {
 		fmt.Fprintf(table, "%s\t%.1f\n", t.name, t.wall.Seconds())
 	}
-	for i, failed := range slices.DeleteFunc(slices.Clone(all), func(n note) bool { return n.kind != kindFailure }) {
-		if i == 0 {
-			fmt.Fprintln(table, "\nFAILED")
-		}
-		fmt.Fprintln(table, failed.name)
-	}
 	if err := table.Flush(); err != nil {
 		return err
 	}
+	reportFailures(out, all)
 	if lines := limits.exceeded(packages); len(lines) > 0 {
 		return errors.New(strings.Join(lines, "\n") + "\nMake the tests cheaper, or change " + budgetsFile + " with the reason in the commit (CONTRIBUTING.md, \"What a test may cost\").")
 	}
 	return nil
+}
+
+// reportFailures prints the failed tests, and why they failed. It does so last: the end of the output is what readers see first.
+func reportFailures(out io.Writer, all []note) {
+	failures := slices.DeleteFunc(slices.Clone(all), func(n note) bool { return n.kind != kindFailure })
+	if len(failures) > 0 {
+		fmt.Fprintln(out, "\nFAILED")
+	}
+	for _, failed := range failures {
+		fmt.Fprintln(out, failed.name)
+		for _, line := range failed.reason {
+			fmt.Fprintln(out, "  "+line)
+		}
+	}
 }
 
 // packagesOf returns one note for each package, with the sums of its runs, by name.

@@ -38,7 +38,7 @@ func runTests(notes notes, args []string) error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	reader := reader{out: os.Stdout, verbose: slices.Contains(args, "-v"), packages: map[string]*results{}}
+	reader := reader{out: os.Stdout, verbose: slices.Contains(args, "-v"), packages: map[string]*results{}, builds: map[string][]string{}}
 	readErr := reader.read(output, notes.add)
 	return errors.Join(cmd.Wait(), readErr)
 }
@@ -47,6 +47,7 @@ func runTests(notes notes, args []string) error {
 type event struct {
 	Action, Package, Test, Output string
 	ImportPath                    string  // of output of a build
+	FailedBuild                   string  // the ImportPath of a package that does not compile
 	Elapsed                       float64 // seconds
 }
 
@@ -55,6 +56,7 @@ type reader struct {
 	out      io.Writer
 	verbose  bool
 	packages map[string]*results // that have started and not ended
+	builds   map[string][]string // output of builds by their ImportPath
 }
 
 // results are the results of a package. They do not contain tests that have passed.
@@ -88,6 +90,9 @@ func (r *reader) read(from io.Reader, add func(note) error) error {
 func (r *reader) handle(e event, add func(note) error) error {
 	if e.Package == "" {
 		fmt.Fprint(r.out, e.Output) // of a build
+		if e.Output != "" {
+			r.builds[e.ImportPath] = append(r.builds[e.ImportPath], e.Output)
+		}
 		return nil
 	}
 	p := r.packages[e.Package]
@@ -99,9 +104,8 @@ func (r *reader) handle(e event, add func(note) error) error {
 	case "output":
 		if r.verbose {
 			fmt.Fprint(r.out, e.Output)
-		} else {
-			p.add(e.Test, e.Output)
 		}
+		p.add(e.Test, e.Output)
 	case "pass", "skip", "fail":
 		if e.Test == "" {
 			delete(r.packages, e.Package)
@@ -109,14 +113,14 @@ func (r *reader) handle(e event, add func(note) error) error {
 				p.print(r.out, e.Action == "fail")
 			}
 			if e.Action == "fail" && !p.failed { // it did not compile, exceeded its time, or ended
-				return add(note{kind: kindFailure, name: e.Package})
+				return add(note{kind: kindFailure, name: e.Package, reason: reasonOfPackage(r.builds[e.FailedBuild], p.output[""])})
 			}
 			return nil
 		}
 		ended := note{kind: kindTest, name: e.Test + " in " + e.Package, wall: time.Duration(e.Elapsed * float64(time.Second))}
 		if e.Action == "fail" {
 			p.failed = true
-			if err := add(note{kind: kindFailure, name: ended.name, wall: ended.wall}); err != nil {
+			if err := add(note{kind: kindFailure, name: ended.name, wall: ended.wall, reason: reasonOf(p.output[e.Test])}); err != nil {
 				return err
 			}
 		} else {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -60,9 +61,9 @@ FAIL	example.org/c [build failed]
 		t.Run(name, func(t *testing.T) {
 			var printed strings.Builder
 			var added []string
-			r := reader{out: &printed, verbose: tc.verbose, packages: map[string]*results{}}
+			r := reader{out: &printed, verbose: tc.verbose, packages: map[string]*results{}, builds: map[string][]string{}}
 			if err := r.read(strings.NewReader(output), func(n note) error {
-				added = append(added, string(n.kind)+" "+n.name+" "+n.wall.String())
+				added = append(added, strings.Join(append([]string{string(n.kind) + " " + n.name + " " + n.wall.String()}, n.reason...), "|"))
 				return nil
 			}); err != nil {
 				t.Fatal(err)
@@ -71,11 +72,54 @@ FAIL	example.org/c [build failed]
 				t.Errorf("printed\n%s\nwant\n%s", printed.String(), tc.want)
 			}
 			want := []string{
-				"test TestGood in example.org/a 1.5s", "failure TestBad/part in example.org/b 100ms", "failure TestBad in example.org/b 200ms",
-				"test TestBad in example.org/b 200ms", "failure example.org/c 0s",
+				"test TestGood in example.org/a 1.5s", "failure TestBad/part in example.org/b 100ms|    b_test.go:5: broken", "failure TestBad in example.org/b 200ms",
+				"test TestBad in example.org/b 200ms", "failure example.org/c 0s|c.go:3: undefined: x",
 			}
 			if !slices.Equal(added, want) {
 				t.Errorf("noted %q, want %q", added, want)
+			}
+		})
+	}
+}
+
+func TestReasons(t *testing.T) {
+	long := strings.Repeat("ü", reasonColumns+1)
+	var many []string
+	for i := range reasonLines + 2 {
+		many = append(many, fmt.Sprintf("    a_test.go:%d: no", i+1))
+	}
+	for name, tc := range map[string]struct{ output, want []string }{
+		"messages of the test, without logs of servers and progress": {
+			[]string{
+				"I1129 19:31:08.527320   16697 server.go:579] stopping\n", "    a_test.go:5: broken:\n", "        because of this\n", `{"level":"warn"}` + "\n",
+				"        not of the message\n", "W1129 19:31:08.527320   16697 server.go:579] late\n", "        a_test.go:7: deeper\n", "        --- FAIL: TestBad/part/of (0.10s)\n",
+			},
+			[]string{"    a_test.go:5: broken:", "        because of this", "        a_test.go:7: deeper"},
+		},
+		"the output of programs that a helper logs is not one": {
+			[]string{"    a_test.go:5: broken\n", "    programs.go:123: end of the output of kcp:\n", "        a log\n"}, []string{"    a_test.go:5: broken"},
+		},
+		"a helper's message if there is no other":            {[]string{"    env.go:5: no certificate\n"}, []string{"    env.go:5: no certificate"}},
+		"a message of many lines leaves room for others":     {append([]string{"    a_test.go:5: text:\n"}, slices.Repeat([]string{"        more\n"}, 50)...), append([]string{"    a_test.go:5: text:"}, slices.Repeat([]string{"        more"}, messageLines-1)...)},
+		"a panic without stacks":                             {[]string{"panic: test timed out after 1s\n", "\trunning tests:\n", "\t\tTestIt (1s)\n", "\n", "goroutine 1 [running]:\n", "\ta.go:5\n"}, []string{"panic: test timed out after 1s", "\trunning tests:", "\t\tTestIt (1s)"}},
+		"the last lines":                                     {many, many[2:]},
+		"wide lines are shortened, between characters":       {[]string{"a_test.go:1: " + long}, []string{"a_test.go:1: " + long[:2*(reasonColumns-1-len("a_test.go:1: "))] + "…"}},
+		"nothing for a test that failed because of subtests": {[]string{"--- FAIL: TestBad (0.20s)\n"}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := reasonOf(tc.output); !slices.Equal(got, tc.want) {
+				t.Errorf("got %q, want %q", got, tc.want)
+			}
+		})
+	}
+	for name, tc := range map[string]struct{ build, output, want []string }{
+		"it does not compile": {[]string{"c.go:3: undefined: x\n"}, []string{"FAIL\tc [build failed]\n"}, []string{"c.go:3: undefined: x"}},
+		"its process ended":   {nil, []string{"I1129 19:31:08.527320   16697 a.go:5] log\n", "panic: no\n", "goroutine 1 [running]:\n", "FAIL\tc\t1s\n"}, []string{"panic: no"}},
+		"its main function":   {nil, []string{"I1129 19:31:08.527320   16697 a.go:5] log\n", "no etcd here\n", "FAIL\tc\t1s\n"}, []string{"no etcd here", "FAIL\tc\t1s"}},
+	} {
+		t.Run("package: "+name, func(t *testing.T) {
+			if got := reasonOfPackage(tc.build, tc.output); !slices.Equal(got, tc.want) {
+				t.Errorf("got %q, want %q", got, tc.want)
 			}
 		})
 	}
@@ -127,7 +171,7 @@ func TestCommands(t *testing.T) {
 	for name, text := range map[string]string{
 		"module/go.mod":         "module example.org/small\n\ngo 1.26\n",
 		"module/in/it_test.go":  "package in\n\nimport \"testing\"\n\nfunc TestIt(t *testing.T) {}\n",
-		"module/out/it_test.go": "package out\n\nimport \"testing\"\n\nfunc TestIt(t *testing.T) { t.Fatal(\"reason\") }\n",
+		"module/out/it_test.go": "package out\n\nimport \"testing\"\n\nfunc TestIt(t *testing.T) { t.Fatal(\"reason\\tof it\") }\n",
 		"budgets":               "* 5\n",
 		"none":                  "* 0\n",
 	} {
@@ -162,7 +206,7 @@ func TestCommands(t *testing.T) {
 	if err != nil {
 		t.Errorf("%v\n%s", err, text)
 	}
-	for _, want := range []string{"STEP", "the 2 of 2 that take longest", "TestIt in example.org/small/in", "FAILED\nTestIt in example.org/small/out"} {
+	for _, want := range []string{"STEP", "the 2 of 2 that take longest", "TestIt in example.org/small/in", "FAILED\nTestIt in example.org/small/out\n      it_test.go:5: reason\tof it\n"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("got %q, want %q in it", text, want)
 		}

@@ -3,6 +3,7 @@ package chromium
 
 import (
 	"context"
+	"os"
 	"testing"
 	"time"
 
@@ -20,7 +21,11 @@ type Browser struct {
 func Start(t testing.TB) *Browser {
 	t.Helper()
 	path := debian.Program(t, "chromium", "chromium", "fonts-dejavu-core")
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.IgnoreCertErrors,
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(self), chromedp.Env(withoutNetlink+"="+path), chromedp.NoSandbox, chromedp.IgnoreCertErrors,
 		chromedp.DisableGPU, chromedp.UserDataDir(t.TempDir()), chromedp.WSURLReadTimeout(2*time.Minute))
 	allocator, cancel := chromedp.NewExecAllocator(context.Background(), options...)
 	t.Cleanup(cancel)

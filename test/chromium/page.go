@@ -193,15 +193,62 @@ func Named(name string) string {
 	return fmt.Sprintf(`[...(document.querySelector('dialog[open]') ?? document).querySelectorAll('button, a')].find((e) => (e.ariaLabel ?? e.innerText).trim() === %s)`, quote(name))
 }
 
-// Click clicks on the element of an expression when it exists, is not covered and is not disabled.
+// Click clicks on the element of an expression when it exists, does not move, is not covered and is not disabled. If the page moves it between
+// the look and the click, the events reach nothing else, and Click looks again.
 func (p *Page) Click(expression string) {
 	p.t.Helper()
-	p.Wait("something to click on", `((e) => { if (!e || e.disabled) return false; e.scrollIntoView({block: 'center'}); const r = e.getClientRects()[0];
-		if (!r) return false; const at = document.elementFromPoint(r.x + r.width / 2, r.y + r.height / 2); return e.contains(at) })(`+expression+`)`)
+	ctx, cancel := context.WithTimeout(p.ctx, waitTimeout)
+	defer cancel()
+	for ctx.Err() == nil {
+		p.waitClickable(expression)
+		var at *struct{ X, Y float64 }
+		p.Eval("("+aim+")(() => "+expression+")", &at)
+		if at == nil {
+			continue // it moves
+		}
+		p.do(chromedp.MouseClickXY(at.X, at.Y))
+		missed, err := chromedp.Run(ctx, chromedp.Evaluate[bool]("globalThis.aimed?.hit === false"))
+		if err != nil || !missed {
+			return // with an error, the click loads another page
+		}
+	}
+	p.t.Fatalf("no click reaches %s\n%s", expression, p.Text())
+}
+
+// ClickOnce is Click for an element that may not move, not even because of the click.
+func (p *Page) ClickOnce(expression string) {
+	p.t.Helper()
+	p.waitClickable(expression)
 	var at struct{ X, Y float64 }
 	p.Eval(`((e) => { const r = e.getClientRects()[0]; return {X: r.x + r.width / 2, Y: r.y + r.height / 2} })(`+expression+`)`, &at)
 	p.do(chromedp.MouseClickXY(at.X, at.Y))
 }
+
+func (p *Page) waitClickable(expression string) {
+	p.t.Helper()
+	p.Wait("something to click on", `((e) => { if (!e || e.disabled) return false; e.scrollIntoView({block: 'center'}); const r = e.getClientRects()[0];
+		if (!r) return false; const at = document.elementFromPoint(r.x + r.width / 2, r.y + r.height / 2); return e.contains(at) })(`+expression+`)`)
+}
+
+// aim is a function that returns where to click on an element, unless that changes from one frame to another. Until the click, it keeps the
+// events of the mouse from other elements.
+const aim = `async (find) => {
+	const place = () => { const r = find()?.getClientRects()[0]; return r && {X: r.x + r.width / 2, Y: r.y + r.height / 2} }
+	const before = place()
+	await new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve)))
+	const now = place(), element = find()
+	if (!before || !now || before.X !== now.X || before.Y !== now.Y) return null
+	globalThis.aimed?.end()
+	const types = ['pointerdown', 'mousedown', 'pointerup', 'mouseup', 'click']
+	const aimed = globalThis.aimed = {hit: false, end: () => types.forEach((type) => window.removeEventListener(type, check, true))}
+	const check = (event) => {
+		const hit = element.contains(event.target)
+		if (!hit) { event.stopImmediatePropagation(); event.preventDefault() }
+		if (event.type === 'click') { aimed.hit = hit; aimed.end() }
+	}
+	types.forEach((type) => window.addEventListener(type, check, true))
+	return now
+}`
 
 // Fill replaces the content of a text control.
 func (p *Page) Fill(expression, text string) {

@@ -19,6 +19,7 @@ import (
 	kubectlcmd "k8s.io/kubectl/pkg/cmd"
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 
+	"github.com/atoll-dev/atoll/test/freeport"
 	"github.com/atoll-dev/atoll/test/programs"
 )
 
@@ -119,16 +120,12 @@ const webAddress = "localhost:8443"
 
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "localhost:0")
+	listener, err := freeport.Listen()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer listener.Close()
-	_, port, err := net.SplitHostPort(listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return net.JoinHostPort("localhost", port)
+	return net.JoinHostPort("localhost", strconv.Itoa(listener.Addr().(*net.TCPAddr).Port))
 }
 
 // compareOutput checks for each block that the output matches the page.

@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/transport/spdy"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/atoll-dev/atoll/test/freeport"
 	"github.com/atoll-dev/atoll/test/hostcluster"
 )
 
@@ -48,7 +49,7 @@ func findRoute(t *testing.T, config *rest.Config, host client.Client) route {
 		t.Logf("the front proxy's address is %s: this host reaches Services", ip)
 		return route{host: ip, port: 6443, clusterIP: ip}
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := freeport.Listen()
 	if err != nil {
 		t.Fatal(err)
 	}

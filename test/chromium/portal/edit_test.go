@@ -37,8 +37,11 @@ func (e *env) testEdit(t *testing.T) {
 	page.Click(chromium.Named("Edit"))
 	page.WaitTitle("Edit Cache mine")
 	page.Fill(chromium.Labelled("replicas"), "8")
-	page.Click(chromium.Named("Save"))
+	// What the server says about the field appears with the click, and may not move the button away from it.
+	page.Wait("a response of the server", "performance.getEntriesByType('resource').some((e) => e.name.includes('dryRun=All'))")
+	page.ClickOnce(chromium.Named("Save"))
 	page.WaitText("At most 5.")
+	page.Wait("the summary to have the focus", "document.activeElement?.className === 'summary'")
 	page.Fill(chromium.Labelled("replicas"), "3")
 	// Leaving the view does not discard the input.
 	page.Click(chromium.Named("Instances 2"))

@@ -36,5 +36,29 @@ export function useField(path: Path) {
   const form = useContext(FormContext)
   const messages = form.messages(path)
   const id = fieldID(path)
-  return { form, messages, id, touch: () => form.touch(path) }
+  return { form, messages, id, touch: () => afterPress(() => form.touch(path)) }
+}
+
+let pressed = false
+let waiting: (() => void)[] = []
+
+document.addEventListener('pointerdown', () => {
+  pressed = true
+}, true)
+for (const type of ['pointerup', 'pointercancel']) {
+  document.addEventListener(type, () => {
+    pressed = false
+    const released = waiting
+    waiting = []
+    setTimeout(() => released.forEach((work) => work())) // after the click
+  }, true)
+}
+
+/**
+ * afterPress does work that may move what is on the page: at once, or after the click if the user is pressing on something. A button that has
+ * moved when it is released gets no click.
+ */
+function afterPress(work: () => void): void {
+  if (pressed) waiting.push(work)
+  else work()
 }

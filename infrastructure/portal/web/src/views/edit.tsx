@@ -18,6 +18,9 @@ function editable({ apiVersion, kind, metadata, spec }: Instance): Value {
   return { apiVersion, kind, metadata: { name, ...(labels ? { labels } : {}), ...(annotations ? { annotations } : {}) }, spec: spec ?? {} }
 }
 
+/** attempts bounds how often a change is sent while only the status of the object changes. */
+const attempts = 5
+
 /** Edit changes an instance. It sends what the user has changed, and only if nobody has changed the object in between. */
 export function Edit({ workspace, resource, name }: { workspace: string; resource: string; name: string }) {
   const store = useStore()
@@ -66,21 +69,21 @@ function EditInstance({ workspace, resource, current, kind, version, schema }: P
   const latest = () => api.json<Instance>(store.path(version, resource, name))
   const isConflict = (error: unknown) => error instanceof APIError && error.status.code === 409
   const send = async (object: Value, dryRun: boolean, signal?: AbortSignal) => {
-    try {
-      if (dryRun) await patch(object, base, true, signal)
-      else await save(object, base)
-    } catch (error) {
-      if (!isConflict(error)) throw error
-      // The status of an object changes without anybody's doing: then what was sent still is what was meant.
-      const now = await latest()
-      const same = mergePatch(editable(base), editable(now)) === undefined
-      if (dryRun || same) {
-        if (dryRun) await patch(object, now, true, signal)
-        else await save(object, now)
+    let from = base
+    for (let attempt = 1; ; attempt++) {
+      try {
+        if (dryRun) await patch(object, from, true, signal)
+        else await save(object, from)
         return
+      } catch (error) {
+        if (!isConflict(error)) throw error
+        const now = await latest()
+        const same = mergePatch(editable(base), editable(now)) === undefined
+        if (!dryRun && !same) setConflict({ object, latest: now })
+        if (attempt === attempts || (!dryRun && !same)) throw error
+        // The status of an object changes without anybody's doing, several times after a change: what was sent still is what was meant.
+        from = now
       }
-      setConflict({ object, latest: now })
-      throw error
     }
   }
   return (
