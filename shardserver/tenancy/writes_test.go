@@ -58,7 +58,7 @@ func TestWorkspaceWrites(t *testing.T) {
 			"root: /registry/core/namespaces/<cluster>/kube-system: put",
 			"root: /registry/core/serviceaccounts/<cluster>/default/default: put",
 			"root: /registry/core/serviceaccounts/<cluster>/kube-system/default: put",
-			"root: /registry/tenancy.kcp.io/workspaces/<identity>/root/<workspace>: put put put",
+			"root: /registry/tenancy.kcp.io/workspaces/<identity>/root/<workspace>: put put",
 		}},
 		"creation on another shard": {created, "beta", []string{
 			"beta: /registry/apis.kcp.io/apibindings/customresources/<cluster>/tenancy.kcp.io-<hash>: put",
@@ -72,7 +72,7 @@ func TestWorkspaceWrites(t *testing.T) {
 			"beta: /registry/core/serviceaccounts/<cluster>/kube-system/default: put",
 			"root: /cache/sharding.kcp.io/logicalclusterreports/customresources/beta/<cluster>/root.<workspace>: put put delete",
 			"root: /cache/sharding.kcp.io/logicalclusterrequests/customresources/root/root/<workspace>.<cluster>: put put delete",
-			"root: /registry/tenancy.kcp.io/workspaces/<identity>/root/<workspace>: put put put put",
+			"root: /registry/tenancy.kcp.io/workspaces/<identity>/root/<workspace>: put put put",
 		}},
 		"deletion on the shard of its parent": {deleted, "root", []string{
 			"root: /registry/apis.kcp.io/apibindings/customresources/<cluster>/tenancy.kcp.io-<hash>: put delete",
