@@ -64,6 +64,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/sharding/heartbeat"
 	"github.com/atoll-dev/atoll/shardserver/sharding/join"
 	"github.com/atoll-dev/atoll/shardserver/storage"
+	"github.com/atoll-dev/atoll/shardserver/tenancy"
 	"github.com/atoll-dev/atoll/shardserver/tenancy/mount"
 	"github.com/atoll-dev/atoll/shardserver/tenancy/watchterminator"
 	"github.com/atoll-dev/atoll/shardserver/tenancy/workspacetype"
@@ -136,6 +137,7 @@ type dependencies struct {
 	registration    *join.Registration
 	reporter        *heartbeat.Reporter
 	heartbeats      *heartbeat.Tracker
+	placer          *tenancy.Placer
 	replication     *shardReplication
 	cachedResources *cachedResources
 	migrations      *shardMigrations // nil without the feature gate LogicalClusterMigration
@@ -146,7 +148,7 @@ type dependencies struct {
 func newDependencies(opts options.Completed, registry *storage.Registry) *dependencies {
 	d := &dependencies{
 		options: opts, registry: registry, generic: genericapiserver.NewConfig(legacyscheme.Codecs), virtual: virtual.NewRegistry(),
-		limits: nesting.Default(), checker: nesting.NewChecker(legacyscheme.Scheme),
+		limits: nesting.Default(), checker: nesting.NewChecker(legacyscheme.Scheme), placer: &tenancy.Placer{},
 	}
 	d.generic.Serializer = d.checker.Serializer(d.generic.Serializer, d.limits.Request)
 	return d

@@ -100,7 +100,7 @@ func (d *dependencies) suspensionConditions() *suspension.Conditions {
 
 // controllerTasks returns the background work of the leader that is not driven by a queue.
 func (d *dependencies) controllerTasks() []func(context.Context) {
-	tasks := lifecycle.Tasks(d.lifecycleConfig())
+	tasks := append(lifecycle.Tasks(d.lifecycleConfig()), d.placer.Run)
 	if d.replication != nil {
 		tasks = append(tasks, d.replication.publisher.Run, d.replication.replica.Persist)
 	}
@@ -175,6 +175,7 @@ func (d *dependencies) tenancyConfig() tenancy.Config {
 		Defaults: defaultbindings.NewBinder(defaultbindings.Config{
 			Registry: d.registry, Exports: d.exports, Client: d.clients.Typed, Precompute: status.Precompute,
 		}),
+		Placer:       d.placer,
 		ShardName:    d.options.Shard.Name,
 		Health:       d.reporter,
 		Heartbeats:   d.heartbeats,

@@ -286,6 +286,9 @@ func (d *dependencies) newGroups(ctx context.Context, cfg builtin.Config) (*apiG
 	if err != nil {
 		return nil, fmt.Errorf("creating group %s: %w", tenancyv1alpha1.SchemeGroupVersion.Group, err)
 	}
+	if workspaces, ok := tenancyStorages["workspaces"].(*registry.REST); ok {
+		workspaces.Storage.Storage = d.placer.Storage(workspaces.Storage.Storage)
+	}
 	topologyStorages, err := kcptopology.Storages(options)
 	if err != nil {
 		return nil, fmt.Errorf("creating group %s: %w", topologyv1alpha1.SchemeGroupVersion.Group, err)

@@ -57,6 +57,8 @@ type Config struct {
 	Types *workspacetype.Resolver
 	// Defaults creates the default APIBindings of workspace types.
 	Defaults *defaultbindings.Binder
+	// Placer places new workspaces when they are created.
+	Placer *Placer
 	// ShardName is the name of this shard's Shard object in root.
 	ShardName string
 	// Health returns the health of this shard, Heartbeats that of the others.

@@ -45,6 +45,7 @@ func newWorkspaceController(cfg Config) controller.Controller {
 		shards:     endpoints.NewShardLister(cfg.Registry),
 		scheduler:  scheduling.New(cfg.ShardName, cfg.Heartbeats),
 	}
+	cfg.Placer.place = c.place
 	return controller.Controller{
 		Name: "workspace",
 		Sources: []controller.Source{

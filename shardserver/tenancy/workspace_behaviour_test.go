@@ -3,6 +3,7 @@ package tenancy_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -122,6 +123,32 @@ func TestWorkspaces(t *testing.T) {
 			}
 			return nil
 		})
+	})
+
+	t.Run("workspace is stored with its placement", func(t *testing.T) {
+		root := shardtesting.In(t.Context(), "root")
+		placed := func(w *tenancyv1alpha1.Workspace) bool {
+			return w.Annotations[tenancyv1alpha1.WorkspaceClusterAnnotationKey] != "" && w.Annotations[corev1alpha1.ShardAnnotationKey] == "root" &&
+				slices.Contains(w.Finalizers, corev1alpha1.LogicalClusterFinalizer)
+		}
+		workspace := &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{Name: "placed"}}
+		if err := masters.Create(root, workspace.DeepCopy(), client.DryRunAll); err != nil {
+			t.Fatal(err)
+		}
+		if err := masters.Create(root, workspace); err != nil {
+			t.Fatal(err)
+		}
+		if !placed(workspace) || workspace.Spec.Cluster != "" || workspace.Status.Phase != corev1alpha1.LogicalClusterPhaseScheduling {
+			t.Errorf("got %+v", workspace)
+		}
+		if got := waitReady(t, masters, "root", "placed"); got.Spec.Cluster != workspace.Annotations[tenancyv1alpha1.WorkspaceClusterAnnotationKey] {
+			t.Errorf("the logical cluster is %q, want the stored name", got.Spec.Cluster)
+		}
+		unplaceable := &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{Name: "nowhere"}}
+		shardtesting.OnShard("missing")(unplaceable)
+		if err := masters.Create(root, unplaceable); err != nil || placed(unplaceable) || len(unplaceable.Finalizers) != 0 {
+			t.Errorf("a workspace without a matching shard: %v, %+v", err, unplaceable)
+		}
 	})
 
 	t.Run("stored placement is used after a crash", func(t *testing.T) {

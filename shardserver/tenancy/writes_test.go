@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
@@ -18,7 +19,7 @@ import (
 
 // TestWorkspaceWrites checks the writes of the creation and the deletion of a workspace, key by key, in all stores:
 // each write is an event for every watch of the resource, and takes memory in watch caches. A change that adds one must
-// justify it.
+// justify it. With -v the test logs the bytes that are stored.
 func TestWorkspaceWrites(t *testing.T) {
 	in := startEnv(t, "beta")
 	for _, on := range []string{"root", "beta"} { // objects that exist once per shard are not part of a workspace
@@ -27,7 +28,7 @@ func TestWorkspaceWrites(t *testing.T) {
 	begun := in.revisions(t)
 	workspaces := map[string]*tenancyv1alpha1.Workspace{}
 	for _, on := range []string{"root", "beta"} {
-		workspaces[on] = in.createReady(t, "root", "root", "on-"+on, on)
+		workspaces[on] = in.createByUser(t, "on-"+on, on)
 		in.waitSettled(t, workspaces[on], on)
 	}
 	in.waitSettled(t, in.createReady(t, "root", "root", "last", "beta"), "beta") // so that late writes of the others are included
@@ -58,7 +59,8 @@ func TestWorkspaceWrites(t *testing.T) {
 			"root: /registry/core/namespaces/<cluster>/kube-system: put",
 			"root: /registry/core/serviceaccounts/<cluster>/default/default: put",
 			"root: /registry/core/serviceaccounts/<cluster>/kube-system/default: put",
-			"root: /registry/tenancy.kcp.io/workspaces/<identity>/root/<workspace>: put put put",
+			"root: /registry/rbac.authorization.k8s.io/clusterrolebindings/<cluster>/workspace-admin: put",
+			"root: /registry/tenancy.kcp.io/workspaces/<identity>/root/<workspace>: put put",
 		}},
 		"creation on another shard": {created, "beta", []string{
 			"beta: /registry/apis.kcp.io/apibindings/customresources/<cluster>/tenancy.kcp.io-<hash>: put",
@@ -70,9 +72,10 @@ func TestWorkspaceWrites(t *testing.T) {
 			"beta: /registry/core/namespaces/<cluster>/kube-system: put",
 			"beta: /registry/core/serviceaccounts/<cluster>/default/default: put",
 			"beta: /registry/core/serviceaccounts/<cluster>/kube-system/default: put",
+			"beta: /registry/rbac.authorization.k8s.io/clusterrolebindings/<cluster>/workspace-admin: put",
 			"root: /cache/sharding.kcp.io/logicalclusterreports/customresources/beta/<cluster>/root.<workspace>: put put delete",
 			"root: /cache/sharding.kcp.io/logicalclusterrequests/customresources/root/root/<workspace>.<cluster>: put put delete",
-			"root: /registry/tenancy.kcp.io/workspaces/<identity>/root/<workspace>: put put put put",
+			"root: /registry/tenancy.kcp.io/workspaces/<identity>/root/<workspace>: put put put",
 		}},
 		"deletion on the shard of its parent": {deleted, "root", []string{
 			"root: /registry/apis.kcp.io/apibindings/customresources/<cluster>/tenancy.kcp.io-<hash>: put delete",
@@ -84,6 +87,7 @@ func TestWorkspaceWrites(t *testing.T) {
 			"root: /registry/core/namespaces/<cluster>/kube-system: put delete",
 			"root: /registry/core/serviceaccounts/<cluster>/default/default: delete",
 			"root: /registry/core/serviceaccounts/<cluster>/kube-system/default: delete",
+			"root: /registry/rbac.authorization.k8s.io/clusterrolebindings/<cluster>/workspace-admin: delete",
 			"root: /registry/tenancy.kcp.io/workspaces/<identity>/root/<workspace>: put put delete",
 		}},
 		"deletion on another shard": {deleted, "beta", []string{
@@ -96,18 +100,35 @@ func TestWorkspaceWrites(t *testing.T) {
 			"beta: /registry/core/namespaces/<cluster>/kube-system: put delete",
 			"beta: /registry/core/serviceaccounts/<cluster>/default/default: delete",
 			"beta: /registry/core/serviceaccounts/<cluster>/kube-system/default: delete",
+			"beta: /registry/rbac.authorization.k8s.io/clusterrolebindings/<cluster>/workspace-admin: delete",
 			"root: /cache/sharding.kcp.io/logicalclusterreports/customresources/beta/<cluster>/root.<workspace>: put put delete",
 			"root: /cache/sharding.kcp.io/logicalclusterrequests/customresources/root/root/<workspace>.<cluster>: put delete",
 			"root: /registry/tenancy.kcp.io/workspaces/<identity>/root/<workspace>: put put delete",
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, values := summarizeWrites(tc.writes, workspaces[tc.on])
+			got, values, bytes := summarizeWrites(tc.writes, workspaces[tc.on])
+			t.Logf("stored afterwards, bytes of keys and values: %d\n%s", sum(bytes), sortedBySize(bytes))
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("unexpected writes (-want +got):\n%s%s", diff, values)
 			}
 		})
 	}
+}
+
+// createByUser creates a workspace below root, for which a user gets a binding in it, and waits until it is ready.
+func (e *env) createByUser(t *testing.T, name, on string) *tenancyv1alpha1.Workspace {
+	t.Helper()
+	root := e.shards["root"]
+	workspace := &tenancyv1alpha1.Workspace{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       tenancyv1alpha1.WorkspaceSpec{Type: &tenancyv1alpha1.WorkspaceTypeReference{Name: "universal", Path: "root"}},
+	}
+	shardtesting.OnShard(on)(workspace)
+	if err := root.Client(t, root.Admin(t)).Create(shardtesting.In(t.Context(), "root"), workspace); err != nil {
+		t.Fatal(err)
+	}
+	return waitReady(t, e.clients["root"], "root", name)
 }
 
 // storeWrite is a write in the etcd of a shard.
@@ -159,18 +180,21 @@ var (
 )
 
 // summarizeWrites returns the writes of one workspace, one line per key, and the values in the order of the writes, as
-// far as they can be decoded.
-func summarizeWrites(writes []storeWrite, workspace *tenancyv1alpha1.Workspace) (lines []string, values string) {
+// far as they can be decoded, and the sizes of the keys with their last values.
+func summarizeWrites(writes []storeWrite, workspace *tenancyv1alpha1.Workspace) (lines []string, values string, bytes map[string]int) {
 	plain := strings.NewReplacer(workspace.Spec.Cluster, "<cluster>", workspace.Name, "<workspace>")
 	count, text := map[string][]string{}, strings.Builder{}
+	bytes = map[string]int{}
 	for _, write := range writes {
 		if !strings.Contains(write.Key, workspace.Spec.Cluster) && !strings.HasSuffix(write.Key, "/"+workspace.Name) {
 			continue
 		}
 		key := write.shard + ": " + hashes.ReplaceAllString(identities.ReplaceAllString(plain.Replace(write.Key), "/<identity>/"), ".kcp.io-<hash>")
 		what := "put"
+		bytes[key] = len(write.Key) + len(write.Value)
 		if write.Value == nil {
 			what = "delete"
+			delete(bytes, key)
 		}
 		count[key] = append(count[key], what)
 		if len(write.Value) > 0 && write.Value[0] == '{' {
@@ -181,5 +205,23 @@ func summarizeWrites(writes []storeWrite, workspace *tenancyv1alpha1.Workspace) 
 		lines = append(lines, key+": "+strings.Join(done, " "))
 	}
 	slices.Sort(lines)
-	return lines, text.String()
+	return lines, text.String(), bytes
+}
+
+func sum(bytes map[string]int) (total int) {
+	for _, size := range bytes {
+		total += size
+	}
+	return total
+}
+
+// sortedBySize returns one line per key, the largest first.
+func sortedBySize(bytes map[string]int) string {
+	lines := make([]string, 0, len(bytes))
+	for key, size := range bytes {
+		lines = append(lines, fmt.Sprintf("%8d %s", size, key))
+	}
+	slices.Sort(lines)
+	slices.Reverse(lines)
+	return strings.Join(lines, "\n")
 }

@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/pprof"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -22,6 +24,8 @@ type observation struct {
 	processUsage
 	etcdUsage
 	series int
+	// requests counts the requests that the shard has served, without watches, etcdRequests its own to etcd.
+	requests, etcdRequests float64
 }
 
 func observe(b *testing.B, shard *shardtesting.Shard, etcd *etcdServer) observation {
@@ -29,6 +33,8 @@ func observe(b *testing.B, shard *shardtesting.Shard, etcd *etcdServer) observat
 	o := observation{processUsage: measureProcess(), etcdUsage: etcd.measure(b)}
 	page := getRaw(b, shard.Masters(b), "/metrics")
 	o.series = series(page)
+	o.requests = total(b, page, "apiserver_request_total", func(labels string) bool { return !strings.Contains(labels, `verb="WATCH"`) })
+	o.etcdRequests = total(b, page, "etcd_requests_total", func(string) bool { return true })
 	writeProfile(b, page)
 	return o
 }
@@ -65,7 +71,31 @@ func (o observation) recordCost(after observation, n int) {
 	record("metric lines"+suffix, float64(after.series), "", fmt.Sprintf("goal: unchanged; %d without", o.series))
 	record("etcd keys per empty workspace"+suffix, per(after.keys, o.keys), "", "")
 	record("etcd bytes per empty workspace"+suffix, per(after.bytes, o.bytes)/1024, "KiB", "database in use, without history")
-	record("etcd writes per workspace created"+suffix, per(after.writes, o.writes), "", "revisions; floor 25-40")
+	record("etcd writes per workspace created"+suffix, per(after.writes, o.writes), "", "revisions")
+	record("requests per workspace created"+suffix, (after.requests-o.requests)/float64(n), "", "one of them is the client's; without watches")
+	record("requests to etcd per workspace created"+suffix, (after.etcdRequests-o.etcdRequests)/float64(n), "", "reads and writes")
+}
+
+// total sums the series of a metric on a /metrics page whose labels match.
+func total(b *testing.B, page []byte, metric string, matches func(labels string) bool) float64 {
+	b.Helper()
+	var sum float64
+	for line := range strings.Lines(string(page)) {
+		rest, found := strings.CutPrefix(line, metric+"{")
+		labels, value, complete := strings.Cut(rest, "} ")
+		if !found || !complete || !matches(labels) {
+			continue
+		}
+		number, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
+		if err != nil {
+			b.Fatalf("metric %s: %v", metric, err)
+		}
+		sum += number
+	}
+	if sum == 0 {
+		b.Fatalf("metric %s has no series", metric)
+	}
+	return sum
 }
 
 // series counts the series of a /metrics page.

@@ -158,6 +158,20 @@ func TestPendingClusters(t *testing.T) {
 	if got := s.pending("alpha", counted); got != 0 {
 		t.Errorf("%d are still pending", got)
 	}
+	// Those that are cancelled are not, however many.
+	counted = reportWithLoad(0, 0)
+	before := s.pending("beta", counted)
+	s.Cancel("beta")
+	if got := s.pending("beta", counted); got != before-1 {
+		t.Errorf("%d of %d are pending after one was cancelled", got, before)
+	}
+	for range before + 1 {
+		s.Cancel("beta")
+	}
+	s.Cancel("unknown")
+	if got := s.pending("beta", counted); got != 0 || s.entries["unknown"] != nil {
+		t.Errorf("%d are pending after all were cancelled; an unknown shard: %+v", got, s.entries["unknown"])
+	}
 }
 
 func TestObserveReport(t *testing.T) {

@@ -76,6 +76,15 @@ func (s *Scheduler) IsLost(name string) bool {
 	return last != nil || time.Since(s.since) > initialReportTimeout
 }
 
+// Cancel undoes a choice: the logical cluster will not be created.
+func (s *Scheduler) Cancel(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if state := s.entries[name]; state != nil && state.pending > 0 {
+		state.pending--
+	}
+}
+
 func isSchedulable(report shardingv1alpha1.ShardReportSpec) bool {
 	capacity := placementrules.Value(report.Capacity, placementrules.LogicalClusters)
 	return placementrules.UnhealthyMessage(report.Conditions) == "" && (capacity == 0 || placementrules.Value(report.Load, placementrules.LogicalClusters) < capacity)
