@@ -23,6 +23,8 @@ const (
 	ReasonStoreFull          = "StoreFull"
 	ReasonClockSkew          = "ClockSkew"
 	ReasonRequestFailed      = "RequestFailed"
+	// ReasonRemovalRefused is that of a removal for which the credentials have no right, or which a lock of the object forbids.
+	ReasonRemovalRefused = "RemovalRefused"
 )
 
 // Error is a failure of the store with the next step of its user.
