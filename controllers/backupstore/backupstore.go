@@ -169,5 +169,8 @@ func Config(store *operatorv1alpha1.BackupStore, rootShard string) config.Store 
 	if rate := store.Spec.MaxUploadRate; rate != nil {
 		out.UploadBytesPerSecond = rate.Value()
 	}
+	if lock := store.Spec.ObjectLock; lock != nil {
+		out.ObjectLock = &config.ObjectLock{Mode: string(lock.Mode), RetainSeconds: int64(lock.RetainFor.Seconds())}
+	}
 	return out
 }
