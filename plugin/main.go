@@ -3,6 +3,7 @@
 package plugin
 
 import (
+	"errors"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -12,13 +13,21 @@ import (
 	"github.com/atoll-dev/atoll/plugin/connection"
 )
 
-// Main runs a command as the plugin with that display name ("kubectl ws"), and exits with 1 if it fails. The flags of
-// the connection are added to the command and all its sub-commands.
+// Main runs a command as the plugin with that display name ("kubectl ws"). If it fails, it exits with the exit code of the error, or 1
+// for an error without one. The flags of the connection are added to the command and all its sub-commands.
 func Main(displayName string, build func(*connection.Flags) *cobra.Command) {
 	flags := connection.NewFlags(genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr})
 	if err := NewRootCommand(displayName, flags, build).Execute(); err != nil {
-		os.Exit(1) // cobra has printed the error
+		os.Exit(exitCode(err)) // cobra has printed the error
 	}
+}
+
+func exitCode(err error) int {
+	var withCode interface{ ExitCode() int }
+	if errors.As(err, &withCode) {
+		return withCode.ExitCode()
+	}
+	return 1
 }
 
 // NewRootCommand returns the top command of a plugin with the settings that all plugins have in common.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/atoll-dev/atoll/plugin/binding"
 	"github.com/atoll-dev/atoll/plugin/connection"
+	"github.com/atoll-dev/atoll/plugin/doctor"
 	"github.com/atoll-dev/atoll/plugin/move"
 	"github.com/atoll-dev/atoll/plugin/publishedresource"
 	"github.com/atoll-dev/atoll/plugin/quickstart"
@@ -32,6 +33,7 @@ func NewCommand(flags *connection.Flags) *cobra.Command {
 		shard.NewCordonCommand(flags),
 		shard.NewUncordonCommand(flags),
 		shard.NewDrainCommand(flags),
+		doctor.NewCommand(flags),
 	)
 	return cmd
 }

@@ -320,8 +320,9 @@ const (
 	pageSize = 500
 	// watchTimeout is the minimum duration of a watch.
 	watchTimeout = 5 * time.Minute
-	// minBackoff and maxBackoff bound the delay until a shard that is up again is watched.
-	minBackoff, maxBackoff = 100 * time.Millisecond, 5 * time.Second
+	// minBackoff and maxBackoff bound the delay until a shard that is up again is watched. Until then, workspaces that it creates are
+	// unknown to the proxy, which refuses requests for them.
+	minBackoff, maxBackoff = 100 * time.Millisecond, time.Second
 )
 
 func newReflector(client resourceClient, handler reflector.Handler) *reflector.Reflector {

@@ -217,10 +217,10 @@ func (p *placements) waitUntilReady() {
 	})
 	p.waitForEmptyCache()
 	p.Logf("%d workspaces are ready: %v", p.count, on)
-	for i := range workspaces.Items { // through the front proxy
-		if err := p.checkStatus(workspaces.Items[i].Spec.Cluster); err != nil {
-			p.Errorf("request to workspace %s: %v", workspaces.Items[i].Name, err)
-		}
+	for i := range workspaces.Items { // the front proxy may still have to connect to a shard that was killed
+		p.eventually("requests to workspace "+workspaces.Items[i].Name, func(context.Context) error {
+			return p.checkStatus(workspaces.Items[i].Spec.Cluster)
+		})
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
@@ -22,6 +23,7 @@ import (
 	"github.com/atoll-dev/atoll/plugin/kcp"
 	"github.com/atoll-dev/atoll/plugin/workspace"
 	"github.com/atoll-dev/atoll/test/installation"
+	"github.com/atoll-dev/atoll/test/sharded"
 )
 
 var bin string
@@ -43,9 +45,13 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// TestPlugins shares one installation; each subtest has a workspace of its own.
+// TestPlugins shares one installation; each subtest has a workspace of its own. The first one needs a healthy installation, the last one
+// breaks it.
 func TestPlugins(t *testing.T) {
-	i := installation.Start(t, bin, moveGate)
+	i := installation.StartWith(t, bin, sharded.Options{
+		Shards: []string{installation.Root, installation.Alpha, installation.Beta}, ShardFlags: []string{moveGate}, Validity: 365 * 24 * time.Hour,
+	})
+	t.Run("healthy", func(t *testing.T) { testHealthy(t, i) })
 	for name, test := range map[string]func(*testing.T, *installation.Installation){
 		"workspaces":           testWorkspaces,
 		"bindings and claims":  testBindings,
@@ -59,6 +65,7 @@ func TestPlugins(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) { test(t, i) })
 	}
+	t.Run("faults", func(t *testing.T) { testFaults(t, i) })
 }
 
 // user is a user with a kubeconfig.
@@ -66,6 +73,7 @@ type user struct {
 	*testing.T
 	kubeconfig string
 	url        string // of the front proxy; shown as SERVER in all outputs
+	lastError  error  // of the last command
 }
 
 func newUser(t *testing.T, i *installation.Installation, config *rest.Config) *user {
@@ -100,8 +108,8 @@ func (u *user) run(build func(*connection.Flags) *cobra.Command, args ...string)
 	cmd.SetOut(&out)
 	cmd.SetArgs(args)
 	var got commandOutput
-	if err := cmd.ExecuteContext(u.Context()); err != nil {
-		got.err = u.maskURL(err.Error())
+	if u.lastError = cmd.ExecuteContext(u.Context()); u.lastError != nil {
+		got.err = u.maskURL(u.lastError.Error())
 	}
 	got.out, got.errOut = u.maskURL(out.String()), u.maskURL(errOut.String())
 	return got

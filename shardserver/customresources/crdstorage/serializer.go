@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	kubeserializer "k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/runtime/serializer/cbor"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/features"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 )
@@ -154,9 +155,19 @@ func (e *versionEncoder) writeIndented(w io.Writer, write func(io.Writer) error)
 func (e *versionEncoder) encodeObject(obj *Object, w io.Writer) error {
 	variant, err := e.getVariant(obj)
 	if err != nil {
-		return err
+		return e.encodeConversionError(obj, err, w)
 	}
 	_, err = w.Write(append(variant.append(make([]byte, 0, variant.size())), '\n'))
+	return err
+}
+
+// encodeConversionError writes errRetired for writeEvent, and returns other errors. Only objects of watches are not converted before
+// they are encoded.
+func (e *versionEncoder) encodeConversionError(obj *Object, err error, w io.Writer) error {
+	if err := e.serializer.view.explainWatch(obj, err); err != errRetired {
+		return err
+	}
+	_, err = io.WriteString(w, retiredStatus())
 	return err
 }
 
@@ -214,12 +225,17 @@ type listMeta struct {
 	ResourceVersion    string `json:"resourceVersion"`
 }
 
-// writeEvent writes an event whose object is encoded already.
+// writeEvent writes an event whose object is encoded already. The upstream handler learns the type of an event before the encoder finds
+// that the object is from before the retirement of its version.
 func writeEvent(event *metav1.WatchEvent, w io.Writer) error {
+	object, eventType := bytes.TrimSpace(event.Object.Raw), event.Type
+	if string(object) == retiredStatus() {
+		eventType = string(watch.Error)
+	}
 	buffer, _ := eventBuffers.Get().(*[]byte)
 	defer eventBuffers.Put(buffer)
-	text := strconv.AppendQuote(append((*buffer)[:0], `{"type":`...), event.Type)
-	text = append(append(text, `,"object":`...), bytes.TrimSpace(event.Object.Raw)...)
+	text := strconv.AppendQuote(append((*buffer)[:0], `{"type":`...), eventType)
+	text = append(append(text, `,"object":`...), object...)
 	*buffer = append(text, "}\n"...)
 	_, err := w.Write(*buffer) // one write per event, as readers of the stream expect
 	return err

@@ -74,7 +74,7 @@ func (v *View) decodeEvent(event watch.Event) (watch.Event, error) {
 		return event, err
 	}
 	event.Object = v.newFunc()
-	return event, v.decodeOnce(obj, event.Object)
+	return event, v.explainWatch(obj, v.decodeOnce(obj, event.Object))
 }
 
 // newBookmark returns a bookmark with the kind of the view: a resource version and annotations.

@@ -1,0 +1,43 @@
+package doctor
+
+import (
+	"fmt"
+	"time"
+)
+
+// clockTolerance is the difference from which on tokens and certificates are refused, and the lag of replication is computed wrong. The
+// header Date, which tells the time, has seconds.
+const clockTolerance = 5 * time.Second
+
+// clocks finds servers whose clock differs from that of this machine. If all do, this machine is wrong.
+func clocks(facts *Facts, _ Limits) []Finding {
+	var found []Finding
+	asked := 0
+	for _, server := range facts.servers() {
+		if server.Reachable {
+			asked++
+		}
+		if !isOff(server) {
+			continue
+		}
+		where := "ahead of"
+		if server.ClockOffset < 0 {
+			where = "behind"
+		}
+		found = append(found, Finding{
+			Severity: SeverityError, Object: server.Name, Message: fmt.Sprintf("its clock is %s %s that of this machine", server.ClockOffset.Abs().Round(time.Second), where),
+			NextStep: "Repair time synchronization on the node of the server",
+		})
+	}
+	if len(found) == asked && asked > 1 {
+		return []Finding{{
+			Severity: SeverityWarning, Object: "this machine", Message: fmt.Sprintf("its clock differs from those of all %d servers", asked),
+			NextStep: "Repair time synchronization on this machine, and repeat the command: it cannot tell about the servers until then",
+		}}
+	}
+	return found
+}
+
+func isOff(server Server) bool {
+	return server.Reachable && server.ClockOffset.Abs()-server.Uncertainty > clockTolerance
+}

@@ -1,0 +1,71 @@
+package doctor
+
+import (
+	"slices"
+
+	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+)
+
+// shards finds shards that do not report, do not share their objects, or accept no workspaces, by their Shard objects.
+func shards(facts *Facts, _ Limits) []Finding {
+	var found []Finding
+	open := slices.ContainsFunc(facts.Shards, func(shard Shard) bool {
+		return shard.Conditions.Get(string(corev1alpha1.ShardSchedulable)).Status == "True"
+	})
+	if len(facts.Shards) > 0 && !open {
+		found = append(found, Finding{
+			Severity: SeverityError, Object: "installation", Message: "no shard accepts new workspaces",
+			NextStep: "Uncordon a shard, raise a limit, or add a shard",
+		})
+	}
+	for _, shard := range facts.Shards {
+		found = append(found, shardFindings(shard)...)
+	}
+	return found
+}
+
+func shardFindings(shard Shard) []Finding {
+	object := "shard " + shard.Name
+	var found []Finding
+	ready := shard.Conditions.Get(string(conditionsv1alpha1.Ready))
+	switch {
+	case ready.Status == "Unknown":
+		found = append(found, Finding{
+			Severity: SeverityError, Object: object, Message: "has not reported its status recently", Detail: ready.Message,
+			NextStep: "Look at its pods and their logs: it does not run, or does not reach the root shard. If it is gone for good, delete its Shard",
+		})
+	case ready.Status != "True":
+		found = append(found, Finding{
+			Severity: SeverityError, Object: object, Message: "reports that it is not ready", Detail: ready.Message,
+			NextStep: "Look at /readyz?verbose of the shard, or pass --shards-kubeconfig",
+		})
+	}
+	schedulable := shard.Conditions.Get(string(corev1alpha1.ShardSchedulable))
+	switch {
+	case schedulable.Status != "False":
+	case schedulable.Reason == corev1alpha1.ReasonShardCordoned:
+		found = append(found, Finding{
+			Severity: SeverityInfo, Object: object, Message: "is cordoned: it gets no new workspaces",
+			NextStep: "To open it: kubectl kcp uncordon " + shard.Name,
+		})
+	case schedulable.Reason == corev1alpha1.ReasonShardFull:
+		found = append(found, Finding{
+			Severity: SeverityWarning, Object: object, Message: "is full: it gets no new workspaces", Detail: schedulable.Message,
+			NextStep: "Raise its limit, drain a part of it, or add a shard",
+		})
+	}
+	if published := shard.Conditions.Get(string(corev1alpha1.ShardPublished)); published.Status == "False" {
+		found = append(found, Finding{
+			Severity: SeverityError, Object: object, Message: "shares objects that other shards do not see: " + published.Reason, Detail: published.Message,
+			NextStep: "Make the object smaller that the condition Published names, or check the cache server",
+		})
+	}
+	if applied := shard.Conditions.Get(string(corev1alpha1.ShardResourceLimitsApplied)); applied.Status == "False" {
+		found = append(found, Finding{
+			Severity: SeverityWarning, Object: object, Message: "has limits without an effect", Detail: applied.Message,
+			NextStep: "Correct spec.resourceLimits in the admin workspace",
+		})
+	}
+	return found
+}

@@ -1,0 +1,222 @@
+package doctor
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	migrationv1alpha1 "github.com/atoll-dev/atoll/api/migration/v1alpha1"
+	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
+	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+	"github.com/atoll-dev/atoll/logicalcluster"
+)
+
+// decode returns an object as its type.
+func decode[T any](object *unstructured.Unstructured) (*T, error) {
+	out := new(T)
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, out); err != nil {
+		return nil, fmt.Errorf("%s %s: %w", object.GetKind(), object.GetName(), err)
+	}
+	return out, nil
+}
+
+func conditionsOf(conditions conditionsv1alpha1.Conditions) Conditions {
+	var out Conditions
+	for _, c := range conditions {
+		out = append(out, Condition{Type: string(c.Type), Status: string(c.Status), Reason: c.Reason, Since: c.LastTransitionTime.Time, Message: c.Message})
+	}
+	return out
+}
+
+func objectOf(object metav1.Object) Object {
+	out := Object{
+		Cluster: logicalcluster.Of(object).String(), Path: object.GetAnnotations()[corev1alpha1.LogicalClusterPathAnnotationKey],
+		Name: object.GetName(), UID: string(object.GetUID()), Created: object.GetCreationTimestamp().Time,
+	}
+	if deleting := object.GetDeletionTimestamp(); deleting != nil {
+		out.Deleting = &deleting.Time
+	}
+	return out
+}
+
+func shardOf(object *unstructured.Unstructured) (Shard, error) {
+	shard, err := decode[corev1alpha1.Shard](object)
+	if err != nil {
+		return Shard{}, err
+	}
+	return Shard{
+		Name: shard.Name, BaseURL: shard.Spec.BaseURL, VirtualWorkspaceURL: cmp.Or(shard.Spec.VirtualWorkspaceURL, shard.Spec.BaseURL), Conditions: conditionsOf(shard.Status.Conditions),
+	}, nil
+}
+
+func moveOf(object *unstructured.Unstructured) (Move, error) {
+	migration, err := decode[migrationv1alpha1.LogicalClusterMigration](object)
+	if err != nil {
+		return Move{}, err
+	}
+	return Move{
+		Name: migration.Name, LogicalCluster: migration.Spec.LogicalCluster, From: migration.Status.OriginShard, To: migration.Spec.DestinationShard,
+		Phase: string(migration.Status.Phase), Conditions: conditionsOf(migration.Status.Conditions),
+	}, nil
+}
+
+func workspaceOf(object *unstructured.Unstructured) (Workspace, error) {
+	workspace, err := decode[tenancyv1alpha1.Workspace](object)
+	if err != nil {
+		return Workspace{}, err
+	}
+	out := Workspace{
+		Object: objectOf(workspace), Phase: string(workspace.Status.Phase), LogicalCluster: workspace.Spec.Cluster, IsMount: workspace.Spec.Mount != nil,
+		Conditions: conditionsOf(workspace.Status.Conditions),
+	}
+	for _, initializer := range workspace.Status.Initializers {
+		out.Initializers = append(out.Initializers, string(initializer))
+	}
+	for _, terminator := range workspace.Status.Terminators {
+		out.Terminators = append(out.Terminators, string(terminator))
+	}
+	return out, nil
+}
+
+func logicalClusterOf(shard string, object *unstructured.Unstructured) (LogicalCluster, error) {
+	cluster, err := decode[corev1alpha1.LogicalCluster](object)
+	if err != nil {
+		return LogicalCluster{}, err
+	}
+	out := LogicalCluster{Object: objectOf(cluster), Shard: shard}
+	for _, moving := range []string{corev1alpha1.MigratingAnnotationKey, corev1alpha1.MovedToAnnotationKey, corev1alpha1.ArrivingAnnotationKey} {
+		if cluster.Annotations[moving] != "" {
+			out.IsMoving = true
+		}
+	}
+	if owner := cluster.Spec.Owner; owner != nil && owner.Resource == "workspaces" {
+		out.OwnerCluster, out.OwnerName, out.OwnerUID = owner.Cluster, owner.Name, string(owner.UID)
+	}
+	return out, nil
+}
+
+func exportOf(object *unstructured.Unstructured) (Export, error) {
+	export, err := decode[apisv1alpha2.APIExport](object)
+	if err != nil {
+		return Export{}, err
+	}
+	return Export{Object: objectOf(export), IdentityHash: export.Status.IdentityHash, Conditions: conditionsOf(export.Status.Conditions)}, nil
+}
+
+func sliceOf(object *unstructured.Unstructured) (EndpointSlice, error) {
+	slice, err := decode[apisv1alpha1.APIExportEndpointSlice](object)
+	if err != nil {
+		return EndpointSlice{}, err
+	}
+	out := EndpointSlice{Object: objectOf(slice), Conditions: conditionsOf(slice.Status.Conditions)}
+	for _, endpoint := range slice.Status.APIExportEndpoints {
+		out.Bases = append(out.Bases, baseOf(endpoint.URL))
+	}
+	return out, nil
+}
+
+// baseOf returns the address of the server in the URL of a virtual workspace: what precedes the path of virtual workspaces, or of another URL
+// the scheme and the host.
+func baseOf(endpoint string) string {
+	parsed, err := url.Parse(endpoint)
+	if err != nil {
+		return "(not a URL)"
+	}
+	prefix, _, isVirtual := strings.Cut(parsed.Path, "/services/")
+	if !isVirtual {
+		prefix = ""
+	}
+	return parsed.Scheme + "://" + parsed.Host + prefix
+}
+
+func bindingOf(object *unstructured.Unstructured) (Binding, error) {
+	binding, err := decode[apisv1alpha2.APIBinding](object)
+	if err != nil {
+		return Binding{}, err
+	}
+	out := Binding{
+		Object: objectOf(binding), Phase: string(binding.Status.Phase), ExportCluster: binding.Status.APIExportClusterName, Conditions: conditionsOf(binding.Status.Conditions),
+	}
+	if binding.Spec.Reference.Export != nil {
+		out.ExportName = binding.Spec.Reference.Export.Name
+	}
+	for _, resource := range binding.Status.BoundResources {
+		if !slices.Contains(out.IdentityHashes, resource.Schema.IdentityHash) {
+			out.IdentityHashes = append(out.IdentityHashes, resource.Schema.IdentityHash)
+		}
+	}
+	return out, nil
+}
+
+// hostObjectOf reads what all kinds of the operator have.
+func hostObjectOf(object *unstructured.Unstructured) (HostObject, error) {
+	conditions, err := hostConditions(object)
+	observed, _, _ := unstructured.NestedInt64(object.Object, "status", "observedGeneration")
+	out := HostObject{
+		Kind: object.GetKind(), Namespace: object.GetNamespace(), Name: object.GetName(), Generation: object.GetGeneration(), ObservedGeneration: observed, Conditions: conditions,
+	}
+	if deleting := object.GetDeletionTimestamp(); deleting != nil {
+		out.Deleting = &deleting.Time
+	}
+	return out, err
+}
+
+func hostConditions(object *unstructured.Unstructured) (Conditions, error) {
+	list, _, err := unstructured.NestedSlice(object.Object, "status", "conditions")
+	if err != nil {
+		return nil, fmt.Errorf("%s %s: %w", object.GetKind(), object.GetName(), err)
+	}
+	text, err := json.Marshal(list)
+	if err != nil {
+		return nil, err
+	}
+	var conditions []metav1.Condition
+	if err := json.Unmarshal(text, &conditions); err != nil {
+		return nil, fmt.Errorf("the conditions of %s %s: %w", object.GetKind(), object.GetName(), err)
+	}
+	var out Conditions
+	for _, c := range conditions {
+		out = append(out, Condition{Type: c.Type, Status: string(c.Status), Reason: c.Reason, Since: c.LastTransitionTime.Time, Message: c.Message})
+	}
+	return out, nil
+}
+
+func hostCertificateOf(object *unstructured.Unstructured) (HostCertificate, error) {
+	conditions, err := hostConditions(object)
+	out := HostCertificate{Namespace: object.GetNamespace(), Name: object.GetName(), Conditions: conditions}
+	notBefore, _, _ := unstructured.NestedString(object.Object, "status", "notBefore")
+	notAfter, _, _ := unstructured.NestedString(object.Object, "status", "notAfter")
+	if until, parseErr := time.Parse(time.RFC3339, notAfter); parseErr == nil {
+		from, _ := time.Parse(time.RFC3339, notBefore) // without it, the warning is that of certificates whose start is not known
+		out.Certificate = &Certificate{NotBefore: from, NotAfter: until}
+	}
+	return out, err
+}
+
+func backupOf(object *unstructured.Unstructured) (Backup, error) {
+	backup, err := decode[operatorv1alpha1.Backup](object)
+	if err != nil {
+		return Backup{}, err
+	}
+	conditions, err := hostConditions(object)
+	out := Backup{
+		Namespace: backup.Namespace, Name: backup.Name, RootShard: backup.Spec.RootShardRef.Name, Phase: string(backup.Status.Phase),
+		Created: backup.CreationTimestamp.Time, Conditions: conditions,
+	}
+	if backup.Status.StartedAt != nil {
+		out.Started = &backup.Status.StartedAt.Time
+	}
+	return out, err
+}

@@ -1,0 +1,32 @@
+package crdstorage
+
+import (
+	"encoding/json"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// A watch that resumes may have to report changes from before the retirement of a version, which the definition can no longer
+// convert. Clients get status 410 then, and list again: the same as from a stock API server, which starts the history of watches
+// afresh with each change of a definition. Any other end of the watch makes them resume at the same resource version for ever.
+
+// errRetired is that status.
+var errRetired = apierrors.NewResourceExpired("the resource version is from before the retirement of a stored version; list again")
+
+// retiredStatus is the JSON of errRetired.
+var retiredStatus = sync.OnceValue(func() string {
+	data, err := json.Marshal(newErrorStatus(errRetired))
+	if err != nil {
+		panic(err) // a constant
+	}
+	return string(data)
+})
+
+// explainWatch returns errRetired instead of the error of a conversion of an object in a version that the definition does not have.
+func (v *View) explainWatch(obj *Object, err error) error {
+	if err != nil && len(v.versions) > 0 && v.isRetired(obj.GroupVersionKind().Version) {
+		return errRetired
+	}
+	return err
+}
