@@ -29,6 +29,7 @@ import (
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 	"github.com/atoll-dev/atoll/controllers/apply"
 	"github.com/atoll-dev/atoll/controllers/backup"
+	"github.com/atoll-dev/atoll/controllers/backupschedule"
 	"github.com/atoll-dev/atoll/controllers/backupstore"
 	"github.com/atoll-dev/atoll/controllers/cacheserver"
 	"github.com/atoll-dev/atoll/controllers/certificatesecret"
@@ -135,6 +136,7 @@ func addControllers(mgr ctrl.Manager, image desired.Image, argoCDNamespace strin
 		kubeconfig.NewReconciler(config),
 		backupstore.NewReconciler(config),
 		backup.NewReconciler(config),
+		backupschedule.NewReconciler(config),
 		&certificatesecret.Reconciler{Cluster: cluster},
 	} {
 		if err := controller.SetupWithManager(mgr, reconciliations.Instrument); err != nil {

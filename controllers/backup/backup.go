@@ -65,14 +65,14 @@ type scope struct {
 	outcome   outcome
 }
 
-// isFinal reports whether a Backup has ended. What happens to the installation or the Job later does not change it.
-func isFinal(backup *operatorv1alpha1.Backup) bool {
+// IsFinal reports whether a Backup has ended. What happens to the installation or the Job later does not change it.
+func IsFinal(backup *operatorv1alpha1.Backup) bool {
 	return backup.Status.Phase == operatorv1alpha1.BackupPhaseCompleted || backup.Status.Phase == operatorv1alpha1.BackupPhaseFailed
 }
 
 // Observe implements reconcile.Scope.
 func (s *scope) Observe(ctx context.Context) (err error) {
-	if isFinal(s.backup) {
+	if IsFinal(s.backup) {
 		return nil
 	}
 	ref := operatorv1alpha1.RootShardReference{Reference: &s.backup.Spec.RootShardRef}
@@ -91,7 +91,7 @@ func (s *scope) Observe(ctx context.Context) (err error) {
 
 // Steps implements reconcile.Scope.
 func (s *scope) Steps() []reconcile.Step {
-	if isFinal(s.backup) {
+	if IsFinal(s.backup) {
 		return nil
 	}
 	return []reconcile.Step{
@@ -135,7 +135,7 @@ func (s *scope) takeTurn(ctx context.Context) error {
 		return err
 	}
 	for _, other := range list.Items {
-		if other.UID != s.backup.UID && other.Spec.RootShardRef.Name == s.backup.Spec.RootShardRef.Name && !isFinal(&other) && isBefore(&other, s.backup) {
+		if other.UID != s.backup.UID && other.Spec.RootShardRef.Name == s.backup.Spec.RootShardRef.Name && !IsFinal(&other) && isBefore(&other, s.backup) {
 			s.report.Set(status.Wait(operatorv1alpha1.ConditionCompleted, reasonQueued, "Backup %s of this installation comes first", other.Name))
 			return reconcile.ErrStop
 		}
@@ -203,7 +203,7 @@ func (s *scope) run(ctx context.Context) error {
 // lost is the end of a Backup of which nobody knows whether it succeeded.
 func (s *scope) lost(reason, what string) status.Result {
 	return status.Stall(operatorv1alpha1.ConditionCompleted, reason, "%s is gone, and its result with it: look for folders %s-* with manifest.json in the store, or create another Backup",
-		what, backupID(s.backup))
+		what, ID(s.backup))
 }
 
 func (s *scope) setResult(result *backupconfig.Result) {
@@ -220,7 +220,7 @@ func (s *scope) setResult(result *backupconfig.Result) {
 func (s *scope) SetStatus() {
 	out := &s.backup.Status
 	out.ObservedGeneration = s.backup.Generation
-	if isFinal(s.backup) {
+	if IsFinal(s.backup) {
 		return
 	}
 	out.Conditions = s.report.Conditions(out.Conditions, s.backup.Generation)

@@ -49,8 +49,8 @@ func shortUID(backup *operatorv1alpha1.Backup) string {
 // good: its result must not become that of a new Backup of the same name.
 func jobName(backup *operatorv1alpha1.Backup) string { return backup.Name + "-" + shortUID(backup) }
 
-// backupID sorts by time, and is unique among Backups. Each attempt adds something of its own.
-func backupID(backup *operatorv1alpha1.Backup) string {
+// ID is what the names of the folders of a Backup begin with. It sorts by time, and is unique among Backups. Each attempt adds something of its own.
+func ID(backup *operatorv1alpha1.Backup) string {
 	return backup.CreationTimestamp.UTC().Format("20060102T150405Z") + "-" + shortUID(backup)
 }
 
@@ -123,7 +123,7 @@ func render(backup *operatorv1alpha1.Backup, store *operatorv1alpha1.BackupStore
 	image = image.With(root.Spec.Image)
 	files := &volumes{known: map[string]string{}}
 	cfg := config.Backup{
-		ID:           backupID(backup),
+		ID:           ID(backup),
 		Installation: config.Installation{KubernetesCluster: clusterID, Namespace: root.Namespace, RootShard: root.Name, Version: image.String()},
 		Store:        backupstore.Config(store, root.Name), Shards: slices.Clone(shards), Secrets: slices.Clone(secrets),
 	}

@@ -53,37 +53,62 @@ type scope struct {
 	report  *status.Report
 	store   *operatorv1alpha1.BackupStore
 
-	ca     []byte
-	keys   objectstore.Credentials
-	result status.Result
+	access  access
+	missing *operatorv1alpha1.SecretKeyReference
+}
+
+// access is what a request to a store needs besides its specification.
+type access struct {
+	ca   []byte
+	keys objectstore.Credentials
 }
 
 // Observe implements reconcile.Scope.
-func (s *scope) Observe(ctx context.Context) error {
-	spec := &s.store.Spec
+func (s *scope) Observe(ctx context.Context) (err error) {
+	s.access, s.missing, err = readAccess(ctx, s.cluster, s.store, s.store.Spec.S3Credentials)
+	return err
+}
+
+// readAccess reads the Secrets of a store with these credentials, or says which key is missing.
+func readAccess(ctx context.Context, cluster apply.Cluster, store *operatorv1alpha1.BackupStore, credentials operatorv1alpha1.S3Credentials) (out access, missing *operatorv1alpha1.SecretKeyReference, err error) {
 	refs := map[*operatorv1alpha1.SecretKeyReference]func([]byte){
-		&spec.S3Credentials.AccessKeyID:     func(value []byte) { s.keys.AccessKeyID = trimmed(value) },
-		&spec.S3Credentials.SecretAccessKey: func(value []byte) { s.keys.SecretAccessKey = trimmed(value) },
+		&credentials.AccessKeyID:     func(value []byte) { out.keys.AccessKeyID = trimmed(value) },
+		&credentials.SecretAccessKey: func(value []byte) { out.keys.SecretAccessKey = trimmed(value) },
 	}
-	if ref := spec.S3Credentials.SessionToken; ref != nil {
-		refs[ref] = func(value []byte) { s.keys.SessionToken = trimmed(value) }
+	if ref := credentials.SessionToken; ref != nil {
+		refs[ref] = func(value []byte) { out.keys.SessionToken = trimmed(value) }
 	}
-	if ref := spec.EndpointCA; ref != nil {
-		refs[ref] = func(value []byte) { s.ca = value }
+	if ref := store.Spec.EndpointCA; ref != nil {
+		refs[ref] = func(value []byte) { out.ca = value }
 	}
 	for ref, set := range refs {
-		secret, err := apply.Get[corev1.Secret](ctx, s.cluster, s.store.Namespace, ref.Name)
+		secret, err := apply.Get[corev1.Secret](ctx, cluster, store.Namespace, ref.Name)
 		if err != nil {
-			return err
+			return access{}, nil, err
 		}
 		if secret == nil || len(secret.Data[ref.Key]) == 0 {
-			s.result = status.Wait(operatorv1alpha1.ConditionReachable, status.ReasonSecretNotFound,
-				"Secret %s with key %s does not exist in namespace %s: create it, or correct the reference", ref.Name, ref.Key, s.store.Namespace)
-			return nil
+			return access{}, ref, nil
 		}
 		set(secret.Data[ref.Key])
 	}
-	return nil
+	return out, nil, nil
+}
+
+// Open opens a store for the installation of a RootShard, with other credentials than its own if some are given. An error that is an
+// objectstore.Error has what the user has to do.
+func Open(ctx context.Context, cluster apply.Cluster, store *operatorv1alpha1.BackupStore, rootShard string, other *operatorv1alpha1.S3Credentials) (*objectstore.Store, error) {
+	credentials := store.Spec.S3Credentials
+	if other != nil {
+		credentials = *other
+	}
+	access, missing, err := readAccess(ctx, cluster, store, credentials)
+	if err != nil {
+		return nil, err
+	}
+	if missing != nil {
+		return nil, &objectstore.Error{Reason: status.ReasonSecretNotFound, Message: fmt.Sprintf("Secret %s with key %s does not exist in namespace %s: create it, or correct the reference", missing.Name, missing.Key, store.Namespace)}
+	}
+	return objectstore.OpenWith(Config(store, rootShard), access.ca, access.keys)
 }
 
 // trimmed is a key without the end of the line of a file, as pods read it.
@@ -95,8 +120,9 @@ func (s *scope) Steps() []reconcile.Step {
 }
 
 func (s *scope) check(ctx context.Context) error {
-	if s.result.Type != "" {
-		s.report.Set(s.result)
+	if s.missing != nil {
+		s.report.Set(status.Wait(operatorv1alpha1.ConditionReachable, status.ReasonSecretNotFound,
+			"Secret %s with key %s does not exist in namespace %s: create it, or correct the reference", s.missing.Name, s.missing.Key, s.store.Namespace))
 		return nil
 	}
 	s.report.RequeueWithin(checkInterval)
@@ -104,7 +130,7 @@ func (s *scope) check(ctx context.Context) error {
 		s.report.Set(status.Stall(operatorv1alpha1.ConditionReachable, objectstore.ReasonInvalidSpec, "encryption.recipients: %v", err))
 		return nil
 	}
-	store, err := objectstore.OpenWith(Config(s.store, ""), s.ca, s.keys)
+	store, err := objectstore.OpenWith(Config(s.store, ""), s.access.ca, s.access.keys)
 	if err == nil {
 		defer store.Close()
 		ctx, cancel := context.WithTimeout(ctx, checkTimeout)
@@ -142,6 +168,9 @@ func Config(store *operatorv1alpha1.BackupStore, rootShard string) config.Store 
 	}
 	if rate := store.Spec.MaxUploadRate; rate != nil {
 		out.UploadBytesPerSecond = rate.Value()
+	}
+	if lock := store.Spec.ObjectLock; lock != nil {
+		out.ObjectLock = &config.ObjectLock{Mode: string(lock.Mode), RetainSeconds: int64(lock.RetainFor.Seconds())}
 	}
 	return out
 }

@@ -70,6 +70,27 @@ kcp_operator_shard_count{namespace="other",phase="Unknown"} 1
 `)
 }
 
+// TestLastSuccess exports the Backup of each installation that ended last, of those that were completed.
+func TestLastSuccess(t *testing.T) {
+	ended := func(name, rootShard string, phase operatorv1alpha1.BackupPhase, at int64) *operatorv1alpha1.Backup {
+		out := &operatorv1alpha1.Backup{ObjectMeta: meta("kcp", name)}
+		stopped := metav1.Unix(at, 0)
+		out.Spec.RootShardRef.Name, out.Status.Phase, out.Status.StoppedAt = rootShard, phase, &stopped
+		return out
+	}
+	objects := metrics.NewObjects(memory.NewClient(t,
+		ended("a", "root", operatorv1alpha1.BackupPhaseCompleted, 200), ended("b", "root", operatorv1alpha1.BackupPhaseCompleted, 100),
+		ended("c", "root", operatorv1alpha1.BackupPhaseFailed, 300), ended("d", "other", operatorv1alpha1.BackupPhaseFailed, 300),
+	), closedChannel())
+	const name = "kcp_operator_backup_last_success_timestamp_seconds"
+	if err := testutil.CollectAndCompare(objects, strings.NewReader("# HELP "+name+` When the last Backup of an installation that was completed had ended. Without one, there is no series.
+# TYPE `+name+` gauge
+`+name+`{namespace="kcp",rootshard="root"} 200
+`), name); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestObjectsBeforeElection(t *testing.T) {
 	objects := metrics.NewObjects(memory.NewClient(t, &operatorv1alpha1.CacheServer{ObjectMeta: meta("kcp", "cache")}), make(chan struct{}))
 	if n := testutil.CollectAndCount(objects); n != 0 {

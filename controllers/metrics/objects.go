@@ -23,12 +23,13 @@ const readTimeout = 5 * time.Second
 // phaseUnknown is the phase of an object that was not reconciled yet.
 const phaseUnknown = "Unknown"
 
-// Objects are the metrics about custom resources: their number, and their conditions. It is a prometheus.Collector.
+// Objects are the metrics about custom resources: their number, their conditions, and the last success of Backups. It is a prometheus.Collector.
 type Objects struct {
 	reader    client.Reader
 	elected   <-chan struct{}
 	kinds     []kind
 	condition *prometheus.Desc
+	success   *prometheus.Desc // of Backups
 }
 
 // kind is the metrics of one kind of custom resource.
@@ -57,7 +58,10 @@ func NewObjects(reader client.Reader, elected <-chan struct{}) *Objects {
 			{"virtualworkspace", &operatorv1alpha1.VirtualWorkspaceList{}, count("virtualworkspace", "namespace"), nil},
 			{"backupstore", &operatorv1alpha1.BackupStoreList{}, count("backupstore", "namespace"), nil},
 			{"backup", &operatorv1alpha1.BackupList{}, count("backup", "phase", "namespace"), phase},
+			{"backupschedule", &operatorv1alpha1.BackupScheduleList{}, count("backupschedule", "namespace"), nil},
 		},
+		success: prometheus.NewDesc("kcp_operator_backup_last_success_timestamp_seconds",
+			"When the last Backup of an installation that was completed had ended. Without one, there is no series.", []string{"namespace", "rootshard"}, nil),
 		condition: prometheus.NewDesc("kcp_operator_condition_status", "Conditions of objects: 1 is True, 0 False, -1 Unknown.",
 			[]string{"resource_type", "resource_name", "namespace", "condition_type"}, nil),
 	}
@@ -87,6 +91,7 @@ func (o *Objects) Describe(out chan<- *prometheus.Desc) {
 		out <- kind.count
 	}
 	out <- o.condition
+	out <- o.success
 }
 
 // Collect implements prometheus.Collector. A kind that cannot be listed is omitted, so that the scrape has all others.
@@ -113,7 +118,8 @@ func (o *Objects) collect(ctx context.Context, kind kind, out chan<- prometheus.
 	if err := o.reader.List(ctx, list); err != nil {
 		return err
 	}
-	counts := map[[2]string]int{} // by phase and namespace
+	counts := map[[2]string]int{}        // by phase and namespace
+	successes := map[[2]string]float64{} // of Backups, by namespace and RootShard
 	err := meta.EachListItem(list, func(item runtime.Object) error {
 		object := item.(reconcile.Object)
 		key := [2]string{"", object.GetNamespace()}
@@ -121,12 +127,19 @@ func (o *Objects) collect(ctx context.Context, kind kind, out chan<- prometheus.
 			key[0] = kind.phase(object)
 		}
 		counts[key]++
+		if backup, ok := item.(*operatorv1alpha1.Backup); ok && backup.Status.Phase == operatorv1alpha1.BackupPhaseCompleted && backup.Status.StoppedAt != nil {
+			installation := [2]string{backup.Namespace, backup.Spec.RootShardRef.Name}
+			successes[installation] = max(successes[installation], float64(backup.Status.StoppedAt.Unix()))
+		}
 		for _, condition := range object.GetConditions() {
 			out <- prometheus.MustNewConstMetric(o.condition, prometheus.GaugeValue, conditionValue(condition.Status),
 				kind.name, object.GetName(), object.GetNamespace(), condition.Type)
 		}
 		return nil
 	})
+	for installation, success := range successes {
+		out <- prometheus.MustNewConstMetric(o.success, prometheus.GaugeValue, success, installation[:]...)
+	}
 	for key, count := range counts {
 		labels := key[:]
 		if kind.phase == nil {

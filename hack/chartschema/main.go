@@ -32,7 +32,7 @@ func main() {
 
 func run(directory, file string) error {
 	definitions := schema{}
-	for _, resource := range []string{"rootshards", "shards", "cacheservers", "frontproxies", "virtualworkspaces", "kubeconfigs", "backupstores"} {
+	for _, resource := range []string{"rootshards", "shards", "cacheservers", "frontproxies", "virtualworkspaces", "kubeconfigs", "backupstores", "backupschedules"} {
 		spec, err := readSpec(directory, resource)
 		if err != nil {
 			return err
@@ -140,6 +140,7 @@ func values(definitions schema) schema {
 	}
 	for key, resource := range map[string]string{
 		"shards": "shards", "cacheServers": "cacheservers", "frontProxies": "frontproxies", "virtualWorkspaces": "virtualworkspaces", "kubeconfigs": "kubeconfigs", "backupStores": "backupstores",
+		"backupSchedules": "backupschedules",
 	} {
 		properties[key] = schema{"type": "object", "additionalProperties": reference(resource), "propertyNames": schema{"pattern": "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", "maxLength": 63}}
 	}

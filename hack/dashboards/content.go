@@ -89,6 +89,8 @@ var dashboards = []dashboard{
 			{"Stalled", "short", "Objects that stay as they are until a user changes something.", []query{{of(operator, `count by (resource_type) (kcp_operator_condition_status{@,condition_type="Stalled"} == 1) or vector(0)`), "{{resource_type}}"}}},
 			{"Rollouts", "short", "1 while pods of an object are as its spec wants them, 0 while they are replaced or wait for it.", []query{{of(operator, `min by (resource_type, namespace, resource_name) (kcp_operator_condition_status{@,condition_type="RolledOut"}) or vector(1)`), "{{resource_type}} {{namespace}}/{{resource_name}}"}}},
 			{"Shards", "short", "By phase.", []query{{of(operator, `sum by (phase) (kcp_operator_shard_count{@})`), "{{phase}}"}}},
+			{"Backups", "short", "By phase. Failed ones stay until the retention of their schedule removes them.", []query{{of(operator, `sum by (phase) (kcp_operator_backup_count{@}) or vector(0)`), "{{phase}}"}}},
+			{"Age of the last backup", "s", "Time since the last Backup of each installation that was completed.", []query{{of(operator, `time() - max by (namespace, rootshard) (kcp_operator_backup_last_success_timestamp_seconds{@}) or vector(0)`), "{{namespace}}/{{rootshard}}"}}},
 		}},
 		{"Reconciles", []panel{
 			{"Duration", "s", "By controller.", []query{{of(operator, `histogram_quantile(0.99, sum by (le, controller) (rate(kcp_operator_reconciliation_duration_seconds_bucket{@}[5m])))`), "{{controller}} p99"}}},

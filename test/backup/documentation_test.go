@@ -34,6 +34,8 @@ func TestDocumentation(t *testing.T) {
 			switch {
 			case strings.Contains(document, "kind: BackupStore"):
 				kind, object = "BackupStore", &operatorv1alpha1.BackupStore{}
+			case strings.Contains(document, "kind: BackupSchedule"):
+				kind, object = "BackupSchedule", &operatorv1alpha1.BackupSchedule{}
 			case strings.Contains(document, "kind: Backup"):
 				kind, object = "Backup", &operatorv1alpha1.Backup{}
 			case strings.HasPrefix(document, "store:"):
@@ -52,7 +54,7 @@ func TestDocumentation(t *testing.T) {
 			}
 		}
 	}
-	if len(kinds) != 3 {
+	if len(kinds) != 4 {
 		t.Errorf("the page has %v", kinds)
 	}
 	reference, err := os.ReadFile(filepath.Join("..", "..", "docs", "reference", "flags", "etcd-backup.md"))

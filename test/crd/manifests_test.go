@@ -24,6 +24,7 @@ func shard(spec string) string            { return manifest("Shard", spec) }
 func cacheServer(spec string) string      { return manifest("CacheServer", spec) }
 func backupStore(spec string) string      { return manifest("BackupStore", spec) }
 func backup(spec string) string           { return manifest("Backup", spec) }
+func backupSchedule(spec string) string   { return manifest("BackupSchedule", scheduleBasics+spec) }
 func virtualWorkspace(spec string) string { return manifest("VirtualWorkspace", spec) }
 
 func manifest(kind, spec string) string {
@@ -40,9 +41,10 @@ func named(name, manifest string) string {
 }
 
 const (
-	storeBasics  = "bucket: backups\ns3Credentials: {accessKeyId: {name: s3, key: id}, secretAccessKey: {name: s3, key: key}}\n"
-	storeAddress = "endpointURL: https://s3.example.com\n"
-	recipients   = "encryption: {recipients: [age1abc]}\n"
+	storeBasics    = "bucket: backups\ns3Credentials: {accessKeyId: {name: s3, key: id}, secretAccessKey: {name: s3, key: key}}\n"
+	storeAddress   = "endpointURL: https://s3.example.com\n"
+	scheduleBasics = "rootShardRef: {name: root}\nstoreRef: {name: s3}\n"
+	recipients     = "encryption: {recipients: [age1abc]}\n"
 )
 
 const external = "external: {hostname: kcp.example.com, port: 6443}\n"
@@ -90,10 +92,25 @@ func TestManifests(t *testing.T) {
 		{"refuses a prefix that leaves the bucket", backupStore(storeBasics + storeAddress + recipients + "prefix: a/../b"), "prefix has no parts . and .."},
 		{"refuses an upload rate that never ends", backupStore(storeBasics + storeAddress + recipients + "maxUploadRate: 1Ki"), "maxUploadRate is at least 64Ki"},
 		{"refuses an unknown addressing style", backupStore(storeBasics + storeAddress + recipients + "addressingStyle: Other"), "spec.addressingStyle"},
+		{"accepts a lock", backupStore(storeBasics + storeAddress + recipients + "objectLock: {mode: Compliance, retainFor: 720h}"), ""},
+		{"refuses an unknown lock", backupStore(storeBasics + storeAddress + recipients + "objectLock: {mode: Forever, retainFor: 720h}"), "spec.objectLock.mode"},
+		{"refuses a lock of a century", backupStore(storeBasics + storeAddress + recipients + "objectLock: {mode: Compliance, retainFor: 876000h}"), "retainFor is from 1h to 87600h"},
 		{"accepts a Backup", backup("rootShardRef: {name: root}\nstoreRef: {name: s3}"), ""},
 		{"refuses a Backup of nothing", backup("storeRef: {name: s3}"), "spec.rootShardRef"},
 		{"refuses a reference without a name", backup("rootShardRef: {}\nstoreRef: {name: s3}"), "name must be set"},
 		{"refuses a Backup whose name has a dot", named("a.b", backup("rootShardRef: {name: root}\nstoreRef: {name: s3}")), "must not contain a dot"},
+		{"accepts a BackupSchedule", backupSchedule("schedule: 0 3 * * *\ntimeZone: Europe/Berlin\nimmediate: true\nretention: {keepLast: 7, keepWithin: 720h}"), ""},
+		{"accepts a schedule by name", backupSchedule("schedule: '@daily'"), ""},
+		{"refuses an interval: it does not name times", backupSchedule("schedule: '@every 1h'"), "spec.schedule"},
+		{"refuses six fields", backupSchedule("schedule: 0 0 3 * * *"), "spec.schedule"},
+		{"refuses a zone in the schedule", backupSchedule("schedule: TZ=UTC 3 * * *"), "set timeZone"},
+		{"refuses the zone of a machine", backupSchedule("schedule: 0 3 * * *\ntimeZone: Local"), "timeZone is a name"},
+		{"refuses a retention without a rule", backupSchedule("schedule: 0 3 * * *\nretention: {}"), "set keepLast, keepWithin, or both"},
+		{"refuses to keep nothing", backupSchedule("schedule: 0 3 * * *\nretention: {keepLast: 0}"), "spec.retention.keepLast"},
+		{"refuses to keep days: durations have none", backupSchedule("schedule: 0 3 * * *\nretention: {keepWithin: 30d}"), "spec.retention.keepWithin"},
+		{"refuses to keep minutes", backupSchedule("schedule: 0 3 * * *\nretention: {keepWithin: 5m}"), "keepWithin is at least 1h"},
+		{"refuses a schedule of nothing", manifest("BackupSchedule", "schedule: 0 3 * * *\nstoreRef: {name: s3}"), "spec.rootShardRef"},
+		{"refuses a BackupSchedule whose name is too long for those of its Backups", named(strings.Repeat("a", 36), backupSchedule("schedule: 0 3 * * *")), "at most 35 characters"},
 
 		// Values with bounds.
 		{"accepts logging level 10", rootShard(external + "logging: {level: 10}"), ""},

@@ -86,7 +86,32 @@ type BackupStoreSpec struct {
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).isGreaterThan(quantity('65535'))",message="maxUploadRate is at least 64Ki"
 	MaxUploadRate *resource.Quantity `json:"maxUploadRate,omitempty"`
+
+	// objectLock locks each object of a backup in the bucket when it is stored. The bucket must have object lock, and the credentials need
+	// s3:PutObjectRetention. By default, the bucket's own rule applies.
+	// +optional
+	ObjectLock *BackupObjectLock `json:"objectLock,omitempty"`
 }
+
+// BackupObjectLock is how, and how long, objects are locked.
+type BackupObjectLock struct {
+	// mode is Governance, where accounts with the right s3:BypassGovernanceRetention may remove an object, or Compliance, where nobody may.
+	// +required
+	// +kubebuilder:validation:Enum=Governance;Compliance
+	Mode BackupObjectLockMode `json:"mode"`
+
+	// retainFor is how long an object is locked after it was stored, for example 720h: at least 1h, and at most 87600h. Nobody can shorten
+	// it later in the mode Compliance.
+	// +required
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+$`
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1h') && duration(self) <= duration('87600h')",message="retainFor is from 1h to 87600h"
+	RetainFor metav1.Duration `json:"retainFor"`
+}
+
+// BackupObjectLockMode is who may remove a locked object.
+type BackupObjectLockMode string
 
 // BackupAddressingStyle is where requests name a bucket.
 type BackupAddressingStyle string

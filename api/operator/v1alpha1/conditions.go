@@ -47,6 +47,13 @@ const (
 	ConditionReachable = "Reachable"
 	// ConditionCompleted is True when everything of a Backup is in the store.
 	ConditionCompleted = "Completed"
+	// ConditionScheduled is True when a BackupSchedule creates Backups when they are due. It is False after a time at which it could not.
+	ConditionScheduled = "Scheduled"
+	// ConditionCurrent is False when two Backups in a row that were due by a BackupSchedule have not been completed.
+	ConditionCurrent = "Current"
+	// ConditionRetentionEnforced is set while a BackupSchedule has spec.retention. It is False while the store refuses to remove what is not
+	// to be kept.
+	ConditionRetentionEnforced = "RetentionEnforced"
 	// ConditionSpecHonored is False when the spec sets fields that this version of the operator ignores; the message
 	// lists them.
 	ConditionSpecHonored = "SpecHonored"

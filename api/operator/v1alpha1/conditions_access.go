@@ -25,3 +25,6 @@ func (b *BackupStore) GetConditions() []metav1.Condition { return b.Status.Condi
 
 // GetConditions returns status.conditions. Callers must not change them.
 func (b *Backup) GetConditions() []metav1.Condition { return b.Status.Conditions }
+
+// GetConditions returns status.conditions. Callers must not change them.
+func (b *BackupSchedule) GetConditions() []metav1.Condition { return b.Status.Conditions }

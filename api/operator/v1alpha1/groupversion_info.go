@@ -35,6 +35,7 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 		&Kubeconfig{}, &KubeconfigList{},
 		&BackupStore{}, &BackupStoreList{},
 		&Backup{}, &BackupList{},
+		&BackupSchedule{}, &BackupScheduleList{},
 	)
 	metav1.AddToGroupVersion(scheme, SchemeGroupVersion)
 	return nil

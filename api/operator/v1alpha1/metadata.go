@@ -10,6 +10,9 @@ const (
 	// LabelKubeconfig contains the name of the Kubeconfig on Secrets of its namespace, and its UID on those of Argo CD and on bindings
 	// inside kcp.
 	LabelKubeconfig = "operator.kcp.io/kubeconfig"
+	// LabelBackupSchedule is on the Backups that a BackupSchedule has created. Whoever puts it on another Backup of the same installation and
+	// store lets the retention of the schedule remove it.
+	LabelBackupSchedule = "operator.kcp.io/backup-schedule"
 )
 
 // AnnotationForceDelete with the value "true" completes the deletion of a Shard or RootShard that has workspaces or does

@@ -12,7 +12,7 @@ metadata:
     {{- toYaml . | nindent 4 }}
   {{- end }}
 {{- $defaults := .defaults }}
-{{- if and .root.Values.image (ne .kind "Kubeconfig") }}
+{{- if and .root.Values.image (not (has .kind (list "Kubeconfig" "BackupStore" "BackupSchedule"))) }}
 {{- $defaults = merge $defaults (dict "image" (deepCopy .root.Values.image)) }}
 {{- end }}
 spec:

@@ -51,6 +51,16 @@ type Store struct {
 	Recipients []string `json:"recipients,omitempty"`
 	// UploadBytesPerSecond limits all uploads together; 0 is no limit.
 	UploadBytesPerSecond int64 `json:"uploadBytesPerSecond,omitempty"`
+	// ObjectLock locks objects when they are stored; nil leaves that to the bucket.
+	ObjectLock *ObjectLock `json:"objectLock,omitempty"`
+}
+
+// ObjectLock is how, and how long, objects are locked.
+type ObjectLock struct {
+	// Mode is Governance or Compliance.
+	Mode string `json:"mode"`
+	// RetainSeconds is how long an object is locked after it was stored.
+	RetainSeconds int64 `json:"retainSeconds"`
 }
 
 // Addressing styles of a store.

@@ -23,6 +23,8 @@ const (
 	ReasonStoreFull          = "StoreFull"
 	ReasonClockSkew          = "ClockSkew"
 	ReasonRequestFailed      = "RequestFailed"
+	// ReasonRemovalRefused is that of a removal for which the credentials have no right, or which a lock of the object forbids.
+	ReasonRemovalRefused = "RemovalRefused"
 )
 
 // Error is a failure of the store with the next step of its user.
@@ -101,6 +103,22 @@ func (s *Store) explainResponse(response minio.ErrorResponse, newError func(reas
 		return newError(ReasonStoreFull, "bucket %s is full (status %d): raise its quota, or delete old backups", s.bucket, response.StatusCode)
 	}
 	return newError(ReasonRequestFailed, "the store answers with status %d (%.64q): look into its log", response.StatusCode, response.Code)
+}
+
+// explainWrite is explain for a request that writes an object, and may lock it.
+func (s *Store) explainWrite(key string, err error) error {
+	operation := "writing " + s.key(key)
+	var response minio.ErrorResponse
+	if s.lock == nil || !errors.As(err, &response) {
+		return s.explain(operation, err)
+	}
+	switch response.Code {
+	case "InvalidRequest":
+		return &Error{Reason: ReasonInvalidSpec, err: err, Message: operation + ": bucket " + s.bucket + " does not lock objects (InvalidRequest): enable object lock on it, or remove objectLock"}
+	case minio.AccessDenied:
+		return &Error{Reason: ReasonAccessDenied, err: err, Message: operation + ": the credentials do not allow that (AccessDenied): allow s3:PutObject and s3:PutObjectRetention on bucket " + s.bucket}
+	}
+	return s.explain(operation, err)
 }
 
 // certificateError is the reason of crypto/x509, without the URL of the request.

@@ -44,7 +44,14 @@ type Store struct {
 	// isGoogle is set for Google Cloud Storage, which gets an object as one request instead of parts, and so neither its digest before its
 	// content nor a size to return. Others get the digest of each request: S3 demands it in a bucket with object lock.
 	isGoogle    bool
+	lock        *lock // nil if the bucket decides
 	description string
+}
+
+// lock is put on objects that are written.
+type lock struct {
+	mode      minio.RetentionMode
+	retainFor time.Duration
 }
 
 // Credentials are the keys of an account.
@@ -102,7 +109,32 @@ func open(cfg config.Store, ca []byte, keys *credentials.Credentials) (*Store, e
 	if cfg.UploadBytesPerSecond > 0 {
 		out.limiter = rate.NewLimiter(rate.Limit(cfg.UploadBytesPerSecond), burst)
 	}
+	if cfg.ObjectLock != nil {
+		if out.lock, err = newLock(*cfg.ObjectLock); err != nil {
+			return nil, err
+		}
+		if out.isGoogle {
+			return nil, &Error{Reason: ReasonInvalidSpec, Message: "Google Cloud Storage has no object lock for S3 clients: remove objectLock, and set a retention policy on the bucket"}
+		}
+	}
 	return out, nil
+}
+
+func newLock(cfg config.ObjectLock) (*lock, error) {
+	mode := minio.RetentionMode(strings.ToUpper(cfg.Mode))
+	if !mode.IsValid() || cfg.RetainSeconds <= 0 {
+		return nil, &Error{Reason: ReasonInvalidSpec, Message: fmt.Sprintf("objectLock has mode %q for %d seconds: want Governance or Compliance, and a time", cfg.Mode, cfg.RetainSeconds)}
+	}
+	return &lock{mode, time.Duration(cfg.RetainSeconds) * time.Second}, nil
+}
+
+// writeOptions are those of all objects that are written.
+func (s *Store) writeOptions(contentType string) minio.PutObjectOptions {
+	out := minio.PutObjectOptions{ContentType: contentType, SendContentMd5: !s.isGoogle}
+	if s.lock != nil {
+		out.Mode, out.RetainUntilDate = s.lock.mode, time.Now().Add(s.lock.retainFor).UTC()
+	}
+	return out
 }
 
 // Close ends idle connections.
@@ -141,11 +173,11 @@ func (s *Store) Put(ctx context.Context, key string, content io.Reader) (int64, 
 	if s.limiter != nil {
 		content = &limited{ctx: ctx, inner: content, limiter: s.limiter}
 	}
-	info, err := s.client.PutObject(ctx, s.bucket, s.key(key), content, -1, minio.PutObjectOptions{
-		PartSize: PartSize, ContentType: "application/octet-stream", SendContentMd5: !s.isGoogle,
-	})
+	options := s.writeOptions("application/octet-stream")
+	options.PartSize = PartSize
+	info, err := s.client.PutObject(ctx, s.bucket, s.key(key), content, -1, options)
 	if err != nil {
-		return 0, s.explain("writing "+s.key(key), err)
+		return 0, s.explainWrite(key, err)
 	}
 	if s.isGoogle {
 		object, err := s.client.StatObject(ctx, s.bucket, s.key(key), minio.StatObjectOptions{})
@@ -156,10 +188,10 @@ func (s *Store) Put(ctx context.Context, key string, content io.Reader) (int64, 
 
 // PutBytes uploads a small object at once, so that it is either there or not.
 func (s *Store) PutBytes(ctx context.Context, key string, content []byte) error {
-	_, err := s.client.PutObject(ctx, s.bucket, s.key(key), strings.NewReader(string(content)), int64(len(content)), minio.PutObjectOptions{
-		ContentType: "application/json", SendContentMd5: true,
-	})
-	return s.explain("writing "+s.key(key), err)
+	options := s.writeOptions("application/json")
+	options.SendContentMd5 = true
+	_, err := s.client.PutObject(ctx, s.bucket, s.key(key), strings.NewReader(string(content)), int64(len(content)), options)
+	return s.explainWrite(key, err)
 }
 
 // Get returns an object and its size. The reader must be closed.

@@ -1,0 +1,59 @@
+package backupschedule
+
+import (
+	"fmt"
+	"time"
+	_ "time/tzdata" // the image has no time zones
+
+	"github.com/robfig/cron/v3"
+)
+
+// schedule is a sequence of times.
+type schedule struct{ spec *cron.SpecSchedule }
+
+// parse reads a schedule in the dialect of CronJobs. The definition of the kind refuses a time zone inside of it.
+func parse(text, timeZone string) (schedule, error) {
+	zone, err := time.LoadLocation(timeZone) // of an empty name, UTC
+	if err != nil || zone == time.Local {
+		return schedule{}, fmt.Errorf("timeZone is %q, which is none: set a name such as Europe/Berlin", timeZone)
+	}
+	parsed, err := cron.ParseStandard(text)
+	if err != nil {
+		return schedule{}, fmt.Errorf("schedule is %q: %w. Set five fields, such as \"0 3 * * *\"", text, err)
+	}
+	spec, ok := parsed.(*cron.SpecSchedule)
+	if !ok { // @every counts from the start of a process
+		return schedule{}, fmt.Errorf("schedule is %q, which names no times of the clock: set five fields, such as \"0 3 * * *\"", text)
+	}
+	spec.Location = zone
+	out := schedule{spec}
+	if out.next(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)).IsZero() {
+		return schedule{}, fmt.Errorf("schedule is %q, which never occurs", text)
+	}
+	return out, nil
+}
+
+// next returns the first time after another one.
+func (s schedule) next(after time.Time) time.Time { return s.spec.Next(after.UTC()) }
+
+// isOverdue reports whether two times in a row have passed since the last success without another one. A Backup that has not ended has
+// until the third.
+func (s schedule) isOverdue(success time.Time, unfinished bool, now time.Time) bool {
+	times := 2
+	if unfinished {
+		times = 3
+	}
+	for range times {
+		success = s.next(success)
+	}
+	return !success.IsZero() && !now.Before(success)
+}
+
+// due returns the time for which a Backup is to be created now, and whether there is one. However many times have passed, and however far
+// the clock has jumped, it is one: the one that was announced in the status. A clock that is set back repeats a time, whose Backup exists.
+func due(announced *time.Time, now time.Time) (time.Time, bool) {
+	if announced == nil || now.Before(*announced) {
+		return time.Time{}, false
+	}
+	return *announced, true
+}
