@@ -22,7 +22,7 @@ type MetadataHandler struct {
 // NewMetadataHandler returns a server of metadata. Watches end after minRequestTimeout or up to twice as long, unless the client
 // requests another timeout.
 func NewMetadataHandler(minRequestTimeout time.Duration) *MetadataHandler {
-	return &MetadataHandler{minTimeout: minRequestTimeout, serializer: newSerializer(nil, "", "metadata")}
+	return &MetadataHandler{minTimeout: minRequestTimeout, serializer: newSerializer(nil, "", "metadata", false)}
 }
 
 // Serve serves a LIST or WATCH that accepts PartialObjectMetadataList (PartialObjectMetadata for a watch) from all given

@@ -41,6 +41,8 @@ type viewReadHandler struct {
 	view              *View
 	objects, metadata *reader
 	scope             *handlers.RequestScope
+	// initialScope is scope for watches with initial events.
+	initialScope *handlers.RequestScope
 }
 
 // NewReadHandler returns the reads of a compiled CRD with its definition. Watches end after minRequestTimeout or up to twice as
@@ -101,7 +103,11 @@ func (r *ReadHandler) Serve(w http.ResponseWriter, req *http.Request) bool {
 	case mediaType.Convert != nil || !isJSON(mediaType.Accepted):
 		return false
 	}
-	handler := newVerbHandler(info, reader, viewHandler.scope, r.namespaced, r.minTimeout)
+	scope := viewHandler.scope
+	if sendsInitialEvents(req) {
+		scope = viewHandler.initialScope
+	}
+	handler := newVerbHandler(info, reader, scope, r.namespaced, r.minTimeout)
 	if handler == nil {
 		return false
 	}
@@ -125,12 +131,14 @@ func (v *versionReadHandler) handlerForView(view *View, namespaced bool) *viewRe
 		nameScope = namespaceScope
 	}
 	scope := v.scope
-	scope.Serializer = newSerializer(view, v.listKind, view.id)
+	scope.Serializer = newSerializer(view, v.listKind, view.id, false)
+	initialScope := v.scope
+	initialScope.Serializer = newSerializer(view, v.listKind, view.id, true)
 	reads := &viewReadHandler{
 		view:     view,
 		objects:  view.storage.reader(&viewStorage{Interface: view.Interface, view: view}, nameScope),
 		metadata: view.storage.reader(&viewStorage{Interface: view.Interface, view: view, asStored: true}, nameScope),
-		scope:    &scope,
+		scope:    &scope, initialScope: &initialScope,
 	}
 	v.current.Store(reads)
 	return reads

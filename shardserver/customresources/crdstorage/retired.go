@@ -2,6 +2,8 @@ package crdstorage
 
 import (
 	"encoding/json"
+	"net/http"
+	"strconv"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -10,6 +12,9 @@ import (
 // A watch that resumes may have to report changes from before the retirement of a version, which the definition can no longer
 // convert. Clients get status 410 then, and list again: the same as from a stock API server, which starts the history of watches
 // afresh with each change of a definition. Any other end of the watch makes them resume at the same resource version for ever.
+//
+// A watch with initial events ends instead. Its objects are the current ones, so that the next one would fail, too, and clients
+// repeat it without delay after status 410.
 
 // errRetired is that status.
 var errRetired = apierrors.NewResourceExpired("the resource version is from before the retirement of a stored version; list again")
@@ -23,10 +28,17 @@ var retiredStatus = sync.OnceValue(func() string {
 	return string(data)
 })
 
-// explainWatch returns errRetired instead of the error of a conversion of an object in a version that the definition does not have.
+// explainWatch returns errRetired instead of the error of a conversion of an object in a version that the definition does not have. With a
+// publication, a definition of the provider converts, whose versions the view does not know.
 func (v *View) explainWatch(obj *Object, err error) error {
-	if err != nil && len(v.versions) > 0 && v.isRetired(obj.GroupVersionKind().Version) {
-		return errRetired
+	if _, published := v.codec.(publicationCodec); err == nil || published || len(v.versions) == 0 || !v.isRetired(obj.GroupVersionKind().Version) {
+		return err
 	}
-	return err
+	return errRetired
+}
+
+// sendsInitialEvents returns whether a client requests a watch with initial events.
+func sendsInitialEvents(req *http.Request) bool {
+	initial, err := strconv.ParseBool(req.URL.Query().Get("sendInitialEvents"))
+	return err == nil && initial
 }

@@ -3,6 +3,7 @@ package crdstorage_test
 import (
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -42,5 +43,19 @@ func TestWatchAcrossRetirement(t *testing.T) {
 				t.Errorf("after a list: got %v", events)
 			}
 		})
+	}
+
+	other := func(path string) string { return strings.Replace(path, "/clusters/one/", "/clusters/two/", 1) }
+	s.mustDo(t, http.MethodPost, other(path("before", "v1")), newWidgetJSON(group, "v1", "w", nil, `{"color":"blue"}`))
+	for _, accept := range []string{"", tableJSON} {
+		initial := s.watch(t, other(path("after", "v2"))+"?watch=1&sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan", accept)
+		select {
+		case event := <-initial.events: // none if the watch ends
+			if strings.Contains(fmt.Sprint(event), "410") {
+				t.Errorf("an object that is still stored in the retired version is reported as %v: clients repeat that at once", event)
+			}
+		case <-time.After(20 * time.Second):
+			t.Error("a watch that cannot report its initial events goes on")
+		}
 	}
 }

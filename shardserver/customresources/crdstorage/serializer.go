@@ -3,6 +3,7 @@ package crdstorage
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -23,7 +24,9 @@ import (
 // the upstream handler of custom resources. It has the same media types in the same order, so negotiation is the same.
 type serializer struct {
 	// view decodes and converts the objects of watches, which the encoder gets as stored. It is nil for metadata.
-	view     *View
+	view *View
+	// initial is whether watches begin with initial events.
+	initial  bool
 	listKind string
 	// identifier is unique among the serializers of one storage: its watch cache shares the output of encoders with one
 	// identifier, and the same object may have another variant in another view.
@@ -33,8 +36,8 @@ type serializer struct {
 
 var _ runtime.NegotiatedSerializer = &serializer{}
 
-func newSerializer(view *View, listKind, identifier string) *serializer {
-	s := &serializer{view: view, listKind: listKind, identifier: "atoll-raw " + identifier}
+func newSerializer(view *View, listKind, identifier string, initial bool) *serializer {
+	s := &serializer{view: view, initial: initial, listKind: listKind, identifier: "atoll-raw " + identifier}
 	for _, info := range codecs().SupportedMediaTypes() {
 		if isJSON(info) {
 			info.Serializer = &jsonEncoder{Serializer: info.Serializer, serializer: s}
@@ -121,11 +124,19 @@ type versionEncoder struct {
 // Identifier implements runtime.Encoder. It includes that of the upstream serializer, which depends on pretty.
 func (e *versionEncoder) Identifier() runtime.Identifier { return e.identifier }
 
-// Encode implements runtime.Encoder.
+// Encode implements runtime.Encoder. It writes errRetired for writeEvent, outside of what watchers share.
 func (e *versionEncoder) Encode(obj runtime.Object, w io.Writer) error {
+	err := e.encode(obj, w)
+	if errors.Is(err, errRetired) && !e.serializer.initial {
+		_, err = io.WriteString(w, retiredStatus())
+	}
+	return err
+}
+
+func (e *versionEncoder) encode(obj runtime.Object, w io.Writer) error {
 	switch obj := obj.(type) {
 	case runtime.CacheableObject:
-		return obj.CacheEncode(e.Identifier(), e.Encode, w)
+		return obj.CacheEncode(e.Identifier(), e.encode, w)
 	case *Object:
 		return e.writeIndented(w, func(w io.Writer) error { return e.encodeObject(obj, w) })
 	case *List:
@@ -155,19 +166,12 @@ func (e *versionEncoder) writeIndented(w io.Writer, write func(io.Writer) error)
 func (e *versionEncoder) encodeObject(obj *Object, w io.Writer) error {
 	variant, err := e.getVariant(obj)
 	if err != nil {
-		return e.encodeConversionError(obj, err, w)
-	}
-	_, err = w.Write(append(variant.append(make([]byte, 0, variant.size())), '\n'))
-	return err
-}
-
-// encodeConversionError writes errRetired for writeEvent, and returns other errors. Only objects of watches are not converted before
-// they are encoded.
-func (e *versionEncoder) encodeConversionError(obj *Object, err error, w io.Writer) error {
-	if err := e.serializer.view.explainWatch(obj, err); err != errRetired {
+		if e.serializer.view != nil { // only objects of watches are not converted before they are encoded
+			err = e.serializer.view.explainWatch(obj, err)
+		}
 		return err
 	}
-	_, err = io.WriteString(w, retiredStatus())
+	_, err = w.Write(append(variant.append(make([]byte, 0, variant.size())), '\n'))
 	return err
 }
 

@@ -18,6 +18,7 @@ func (v *View) Watch(ctx context.Context, key string, opts storage.ListOptions) 
 	if err != nil {
 		return nil, err
 	}
+	initial := opts.SendInitialEvents != nil && *opts.SendInitialEvents
 	failed := false
 	return watch.Filter(stream, func(event watch.Event) (watch.Event, bool) {
 		if failed { // no event follows an error, as in upstream watches
@@ -25,6 +26,9 @@ func (v *View) Watch(ctx context.Context, key string, opts storage.ListOptions) 
 		}
 		decoded, err := v.decodeEvent(event)
 		if err != nil {
+			if obj, ok := objectOf(event); ok && !initial {
+				err = v.explainWatch(obj, err)
+			}
 			failed = true
 			return watch.Event{Type: watch.Error, Object: newErrorStatus(err)}, true
 		}
@@ -74,7 +78,7 @@ func (v *View) decodeEvent(event watch.Event) (watch.Event, error) {
 		return event, err
 	}
 	event.Object = v.newFunc()
-	return event, v.explainWatch(obj, v.decodeOnce(obj, event.Object))
+	return event, v.decodeOnce(obj, event.Object)
 }
 
 // newBookmark returns a bookmark with the kind of the view: a resource version and annotations.
