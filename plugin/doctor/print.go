@@ -42,11 +42,11 @@ func printTable(out io.Writer, report *Report) error {
 		fmt.Fprintln(table, "SEVERITY\tCHECK\tOBJECT\tFINDING\tNEXT STEP")
 	}
 	for _, finding := range report.Findings {
-		message := finding.Message
+		message := oneLine(finding.Message)
 		if detail := oneLine(finding.Detail); detail != "" {
 			message += " (" + detail + ")"
 		}
-		writeRow(table, string(finding.Severity), finding.Check, finding.Object, message, finding.NextStep)
+		writeRow(table, string(finding.Severity), finding.Check, oneLine(finding.Object), message, finding.NextStep)
 	}
 	if err := table.Flush(); err != nil {
 		return err
