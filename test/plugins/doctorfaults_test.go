@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -251,6 +252,43 @@ data: {password: canary-0b5e}
 	}
 }
 
+// breakOwners makes a logical cluster without a Workspace, and a Workspace without its logical cluster.
+func breakOwners(t *testing.T, i *installation.Installation) (lost string) {
+	masters := i.Masters(t, installation.Alpha)
+	create(t, shardtesting.At(masters, "doctororphan"), `
+apiVersion: core.kcp.io/v1alpha1
+kind: LogicalCluster
+metadata: {name: cluster}
+spec: {owner: {apiVersion: tenancy.kcp.io/v1alpha1, resource: workspaces, cluster: root, name: doctor-gone, uid: 3f0b6a0e-0b5e-4c1c-9d0e-0b5e3f0b6a0e}}
+`)
+	i.NewWorkspace(t, "doctor-lost", "owner", shardtesting.OnShard(installation.Alpha))
+	root, err := client.New(i.Admin(t, "root"), client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	workspace := object("tenancy.kcp.io/v1alpha1", "Workspace", "", "doctor-lost")
+	if err := root.Get(t.Context(), client.ObjectKeyFromObject(workspace), workspace); err != nil {
+		t.Fatal(err)
+	}
+	lost, _, _ = unstructured.NestedString(workspace.Object, "spec", "cluster")
+	inside, err := client.New(shardtesting.At(masters, lost), client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster := object("core.kcp.io/v1alpha1", "LogicalCluster", "", "cluster")
+	if err := inside.Delete(t.Context(), cluster); err != nil {
+		t.Fatal(err)
+	}
+	shardtesting.Eventually(t, "the logical cluster is gone", func(ctx context.Context) error {
+		err := inside.Patch(ctx, cluster, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`)))
+		if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
+			return nil
+		}
+		return fmt.Errorf("it exists: %w", err)
+	})
+	return lost
+}
+
 func object(apiVersion, kind, namespace, name string) *unstructured.Unstructured {
 	out := &unstructured.Unstructured{}
 	out.SetAPIVersion(apiVersion)
@@ -285,6 +323,7 @@ func (e examination) isFound(faults []fault) error {
 func testFaults(t *testing.T, i *installation.Installation) {
 	host, shards := hostCluster(t, i), shardsKubeconfig(t, i)
 	breakTenants(t, i)
+	lost := breakOwners(t, i)
 	u := newUser(t, i, i.Admin(t, "root"))
 	u.expect(u.kcp("cordon beta"), commandOutput{out: "Shard \"beta\" is closed for new workspaces.\n"})
 
@@ -313,7 +352,11 @@ func testFaults(t *testing.T, i *installation.Installation) {
 	}{
 		"through the front proxy": {"", ofTenants},
 		"at the shards":           {"--shards-kubeconfig " + shards, ofTenants},
-		"in the host cluster":     {"--max-workspaces 1 --host-kubeconfig " + host, ofHost},
+		"owners": {"--deep --shards-kubeconfig " + shards, []fault{
+			{"orphans", "doctororphan", "its Workspace root/doctor-gone does not exist", doctor.SeverityWarning},
+			{"orphans", "doctor-lost", "no shard has its logical cluster " + lost, doctor.SeverityError},
+		}},
+		"in the host cluster": {"--max-workspaces 1 --host-kubeconfig " + host, ofHost},
 	} {
 		t.Run(name, func(t *testing.T) {
 			u := newUser(t, i, i.Admin(t, "root"))
