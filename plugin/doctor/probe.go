@@ -115,7 +115,11 @@ func newDynamic(config *rest.Config) (dynamic.Interface, error) {
 	}
 	client := *shared
 	client.CheckRedirect = noRedirect
-	return dynamic.NewForConfigAndClient(config, &client)
+	out, err := dynamic.NewForConfigAndClient(config, &client)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
 }
 
 func (p probe) askReadiness(ctx context.Context, client *http.Client, server *Server) error {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/rest"
@@ -94,6 +95,20 @@ func TestProbe(t *testing.T) {
 				t.Errorf("got %q", texts)
 			}
 		})
+	}
+}
+
+// TestLastChange: a change of the status is none of the spec.
+func TestLastChange(t *testing.T) {
+	entry := func(subresource string, at time.Time) metav1.ManagedFieldsEntry {
+		return metav1.ManagedFieldsEntry{Subresource: subresource, Time: &metav1.Time{Time: at}}
+	}
+	object := &unstructured.Unstructured{Object: map[string]any{}}
+	object.SetCreationTimestamp(metav1.Time{Time: ago(time.Hour)})
+	object.SetManagedFields([]metav1.ManagedFieldsEntry{entry("", ago(time.Minute)), entry("status", ago(time.Second)), entry("", ago(2*time.Minute))})
+	got, err := hostObjectOf(object)
+	if err != nil || !got.Changed.Equal(ago(time.Minute)) || !got.Created.Equal(ago(time.Hour)) {
+		t.Errorf("%+v, %v", got, err)
 	}
 }
 

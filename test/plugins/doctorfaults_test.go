@@ -122,6 +122,14 @@ status:
   notBefore: "2020-01-01T00:00:00Z"
   notAfter: "2020-04-01T00:00:00Z"
 ---
+apiVersion: cert-manager.io/v1
+kind: Certificate
+metadata: {name: main-client, namespace: default}
+status:
+  notBefore: "2020-01-01T00:00:00Z"
+  notAfter: "2100-01-01T00:00:00Z"
+  renewalTime: "2020-03-01T00:00:00Z"
+---
 apiVersion: v1
 kind: Secret
 metadata: {name: s3, namespace: default}
@@ -343,6 +351,7 @@ func testFaults(t *testing.T, i *installation.Installation) {
 		{"operator", "CacheServer default/late", "the operator has not read its last change", doctor.SeverityError},
 		{"backups", "BackupSchedule default/nightly", "two Backups in a row", doctor.SeverityError},
 		{"host-certificates", "main-server", "has expired at 2020-04-01", doctor.SeverityError},
+		{"host-certificates", "main-client", "has not been renewed: that was due at 2020-03-01", doctor.SeverityWarning},
 		{"backups", "default/main", "its last Backup last has failed", doctor.SeverityError},
 		{"backups", "default/main", "has no completed Backup", doctor.SeverityWarning},
 	}
