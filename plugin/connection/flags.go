@@ -29,6 +29,9 @@ type Flags struct {
 // NewFlags returns flags with no value set.
 func NewFlags(streams genericiooptions.IOStreams) *Flags { return &Flags{IOStreams: streams} }
 
+// Kubeconfig returns the value of --kubeconfig, "" if it is not set.
+func (f *Flags) Kubeconfig() string { return f.kubeconfig }
+
 // Bind adds --kubeconfig, kubectl's override flags and the logging flags. The override flags that change the user or
 // the cluster of a context are omitted: a switch would not write them to the kubeconfig.
 func (f *Flags) Bind(flags *pflag.FlagSet) {

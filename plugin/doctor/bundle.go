@@ -10,18 +10,35 @@ import (
 	"os"
 )
 
-// writeBundle writes an archive with the report and the facts, without what servers have written, to a new file that only the user can read.
-func writeBundle(name string, report *Report, facts *Facts) (err error) {
+// bundle is an archive with the report and the facts, without what servers have written, in a new file that only the user can read.
+type bundle struct {
+	file     *os.File
+	complete bool
+}
+
+func createBundle(name string) (*bundle, error) {
 	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return fmt.Errorf("writing the bundle: %w", err)
+		return nil, fmt.Errorf("writing the bundle: %w", err)
 	}
-	defer func() {
-		if err = errors.Join(err, file.Close()); err != nil {
-			err = errors.Join(fmt.Errorf("writing the bundle %s: %w", name, err), os.Remove(name))
-		}
-	}()
-	return archive(file, report, facts)
+	return &bundle{file: file}, nil
+}
+
+func (b *bundle) write(report *Report, facts *Facts) error {
+	if err := archive(b.file, report, facts); err != nil {
+		return fmt.Errorf("writing the bundle %s: %w", b.file.Name(), err)
+	}
+	b.complete = true
+	return nil
+}
+
+// close removes a file that is not complete.
+func (b *bundle) close() error {
+	err := b.file.Close()
+	if !b.complete || err != nil {
+		err = errors.Join(err, os.Remove(b.file.Name()))
+	}
+	return err
 }
 
 func archive(out io.Writer, report *Report, facts *Facts) error {

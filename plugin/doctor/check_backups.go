@@ -44,6 +44,37 @@ func backups(facts *Facts, limits Limits) []Finding {
 			})
 		}
 	}
+	return append(found, schedules(facts, limits)...)
+}
+
+// schedules finds BackupSchedules that create no complete Backups, or do not remove old ones.
+func schedules(facts *Facts, limits Limits) []Finding {
+	var found []Finding
+	for _, object := range facts.Objects {
+		if object.Kind != kindBackupSchedule {
+			continue
+		}
+		current, enforced := object.Conditions.Get(operatorv1alpha1.ConditionCurrent), object.Conditions.Get(operatorv1alpha1.ConditionRetentionEnforced)
+		finding, ok := Finding{}, true
+		switch {
+		case object.Deleting == nil && current.Status == "False" && isLate(facts, current.Since, limits):
+			finding = Finding{
+				Severity: SeverityError, Message: "two Backups in a row that were due have not been completed", Detail: current.Message,
+				NextStep: "Look at its condition Scheduled, and at its last Backup",
+			}
+		case object.Deleting == nil && enforced.Status == "False" && isLate(facts, enforced.Since, limits):
+			finding = Finding{
+				Severity: SeverityWarning, Message: withReason("does not remove old Backups", enforced), Detail: enforced.Message,
+				NextStep: "Its condition RetentionEnforced has the refusal of the store, and what to allow",
+			}
+		default:
+			finding, ok = operatorObject(facts, limits, object)
+		}
+		if ok {
+			finding.Object = object.String()
+			found = append(found, finding)
+		}
+	}
 	return found
 }
 
@@ -78,6 +109,7 @@ func rootsWithStores(facts *Facts) []string {
 
 // Kinds of the operator that the check reads.
 const (
-	kindRootShard   = "RootShard"
-	kindBackupStore = "BackupStore"
+	kindRootShard      = "RootShard"
+	kindBackupStore    = "BackupStore"
+	kindBackupSchedule = "BackupSchedule"
 )

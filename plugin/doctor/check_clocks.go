@@ -9,7 +9,8 @@ import (
 // header Date, which tells the time, has seconds.
 const clockTolerance = 5 * time.Second
 
-// clocks finds servers whose clock differs from that of this machine. If all do, this machine is wrong.
+// clocks finds servers whose clock differs from that of this machine. If all do, this machine is wrong; if there is
+// only one, it may be either.
 func clocks(facts *Facts, _ Limits) []Finding {
 	var found []Finding
 	asked := 0
@@ -28,6 +29,11 @@ func clocks(facts *Facts, _ Limits) []Finding {
 			Severity: SeverityError, Object: server.Name, Message: fmt.Sprintf("its clock is %s %s that of this machine", server.ClockOffset.Abs().Round(time.Second), where),
 			NextStep: "Repair time synchronization on the node of the server",
 		})
+	}
+	if len(found) == 1 && asked == 1 {
+		found[0].Severity, found[0].Object, found[0].Message = SeverityWarning, "this machine", "the clock of this machine or of the "+found[0].Object+" is wrong: "+found[0].Message
+		found[0].NextStep = "Repair time synchronization on the one that is wrong"
+		return found
 	}
 	if len(found) == asked && asked > 1 {
 		return []Finding{{

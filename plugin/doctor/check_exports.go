@@ -14,7 +14,7 @@ func exports(facts *Facts, limits Limits) []Finding {
 		object := "APIExport " + export.String()
 		if condition := export.Conditions.Get(string(apisv1alpha2.APIExportIdentityValid)); condition.Status == "False" && isLate(facts, condition.Since, limits) {
 			found = append(found, Finding{
-				Severity: SeverityError, Object: object, Message: withReason("its identity is not valid", condition), Detail: condition.Message,
+				Severity: export.errorOf(), Object: object, Message: withReason("its identity is not valid", condition), Detail: condition.Message,
 				NextStep: "Restore the Secret of spec.identity with the key that it had: with another one, consumers lose their objects",
 			})
 		}

@@ -13,10 +13,16 @@ func frontProxy(facts *Facts, _ Limits) []Finding {
 			Severity: SeverityError, Object: proxy.Name, Message: "does not answer at " + proxy.URL, Detail: proxy.Unreachable,
 			NextStep: "Check the address in the kubeconfig, the Service and its load balancer, and the pods of the front proxy",
 		}}
-	case !proxy.Ready:
+	case !proxy.Ready && !proxy.isRefusing():
 		return []Finding{{
 			Severity: SeverityError, Object: proxy.Name, Message: "is not ready",
 			NextStep: "See the log of the front proxy: it names the shard that it has not read",
+		}}
+	}
+	if facts.ShardsUnreadable {
+		return []Finding{{
+			Severity: SeverityError, Object: "root shard", Message: "does not answer through the front proxy: its Shards cannot be read", Detail: facts.ShardsError,
+			NextStep: "Look at the pods of the root shard and its etcd, and at the log of the front proxy",
 		}}
 	}
 	return nil

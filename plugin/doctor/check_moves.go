@@ -20,18 +20,21 @@ func stalledMoves(facts *Facts, _ Limits) []Finding {
 			NextStep: "The condition Progressing has the next step. To give up, delete the migration in root",
 		})
 	}
-	if len(found) > 0 {
-		return found
-	}
-	for _, server := range facts.Servers { // migrations in other workspaces than root
+	var counted []Finding // by shards, of migrations in all workspaces
+	stalled := 0
+	for _, server := range facts.Servers {
 		for _, sample := range server.Metrics[metricMigrations] {
 			if sample.Labels["state"] == "stalled" && sample.Value > 0 {
-				found = append(found, Finding{
+				stalled += int(sample.Value)
+				counted = append(counted, Finding{
 					Severity: SeverityWarning, Object: "shard " + server.Name, Message: fmt.Sprintf("%.0f moves of workspaces make no progress", sample.Value),
 					NextStep: "Look at the LogicalClusterMigrations in the workspaces that bind migration.kcp.io: the condition Progressing has the next step",
 				})
 			}
 		}
+	}
+	if stalled > len(found) {
+		found = append(found, counted...)
 	}
 	return found
 }

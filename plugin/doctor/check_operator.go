@@ -8,6 +8,9 @@ import (
 func operatorObjects(facts *Facts, limits Limits) []Finding {
 	var found []Finding
 	for _, object := range facts.Objects {
+		if object.Kind == kindBackupSchedule { // of the check of backups
+			continue
+		}
 		if finding, ok := operatorObject(facts, limits, object); ok {
 			finding.Object = object.String()
 			found = append(found, finding)
@@ -36,7 +39,7 @@ func operatorObject(facts *Facts, limits Limits, object HostObject) (Finding, bo
 			NextStep: "See docs/operator-deletion.md: its condition WorkspacesGone names what it waits for",
 		}, isLate(facts, *object.Deleting, limits)
 	}
-	if stalled := object.Conditions.Get(operatorv1alpha1.ConditionStalled); stalled.Status == "True" {
+	if stalled := object.Conditions.Get(operatorv1alpha1.ConditionStalled); stalled.Status == "True" && isLate(facts, stalled.Since, limits) {
 		return Finding{
 			Severity: SeverityError, Message: withoutProgress(stalled), Detail: stalled.Message,
 			NextStep: "Nothing moves until the object, or what it refers to, is changed: kubectl describe shows how",
@@ -48,7 +51,7 @@ func operatorObject(facts *Facts, limits Limits, object HostObject) (Finding, bo
 		return Finding{
 			Severity: SeverityError, Message: "has no condition Ready: the operator has not seen it",
 			NextStep: "Look at the Deployment of the operator and its log",
-		}, true
+		}, isLate(facts, object.Created, limits)
 	case ready.Status != "True" && isLate(facts, ready.Since, limits):
 		return Finding{
 			Severity: SeverityError, Message: withReason("is not ready", ready), Detail: ready.Message,
@@ -60,7 +63,10 @@ func operatorObject(facts *Facts, limits Limits, object HostObject) (Finding, bo
 			return Finding{Severity: part.severity, Message: withReason(part.condition+" is False", condition), Detail: condition.Message, NextStep: part.next}, true
 		}
 	}
-	return Finding{}, false
+	return Finding{
+		Severity: SeverityError, Message: "the operator has not read its last change",
+		NextStep: "Look at the Deployment of the operator and its log",
+	}, object.ObservedGeneration != 0 && object.ObservedGeneration < object.Generation && isLate(facts, object.Changed, limits)
 }
 
 func withoutProgress(stalled Condition) string {

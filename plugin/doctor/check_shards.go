@@ -8,7 +8,7 @@ import (
 )
 
 // shards finds shards that do not report, do not share their objects, or accept no workspaces, by their Shard objects.
-func shards(facts *Facts, _ Limits) []Finding {
+func shards(facts *Facts, limits Limits) []Finding {
 	var found []Finding
 	open := slices.ContainsFunc(facts.Shards, func(shard Shard) bool {
 		return shard.Conditions.Get(string(corev1alpha1.ShardSchedulable)).Status == "True"
@@ -20,22 +20,27 @@ func shards(facts *Facts, _ Limits) []Finding {
 		})
 	}
 	for _, shard := range facts.Shards {
-		found = append(found, shardFindings(shard)...)
+		found = append(found, shardFindings(facts, limits, shard)...)
 	}
 	return found
 }
 
-func shardFindings(shard Shard) []Finding {
+func shardFindings(facts *Facts, limits Limits, shard Shard) []Finding {
 	object := "shard " + shard.Name
 	var found []Finding
 	ready := shard.Conditions.Get(string(conditionsv1alpha1.Ready))
+	since := ready.Since
+	if ready.Status == "" {
+		since = shard.Created
+	}
 	switch {
+	case ready.Status == "True" || !isLate(facts, since, limits):
 	case ready.Status == "Unknown":
 		found = append(found, Finding{
 			Severity: SeverityError, Object: object, Message: "has not reported its status recently", Detail: ready.Message,
 			NextStep: "Look at its pods and their logs: it does not run, or does not reach the root shard. If it is gone for good, delete its Shard",
 		})
-	case ready.Status != "True":
+	default:
 		found = append(found, Finding{
 			Severity: SeverityError, Object: object, Message: "reports that it is not ready", Detail: ready.Message,
 			NextStep: "Look at /readyz?verbose of the shard, or pass --shards-kubeconfig",
@@ -55,13 +60,13 @@ func shardFindings(shard Shard) []Finding {
 			NextStep: "Raise its limit, drain a part of it, or add a shard",
 		})
 	}
-	if published := shard.Conditions.Get(string(corev1alpha1.ShardPublished)); published.Status == "False" {
+	if published := shard.Conditions.Get(string(corev1alpha1.ShardPublished)); published.Status == "False" && isLate(facts, published.Since, limits) {
 		found = append(found, Finding{
 			Severity: SeverityError, Object: object, Message: "shares objects that other shards do not see: " + published.Reason, Detail: published.Message,
 			NextStep: "Make the object smaller that the condition Published names, or check the cache server",
 		})
 	}
-	if applied := shard.Conditions.Get(string(corev1alpha1.ShardResourceLimitsApplied)); applied.Status == "False" {
+	if applied := shard.Conditions.Get(string(corev1alpha1.ShardResourceLimitsApplied)); applied.Status == "False" && isLate(facts, applied.Since, limits) {
 		found = append(found, Finding{
 			Severity: SeverityWarning, Object: object, Message: "has limits without an effect", Detail: applied.Message,
 			NextStep: "Correct spec.resourceLimits in the admin workspace",

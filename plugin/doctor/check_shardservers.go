@@ -1,6 +1,9 @@
 package doctor
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+)
 
 // shardServers finds shards that do not answer at the address of their Shard, or are not ready.
 func shardServers(facts *Facts, _ Limits) []Finding {
@@ -13,10 +16,12 @@ func shardServers(facts *Facts, _ Limits) []Finding {
 				Severity: SeverityError, Object: object, Message: "does not answer at " + server.URL, Detail: server.Unreachable,
 				NextStep: "Look at its pods; if they run, check whether spec.baseURL of the Shard can be reached from here",
 			})
-		case !server.Ready:
+		case !server.Ready && !server.isRefusing():
 			message := "is not ready"
 			if len(server.Failing) > 0 {
 				message += ": " + strings.Join(server.Failing, ", ")
+			} else if server.Status != 0 {
+				message += fmt.Sprintf(": its HTTP status is %d", server.Status)
 			}
 			found = append(found, Finding{
 				Severity: SeverityError, Object: object, Message: message,

@@ -40,7 +40,7 @@ func stuck(facts *Facts, limits Limits, workspace Workspace) (Finding, bool) {
 	case corev1alpha1.LogicalClusterPhaseScheduling, "":
 		condition := workspace.Conditions.Get(string(tenancyv1alpha1.WorkspaceScheduled))
 		return Finding{
-			Severity: SeverityError, Message: withReason("has no shard", condition), Detail: condition.Message,
+			Severity: workspace.errorOf(), Message: withReason("has no shard", condition), Detail: condition.Message,
 			NextStep: "Open a shard that its spec.location.selector matches, or correct the selector",
 		}, true
 	case corev1alpha1.LogicalClusterPhaseInitializing:
@@ -55,7 +55,7 @@ func stuck(facts *Facts, limits Limits, workspace Workspace) (Finding, bool) {
 	return Finding{Severity: severity, Message: withReason("is in phase "+workspace.Phase, condition), Detail: condition.Message, NextStep: next}, true
 }
 
-// stuckInitialization is an error if a controller of the server has to act, not one of a workspace type.
+// stuckInitialization is an error if a controller of the server has to act, not one of a workspace type, in a workspace of administrators.
 func stuckInitialization(workspace Workspace) Finding {
 	condition, _ := workspace.Conditions.firstFalse(string(corev1alpha1.APIBindingsInitialized), string(corev1alpha1.WorkspaceInitialized))
 	finding := Finding{
@@ -64,7 +64,7 @@ func stuckInitialization(workspace Workspace) Finding {
 	}
 	for _, initializer := range workspace.Initializers {
 		if strings.HasPrefix(initializer, "system:") {
-			finding.Severity, finding.NextStep = SeverityError, "Look at the default APIBindings of its type, and at the exports that they name"
+			finding.Severity, finding.NextStep = workspace.errorOf(), "Look at the default APIBindings of its type, and at the exports that they name"
 		}
 	}
 	return finding

@@ -90,6 +90,7 @@ other{workspace="secret"} 1
 		Objects: []HostObject{
 			{Kind: kindRootShard, Namespace: "kcp", Name: "root", Conditions: ready()}, {Kind: kindBackupStore, Namespace: "kcp", Name: "offsite", Conditions: ready()},
 			{Kind: "FrontProxy", Namespace: "kcp", Name: "new", Conditions: Conditions{{Type: "Ready", Status: "False", Reason: "Waiting", Since: ago(time.Second)}}},
+			{Kind: kindBackupSchedule, Namespace: "kcp", Name: "nightly", Conditions: ready()},
 		},
 		Certificates: []HostCertificate{{Namespace: "kcp", Name: "root-server", Certificate: validity(40 * day), Conditions: ready()}},
 		Backups: []Backup{
@@ -155,11 +156,16 @@ func TestFindings(t *testing.T) {
 		"the clock here is wrong": {func(_ *testing.T, f *Facts) {
 			f.Proxy.ClockOffset, f.Servers[0].ClockOffset, f.Servers[1].ClockOffset = time.Hour, time.Hour, time.Hour
 		}, "clocks", SeverityWarning, "this machine its clock differs"},
-		"a serving certificate has expired":       {func(_ *testing.T, f *Facts) { f.Servers[0].Certificate = validity(-time.Hour) }, "certificates", SeverityError, "alpha its serving certificate has expired"},
-		"a serving certificate expires":           {func(_ *testing.T, f *Facts) { f.Proxy.Certificate = validity(10 * day) }, "certificates", SeverityWarning, "front proxy its serving certificate expires in 240h0m0s"},
-		"a kubeconfig expires":                    {func(_ *testing.T, f *Facts) { f.Credentials = validity(time.Hour) }, "certificates", SeverityWarning, "kubeconfig its client certificate expires"},
-		"a certificate for the cache has expired": {gauge(metricCertificateExpiry, `{flag="cache-kubeconfig"}`, "1.8e+09"), "certificates", SeverityError, "alpha its certificate of --cache-kubeconfig has expired"},
-		"etcd refuses writes":                     {gauge(metricEtcdNoSpace, `{shard="alpha"}`, "1"), "etcd", SeverityError, "refuses all writes"},
+		"a serving certificate has expired":           {func(_ *testing.T, f *Facts) { f.Servers[0].Certificate = validity(-time.Hour) }, "certificates", SeverityError, "alpha its serving certificate has expired"},
+		"a serving certificate expires":               {func(_ *testing.T, f *Facts) { f.Proxy.Certificate = validity(5 * day) }, "certificates", SeverityWarning, "front proxy its serving certificate expires in 120h0m0s"},
+		"a kubeconfig of the shards has expired":      {func(_ *testing.T, f *Facts) { f.ShardCredentials = validity(-time.Hour) }, "certificates", SeverityError, "kubeconfig of the shards its client certificate has expired"},
+		"a certificate of virtual workspaces expires": {func(_ *testing.T, f *Facts) { f.Shards[0].VirtualWorkspaces.Certificate = validity(-time.Hour) }, "certificates", SeverityError, "virtual workspaces of shard alpha their serving certificate has expired"},
+		"the root shard does not answer":              {func(_ *testing.T, f *Facts) { f.ShardsUnreadable = true }, "front-proxy", SeverityError, "root shard does not answer through the front proxy"},
+		"a status of a shard is unexpected":           {func(_ *testing.T, f *Facts) { f.Servers[0].Ready, f.Servers[0].Status = false, 302 }, "shard-servers", SeverityError, "is not ready: its HTTP status is 302"},
+		"the only clock is wrong":                     {func(_ *testing.T, f *Facts) { f.Servers, f.Proxy.ClockOffset = nil, time.Minute }, "clocks", SeverityWarning, "the clock of this machine or of the front proxy is wrong: its clock is 1m0s ahead of that of this machine"},
+		"a kubeconfig expires":                        {func(_ *testing.T, f *Facts) { f.Credentials = validity(time.Hour) }, "certificates", SeverityWarning, "kubeconfig its client certificate expires"},
+		"a certificate for the cache has expired":     {gauge(metricCertificateExpiry, `{flag="cache-kubeconfig"}`, "1.8e+09"), "certificates", SeverityError, "alpha its certificate of --cache-kubeconfig has expired"},
+		"etcd refuses writes":                         {gauge(metricEtcdNoSpace, `{shard="alpha"}`, "1"), "etcd", SeverityError, "refuses all writes"},
 		"etcd is almost full": {func(t *testing.T, f *Facts) {
 			f.Servers[0].Metrics[metricEtcdInUse] = []Sample{{Value: 7e9}}
 		}, "etcd", SeverityError, "88 % of the quota"},
@@ -179,6 +185,12 @@ func TestFindings(t *testing.T) {
 			f.Workspaces[1].Created = ago(time.Hour)
 			f.Workspaces[1].Conditions = Conditions{condition("WorkspaceScheduled", "False", "Unschedulable")}
 		}, "workspaces", SeverityError, "root/new has no shard: Unschedulable"},
+		"a workspace of a tenant is not scheduled": {func(_ *testing.T, f *Facts) {
+			f.Workspaces[1].Cluster, f.Workspaces[1].Created = "abc", ago(time.Hour)
+		}, "workspaces", SeverityWarning, "abc/new has no shard"},
+		"a workspace of a tenant waits for bindings": {func(_ *testing.T, f *Facts) {
+			f.Workspaces[0].Cluster, f.Workspaces[0].Phase, f.Workspaces[0].Initializers = "abc", "Initializing", []string{"system:apibindings"}
+		}, "workspaces", SeverityWarning, "waits for system:apibindings"},
 		"a workspace waits for a type": {func(_ *testing.T, f *Facts) {
 			f.Workspaces[0].Phase, f.Workspaces[0].Initializers = "Initializing", []string{"root:slow"}
 		}, "workspaces", SeverityWarning, "waits for root:slow"},
@@ -200,12 +212,17 @@ func TestFindings(t *testing.T) {
 		"a mount is unavailable": {func(_ *testing.T, f *Facts) { f.Workspaces[0].Phase, f.Workspaces[0].IsMount = "Unavailable", true }, "workspaces", SeverityWarning, "is in phase Unavailable"},
 		"an identity is not valid": {func(_ *testing.T, f *Facts) {
 			f.Exports[0].Conditions[0] = condition("IdentityValid", "False", "IdentityVerificationFailed")
-		}, "exports", SeverityError, "provider/cowboys its identity is not valid"},
+		}, "exports", SeverityWarning, "provider/cowboys its identity is not valid"},
+		"an identity of the system is not valid": {func(_ *testing.T, f *Facts) {
+			f.Exports[0].Cluster, f.Exports[0].Conditions[0] = "system:admin", condition("IdentityValid", "False", "IdentityVerificationFailed")
+		}, "exports", SeverityError, "system:admin/cowboys its identity is not valid"},
 		"an export has no address": {func(_ *testing.T, f *Facts) {
 			f.Exports[0].Conditions[0] = condition("VirtualWorkspaceURLsReady", "False", "ErrorGeneratingURLs")
 		}, "exports", SeverityError, "have no address"},
-		"an endpoint belongs to no shard": {func(_ *testing.T, f *Facts) { f.Slices[0].Bases = []string{"https://gone"} }, "endpoint-slices", SeverityError, "https://gone belongs to no shard"},
-		"an endpoint does not answer":     {func(_ *testing.T, f *Facts) { f.Shards[0].VirtualWorkspaces.Reachable = false }, "endpoint-slices", SeverityError, "the endpoint on shard alpha does not answer"},
+		"an endpoint belongs to no shard":         {func(_ *testing.T, f *Facts) { f.Slices[0].Bases, f.Slices[0].Foreign = nil, 2 }, "endpoint-slices", SeverityWarning, "2 endpoints are at no address of a shard"},
+		"an endpoint of root belongs to no shard": {func(_ *testing.T, f *Facts) { f.Slices[0].Cluster, f.Slices[0].Foreign = "root", 2 }, "endpoint-slices", SeverityError, "2 endpoints are at no address of a shard"},
+		"virtual workspaces are not ready":        {func(_ *testing.T, f *Facts) { f.Shards[0].VirtualWorkspaces.Status = 503 }, "endpoint-slices", SeverityError, "the endpoint on shard alpha is not ready: its HTTP status is 503"},
+		"an endpoint does not answer":             {func(_ *testing.T, f *Facts) { f.Shards[0].VirtualWorkspaces.Reachable = false }, "endpoint-slices", SeverityError, "the endpoint on shard alpha does not answer"},
 		"a slice has no export": {func(_ *testing.T, f *Facts) {
 			f.Slices[0].Conditions[0] = condition("APIExportValid", "False", "APIExportNotFound")
 		}, "endpoint-slices", SeverityWarning, "is not valid: APIExportNotFound"},
@@ -216,10 +233,17 @@ func TestFindings(t *testing.T) {
 		"a binding has lost its export": {func(_ *testing.T, f *Facts) {
 			f.Bindings[0].Conditions = Conditions{condition("APIExportValid", "False", "APIExportNotFound")}
 		}, "bindings", SeverityWarning, "APIExportValid is False: APIExportNotFound"},
-		"a binding is not deleted":         {func(_ *testing.T, f *Facts) { f.Bindings[0].Deleting = pointer(ago(time.Hour)) }, "bindings", SeverityWarning, "is not deleted"},
-		"a binding has another identity":   {func(_ *testing.T, f *Facts) { f.Exports[0].IdentityHash = "h2" }, "identities", SeverityError, "the identity h1, but APIExport provider/cowboys has h2"},
-		"a logical cluster is an orphan":   {func(_ *testing.T, f *Facts) { f.LogicalClusters[0].OwnerUID = "other" }, "orphans", SeverityWarning, "logical cluster abc on shard alpha its Workspace root/team does not exist"},
-		"a workspace has lost its content": {func(_ *testing.T, f *Facts) { f.LogicalClusters = f.LogicalClusters[1:] }, "orphans", SeverityError, "no shard has its logical cluster abc"},
+		"a binding is not deleted":       {func(_ *testing.T, f *Facts) { f.Bindings[0].Deleting = pointer(ago(time.Hour)) }, "bindings", SeverityWarning, "is not deleted"},
+		"a binding has another identity": {func(_ *testing.T, f *Facts) { f.Exports[0].IdentityHash = "h2" }, "identities", SeverityWarning, "the identity h1, but APIExport provider/cowboys has h2"},
+		"a logical cluster is an orphan": {func(_ *testing.T, f *Facts) {
+			f.LogicalClusters[0].OwnerUID, f.LogicalClusters[0].Recheck = "other", RecheckConfirmed
+		}, "orphans", SeverityWarning, "logical cluster abc on shard alpha its Workspace root/team does not exist"},
+		"a workspace has lost its content": {func(_ *testing.T, f *Facts) {
+			f.LogicalClusters, f.Workspaces[0].Recheck = f.LogicalClusters[1:], RecheckConfirmed
+		}, "orphans", SeverityError, "no shard has its logical cluster abc"},
+		"candidates are not read again": {func(_ *testing.T, f *Facts) {
+			f.LogicalClusters[0].OwnerUID, f.LogicalClusters[1].Cluster = "other", "another"
+		}, "orphans", SeverityWarning, "2 more logical clusters or Workspaces may be orphans"},
 		"an object is stalled": {func(_ *testing.T, f *Facts) {
 			f.Objects[0].Conditions = Conditions{condition("Ready", "False", "X"), condition("Stalled", "True", "SecretNotFound")}
 		}, "operator", SeverityError, "RootShard kcp/root is stalled: SecretNotFound"},
@@ -231,8 +255,24 @@ func TestFindings(t *testing.T) {
 		"fields are ignored": {func(_ *testing.T, f *Facts) {
 			f.Objects[0].Conditions = append(Conditions{}, condition("Ready", "True", ""), condition("SpecHonored", "False", "FieldsIgnored"))
 		}, "operator", SeverityWarning, "SpecHonored is False"},
+		"an object is not observed": {func(_ *testing.T, f *Facts) {
+			f.Objects[0].Generation, f.Objects[0].ObservedGeneration, f.Objects[0].Changed = 2, 1, ago(time.Hour)
+		}, "operator", SeverityError, "RootShard kcp/root the operator has not read its last change"},
+		"no scheduled backup is completed": {func(_ *testing.T, f *Facts) {
+			f.Objects[3].Conditions = Conditions{condition("Ready", "False", "Overdue"), condition("Stalled", "True", "Overdue"), condition("Current", "False", "Overdue")}
+		}, "backups", SeverityError, "BackupSchedule kcp/nightly two Backups in a row"},
+		"old backups stay": {func(_ *testing.T, f *Facts) {
+			f.Objects[3].Conditions = append(f.Objects[3].Conditions, condition("RetentionEnforced", "False", "Refused"))
+		}, "backups", SeverityWarning, "does not remove old Backups: Refused"},
+		"a schedule is wrong": {func(_ *testing.T, f *Facts) {
+			f.Objects[3].Conditions = Conditions{condition("Ready", "False", "InvalidSpec"), condition("Stalled", "True", "InvalidSpec")}
+		}, "backups", SeverityError, "is stalled: InvalidSpec"},
 		"an object is not deleted":     {func(_ *testing.T, f *Facts) { f.Objects[0].Deleting = pointer(ago(time.Hour)) }, "operator", SeverityWarning, "is not deleted"},
-		"a Certificate is not renewed": {func(_ *testing.T, f *Facts) { f.Certificates[0].Certificate = validity(10 * day) }, "host-certificates", SeverityWarning, "Certificate kcp/root-server expires in 240h0m0s"},
+		"a Certificate is not renewed": {func(_ *testing.T, f *Facts) { f.Certificates[0].Certificate = validity(5 * day) }, "host-certificates", SeverityWarning, "Certificate kcp/root-server expires in 120h0m0s"},
+		"a Certificate is overdue":     {func(_ *testing.T, f *Facts) { f.Certificates[0].Renewal = pointer(ago(time.Hour)) }, "host-certificates", SeverityWarning, "has not been renewed: that was due at 2030-05-01T11:00:00Z"},
+		"an overdue Certificate has expired": {func(_ *testing.T, f *Facts) {
+			f.Certificates[0].Renewal, f.Certificates[0].Certificate = pointer(ago(time.Hour)), validity(-time.Minute)
+		}, "host-certificates", SeverityError, "has expired"},
 		"a Certificate is not issued": {func(_ *testing.T, f *Facts) {
 			f.Certificates[0].Conditions = Conditions{condition("Ready", "False", "DoesNotExist")}
 			f.Certificates[0].Certificate = nil
@@ -251,6 +291,48 @@ func TestFindings(t *testing.T) {
 			finding := got.Findings[0]
 			if finding.Check != tc.check || finding.Severity != tc.severity || !strings.Contains(finding.Object+" "+finding.Message, tc.text) || finding.NextStep == "" {
 				t.Errorf("got %+v", finding)
+			}
+		})
+	}
+}
+
+// TestNoFindings has what is on its way, or is no evidence.
+func TestNoFindings(t *testing.T) {
+	const day = 24 * time.Hour
+	recent := func(conditionType, status string) Condition {
+		return Condition{Type: conditionType, Status: status, Since: ago(time.Second)}
+	}
+	for name, change := range map[string]func(*Facts){
+		"a certificate of a year that is renewed in its last week": func(f *Facts) {
+			f.Proxy.Certificate = &Certificate{NotBefore: now.Add(-345 * day), NotAfter: now.Add(20 * day)}
+			f.Certificates[0] = HostCertificate{Certificate: f.Proxy.Certificate, Renewal: pointer(now.Add(13 * day))}
+		},
+		"a certificate whose renewal is due now": func(f *Facts) {
+			f.Certificates[0].Renewal, f.Certificates[0].Certificate = pointer(ago(time.Second)), validity(7*day)
+		},
+		"a proxy that refuses the credentials": func(f *Facts) { f.Proxy.Ready, f.Proxy.Status = false, 401 },
+		"a shard that refuses the credentials": func(f *Facts) { f.Servers[0].Ready, f.Servers[0].Status = false, 403 },
+		"virtual workspaces that refuse the anonymous": func(f *Facts) {
+			f.Shards[0].VirtualWorkspaces.Status = 401
+		},
+		"a new shard": func(f *Facts) {
+			f.Shards[0].Conditions, f.Shards[0].Created = f.Shards[0].Conditions[1:], ago(time.Second)
+		},
+		"a shard that restarts":       func(f *Facts) { f.Shards[0].Conditions[0] = recent("Ready", "Unknown") },
+		"an object stalled right now": func(f *Facts) { f.Objects[2].Conditions = append(f.Objects[2].Conditions, recent("Stalled", "True")) },
+		"an object just created":      func(f *Facts) { f.Objects[0].Conditions, f.Objects[0].Created = nil, ago(time.Second) },
+		"an object just changed": func(f *Facts) {
+			f.Objects[0].Generation, f.Objects[0].ObservedGeneration, f.Objects[0].Changed = 2, 1, ago(time.Second)
+		},
+		"a new slice":                func(f *Facts) { f.Slices[0].Foreign, f.Slices[0].Created = 1, ago(time.Second) },
+		"an orphan that is none now": func(f *Facts) { f.LogicalClusters[0].OwnerUID, f.LogicalClusters[0].Recheck = "other", RecheckChanged },
+		"a workspace that is moved":  func(f *Facts) { f.LogicalClusters, f.Workspaces[0].Recheck = f.LogicalClusters[1:], RecheckChanged },
+	} {
+		t.Run(name, func(t *testing.T) {
+			facts := healthy(t)
+			change(facts)
+			for _, finding := range Examine(facts, testLimits).Findings {
+				t.Errorf("%+v", finding)
 			}
 		})
 	}

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -110,6 +111,9 @@ Exit codes: 0 without errors among the findings, 1 with errors, 2 if the command
 			if err := o.validate(args); err != nil {
 				return unable(err)
 			}
+			if o.deep && !cmd.Flags().Changed("timeout") {
+				o.timeout = deepTimeout
+			}
 			ctx, stop := follow.WithInterrupt(cmd.Context())
 			defer stop()
 			return run(ctx, flags, o)
@@ -123,7 +127,7 @@ Exit codes: 0 without errors among the findings, 1 with errors, 2 if the command
 	cmd.Flags().StringVar(&o.hostNamespace, "host-namespace", "", "Read only this namespace of the host cluster")
 	cmd.Flags().BoolVar(&o.deep, "deep", false, "Also compare all Workspaces with all logical clusters, and all bindings with their exports. Reads all of them")
 	cmd.Flags().IntVar(&o.maxWorkspaces, "max-workspaces", o.maxWorkspaces, "How many workspaces to read through the front proxy, without --shards-kubeconfig")
-	cmd.Flags().DurationVar(&o.timeout, "timeout", o.timeout, "How long to read. Checks whose facts were not read in time are incomplete")
+	cmd.Flags().DurationVar(&o.timeout, "timeout", o.timeout, "How long to read, by default 30m with --deep. Checks whose facts were not read in time are incomplete")
 	cmd.Flags().DurationVar(&o.limits.Grace, "grace", o.limits.Grace, "How long something may be on its way before it is a finding")
 	cmd.Flags().DurationVar(&o.limits.BackupAge, "max-backup-age", o.limits.BackupAge, "How old the last completed Backup may be")
 	cmd.Flags().StringVarP(&o.output, "output", "o", "", "json or yaml instead of a table")
@@ -132,10 +136,20 @@ Exit codes: 0 without errors among the findings, 1 with errors, 2 if the command
 	return cmd
 }
 
-func run(ctx context.Context, flags *connection.Flags, o options) error {
+// deepTimeout is the default of --timeout with --deep, whose time grows with the installation.
+const deepTimeout = 30 * time.Minute
+
+func run(ctx context.Context, flags *connection.Flags, o options) (err error) {
 	g, err := newGatherer(flags, o)
 	if err != nil {
 		return unable(err)
+	}
+	var archive *bundle
+	if o.bundle != "" { // before minutes of reading
+		if archive, err = createBundle(o.bundle); err != nil {
+			return unable(err)
+		}
+		defer func() { err = errors.Join(err, unable(archive.close())) }()
 	}
 	reading, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
@@ -147,8 +161,8 @@ func run(ctx context.Context, flags *connection.Flags, o options) error {
 	if err := printReport(flags.Out, report, o.output); err != nil {
 		return unable(err)
 	}
-	if o.bundle != "" {
-		if err := writeBundle(o.bundle, report, facts); err != nil {
+	if archive != nil {
+		if err := archive.write(report, facts); err != nil {
 			return unable(err)
 		}
 		fmt.Fprintf(flags.ErrOut, "Wrote %s. It has names of workspaces and objects: look at it before you pass it on.\n", o.bundle)
@@ -176,16 +190,16 @@ func newGatherer(flags *connection.Flags, o options) (*gatherer, error) {
 		return nil, err
 	}
 	g := &gatherer{
-		installation: installation, admin: session.Config(), hostNamespace: o.hostNamespace, deep: o.deep, maxWorkspaces: o.maxWorkspaces,
+		installation: installation, admin: session.Config(), hostNamespace: o.hostNamespace, deep: o.deep, maxWorkspaces: o.maxWorkspaces, grace: o.limits.Grace,
 		progress: newProgress(flags.ErrOut),
 	}
 	if o.hasShards() {
-		if g.shards, err = loadConfig(o.shardsKubeconfig, o.shardsContext); err != nil {
+		if g.shards, err = loadConfig(cmp.Or(o.shardsKubeconfig, flags.Kubeconfig()), o.shardsContext); err != nil {
 			return nil, fmt.Errorf("loading the kubeconfig of the shards: %w", err)
 		}
 	}
 	if o.hasHost() {
-		if g.host, err = loadConfig(o.hostKubeconfig, o.hostContext); err != nil {
+		if g.host, err = loadConfig(cmp.Or(o.hostKubeconfig, flags.Kubeconfig()), o.hostContext); err != nil {
 			return nil, fmt.Errorf("loading the kubeconfig of the host cluster: %w", err)
 		}
 	}

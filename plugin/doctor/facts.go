@@ -2,7 +2,11 @@ package doctor
 
 import (
 	"cmp"
+	"net/http"
+	"strings"
 	"time"
+
+	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
 // Facts are what has been read of an installation. A bundle contains them as JSON: a field may hold names, times, numbers, states and
@@ -13,9 +17,14 @@ type Facts struct {
 	// Areas has what could not be read.
 	Areas map[Area]*Gap `json:"areas,omitempty"`
 
-	// Credentials is the client certificate of the kubeconfig, if it has one.
-	Credentials     *Certificate     `json:"credentials,omitempty"`
-	Proxy           *Server          `json:"proxy,omitempty"`
+	// Credentials is the client certificate of the kubeconfig, if it has one, ShardCredentials that of the kubeconfig of the shards.
+	Credentials      *Certificate `json:"credentials,omitempty"`
+	ShardCredentials *Certificate `json:"shardCredentials,omitempty"`
+	Proxy            *Server      `json:"proxy,omitempty"`
+	// ShardsUnreadable is set if the installation does not answer the request for its Shards, ShardsError is the text of the error.
+	ShardsUnreadable bool   `json:"shardsUnreadable,omitempty"`
+	ShardsError      string `json:"-"`
+
 	Shards          []Shard          `json:"shards,omitempty"`
 	Servers         []Server         `json:"servers,omitempty"`
 	Moves           []Move           `json:"moves,omitempty"`
@@ -35,15 +44,16 @@ type Area string
 
 // Areas of facts.
 const (
-	AreaProxy    Area = "front proxy"
-	AreaShards   Area = "shards"
-	AreaServers  Area = "servers of shards"
-	AreaMoves    Area = "moves"
-	AreaTree     Area = "workspaces"
-	AreaExports  Area = "exports"
-	AreaBindings Area = "bindings"
-	AreaDeep     Area = "all workspaces and bindings"
-	AreaHost     Area = "host cluster"
+	AreaProxy       Area = "front proxy"
+	AreaShards      Area = "shards"
+	AreaServers     Area = "servers of shards"
+	AreaMoves       Area = "moves"
+	AreaReplication Area = "lag of replication"
+	AreaTree        Area = "workspaces"
+	AreaExports     Area = "exports"
+	AreaBindings    Area = "bindings"
+	AreaDeep        Area = "all workspaces and bindings"
+	AreaHost        Area = "host cluster"
 )
 
 // Gap is what is missing of an area.
@@ -104,6 +114,10 @@ type Server struct {
 	Reachable   bool   `json:"reachable"`
 	Unreachable string `json:"-"`
 	Ready       bool   `json:"ready"`
+	// Status is the HTTP status of the request for its readiness.
+	Status int `json:"status,omitempty"`
+	// untrusted is set if the certificate is of a CA that this client does not know.
+	untrusted bool
 	// Failing are the names of the readiness checks that fail.
 	Failing []string `json:"failing,omitempty"`
 	// Version is empty if it has not been read.
@@ -117,6 +131,11 @@ type Server struct {
 	Metrics Samples `json:"metrics,omitempty"`
 }
 
+// isRefusing reports whether the server has refused the credentials, so that nothing is known about its readiness.
+func (s *Server) isRefusing() bool {
+	return s.Status == http.StatusUnauthorized || s.Status == http.StatusForbidden
+}
+
 // Certificate is the validity of a certificate.
 type Certificate struct {
 	NotBefore time.Time `json:"notBefore"`
@@ -128,6 +147,7 @@ type Shard struct {
 	Name                string     `json:"name"`
 	BaseURL             string     `json:"baseURL"`
 	VirtualWorkspaceURL string     `json:"virtualWorkspaceURL"`
+	Created             time.Time  `json:"created"`
 	Conditions          Conditions `json:"conditions,omitempty"`
 	// VirtualWorkspaces is what answers at VirtualWorkspaceURL to anybody.
 	VirtualWorkspaces *Server `json:"virtualWorkspaces,omitempty"`
@@ -160,6 +180,29 @@ func (o Object) String() string { return cmp.Or(o.Path, o.Cluster) + "/" + o.Nam
 // key identifies an object of a kind.
 func (o Object) key() string { return o.Cluster + "/" + o.Name }
 
+// Recheck is what a second look at something has told that seemed to be an orphan.
+type Recheck string
+
+// Results of a second look. There is none for what is no orphan, or was not looked at again.
+const (
+	RecheckConfirmed Recheck = "Confirmed"
+	RecheckChanged   Recheck = "Changed"
+)
+
+// isOfAdministrators reports whether only administrators of the installation can change the object: it is in root or in a logical cluster of
+// the system. What tenants can break at will is no error of the installation.
+func (o Object) isOfAdministrators() bool {
+	return o.Cluster == logicalcluster.Root.String() || strings.HasPrefix(o.Cluster, "system:")
+}
+
+// errorOf returns Error for objects of administrators, and otherwise Warning.
+func (o Object) errorOf() Severity {
+	if o.isOfAdministrators() {
+		return SeverityError
+	}
+	return SeverityWarning
+}
+
 // Workspace is a Workspace. Without AreaDeep, those that are Ready are not read.
 type Workspace struct {
 	Object
@@ -168,6 +211,7 @@ type Workspace struct {
 	IsMount        bool       `json:"isMount,omitempty"`
 	Initializers   []string   `json:"initializers,omitempty"`
 	Terminators    []string   `json:"terminators,omitempty"`
+	Recheck        Recheck    `json:"recheck,omitempty"`
 	Conditions     Conditions `json:"conditions,omitempty"`
 }
 
@@ -180,7 +224,8 @@ type LogicalCluster struct {
 	OwnerName    string `json:"ownerName"`
 	OwnerUID     string `json:"ownerUID"`
 	// IsMoving is set while it may be on two shards.
-	IsMoving bool `json:"isMoving,omitempty"`
+	IsMoving bool    `json:"isMoving,omitempty"`
+	Recheck  Recheck `json:"recheck,omitempty"`
 }
 
 // Export is an APIExport.
@@ -193,9 +238,12 @@ type Export struct {
 // EndpointSlice is an APIExportEndpointSlice.
 type EndpointSlice struct {
 	Object
-	// Bases are the addresses of the servers of its endpoints, without the rest of the URLs.
-	Bases      []string   `json:"bases,omitempty"`
-	Conditions Conditions `json:"conditions,omitempty"`
+	// Bases are the addresses of Shards in its endpoints, without the rest of the URLs.
+	Bases []string `json:"bases,omitempty"`
+	// Foreign is the number of endpoints that are at no address of a Shard. ForeignHosts are these, which users may have written.
+	Foreign      int        `json:"foreign,omitempty"`
+	ForeignHosts []string   `json:"-"`
+	Conditions   Conditions `json:"conditions,omitempty"`
 }
 
 // Binding is an APIBinding.
@@ -215,6 +263,8 @@ type HostObject struct {
 	Kind               string     `json:"kind"`
 	Namespace          string     `json:"namespace"`
 	Name               string     `json:"name"`
+	Created            time.Time  `json:"created"`
+	Changed            time.Time  `json:"changed"`
 	Generation         int64      `json:"generation"`
 	ObservedGeneration int64      `json:"observedGeneration"`
 	Deleting           *time.Time `json:"deleting,omitempty"`
@@ -229,7 +279,9 @@ type HostCertificate struct {
 	Namespace   string       `json:"namespace"`
 	Name        string       `json:"name"`
 	Certificate *Certificate `json:"certificate,omitempty"`
-	Conditions  Conditions   `json:"conditions,omitempty"`
+	// Renewal is when cert-manager renews it.
+	Renewal    *time.Time `json:"renewal,omitempty"`
+	Conditions Conditions `json:"conditions,omitempty"`
 }
 
 // Backup is a Backup of the operator.

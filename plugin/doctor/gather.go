@@ -40,7 +40,10 @@ type gatherer struct {
 	hostNamespace       string
 	deep                bool
 	maxWorkspaces       int
+	grace               time.Duration
 	progress            func(format string, args ...any)
+	// identities are those of all exports, for the comparison with bindings.
+	identities exportIdentities
 
 	mu    sync.Mutex
 	facts *Facts
@@ -49,7 +52,9 @@ type gatherer struct {
 // read returns the facts. The error is errNoAdmin, or the end of the context.
 func (g *gatherer) read(ctx context.Context) (*Facts, error) {
 	g.facts = &Facts{ReadAt: time.Now(), Installation: g.installation.Base, Areas: map[Area]*Gap{}, Credentials: credentialsOf(g.admin)}
-	if g.shards == nil {
+	if g.shards != nil {
+		g.facts.ShardCredentials = credentialsOf(g.shards)
+	} else {
 		g.skip(AreaServers, "--shards-kubeconfig is not set, so shards are not asked directly", nil)
 	}
 	if !g.deep {
@@ -74,9 +79,15 @@ func (g *gatherer) read(ctx context.Context) (*Facts, error) {
 func (g *gatherer) readInstallation(ctx context.Context) error {
 	g.progress("Asking the front proxy %s", g.installation.Base)
 	proxy, unread := g.probeProxy(ctx)
-	g.record(func(f *Facts) { f.Proxy = &proxy })
+	g.record(func(f *Facts) { f.Proxy = proxy })
 	g.miss(AreaProxy, unread...)
 	rest := []Area{AreaShards, AreaServers, AreaMoves, AreaTree, AreaExports, AreaBindings, AreaDeep}
+	if proxy == nil {
+		for _, area := range rest {
+			g.skip(area, "the front proxy has not answered when --timeout ended", nil)
+		}
+		return nil
+	}
 	if !proxy.Reachable {
 		g.miss(AreaProxy, Unread{What: "the front proxy, which does not answer"})
 		for _, area := range rest {
@@ -87,6 +98,9 @@ func (g *gatherer) readInstallation(ctx context.Context) error {
 	if err := g.readShards(ctx); err != nil {
 		if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) && !g.hasExpired() {
 			return fmt.Errorf("%w: %w", errNoAdmin, err)
+		}
+		if !apierrors.IsUnauthorized(err) && ctx.Err() == nil {
+			g.record(func(f *Facts) { f.ShardsUnreadable, f.ShardsError = true, err.Error() })
 		}
 		for _, area := range rest {
 			g.skip(area, "the shards of the installation cannot be read", err)
@@ -107,7 +121,7 @@ func (g *gatherer) hasExpired() bool {
 	return g.facts.Credentials != nil && g.facts.Credentials.NotAfter.Before(g.facts.ReadAt)
 }
 
-func (g *gatherer) probeProxy(ctx context.Context) (Server, []Unread) {
+func (g *gatherer) probeProxy(ctx context.Context) (*Server, []Unread) {
 	config := rest.CopyConfig(g.admin)
 	config.Host = g.installation.Base
 	return probe{name: "front proxy", config: config, metrics: true}.run(ctx)
@@ -154,34 +168,67 @@ func (g *gatherer) probeShards(ctx context.Context) {
 	g.progress("Asking %d shards", len(g.facts.Shards))
 	g.limited(len(g.facts.Shards), func(i int) {
 		shard := g.facts.Shards[i]
-		server, unread := probe{name: shard.Name, config: g.shardConfig(shard), version: "/version", metrics: true}.run(ctx)
+		g.probeShard(ctx, shard)
 		anonymous := rest.AnonymousClientConfig(g.shards)
-		anonymous.Host = strings.TrimSuffix(shard.VirtualWorkspaceURL, "/")
-		virtual, _ := probe{name: shard.Name, config: anonymous}.run(ctx)
-		if isUntrusted(virtual) { // it is there: clients of providers may trust another CA
+		setHost(anonymous, shard.VirtualWorkspaceURL)
+		virtual, unread := probe{name: "the virtual workspaces of shard " + shard.Name, config: anonymous}.run(ctx)
+		if virtual == nil {
+			g.miss(AreaServers, unread...)
+			return
+		}
+		if virtual.untrusted { // it is there: clients of providers may trust another CA
 			virtual.Reachable = true
 		}
-		g.record(func(f *Facts) {
-			f.Servers = append(f.Servers, server)
-			f.Shards[i].VirtualWorkspaces = &virtual
-		})
+		g.record(func(f *Facts) { f.Shards[i].VirtualWorkspaces = virtual })
+	})
+	g.missLag()
+}
+
+func (g *gatherer) probeShard(ctx context.Context, shard Shard) {
+	config, err := g.shardConfig(shard)
+	if err != nil {
+		g.miss(AreaServers, Unread{What: "shard " + shard.Name + ": " + err.Error()})
+		return
+	}
+	server, unread := probe{name: shard.Name, config: config, version: "/version", metrics: true}.run(ctx)
+	if server != nil {
+		g.record(func(f *Facts) { f.Servers = append(f.Servers, *server) })
 		if !server.Reachable {
 			unread = append(unread, Unread{What: "shard " + shard.Name + ", which does not answer"})
 		}
-		g.miss(AreaServers, unread...)
-	})
+	}
+	g.miss(AreaServers, unread...)
 }
 
-// isUntrusted reports whether a server has presented a certificate that is valid now, and that this client does not trust.
-func isUntrusted(server Server) bool {
-	return !server.Reachable && server.Certificate != nil && server.Certificate.NotAfter.After(time.Now())
+// missLag records the shards without a lag of replication: only the leader of a shard's replicas has it, and one replica is asked.
+func (g *gatherer) missLag() {
+	for _, server := range g.facts.Servers {
+		if server.Metrics != nil && len(g.facts.Shards) > 1 && len(server.Metrics[metricReplicationLag]) == 0 {
+			g.miss(AreaReplication, Unread{What: "the lag of shard " + server.Name + ", which only the leader of its replicas tells"})
+		}
+	}
 }
 
-func (g *gatherer) shardConfig(shard Shard) *rest.Config {
+// errNotHTTPS is a refusal to send the credentials.
+var errNotHTTPS = errors.New("its address is not one of https, so it gets no credentials")
+
+func (g *gatherer) shardConfig(shard Shard) (*rest.Config, error) {
 	config := rest.CopyConfig(g.shards)
-	config.Host, config.APIPath = strings.TrimSuffix(shard.BaseURL, "/"), ""
-	config.QPS = -1
-	return config
+	setHost(config, shard.BaseURL)
+	config.APIPath, config.QPS = "", -1
+	if !strings.HasPrefix(config.Host, "https://") {
+		return nil, errNotHTTPS
+	}
+	return config, nil
+}
+
+// setHost sets the address of another server. The name in the kubeconfig that its certificate must have holds for the server there.
+func setHost(config *rest.Config, address string) {
+	address = strings.TrimSuffix(address, "/")
+	if address != strings.TrimSuffix(config.Host, "/") {
+		config.ServerName = ""
+	}
+	config.Host = address
 }
 
 // limited calls do for each number below n, some at a time.

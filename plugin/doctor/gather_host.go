@@ -8,14 +8,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/rest"
 
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 )
 
 // hostResources are the kinds of the operator whose condition Ready tells their state. A Backup is not among them: a failed one stays.
-var hostResources = []string{"rootshards", "shards", "frontproxies", "cacheservers", "virtualworkspaces", "kubeconfigs", "backupstores"}
+var hostResources = []string{"rootshards", "shards", "frontproxies", "cacheservers", "virtualworkspaces", "kubeconfigs", "backupstores", "backupschedules"}
 
 var (
 	backupsResource      = operatorv1alpha1.SchemeGroupVersion.WithResource("backups")
@@ -24,9 +22,7 @@ var (
 
 // readHost reads the objects of the operator, and the Certificates in the namespaces of installations. It reads no Secrets.
 func (g *gatherer) readHost(ctx context.Context) {
-	config := rest.CopyConfig(g.host)
-	config.QPS, config.Timeout = -1, requestTimeout
-	client, err := dynamic.NewForConfig(config)
+	client, err := newDynamic(g.host)
 	if err != nil {
 		g.skip(AreaHost, "the host cluster cannot be read", err)
 		return

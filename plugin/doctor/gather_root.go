@@ -68,7 +68,7 @@ func (r *treeReader) read(ctx context.Context, path logicalcluster.Path) {
 		return err
 	})
 	r.list(ctx, path, AreaExports, slicesResource, func(object *unstructured.Unstructured) error {
-		slice, err := sliceOf(object)
+		slice, err := sliceOf(object, r.facts.Shards)
 		slice.Path = at
 		r.record(func(f *Facts) { f.Slices = append(f.Slices, slice) })
 		return err

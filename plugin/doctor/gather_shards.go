@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"context"
+	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -33,7 +34,11 @@ func (g *gatherer) readFromShards(ctx context.Context) {
 		}
 		r.exports(ctx)
 	})
+	g.identities = identitiesOf(g.facts.Exports)
 	g.limited(len(g.facts.Shards), func(i int) { g.shardReader(g.facts.Shards[i]).bindings(ctx) }) // these compare with all exports
+	if g.deep {
+		g.recheckOrphans(ctx)
+	}
 }
 
 func (g *gatherer) identityOf(ctx context.Context, export string) (string, error) {
@@ -56,11 +61,17 @@ type shardReader struct {
 }
 
 func (g *gatherer) shardReader(shard Shard) *shardReader {
-	config := g.shardConfig(shard)
-	config.Host += logicalcluster.Wildcard.Path().URLPath()
-	config.Timeout = requestTimeout
-	client, err := dynamic.NewForConfig(config)
+	client, err := g.shardClient(shard, logicalcluster.Wildcard.Path())
 	return &shardReader{gatherer: g, shard: shard, all: client, err: err}
+}
+
+func (g *gatherer) shardClient(shard Shard, path logicalcluster.Path) (dynamic.Interface, error) {
+	config, err := g.shardConfig(shard)
+	if err != nil {
+		return nil, err
+	}
+	config.Host += path.URLPath()
+	return newDynamic(config)
 }
 
 // list reads a resource for an area. What fails is a gap.
@@ -112,7 +123,7 @@ func (r *shardReader) exports(ctx context.Context) {
 		return err
 	})
 	r.list(ctx, AreaExports, slicesResource, "", func(object *unstructured.Unstructured) error {
-		slice, err := sliceOf(object)
+		slice, err := sliceOf(object, r.facts.Shards)
 		r.record(func(f *Facts) { f.Slices = append(f.Slices, slice) })
 		return err
 	})
@@ -125,7 +136,11 @@ func (r *shardReader) bindings(ctx context.Context) {
 		return
 	}
 	r.progress("Reading bindings of shard %s", r.shard.Name)
+	count := 0
 	r.list(ctx, AreaBindings, connection.APIBindings, "", func(object *unstructured.Unstructured) error {
+		if count++; count > maxBindings && !r.deep {
+			return errManyBindings
+		}
 		binding, err := bindingOf(object)
 		if err == nil && r.keeps(binding) {
 			r.record(func(f *Facts) { f.Bindings = append(f.Bindings, binding) })
@@ -134,9 +149,14 @@ func (r *shardReader) bindings(ctx context.Context) {
 	})
 }
 
+// maxBindings bounds how many bindings of a shard are read without --deep.
+const maxBindings = 20000
+
+var errManyBindings = fmt.Errorf("only the first %d were read: --deep reads all", maxBindings)
+
 func (r *shardReader) keeps(binding Binding) bool {
-	facts := &Facts{ReadAt: r.facts.ReadAt, Exports: r.facts.Exports, Bindings: []Binding{binding}}
-	return len(bindings(facts, Limits{})) > 0 || r.deep && len(identities(facts, Limits{})) > 0
+	_, isBroken := brokenBinding(&Facts{ReadAt: r.facts.ReadAt}, Limits{}, binding)
+	return isBroken || r.deep && r.identities.otherThan(binding) != ""
 }
 
 // metrics returns the metrics of the shard, nil if they have not been read.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"text/tabwriter"
 	"unicode"
+	"unicode/utf16"
 
 	"sigs.k8s.io/yaml"
 )
@@ -19,7 +20,7 @@ func printReport(out io.Writer, report *Report, format string) error {
 		if err != nil {
 			return err
 		}
-		_, err = out.Write(append(text, '\n'))
+		_, err = fmt.Fprintln(out, escaped(string(text)))
 		return err
 	case "yaml":
 		text, err := yaml.Marshal(report)
@@ -32,7 +33,7 @@ func printReport(out io.Writer, report *Report, format string) error {
 	return printTable(out, report)
 }
 
-// maxDetail bounds what the table shows of the text of a server. The other formats have all of it.
+// maxDetail bounds what the table shows of an object, a message and the text of a server. The other formats have all of it.
 const maxDetail = 200
 
 // printTable writes the findings, then what was not checked.
@@ -42,11 +43,11 @@ func printTable(out io.Writer, report *Report) error {
 		fmt.Fprintln(table, "SEVERITY\tCHECK\tOBJECT\tFINDING\tNEXT STEP")
 	}
 	for _, finding := range report.Findings {
-		message := finding.Message
+		message := oneLine(finding.Message)
 		if detail := oneLine(finding.Detail); detail != "" {
 			message += " (" + detail + ")"
 		}
-		writeRow(table, string(finding.Severity), finding.Check, finding.Object, message, finding.NextStep)
+		writeRow(table, string(finding.Severity), finding.Check, oneLine(finding.Object), message, finding.NextStep)
 	}
 	if err := table.Flush(); err != nil {
 		return err
@@ -92,6 +93,22 @@ func printable(text string) string {
 		}
 		return r
 	}, text)
+}
+
+// escaped returns JSON with escapes for what could change the terminal.
+func escaped(text string) string {
+	var out strings.Builder
+	for _, r := range text {
+		switch {
+		case r < unicode.MaxASCII || unicode.IsPrint(r):
+			out.WriteRune(r)
+		default:
+			for _, unit := range utf16.Encode([]rune{r}) {
+				fmt.Fprintf(&out, "\\u%04x", unit)
+			}
+		}
+	}
+	return out.String()
 }
 
 // oneLine is printable for texts without a bound.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/version"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/transport"
 )
@@ -36,24 +37,34 @@ type probe struct {
 	metrics bool
 }
 
-// run never fails: what it could not read is in the facts.
-func (p probe) run(ctx context.Context) (Server, []Unread) {
-	server := Server{Name: p.name, URL: p.config.Host}
+// run never fails: what it could not read is in the facts. It returns no server if the time for all reading ends: that says nothing about
+// the server.
+func (p probe) run(ctx context.Context) (*Server, []Unread) {
+	server := &Server{Name: p.name, URL: p.config.Host}
 	client, end, err := p.newClient()
 	if err != nil {
 		server.Unreachable = err.Error()
 		return server, nil
 	}
 	defer end()
-	if err := p.askReadiness(ctx, client, &server); err != nil {
+	err = p.askReadiness(ctx, client, server)
+	switch {
+	case err == nil:
+	case ctx.Err() != nil:
+		return nil, []Unread{{What: p.name + ", which has not answered when --timeout ended"}}
+	default:
 		server.Unreachable, server.Certificate = err.Error(), presentedIn(err)
+		server.untrusted = errors.As(err, &x509.UnknownAuthorityError{})
 		return server, nil
+	}
+	if server.isRefusing() {
+		return server, []Unread{{What: p.name + ": credentials refused"}}
 	}
 	var unread []Unread
 	if p.version != "" {
 		if err := p.get(ctx, client, p.version, func(body io.Reader) error {
 			info := version.Info{}
-			err := json.NewDecoder(body).Decode(&info)
+			err := json.NewDecoder(io.LimitReader(body, maxPage)).Decode(&info)
 			server.Version = info.GitVersion
 			return err
 		}); err != nil {
@@ -88,7 +99,27 @@ func (p probe) newClient() (client *http.Client, end func(), err error) {
 		base.Proxy = config.Proxy
 	}
 	wrapped, err := transport.HTTPWrappersForConfig(config, base)
-	return &http.Client{Transport: wrapped, Timeout: requestTimeout}, base.CloseIdleConnections, err
+	return &http.Client{Transport: wrapped, Timeout: requestTimeout, CheckRedirect: noRedirect}, base.CloseIdleConnections, err
+}
+
+// noRedirect makes a client return a redirect: following it would send the credentials to another server.
+func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+
+// newDynamic returns a client that follows no redirect, and whose requests have a deadline.
+func newDynamic(config *rest.Config) (dynamic.Interface, error) {
+	config = rest.CopyConfig(config)
+	config.QPS, config.Timeout = -1, requestTimeout
+	shared, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, err
+	}
+	client := *shared
+	client.CheckRedirect = noRedirect
+	out, err := dynamic.NewForConfigAndClient(config, &client)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
 }
 
 func (p probe) askReadiness(ctx context.Context, client *http.Client, server *Server) error {
@@ -103,7 +134,7 @@ func (p probe) askReadiness(ctx context.Context, client *http.Client, server *Se
 	}
 	defer response.Body.Close()
 	trip := time.Since(sent)
-	server.Reachable, server.Ready = true, response.StatusCode == http.StatusOK
+	server.Reachable, server.Status, server.Ready = true, response.StatusCode, response.StatusCode == http.StatusOK
 	if date, err := http.ParseTime(response.Header.Get("Date")); err == nil {
 		server.ClockOffset = date.Add(dateResolution / 2).Sub(sent.Add(trip / 2))
 		server.Uncertainty = (trip + dateResolution) / 2

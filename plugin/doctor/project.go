@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -12,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
@@ -32,10 +34,36 @@ func decode[T any](object *unstructured.Unstructured) (*T, error) {
 	return out, nil
 }
 
+// knownConditions are those that checks read. Others are not kept: controllers of tenants may write them.
+var knownConditions = sets.New(
+	string(conditionsv1alpha1.Ready), string(corev1alpha1.ShardSchedulable), string(corev1alpha1.ShardPublished), string(corev1alpha1.ShardResourceLimitsApplied),
+	string(migrationv1alpha1.Progressing),
+	string(tenancyv1alpha1.WorkspaceScheduled), string(tenancyv1alpha1.WorkspaceMountReady), string(corev1alpha1.WorkspaceInitialized),
+	string(corev1alpha1.APIBindingsInitialized), string(corev1alpha1.WorkspaceContentDeleted),
+	string(apisv1alpha2.APIExportIdentityValid), string(apisv1alpha2.APIExportVirtualWorkspaceURLsReady), string(apisv1alpha1.PartitionValid),
+	string(apisv1alpha2.APIExportValid), string(apisv1alpha2.InitialBindingCompleted), string(apisv1alpha2.BindingUpToDate),
+	string(apisv1alpha2.PermissionClaimsValid), string(apisv1alpha2.PermissionClaimsApplied), string(apisv1alpha2.BindingResourceDeleteSuccess),
+	operatorv1alpha1.ConditionStalled, operatorv1alpha1.ConditionEtcdAvailable, operatorv1alpha1.ConditionEtcdHealthy, operatorv1alpha1.ConditionRolledOut,
+	operatorv1alpha1.ConditionSpecHonored, operatorv1alpha1.ConditionWorkspacesGone, operatorv1alpha1.ConditionCurrent, operatorv1alpha1.ConditionRetentionEnforced,
+)
+
+// knownReason is what reasons of the installation's own controllers look like.
+var knownReason = regexp.MustCompile(`^[A-Za-z]{1,64}$`)
+
+// conditionOf returns a condition without what could be a text of a tenant, and whether a check reads it.
+func conditionOf(conditionType, status, reason, message string, since time.Time) (Condition, bool) {
+	if !knownReason.MatchString(reason) {
+		reason = ""
+	}
+	return Condition{Type: conditionType, Status: status, Reason: reason, Since: since, Message: message}, knownConditions.Has(conditionType)
+}
+
 func conditionsOf(conditions conditionsv1alpha1.Conditions) Conditions {
 	var out Conditions
 	for _, c := range conditions {
-		out = append(out, Condition{Type: string(c.Type), Status: string(c.Status), Reason: c.Reason, Since: c.LastTransitionTime.Time, Message: c.Message})
+		if known, ok := conditionOf(string(c.Type), string(c.Status), c.Reason, c.Message, c.LastTransitionTime.Time); ok {
+			out = append(out, known)
+		}
 	}
 	return out
 }
@@ -57,7 +85,8 @@ func shardOf(object *unstructured.Unstructured) (Shard, error) {
 		return Shard{}, err
 	}
 	return Shard{
-		Name: shard.Name, BaseURL: shard.Spec.BaseURL, VirtualWorkspaceURL: cmp.Or(shard.Spec.VirtualWorkspaceURL, shard.Spec.BaseURL), Conditions: conditionsOf(shard.Status.Conditions),
+		Name: shard.Name, BaseURL: shard.Spec.BaseURL, VirtualWorkspaceURL: cmp.Or(shard.Spec.VirtualWorkspaceURL, shard.Spec.BaseURL),
+		Created: shard.CreationTimestamp.Time, Conditions: conditionsOf(shard.Status.Conditions),
 	}, nil
 }
 
@@ -115,30 +144,36 @@ func exportOf(object *unstructured.Unstructured) (Export, error) {
 	return Export{Object: objectOf(export), IdentityHash: export.Status.IdentityHash, Conditions: conditionsOf(export.Status.Conditions)}, nil
 }
 
-func sliceOf(object *unstructured.Unstructured) (EndpointSlice, error) {
+func sliceOf(object *unstructured.Unstructured, shards []Shard) (EndpointSlice, error) {
 	slice, err := decode[apisv1alpha1.APIExportEndpointSlice](object)
 	if err != nil {
 		return EndpointSlice{}, err
 	}
 	out := EndpointSlice{Object: objectOf(slice), Conditions: conditionsOf(slice.Status.Conditions)}
 	for _, endpoint := range slice.Status.APIExportEndpoints {
-		out.Bases = append(out.Bases, baseOf(endpoint.URL))
+		at := slices.IndexFunc(shards, func(shard Shard) bool { return strings.HasPrefix(endpoint.URL, shard.virtualWorkspaces()+"/") })
+		if at >= 0 {
+			out.Bases = append(out.Bases, shards[at].virtualWorkspaces())
+			continue
+		}
+		out.Foreign++
+		if host := hostOf(endpoint.URL); !slices.Contains(out.ForeignHosts, host) {
+			out.ForeignHosts = append(out.ForeignHosts, host)
+		}
 	}
 	return out, nil
 }
 
-// baseOf returns the address of the server in the URL of a virtual workspace: what precedes the path of virtual workspaces, or of another URL
-// the scheme and the host.
-func baseOf(endpoint string) string {
+// virtualWorkspaces returns the start of the URLs of virtual workspaces.
+func (s Shard) virtualWorkspaces() string { return strings.TrimSuffix(s.VirtualWorkspaceURL, "/") }
+
+// hostOf returns scheme and host of a URL.
+func hostOf(endpoint string) string {
 	parsed, err := url.Parse(endpoint)
 	if err != nil {
 		return "(not a URL)"
 	}
-	prefix, _, isVirtual := strings.Cut(parsed.Path, "/services/")
-	if !isVirtual {
-		prefix = ""
-	}
-	return parsed.Scheme + "://" + parsed.Host + prefix
+	return parsed.Scheme + "://" + parsed.Host
 }
 
 func bindingOf(object *unstructured.Unstructured) (Binding, error) {
@@ -165,7 +200,13 @@ func hostObjectOf(object *unstructured.Unstructured) (HostObject, error) {
 	conditions, err := hostConditions(object)
 	observed, _, _ := unstructured.NestedInt64(object.Object, "status", "observedGeneration")
 	out := HostObject{
-		Kind: object.GetKind(), Namespace: object.GetNamespace(), Name: object.GetName(), Generation: object.GetGeneration(), ObservedGeneration: observed, Conditions: conditions,
+		Kind: object.GetKind(), Namespace: object.GetNamespace(), Name: object.GetName(), Created: object.GetCreationTimestamp().Time, Changed: object.GetCreationTimestamp().Time,
+		Generation: object.GetGeneration(), ObservedGeneration: observed, Conditions: conditions,
+	}
+	for _, entry := range object.GetManagedFields() {
+		if entry.Subresource == "" && entry.Time != nil && entry.Time.After(out.Changed) {
+			out.Changed = entry.Time.Time
+		}
 	}
 	if deleting := object.GetDeletionTimestamp(); deleting != nil {
 		out.Deleting = &deleting.Time
@@ -188,7 +229,9 @@ func hostConditions(object *unstructured.Unstructured) (Conditions, error) {
 	}
 	var out Conditions
 	for _, c := range conditions {
-		out = append(out, Condition{Type: c.Type, Status: string(c.Status), Reason: c.Reason, Since: c.LastTransitionTime.Time, Message: c.Message})
+		if known, ok := conditionOf(c.Type, string(c.Status), c.Reason, c.Message, c.LastTransitionTime.Time); ok {
+			out = append(out, known)
+		}
 	}
 	return out, nil
 }
@@ -201,6 +244,10 @@ func hostCertificateOf(object *unstructured.Unstructured) (HostCertificate, erro
 	if until, parseErr := time.Parse(time.RFC3339, notAfter); parseErr == nil {
 		from, _ := time.Parse(time.RFC3339, notBefore) // without it, the warning is that of certificates whose start is not known
 		out.Certificate = &Certificate{NotBefore: from, NotAfter: until}
+	}
+	renewalTime, _, _ := unstructured.NestedString(object.Object, "status", "renewalTime")
+	if renewal, parseErr := time.Parse(time.RFC3339, renewalTime); parseErr == nil {
+		out.Renewal = &renewal
 	}
 	return out, err
 }

@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"os"
 	"regexp"
@@ -64,6 +65,19 @@ func TestTable(t *testing.T) {
 	}
 	if got := summaryLine(report); got != "1 errors, 0 warnings, 0 infos; 2 checks: 1 incomplete, 1 skipped" {
 		t.Errorf("got %s", got)
+	}
+}
+
+// TestJSONChangesNoTerminal: control characters and those that turn the direction of a text are escaped, and nothing is lost.
+func TestJSONChangesNoTerminal(t *testing.T) {
+	const hostile = "a\x1b[31m\u009b\u202eä\x7f\U000e0001"
+	var out bytes.Buffer
+	if err := printReport(&out, &Report{Findings: []Finding{{Detail: hostile}}}, "json"); err != nil || strings.ContainsAny(out.String(), "\x1b\u009b\u202e\x7f\U000e0001") {
+		t.Errorf("%v: %q", err, out.String())
+	}
+	var got Report
+	if err := json.Unmarshal(out.Bytes(), &got); err != nil || got.Findings[0].Detail != hostile {
+		t.Errorf("%v, %+v", err, got)
 	}
 }
 

@@ -38,6 +38,14 @@ func (u *user) doctor(line string) examination {
 	return got
 }
 
+// hasEnded returns an error unless the command has ended with an exit code.
+func (e examination) hasEnded(code int) error {
+	if e.code != code {
+		return fmt.Errorf("the exit code is %d, expected %d: %s", e.code, code, e.err)
+	}
+	return nil
+}
+
 // of returns the findings of a check about objects with a text in their name.
 func (e examination) of(check, object string) []doctor.Finding {
 	var found []doctor.Finding

@@ -11,10 +11,12 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -93,6 +95,25 @@ status:
   conditions:
   - {type: Ready, status: "False", reason: AttemptsFailed, message: canary-0b5e, lastTransitionTime: "2020-01-01T00:00:00Z"}
 ---
+apiVersion: operator.kcp.io/v1alpha1
+kind: BackupSchedule
+metadata: {name: nightly, namespace: default}
+spec: {rootShardRef: {name: main}, storeRef: {name: offsite}, schedule: "@daily"}
+status:
+  observedGeneration: 1
+  conditions:
+  - {type: Ready, status: "False", reason: Overdue, message: canary-0b5e, lastTransitionTime: "2020-01-01T00:00:00Z"}
+  - {type: Current, status: "False", reason: Overdue, message: canary-0b5e, lastTransitionTime: "2020-01-01T00:00:00Z"}
+---
+apiVersion: operator.kcp.io/v1alpha1
+kind: CacheServer
+metadata: {name: late, namespace: default}
+spec: {}
+status:
+  observedGeneration: -1
+  conditions:
+  - {type: Ready, status: "True", reason: canary_0b5e, message: "", lastTransitionTime: "2020-01-01T00:00:00Z"}
+---
 apiVersion: cert-manager.io/v1
 kind: Certificate
 metadata: {name: main-server, namespace: default}
@@ -100,6 +121,14 @@ spec: {commonName: canary-0b5e}
 status:
   notBefore: "2020-01-01T00:00:00Z"
   notAfter: "2020-04-01T00:00:00Z"
+---
+apiVersion: cert-manager.io/v1
+kind: Certificate
+metadata: {name: main-client, namespace: default}
+status:
+  notBefore: "2020-01-01T00:00:00Z"
+  notAfter: "2100-01-01T00:00:00Z"
+  renewalTime: "2020-03-01T00:00:00Z"
 ---
 apiVersion: v1
 kind: Secret
@@ -210,7 +239,7 @@ data: {password: canary-0b5e}
 	if err != nil {
 		t.Fatal(err)
 	}
-	patch = client.RawPatch("application/merge-patch+json", []byte(`{"status":{"endpoints":[{"url":"https://gone.example.com/services/apiexport/x/`+canary+`"}]}}`))
+	patch = client.RawPatch("application/merge-patch+json", []byte(`{"status":{"endpoints":[{"url":"https://`+canary+`.example.com/services/apiexport/x/`+canary+`"}]}}`))
 	if err := administrator.Status().Patch(t.Context(), object("apis.kcp.io/v1alpha1", "APIExportEndpointSlice", "", "horses"), patch); err != nil {
 		t.Fatal(err)
 	}
@@ -229,6 +258,43 @@ data: {password: canary-0b5e}
 	if err := farm.Delete(t.Context(), object("apis.kcp.io/v1alpha2", "APIExport", "", "horses")); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// breakOwners makes a logical cluster without a Workspace, and a Workspace without its logical cluster.
+func breakOwners(t *testing.T, i *installation.Installation) (lost string) {
+	masters := i.Masters(t, installation.Alpha)
+	create(t, shardtesting.At(masters, "doctororphan"), `
+apiVersion: core.kcp.io/v1alpha1
+kind: LogicalCluster
+metadata: {name: cluster}
+spec: {owner: {apiVersion: tenancy.kcp.io/v1alpha1, resource: workspaces, cluster: root, name: doctor-gone, uid: 3f0b6a0e-0b5e-4c1c-9d0e-0b5e3f0b6a0e}}
+`)
+	i.NewWorkspace(t, "doctor-lost", "owner", shardtesting.OnShard(installation.Alpha))
+	root, err := client.New(i.Admin(t, "root"), client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	workspace := object("tenancy.kcp.io/v1alpha1", "Workspace", "", "doctor-lost")
+	if err := root.Get(t.Context(), client.ObjectKeyFromObject(workspace), workspace); err != nil {
+		t.Fatal(err)
+	}
+	lost, _, _ = unstructured.NestedString(workspace.Object, "spec", "cluster")
+	inside, err := client.New(shardtesting.At(masters, lost), client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster := object("core.kcp.io/v1alpha1", "LogicalCluster", "", "cluster")
+	if err := inside.Delete(t.Context(), cluster); err != nil {
+		t.Fatal(err)
+	}
+	shardtesting.Eventually(t, "the logical cluster is gone", func(ctx context.Context) error {
+		err := inside.Patch(ctx, cluster, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`)))
+		if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
+			return nil
+		}
+		return fmt.Errorf("it exists: %w", err)
+	})
+	return lost
 }
 
 func object(apiVersion, kind, namespace, name string) *unstructured.Unstructured {
@@ -265,6 +331,7 @@ func (e examination) isFound(faults []fault) error {
 func testFaults(t *testing.T, i *installation.Installation) {
 	host, shards := hostCluster(t, i), shardsKubeconfig(t, i)
 	breakTenants(t, i)
+	lost := breakOwners(t, i)
 	u := newUser(t, i, i.Admin(t, "root"))
 	u.expect(u.kcp("cordon beta"), commandOutput{out: "Shard \"beta\" is closed for new workspaces.\n"})
 
@@ -272,8 +339,8 @@ func testFaults(t *testing.T, i *installation.Installation) {
 		{"workspaces", "nowhere", "has no shard: Unschedulable", doctor.SeverityError},
 		{"workspaces", "unprepared", "waits for root:prepared", doctor.SeverityWarning},
 		{"workspaces", "lingering", "SomeResourcesRemain", doctor.SeverityWarning},
-		{"exports", "horses", "identity is not valid: IdentityVerificationFailed", doctor.SeverityError},
-		{"endpoint-slices", "horses", "https://gone.example.com belongs to no shard", doctor.SeverityError},
+		{"exports", "horses", "identity is not valid: IdentityVerificationFailed", doctor.SeverityWarning},
+		{"endpoint-slices", "horses", "1 endpoints are at no address of a shard", doctor.SeverityWarning},
 		{"bindings", "horses", "APIExportValid is False: APIExportNotFound", doctor.SeverityWarning},
 		{"shards", "beta", "is cordoned", doctor.SeverityInfo},
 	}
@@ -281,7 +348,10 @@ func testFaults(t *testing.T, i *installation.Installation) {
 		{"operator", "RootShard default/main", "EtcdHealthy is False: MemberMissing", doctor.SeverityError},
 		{"operator", "FrontProxy default/edge", "is stalled: SecretNotFound", doctor.SeverityError},
 		{"operator", "Kubeconfig default/jane", "is not ready: Waiting", doctor.SeverityError},
+		{"operator", "CacheServer default/late", "the operator has not read its last change", doctor.SeverityError},
+		{"backups", "BackupSchedule default/nightly", "two Backups in a row", doctor.SeverityError},
 		{"host-certificates", "main-server", "has expired at 2020-04-01", doctor.SeverityError},
+		{"host-certificates", "main-client", "has not been renewed: that was due at 2020-03-01", doctor.SeverityWarning},
 		{"backups", "default/main", "its last Backup last has failed", doctor.SeverityError},
 		{"backups", "default/main", "has no completed Backup", doctor.SeverityWarning},
 	}
@@ -291,7 +361,11 @@ func testFaults(t *testing.T, i *installation.Installation) {
 	}{
 		"through the front proxy": {"", ofTenants},
 		"at the shards":           {"--shards-kubeconfig " + shards, ofTenants},
-		"in the host cluster":     {"--max-workspaces 1 --host-kubeconfig " + host, ofHost},
+		"owners": {"--deep --shards-kubeconfig " + shards, []fault{
+			{"orphans", "doctororphan", "its Workspace root/doctor-gone does not exist", doctor.SeverityWarning},
+			{"orphans", "doctor-lost", "no shard has its logical cluster " + lost, doctor.SeverityError},
+		}},
+		"in the host cluster": {"--max-workspaces 1 --host-kubeconfig " + host, ofHost},
 	} {
 		t.Run(name, func(t *testing.T) {
 			u := newUser(t, i, i.Admin(t, "root"))
@@ -324,6 +398,24 @@ func testFaults(t *testing.T, i *installation.Installation) {
 			t.Errorf("%d, %v, %s", got.code, err, got.commandOutput.err)
 		}
 	})
+	t.Run("expired credentials of shards", func(t *testing.T) {
+		config, err := i.Layout().ClientFor(-time.Minute, i.URL, "shard-admin", "system:masters")
+		if err != nil {
+			t.Fatal(err)
+		}
+		file := filepath.Join(t.TempDir(), "expired.kubeconfig")
+		installation.WriteKubeconfig(t, config, file)
+		got := u.doctor("--shards-kubeconfig " + file)
+		if err := got.isFound([]fault{{"certificates", "kubeconfig of the shards", "has expired", doctor.SeverityError}}); err != nil {
+			t.Error(err)
+		}
+		if found := got.of("shard-servers", ""); len(found) > 0 {
+			t.Errorf("shards are blamed: %+v", found)
+		}
+		if result := got.result("shard-servers"); result.Status != doctor.StatusIncomplete || !slices.ContainsFunc(result.Reasons, func(reason string) bool { return strings.Contains(reason, "credentials refused") }) {
+			t.Errorf("got %+v", result)
+		}
+	})
 	t.Run("servers", func(t *testing.T) { testBrokenServers(t, i, shards) })
 }
 
@@ -345,7 +437,7 @@ func testBundle(t *testing.T, i *installation.Installation, host, shards string)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, secret := range []string{canary, base64.StdEncoding.EncodeToString([]byte(canary)), strings.Split(string(key), "\n")[1], "PRIVATE KEY", "Bearer"} {
+	for _, secret := range []string{canary, "canary_0b5e", base64.StdEncoding.EncodeToString([]byte(canary)), strings.Split(string(key), "\n")[1], "PRIVATE KEY", "Bearer"} {
 		if bytes.Contains(content, []byte(secret)) {
 			t.Errorf("%q is in the bundle", secret)
 		}
@@ -384,7 +476,7 @@ func unpack(t *testing.T, name string) []byte {
 	}
 }
 
-// testBrokenServers kills a shard, lets the certificate of another one expire, and then kills the front proxy.
+// testBrokenServers kills a shard, lets the certificate of another one expire, and then kills the root shard and the front proxy.
 func testBrokenServers(t *testing.T, i *installation.Installation, shards string) {
 	u := newUser(t, i, i.Admin(t, "root"))
 	if err := i.Layout().Reissue(installation.Beta, -time.Minute); err != nil {
@@ -401,6 +493,11 @@ func testBrokenServers(t *testing.T, i *installation.Installation, shards string
 			{"shard-servers", "beta", "does not answer", doctor.SeverityError},
 			{"certificates", "beta", "its serving certificate has expired", doctor.SeverityError},
 		})
+	})
+	i.Kill(t, installation.Root)
+	shardtesting.Eventually(t, "the root shard is found", func(context.Context) error {
+		got := u.doctor("")
+		return errors.Join(got.isFound([]fault{{"front-proxy", "root shard", "does not answer through the front proxy", doctor.SeverityError}}), got.hasEnded(1))
 	})
 	i.Kill(t, sharded.FrontProxy)
 	got := u.doctor("")
