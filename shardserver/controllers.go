@@ -104,6 +104,9 @@ func (d *dependencies) controllerTasks() []func(context.Context) {
 	if d.replication != nil {
 		tasks = append(tasks, d.replication.publisher.Run, d.replication.replica.Persist)
 	}
+	if d.migrations != nil {
+		tasks = append(tasks, d.migrations.ForgetProgress)
+	}
 	if d.cachedResources != nil {
 		tasks = append(tasks, d.cachedResources.replicator.Run, d.cachedResources.publisher.Run)
 	}

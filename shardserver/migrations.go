@@ -50,14 +50,8 @@ func (d *dependencies) createMigrations(context.Context) error {
 	return nil
 }
 
-// shortage returns why this shard stores nothing more of other shards, or "": it is what tenants are refused to store, too.
-func (d *dependencies) shortage() string {
-	space := d.space.Space()
-	if space.Level() == etcdkeys.SpaceOK {
-		return ""
-	}
-	return space.Shortage()
-}
+// shortage returns why this shard stores nothing more of other shards, or "".
+func (d *dependencies) shortage() string { return d.space.Space().CopyShortage() }
 
 // written returns the bytes that this process has written to etcd so far.
 func (d *dependencies) written() int64 {

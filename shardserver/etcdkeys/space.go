@@ -23,6 +23,8 @@ const (
 	// fragmentedPercent is the percentage of the quota that the database file may have, free pages included. etcd raises
 	// its alarm by the size of the file.
 	fragmentedPercent = 95
+	// commitInterval is more than etcd takes to count what was written in the sizes that it reports.
+	commitInterval = 200 * time.Millisecond
 	// spaceInterval is the interval at which etcd is asked.
 	spaceInterval = 10 * time.Second
 	// spaceWrittenPercent is the percentage of the quota that may be written before etcd is asked again.
@@ -55,6 +57,8 @@ type Space struct {
 
 	// previous is the level before.
 	previous SpaceLevel
+	// uncounted are bytes that this process wrote before etcd was asked, too recently to be surely in Size and InUse.
+	uncounted int64
 }
 
 // Level returns what still fits.
@@ -91,19 +95,36 @@ func (s Space) Err() error {
 
 // Shortage explains to an administrator why the level is not SpaceOK, without the figures of the moment; "" if it is.
 func (s Space) Shortage() string {
-	quota := resource.NewQuantity(s.Quota, resource.BinarySI).String()
 	switch {
 	case s.NoSpace:
 		return errNoSpace.Error()
 	case s.reaches(SpaceCritical, criticalPercent):
-		return fmt.Sprintf("etcd uses more than %d percent of its quota of %s", criticalPercent-hysteresisPercent, quota)
+		return fmt.Sprintf("etcd uses more than %d percent of its quota of %s", criticalPercent-hysteresisPercent, s.quota())
 	case s.reaches(SpaceLow, lowPercent):
-		return fmt.Sprintf("etcd uses more than %d percent of its quota of %s", lowPercent-hysteresisPercent, quota)
+		return fmt.Sprintf("etcd uses more than %d percent of its quota of %s", lowPercent-hysteresisPercent, s.quota())
 	case s.uses(s.Size, fragmentedPercent):
-		return fmt.Sprintf("the database of etcd has, with free pages, more than %d percent of its quota of %s: defragment it", fragmentedPercent, quota)
+		return s.fragmented(fragmentedPercent)
 	}
 	return ""
 }
+
+// CopyShortage explains to an administrator why nothing of other shards is stored, "" if it is. A copy stops where tenants that were refused may
+// store again: it does not keep them from storing, and etcd does not stay short after a copy that was given up is removed. The removal does
+// not make the database file smaller, so a copy leaves as much to the mark of that, too.
+func (s Space) CopyShortage() string {
+	s.InUse, s.Size = s.InUse+s.uncounted, s.Size+s.uncounted
+	s.previous = max(s.previous, SpaceLow)
+	if shortage := s.Shortage(); shortage != "" || !s.uses(s.Size, fragmentedPercent-hysteresisPercent) {
+		return shortage
+	}
+	return s.fragmented(fragmentedPercent - hysteresisPercent)
+}
+
+func (s Space) fragmented(percent int64) string {
+	return fmt.Sprintf("the database of etcd has, with free pages, more than %d percent of its quota of %s: defragment it", percent, s.quota())
+}
+
+func (s Space) quota() string { return resource.NewQuantity(s.Quota, resource.BinarySI).String() }
 
 // worse returns which of two members has less left.
 func (s Space) worse(other Space) Space {
@@ -126,6 +147,10 @@ type SpaceMonitor struct {
 	mu        sync.Mutex
 	space     Space
 	writtenAt int64
+	// counted and next are what had been written when etcd was asked some time before: counted is surely in the sizes of an answer, and
+	// next will be, commitInterval after nextAt.
+	counted, next int64
+	nextAt        time.Time
 }
 
 // NewSpaceMonitor returns a monitor of the etcd of a scanner. written returns the bytes that this process has written so
@@ -174,7 +199,7 @@ func (m *SpaceMonitor) update(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	written := m.written()
+	written, now := m.written(), time.Now()
 	var space Space
 	var errs []error
 	endpoints := client.Endpoints()
@@ -190,11 +215,19 @@ func (m *SpaceMonitor) update(ctx context.Context) error {
 		return errors.Join(errs...)
 	}
 	m.mu.Lock()
-	space.previous = m.space.previous
-	m.space, m.writtenAt = space, written
+	m.set(space, written, now)
 	m.mu.Unlock()
 	m.report(&space)
 	return nil
+}
+
+// set stores what etcd has answered, and what this process had written before it was asked at a time, while mu is held.
+func (m *SpaceMonitor) set(space Space, written int64, asked time.Time) {
+	if asked.Sub(m.nextAt) >= commitInterval {
+		m.counted, m.next, m.nextAt = m.next, written, asked
+	}
+	space.previous, space.uncounted = m.space.previous, written-m.counted
+	m.space, m.writtenAt = space, written
 }
 
 // spaceOf asks one member. The alarms are those of the whole cluster; listing them would be a write.

@@ -3,6 +3,7 @@ package etcdkeys
 import (
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestSpaceLevel(t *testing.T) {
@@ -39,6 +40,46 @@ func TestSpaceLevel(t *testing.T) {
 				t.Errorf("got error %v", tc.space.Err())
 			}
 		})
+	}
+}
+
+// TestCopyShortage: a copy that stops leaves tenants able to store.
+func TestCopyShortage(t *testing.T) {
+	const quota = 100 << 20
+	of := func(percent int64) int64 { return percent * quota / 100 }
+	for name, tc := range map[string]struct {
+		space    Space
+		shortage string
+	}{
+		"below the mark":                         {Space{Quota: quota, Size: of(74), InUse: of(74)}, ""},
+		"where tenants may store again":          {Space{Quota: quota, Size: of(75), InUse: of(75)}, "more than 75 percent of its quota of 100Mi"},
+		"with what etcd may not have counted":    {Space{Quota: quota, Size: of(70), InUse: of(70), uncounted: of(5)}, "more than 75 percent"},
+		"a large file of free pages":             {Space{Quota: quota, Size: of(89), InUse: of(10)}, ""},
+		"a file that the copy must not extend":   {Space{Quota: quota, Size: of(90), InUse: of(10)}, "more than 90 percent of its quota of 100Mi: defragment"},
+		"a file that keeps tenants from storing": {Space{Quota: quota, Size: of(95), InUse: of(10)}, "more than 95 percent of its quota of 100Mi: defragment"},
+		"the alarm":                              {Space{Quota: quota, Size: of(10), InUse: of(10), NoSpace: true}, "NOSPACE"},
+		"an unknown quota":                       {Space{Size: 1 << 40, InUse: 1 << 40}, ""},
+	} {
+		if got := tc.space.CopyShortage(); (got == "") != (tc.shortage == "") || !strings.Contains(got, tc.shortage) {
+			t.Errorf("%s: got %q, want %q", name, got, tc.shortage)
+		}
+	}
+}
+
+// TestSpaceUncounted: what this process wrote just before etcd was asked counts for copies, until etcd must have it.
+func TestSpaceUncounted(t *testing.T) {
+	m := NewSpaceMonitor(nil, "test", func() int64 { return 0 })
+	start := time.Now()
+	for _, tc := range []struct {
+		after           time.Duration
+		written, counts int64
+	}{
+		{0, 100, 100}, {commitInterval / 2, 150, 150}, {commitInterval, 170, 70}, {3 * commitInterval / 2, 180, 80}, {time.Minute, 190, 20}, {2 * time.Minute, 190, 0},
+	} {
+		m.set(Space{}, tc.written, start.Add(tc.after))
+		if m.space.uncounted != tc.counts || m.writtenAt != tc.written {
+			t.Errorf("after %s: %d bytes count, want %d", tc.after, m.space.uncounted, tc.counts)
+		}
 	}
 }
 

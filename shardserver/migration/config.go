@@ -118,6 +118,10 @@ func New(cfg Config) *Migrations {
 // Written returns how many bytes of other shards were written to etcd so far, about.
 func (m *Migrations) Written() int64 { return m.destination.transfer.Written() }
 
+// ForgetProgress forgets what this replica knew about copies when its controllers ran before: another replica has gone on since. It is a task of
+// the controllers.
+func (m *Migrations) ForgetProgress(context.Context) { m.destination.forgetAll() }
+
 // Close ends what this replica follows for destinations.
 func (m *Migrations) Close() { m.origin.followings.close() }
 

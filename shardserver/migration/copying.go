@@ -45,6 +45,9 @@ func (c *copying) close() {
 // run copies while the logical cluster is open, until little changes between two passes, reads and compares all that it has copied, pauses
 // writes, copies the rest, and asks the origin to hand over.
 func (c *copying) run(ctx context.Context) (*handOverResponse, error) {
+	if err := c.destination.checkSpace(); err != nil {
+		return nil, err
+	}
 	wanted, err := c.changes(ctx, 0)
 	if err != nil {
 		return nil, fmt.Errorf("reading the list of objects: %w", err)
@@ -74,6 +77,9 @@ func (c *copying) run(ctx context.Context) (*handOverResponse, error) {
 	if err := c.catchUp(ctx); err != nil {
 		return nil, err
 	}
+	if err := c.destination.checkSpace(); err != nil {
+		return nil, err
+	}
 	c.pausedAt = time.Now()
 	paused, err := c.origin.pause(ctx)
 	if err != nil {
@@ -93,6 +99,9 @@ func (c *copying) finish(ctx context.Context, paused *pauseResponse) (*handOverR
 	}
 	digest, err := c.copied.Digest(ctx, c.storageNames()...)
 	if err != nil {
+		return nil, err
+	}
+	if err := c.destination.checkSpace(); err != nil { // afterwards nobody serves the logical cluster until this shard has stored its LogicalCluster
 		return nil, err
 	}
 	handed, err := c.origin.handOver(ctx, handOverRequest{Token: paused.Token, Digest: digest})

@@ -123,6 +123,28 @@ func TestPlacementOfHome(t *testing.T) {
 	}
 }
 
+// TestCleanUp: while nobody serves the logical cluster, the migration says why.
+func TestCleanUp(t *testing.T) {
+	m := newMigration(migrationv1alpha1.LogicalClusterMigrationPhaseOriginCleanup)
+	for _, tc := range []struct {
+		origin, destination shardingv1alpha1.LogicalClusterMigrationReportSpec
+		message             string
+	}{
+		{destination: shardingv1alpha1.LogicalClusterMigrationReportSpec{State: shardingv1alpha1.MigrationCopying}},
+		{destination: shardingv1alpha1.LogicalClusterMigrationReportSpec{State: shardingv1alpha1.MigrationCopying, Reason: migrationv1alpha1.ReasonDestinationFull, Message: "no space"}, message: "nobody serves the logical cluster: no space"},
+		{destination: shardingv1alpha1.LogicalClusterMigrationReportSpec{State: shardingv1alpha1.MigrationCopying}, message: "no space"}, // the next attempt
+		{destination: shardingv1alpha1.LogicalClusterMigrationReportSpec{State: shardingv1alpha1.MigrationServing}},
+		{origin: shardingv1alpha1.LogicalClusterMigrationReportSpec{Reason: migrationv1alpha1.ReasonKeysNotHandedOver, Message: "keys"}, destination: shardingv1alpha1.LogicalClusterMigrationReportSpec{State: shardingv1alpha1.MigrationServing}, message: "keys"},
+		{destination: shardingv1alpha1.LogicalClusterMigrationReportSpec{State: shardingv1alpha1.MigrationServing}, message: "keys"},
+	} {
+		tc.origin.State = shardingv1alpha1.MigrationMovedAway
+		m = Home{Migration: m, Reports: map[string]shardingv1alpha1.LogicalClusterMigrationReportSpec{"alpha": tc.origin, "beta": tc.destination}}.Status()
+		if got := conditionsv1alpha1.GetMessage(m, migrationv1alpha1.OriginCleaned); (got == "") != (tc.message == "") || !strings.Contains(got, tc.message) {
+			t.Errorf("origin %+v, destination %+v: got %q, want %q", tc.origin, tc.destination, got, tc.message)
+		}
+	}
+}
+
 func TestMarkProgress(t *testing.T) {
 	m := newMigration(migrationv1alpha1.LogicalClusterMigrationPhaseMigrating)
 	conditionsv1alpha1.MarkFalse(m, migrationv1alpha1.DataCopied, "R", conditionsv1alpha1.SeverityInfo, "the reason")
@@ -162,6 +184,11 @@ func TestEvents(t *testing.T) {
 			"alpha": {State: shardingv1alpha1.MigrationMovedAway, Reason: migrationv1alpha1.ReasonKeysNotHandedOver, Message: "m"},
 		}}.Status()
 	}
+	stuck := func(m *migrationv1alpha1.LogicalClusterMigration) {
+		*m = *Home{Migration: m, Reports: map[string]shardingv1alpha1.LogicalClusterMigrationReportSpec{
+			"alpha": {State: shardingv1alpha1.MigrationMovedAway}, "beta": {State: shardingv1alpha1.MigrationCopying, Reason: migrationv1alpha1.ReasonDestinationFull, Message: "no space"},
+		}}.Status()
+	}
 	full := func(m *migrationv1alpha1.LogicalClusterMigration) {
 		*m = *Home{Migration: m, Reports: map[string]shardingv1alpha1.LogicalClusterMigrationReportSpec{
 			"alpha": {State: shardingv1alpha1.MigrationAccepted}, "beta": {State: shardingv1alpha1.MigrationCopying, Reason: migrationv1alpha1.ReasonDestinationFull, Message: "no space"},
@@ -182,6 +209,8 @@ func TestEvents(t *testing.T) {
 		"aborted":     {migrating, at(migrationv1alpha1.LogicalClusterMigrationPhaseFailed, aborted), "Aborted"},
 		"no space":    {migrating, at(migrationv1alpha1.LogicalClusterMigrationPhaseMigrating, full), "DestinationFull Aborting"},
 		"unclean":     {at(cleanup), at(cleanup, unclean), "KeysNotHandedOver"},
+		"stuck":       {at(cleanup), at(cleanup, stuck), "DestinationFull"},
+		"stuck yet":   {at(cleanup, stuck), at(cleanup, stuck), ""},
 		"unclean yet": {at(cleanup, unclean), at(cleanup, unclean), ""},
 		"failure":     {migrating, at(migrationv1alpha1.LogicalClusterMigrationPhaseFailed), "Failed"},
 	} {

@@ -45,5 +45,5 @@ func progressAdvice(m *migrationv1alpha1.LogicalClusterMigration) string {
 	case migrationv1alpha1.LogicalClusterMigrationPhaseAborting:
 		return "The migration ends when both shards run, and have removed what they copied"
 	}
-	return "The logical cluster was handed over: the migration goes on when both shards run"
+	return "The logical cluster was handed over: the migration goes on when both shards run, and their etcds accept writes"
 }

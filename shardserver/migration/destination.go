@@ -152,6 +152,9 @@ func logicalClusterOf(migration *migrationv1alpha1.LogicalClusterMigration) logi
 func (d *destinationService) drop(ctx context.Context, cluster *corev1alpha1.LogicalCluster) error {
 	in := transfer.Incoming{Cluster: logicalcluster.Of(cluster), UID: types.UID(cluster.Annotations[corev1alpha1.ArrivingAnnotationKey])}
 	d.forget(in.UID)
+	if err := d.deleteUnclaimed(ctx, in); err != nil {
+		return err
+	}
 	copied, err := d.claim(ctx, in, cluster.Annotations[corev1alpha1.MigratingAnnotationKey], false)
 	if err != nil || copied == nil {
 		return err
@@ -168,6 +171,20 @@ func (d *destinationService) drop(ctx context.Context, cluster *corev1alpha1.Log
 	}
 	klog.FromContext(ctx).Info("Removed the copy of a logical cluster whose migration has ended", "cluster", in.Cluster, "migration", in.UID)
 	return nil
+}
+
+// deleteUnclaimed deletes what the records of a copy name before it is claimed: an etcd without space refuses the write of a claim, and no
+// deletion. Somebody who has claimed the copy before may write keys meanwhile, each with a record, but cannot open it: the origin has given up.
+func (d *destinationService) deleteUnclaimed(ctx context.Context, in transfer.Incoming) error {
+	stored, err := d.stored.get(ctx, in.Cluster)
+	if err != nil || !stored.isArrivingFor(in.UID) {
+		return err
+	}
+	fence, err := d.stored.unchanged(in.Cluster, stored)
+	if err != nil {
+		return err
+	}
+	return d.transfer.NewWriter(in, fence).DeleteAll(ctx)
 }
 
 // forgetLeftovers removes what is known of migrations that do not exist.
@@ -259,15 +276,24 @@ func (d *destinationService) copy(ctx context.Context, key controller.Request, m
 // takeOver returns what the origin hands over, after it has copied the content, unless an earlier attempt has: the origin may have handed over
 // without that this shard has stored the answer. Without a token, the origin answers only then.
 func (d *destinationService) takeOver(ctx context.Context, c *copying, claimed *claimedCluster, wasHandedOver bool) (*handOverResponse, error) {
+	var earlier error
 	if wasHandedOver || claimed.again {
-		if handed, err := c.origin.handOver(ctx, handOverRequest{}); err == nil || wasHandedOver {
+		handed, err := c.origin.handOver(ctx, handOverRequest{})
+		if err == nil || wasHandedOver {
 			return handed, err
+		}
+		if conflict := (*conflictError)(nil); !errors.As(err, &conflict) { // that is the answer of an origin that has handed over nothing
+			earlier = fmt.Errorf("asking for what the origin may have handed over: %w", err)
 		}
 	}
 	if err := d.cfg.Fence.Pause(ctx, c.in.Cluster, claimed.revision); err != nil { // all replicas hide what follows
-		return nil, err
+		return nil, errors.Join(err, earlier)
 	}
-	return c.run(ctx)
+	handed, err := c.run(ctx)
+	if err != nil {
+		return nil, errors.Join(err, earlier)
+	}
+	return handed, nil
 }
 
 // claimedCluster is the LogicalCluster of a copy.
@@ -405,7 +431,7 @@ func (d *destinationService) begin(key controller.Request, uid types.UID) {
 	d.mu.Lock()
 	p := d.progress[uid]
 	d.mu.Unlock()
-	if p.reason != migrationv1alpha1.ReasonCopyFailed && p.reason != migrationv1alpha1.ReasonDestinationFull {
+	if p.reason != migrationv1alpha1.ReasonCopyFailed {
 		d.report(key, uid, progress{})
 	}
 }
@@ -432,6 +458,12 @@ func (d *destinationService) forget(uid types.UID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.progress, uid)
+}
+
+func (d *destinationService) forgetAll() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	clear(d.progress)
 }
 
 // forgetExcept keeps the progress of migrations that exist.

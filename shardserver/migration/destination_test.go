@@ -47,7 +47,7 @@ func TestBegin(t *testing.T) {
 	for name, tc := range map[string]struct{ before, want progress }{
 		"the first attempt":               {},
 		"after one that failed to copy":   {progress{entries: 7, reason: migrationv1alpha1.ReasonCopyFailed, message: "too large"}, progress{entries: 7, reason: migrationv1alpha1.ReasonCopyFailed, message: "too large"}},
-		"after one that had no space":     {progress{reason: migrationv1alpha1.ReasonDestinationFull, message: "full"}, progress{reason: migrationv1alpha1.ReasonDestinationFull, message: "full"}},
+		"after one that had no space":     {progress{reason: migrationv1alpha1.ReasonDestinationFull, message: "full"}, progress{}},
 		"after one that could not begin":  {progress{reason: migrationv1alpha1.ReasonWaitingForDestination, message: "no address"}, progress{}},
 		"after one that copied something": {progress{entries: 7}, progress{}},
 	} {
@@ -55,6 +55,9 @@ func TestBegin(t *testing.T) {
 		d.begin(controller.Request{}, uid)
 		if got := d.progress[uid]; got != tc.want {
 			t.Errorf("%s: got %+v, want %+v", name, got, tc.want)
+		}
+		if (&Migrations{destination: d}).ForgetProgress(t.Context()); len(d.progress) > 0 {
+			t.Errorf("%s: the controllers start again, and know %+v", name, d.progress)
 		}
 	}
 }

@@ -120,6 +120,11 @@ var steps = []struct {
 		w.copied = w.copies() && w.origin != nil && w.origin.Annotations[corev1alpha1.WritesPausedAnnotationKey] == w.token && w.token != "" &&
 			w.replica.Annotations[corev1alpha1.WritesPausedAnnotationKey] == w.token // the pause has begun in all replicas
 	}},
+	{"destination copies what it has deleted", func(w *world) {
+		if w.copies() && w.destination.Annotations[corev1alpha1.ArrivingAnnotationKey] != "" && w.random.IntN(2) == 0 {
+			w.destinationContent, w.recorded = true, true
+		}
+	}},
 	{"destination takes over", (*world).takeOver},
 	{"destination deletes the copy", func(w *world) {
 		if w.dropper != 0 && w.dropper == w.revision {
@@ -169,7 +174,10 @@ func (w *world) destinationStep() {
 	case DestinationForget:
 		w.recorded = false
 	case DestinationDrop:
-		w.dropper = w.store()
+		w.destinationContent, w.recorded = false, false
+		if w.random.IntN(3) > 0 { // etcd may have no space for the write
+			w.dropper = w.store()
+		}
 	}
 }
 

@@ -207,11 +207,17 @@ func responseError(response *http.Response) error {
 	if response.StatusCode == http.StatusTooManyRequests && status.Details != nil && status.Details.RetryAfterSeconds > 0 {
 		return &retryLaterError{err, min(time.Duration(status.Details.RetryAfterSeconds)*time.Second, maxPauseInterval)}
 	}
+	if response.StatusCode == http.StatusConflict {
+		return &conflictError{err}
+	}
 	return err
 }
 
 // errTooLarge is returned for a response that exceeds its limit.
 var errTooLarge = errors.New("the response is too large")
+
+// conflictError is the answer of a shard whose LogicalCluster is in another state.
+type conflictError struct{ error }
 
 // retryLaterError is the answer of a shard that is to be asked again after a time.
 type retryLaterError struct {

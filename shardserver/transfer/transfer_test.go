@@ -59,6 +59,7 @@ func TestTransfer(t *testing.T) {
 			"copies and aborts again after an error at any transaction": testCopyAgain,
 			"writes only within the fence":                              testFence,
 			"deletes one key per revision, within the fence":            testPurge,
+			"deletes while etcd refuses writes":                         testDeleteWithoutSpace,
 			"finds differences":                                         testDigest,
 			"follows changes":                                           testFollow,
 			"believes no progress of another watch":                     testProgress,

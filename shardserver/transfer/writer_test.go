@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
@@ -278,5 +280,35 @@ func testPurge(t *testing.T) {
 	}
 	if deleted, err := s.Purge(t.Context(), moving, storages, nil, fenceOn(t, s, lc)); err != nil || deleted != 1 {
 		t.Errorf("without exception: deleted %d, %v", deleted, err)
+	}
+}
+
+// testDeleteWithoutSpace: an aborted copy gives its space back to an etcd that has no other.
+func testDeleteWithoutSpace(t *testing.T) {
+	from, to := newShard(t, origin, nil), newShard(t, destination, nil)
+	from.put(t, moving, configMaps, "default/a", "content")
+	copyAll(t, from, to)
+	status, err := to.client.Status(t.Context(), to.client.Endpoints()[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	alarm := func(action pb.AlarmRequest_AlarmAction) {
+		t.Helper()
+		request := &pb.AlarmRequest{Action: action, MemberID: status.Header.MemberId, Alarm: pb.AlarmType_NOSPACE}
+		if _, err := pb.NewMaintenanceClient(to.client.ActiveConnection()).Alarm(t.Context(), request); err != nil {
+			t.Fatal(err)
+		}
+	}
+	alarm(pb.AlarmRequest_ACTIVATE)
+	defer alarm(pb.AlarmRequest_DEACTIVATE)
+	if _, err := to.client.Put(t.Context(), to.prefix+"/fence", ""); !errors.Is(err, rpctypes.ErrNoSpace) {
+		t.Fatalf("a write: %v", err)
+	}
+	fence := clientv3.Compare(clientv3.ModRevision(to.prefix+"/fence"), "=", 0)
+	if err := to.NewWriter(in, []clientv3.Cmp{fence}).DeleteAll(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if left := to.raw(t, ""); len(left) > 0 {
+		t.Errorf("%v are left", left)
 	}
 }

@@ -14,9 +14,11 @@ import (
 )
 
 const (
-	// smallQuota is a quota of etcd that a shard without content does not reach, and largeObjects exceed. One part of a copy is small in comparison.
-	smallQuota   = 48 << 20
-	largeObjects = 48
+	// smallQuota is a quota of etcd that a shard without content does not reach, and that the objects exceed. One part of a copy, and one object
+	// even more, for which etcd needs free pages in a row, are small in comparison.
+	smallQuota  = 48 << 20
+	objectBytes = 96 << 10
+	objectCount = 450
 )
 
 // testFullDestination moves a workspace to a shard whose etcd is too small for it. The move fails before etcd refuses writes, and leaves the
@@ -30,10 +32,10 @@ func (e *env) testFullDestination(t *testing.T) {
 	}
 	workspace, c := e.workspace(t, "large", installation.Alpha)
 	var objects []*corev1.ConfigMap
-	for i := range largeObjects {
+	for i := range objectCount {
 		object := &corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: fmt.Sprint("large-", i)},
-			Data:       map[string]string{"name": fmt.Sprint("large-", i), "text": strings.Repeat("x", 900<<10)},
+			Data:       map[string]string{"name": fmt.Sprint("large-", i), "text": strings.Repeat("x", objectBytes)},
 		}
 		if err := c.Create(t.Context(), object); err != nil {
 			t.Fatal(err)

@@ -69,13 +69,6 @@ func testPlacement(t *testing.T, e *env) {
 	if err := root.Update(t.Context(), workspace); err != nil {
 		t.Fatal(err)
 	}
-	e.move(t, "placed", workspace.Spec.Cluster, installation.Beta)
-	migration := e.waitReason(t, "placed", migrationv1alpha1.PlacementAllowed, migrationv1alpha1.ReasonSelectorMismatch)
-	if migration.Status.Phase != migrationv1alpha1.LogicalClusterMigrationPhaseMigrating || !conditionsv1alpha1.IsTrue(migration, migrationv1alpha1.OriginReady) || migration.Status.EntriesCopied != 0 {
-		t.Errorf("status %+v", migration.Status)
-	}
-	put(t, e.at(t, "root:placed"), "meanwhile") // a refusal pauses nothing
-
 	cordon := func(annotation string) {
 		t.Helper()
 		config := e.Admin(t, "root")
@@ -90,7 +83,14 @@ func testPlacement(t *testing.T, e *env) {
 			t.Fatal(err)
 		}
 	}
-	cordon(`"true"`)
+	cordon(`"true"`) // the shard of the Workspace knows this before the migration ignores the selector
+	e.move(t, "placed", workspace.Spec.Cluster, installation.Beta)
+	migration := e.waitReason(t, "placed", migrationv1alpha1.PlacementAllowed, migrationv1alpha1.ReasonSelectorMismatch)
+	if migration.Status.Phase != migrationv1alpha1.LogicalClusterMigrationPhaseMigrating || !conditionsv1alpha1.IsTrue(migration, migrationv1alpha1.OriginReady) || migration.Status.EntriesCopied != 0 {
+		t.Errorf("status %+v", migration.Status)
+	}
+	put(t, e.at(t, "root:placed"), "meanwhile") // a refusal pauses nothing
+
 	ignore := func(annotation, reason string) {
 		t.Helper()
 		patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%s}}}`, migrationv1alpha1.IgnoreSelectorAnnotationKey, annotation)
