@@ -1,6 +1,8 @@
 package tenancy_test
 
 import (
+	"context"
+	"errors"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -34,27 +36,32 @@ func TestPlacedOnShardThatClosed(t *testing.T) {
 		if err := in.clients["root"].Patch(root, shard, patch); err != nil {
 			t.Fatal(err)
 		}
-		// Workspaces are placed elsewhere as soon as the controllers know.
-		in.assertOn(t, in.createReady(t, "root", "root", "known", ""), "beta")
 	}
 
 	t.Run("cordoned", func(t *testing.T) {
 		cordon(t, `""`)
+		shardtesting.Eventually(t, "the shard is cordoned", func(ctx context.Context) error {
+			probe := &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{GenerateName: "known-"}}
+			shardtesting.OnShard("root")(probe)
+			if err := in.clients["root"].Create(shardtesting.In(ctx, "root"), probe); err != nil {
+				return err
+			}
+			if probe.Annotations[corev1alpha1.ShardAnnotationKey] != "" {
+				return errors.New("workspaces are still placed on it")
+			}
+			return nil
+		})
 		createPlaced(t, "cordoned")
 		in.assertOn(t, waitReady(t, in.clients["root"], "root", "cordoned"), "beta")
 	})
 
 	t.Run("no other shard", func(t *testing.T) {
 		in.limit(t, "beta", `"hard":{"workspaces":1}`)
-		in.waitForShard(t, "beta", func(shard *corev1alpha1.Shard) bool { return shard.Spec.ResourceLimits != nil })
 		in.create(t, "root", "root", "probe", "beta")
 		in.waitForReason(t, "probe", tenancyv1alpha1.WorkspaceScheduled, tenancyv1alpha1.ReasonUnschedulable)
 		createPlaced(t, "waits")
 		in.waitForReason(t, "waits", tenancyv1alpha1.WorkspaceScheduled, tenancyv1alpha1.ReasonUnschedulable)
-		shard := &corev1alpha1.Shard{ObjectMeta: metav1.ObjectMeta{Name: "root"}}
-		if err := in.clients["root"].Patch(root, shard, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":null}}`))); err != nil {
-			t.Fatal(err)
-		}
+		cordon(t, "null")
 		in.assertOn(t, waitReady(t, in.clients["root"], "root", "waits"), "root")
 	})
 

@@ -67,7 +67,7 @@ func (s *Scheduler) Choose(all []*corev1alpha1.Shard, selector labels.Selector, 
 
 // Admit decides about the creation of a logical cluster on this shard, directly before it: the shard may have been chosen
 // long ago, with many others that wait for their creation. Those that wait do not count, as they are not created yet. The
-// caller must call Release if the logical cluster is not created. The error is a *NoShardError.
+// caller calls Release if the logical cluster is not created. The error is a *NoShardError.
 func (s *Scheduler) Admit(shard *corev1alpha1.Shard, selector labels.Selector, own shardingv1alpha1.ShardReportSpec) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
