@@ -66,7 +66,11 @@ func (c *workspaceController) place(ctx context.Context, workspace *tenancyv1alp
 	if err != nil || chosenShard(workspace, all) != "" {
 		return workspace, notPlaced
 	}
-	shard, refused := selectShard(workspace, all, c.choose(ctx))
+	own, err := c.cfg.Health.Current(ctx)
+	if err != nil { // the load of this shard is unknown, for instance because the client has disconnected
+		return workspace, notPlaced
+	}
+	shard, refused := selectShard(workspace, all, c.choose(own))
 	if refused != nil {
 		return workspace, notPlaced
 	}

@@ -6,12 +6,18 @@ import (
 	"testing"
 	"testing/synctest"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/storage"
 
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	shardingv1alpha1 "github.com/atoll-dev/atoll/api/sharding/v1alpha1"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+	"github.com/atoll-dev/atoll/internal/placementrules"
+	"github.com/atoll-dev/atoll/shardserver/tenancy/scheduling"
 )
 
 // createStorage records what is created, or fails.
@@ -69,5 +75,25 @@ func TestPlacerCancelsFailedCreations(t *testing.T) {
 				t.Errorf("the request's object was changed: %+v", workspace)
 			}
 		})
+	}
+}
+
+// TestChooseShardWithInvalidURL matters because refused choices that count would fill the shard before its URL is mended.
+func TestChooseShardWithInvalidURL(t *testing.T) {
+	c := &workspaceController{scheduler: scheduling.New("own", nil)}
+	one := shardingv1alpha1.ShardReportSpec{Capacity: corev1.ResourceList{placementrules.LogicalClusters: *resource.NewQuantity(1, resource.DecimalSI)}}
+	invalid := newShard("own", func(shard *corev1alpha1.Shard) { shard.Spec = corev1alpha1.ShardSpec{ExternalURL: "none"} })
+	workspace := &tenancyv1alpha1.Workspace{}
+	for range 2 {
+		if _, refused := selectShard(workspace, []*corev1alpha1.Shard{invalid}, c.choose(one)); refused == nil || refused.reason != tenancyv1alpha1.ReasonUnknown {
+			t.Errorf("got %+v", refused)
+		}
+	}
+	valid := []*corev1alpha1.Shard{newShard("own")}
+	if _, err := c.choose(one)(valid, labels.Everything()); err != nil {
+		t.Error(err)
+	}
+	if _, err := c.choose(one)(valid, labels.Everything()); err == nil {
+		t.Error("a valid choice does not count")
 	}
 }

@@ -40,18 +40,16 @@ func (c *workspaceController) mapShardReport(event watch.Event) []controller.Req
 	return keys
 }
 
-// choose returns the function that selects a shard for an unscheduled workspace.
-func (c *workspaceController) choose(ctx context.Context) chooseFunc {
+// choose returns the function that selects a shard for an unscheduled workspace, by the current report of this shard.
+func (c *workspaceController) choose(own shardingv1alpha1.ShardReportSpec) chooseFunc {
 	return func(all []*corev1alpha1.Shard, selector labels.Selector) (*corev1alpha1.Shard, error) {
-		return c.scheduler.Choose(all, selector, c.ownReport(ctx), "")
+		shard, err := c.scheduler.Choose(all, selector, own, "")
+		if err != nil {
+			return nil, err
+		}
+		if _, refused := validateShard(shard); refused != nil {
+			c.scheduler.Cancel(shard.Name) // the caller refuses it
+		}
+		return shard, nil
 	}
-}
-
-// ownReport returns the current report of this shard.
-func (c *workspaceController) ownReport(ctx context.Context) shardingv1alpha1.ShardReportSpec {
-	report, err := c.cfg.Health.Current(ctx)
-	if err != nil {
-		klog.FromContext(ctx).V(2).Info("Failed to measure the load of this shard", "err", err)
-	}
-	return report
 }

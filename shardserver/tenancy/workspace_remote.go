@@ -69,7 +69,11 @@ func (c *workspaceController) reschedule(ctx context.Context, scope *workspaceSc
 	if err != nil {
 		return nil // it was valid when the shard was chosen; the shard may still answer
 	}
-	shard, err := c.scheduler.Choose(scope.shards, selector, c.ownReport(ctx), excluded.Name)
+	own, err := c.cfg.Health.Current(ctx)
+	if err != nil {
+		return err
+	}
+	shard, err := c.scheduler.Choose(scope.shards, selector, own, excluded.Name)
 	if err != nil {
 		return nil // the condition has the state of the first choice
 	}

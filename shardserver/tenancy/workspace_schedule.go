@@ -11,6 +11,7 @@ import (
 
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+	"github.com/atoll-dev/atoll/internal/placementrules"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/sharding/placement"
 	"github.com/atoll-dev/atoll/shardserver/tenancy/workspacetype"
@@ -29,7 +30,11 @@ func (c *workspaceController) schedule(ctx context.Context, scope *workspaceScop
 	if found, err := c.findCreatedCluster(ctx, scope); found || err != nil {
 		return err
 	}
-	shard, refused := selectShard(scope.workspace, scope.shards, c.choose(ctx))
+	own, err := c.cfg.Health.Current(ctx)
+	if err != nil {
+		return err
+	}
+	shard, refused := selectShard(scope.workspace, scope.shards, c.choose(own))
 	if refused != nil {
 		scope.facts.refused = refused
 		return nil
@@ -45,6 +50,45 @@ func (c *workspaceController) schedule(ctx context.Context, scope *workspaceScop
 	if shard.Name != c.cfg.ShardName {
 		return c.scheduleRemote(ctx, scope, shard)
 	}
+	selector, err := placementrules.Selector(scope.workspace)
+	if err != nil {
+		scope.facts.refused = unschedulable("%v", err)
+		return nil
+	}
+	if err := c.scheduler.Admit(shard, selector, own); err != nil {
+		return c.refuse(ctx, scope, shard, err)
+	}
+	return c.createHere(ctx, scope, shard, template, aliases)
+}
+
+// refuse schedules a workspace on another shard, because this one does not accept it any more, unless an earlier
+// reconcile has created its logical cluster here: a workspace has only one.
+func (c *workspaceController) refuse(ctx context.Context, scope *workspaceScope, shard *corev1alpha1.Shard, reason error) error {
+	name, reserved := placement.Cluster(scope.workspace)
+	if !reserved {
+		c.scheduler.Cancel(shard.Name) // chosen by this reconcile
+		scope.facts.refused = unschedulable("%v", reason)
+		return nil
+	}
+	cluster, err := c.clusterOf(ctx, scope, name.String())
+	if err != nil {
+		return err
+	}
+	if cluster != nil {
+		scope.workspace.Spec.Cluster, scope.facts.cluster = name.String(), cluster
+		return nil
+	}
+	scope.facts.refused = unschedulable("%v", reason)
+	return c.reschedule(ctx, scope, shard)
+}
+
+// createHere stores the placement on this shard, and creates the LogicalCluster.
+func (c *workspaceController) createHere(ctx context.Context, scope *workspaceScope, shard *corev1alpha1.Shard, template *corev1alpha1.LogicalCluster, aliases []workspacetype.Resolved) error {
+	defer func() {
+		if scope.created == nil {
+			c.scheduler.Release(shard.Name)
+		}
+	}()
 	for range maxNameAttempts {
 		name, err := c.reserve(ctx, scope, shard)
 		if err != nil {

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -58,8 +59,43 @@ func (s *Scheduler) Choose(all []*corev1alpha1.Shard, selector labels.Selector, 
 		candidates = preferred
 	}
 	chosen := s.pickLessLoaded(candidates)
-	s.entry(chosen.shard.Name).pending++
+	state := s.entry(chosen.shard.Name)
+	state.pending++
+	state.changed = time.Now()
 	return chosen.shard, nil
+}
+
+// Admit decides about the creation of a logical cluster on this shard, directly before it: the shard may have been chosen
+// long ago, with many others that wait for their creation. Those that wait do not count, as they are not created yet. The
+// caller calls Release if the logical cluster is not created. The error is a *NoShardError.
+func (s *Scheduler) Admit(shard *corev1alpha1.Shard, selector labels.Selector, own shardingv1alpha1.ShardReportSpec) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !selector.Matches(labels.Set(shard.Labels)) {
+		return &NoShardError{Reasons: []string{fmt.Sprintf("shard %q does not match spec.location.selector", shard.Name)}}
+	}
+	state := s.entry(shard.Name)
+	admitted := &state.admitted
+	if load := placementrules.Value(own.Load, placementrules.LogicalClusters); admitted.load != load || time.Since(admitted.changed) > maxUncounted {
+		*admitted = admissions{load: load}
+	}
+	rules := placementrules.State{Shard: shard, Load: own.Load, Capacity: own.Capacity, Used: own.Used, Conditions: own.Conditions, Pending: admitted.count}
+	if _, refusal := rules.Candidate(); refusal != nil {
+		state.refused = true
+		return &NoShardError{Reasons: []string{fmt.Sprintf("shard %q %s", shard.Name, refusal.Message)}}
+	}
+	admitted.count++
+	admitted.changed = time.Now()
+	return nil
+}
+
+// Release undoes an admission: the logical cluster was not created.
+func (s *Scheduler) Release(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if state := s.entries[name]; state != nil && state.admitted.count > 0 {
+		state.admitted.count--
+	}
 }
 
 // candidate is a shard that accepts new logical clusters. Its load includes the pending ones.

@@ -36,9 +36,23 @@ type entry struct {
 	// load is the load of the last report; pending is the number of logical clusters assigned since.
 	load, pending int64
 	beat          int64
+	// changed is when a logical cluster was last assigned.
+	changed time.Time
+	// admitted are the logical clusters that this shard creates and that its load does not include yet.
+	admitted admissions
 	// schedulable reports whether the shard accepts logical clusters by its last report, refused whether a workspace was
 	// refused since then.
 	schedulable, refused bool
+}
+
+// maxUncounted is the time after which the load of this shard includes what was created. What was assigned, but has
+// disappeared, or has taken the place of a deleted logical cluster, does not change the load.
+const maxUncounted = 5 * time.Second
+
+// admissions counts logical clusters that were admitted since the load has changed.
+type admissions struct {
+	load, count int64
+	changed     time.Time
 }
 
 // New returns a Scheduler for the shard called own.
@@ -101,7 +115,8 @@ func (s *Scheduler) entry(name string) *entry {
 // this shard have no beat; they are new if the load differs.
 func (s *Scheduler) pending(name string, report shardingv1alpha1.ShardReportSpec) int64 {
 	state := s.entry(name)
-	if load := placementrules.Value(report.Load, placementrules.LogicalClusters); state.beat != report.Beat || state.load != load {
+	load := placementrules.Value(report.Load, placementrules.LogicalClusters)
+	if state.beat != report.Beat || state.load != load || name == s.own && time.Since(state.changed) > maxUncounted {
 		state.beat, state.load, state.pending = report.Beat, load, 0
 	}
 	return state.pending
