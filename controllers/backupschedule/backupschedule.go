@@ -22,7 +22,7 @@ import (
 
 // +kubebuilder:rbac:groups=operator.kcp.io,resources=backupschedules,verbs=get;list;watch
 // +kubebuilder:rbac:groups=operator.kcp.io,resources=backupschedules/status,verbs=get;patch
-// +kubebuilder:rbac:groups=operator.kcp.io,resources=backups,verbs=create;delete
+// +kubebuilder:rbac:groups=operator.kcp.io,resources=backups,verbs=create;patch;delete
 
 // Reasons of conditions.
 const (
@@ -126,14 +126,11 @@ func (s *scope) create(ctx context.Context) error {
 	} else {
 		s.reportLast()
 	}
-	next := out.NextScheduleTime
-	if s.report.Get(operatorv1alpha1.ConditionScheduled).Reason != reasonRejected { // that one is tried again
-		next = &metav1.Time{Time: s.schedule.next(s.now)}
-		out.NextScheduleTime = next
+	if s.report.Get(operatorv1alpha1.ConditionScheduled).Reason == reasonRejected { // that one is tried again, after the interval of what is stalled
+		return nil
 	}
-	if next != nil {
-		s.report.RequeueWithin(min(max(next.Sub(s.now), time.Second), maxRequeue))
-	}
+	out.NextScheduleTime = &metav1.Time{Time: s.schedule.next(s.now)}
+	s.report.RequeueWithin(min(max(out.NextScheduleTime.Sub(s.now), time.Second), maxRequeue))
 	return nil
 }
 
@@ -204,7 +201,9 @@ func (s *scope) reportLast() {
 
 // setSuccess finds the last Backup that was completed, or nil.
 func (s *scope) setSuccess() *operatorv1alpha1.Backup {
-	at := slices.IndexFunc(s.backups, func(b operatorv1alpha1.Backup) bool { return b.Status.Phase == operatorv1alpha1.BackupPhaseCompleted })
+	at := slices.IndexFunc(s.backups, func(b operatorv1alpha1.Backup) bool {
+		return b.Status.Phase == operatorv1alpha1.BackupPhaseCompleted && !metav1.HasAnnotation(b.ObjectMeta, operatorv1alpha1.AnnotationRemoveBackup)
+	})
 	if at < 0 {
 		return nil
 	}

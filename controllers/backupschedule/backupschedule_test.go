@@ -314,7 +314,11 @@ func TestRejected(t *testing.T) {
 			return apierrors.NewForbidden(schema.GroupResource{Resource: "backups"}, "nightly", nil)
 		},
 	})
-	f.reconcile("2030-01-02 03:00")
+	for range 2 {
+		if after := f.reconcile("2030-01-02 03:00"); after < time.Minute {
+			t.Errorf("it asks an API server that rejects again after %s", after)
+		}
+	}
 	f.expectCondition(operatorv1alpha1.ConditionStalled, metav1.ConditionTrue, "the API server rejects Backup nightly-20300102030000")
 	f.client = admits
 	f.reconcile("2030-01-02 03:10")

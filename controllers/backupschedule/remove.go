@@ -1,6 +1,7 @@
 package backupschedule
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -47,6 +48,7 @@ func (s *scope) retain(ctx context.Context) error {
 		s.report.RequeueWithin(last.Add(retentionInterval).Sub(s.now))
 		return nil
 	}
+	out.LastRetentionTime = nil // until a pass has ended: the next reconcile continues
 	more, err := s.removePass(ctx)
 	var known *objectstore.Error
 	switch {
@@ -91,16 +93,25 @@ func (s *scope) removePass(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	pass := &pass{cluster: s.config.Cluster, bucket: bucket, folders: folders}
-	for i, removal := range removals {
-		if i == maxRemoved {
+	var moved error
+	removed := 0
+	for _, removal := range removals {
+		if removed == maxRemoved {
 			return true, nil
 		}
 		at := slices.IndexFunc(s.backups, func(b operatorv1alpha1.Backup) bool { return b.Name == removal.name })
-		if err := pass.remove(ctx, &s.backups[at], removal.onlyIncomplete); err != nil {
+		isRemoved, err := pass.remove(ctx, &s.backups[at], removal.onlyIncomplete)
+		switch {
+		case objectstore.HasReason(err, reasonMoved): // it keeps nothing else from being removed
+			moved = cmp.Or(moved, err)
+		case err != nil:
 			return false, err
+		case isRemoved:
+			removed++
 		}
 	}
-	return false, pass.clean(ctx, slices.DeleteFunc(slices.Clone(s.backups), func(b operatorv1alpha1.Backup) bool { return !s.isSettled(b) }))
+	settled := slices.DeleteFunc(slices.Clone(s.backups), func(b operatorv1alpha1.Backup) bool { return !s.isSettled(b) })
+	return false, cmp.Or(pass.clean(ctx, settled), moved)
 }
 
 func (s *scope) policy() policy {
@@ -118,7 +129,10 @@ func (s *scope) candidates() []candidate {
 	var out []candidate
 	for i := range s.backups {
 		if b := &s.backups[i]; backup.IsFinal(b) {
-			out = append(out, candidate{b.Name, b.CreationTimestamp.Time, b.Status.Phase == operatorv1alpha1.BackupPhaseCompleted})
+			out = append(out, candidate{
+				name: b.Name, created: b.CreationTimestamp.Time, ended: endOf(b), completed: b.Status.Phase == operatorv1alpha1.BackupPhaseCompleted,
+				begun: metav1.HasAnnotation(b.ObjectMeta, operatorv1alpha1.AnnotationRemoveBackup),
+			})
 		}
 	}
 	return out
@@ -126,7 +140,19 @@ func (s *scope) candidates() []candidate {
 
 // isSettled reports whether no pod of a Backup writes any more.
 func (s *scope) isSettled(b operatorv1alpha1.Backup) bool {
-	return backup.IsFinal(&b) && s.now.Sub(b.CreationTimestamp.Time) >= attemptBound
+	return backup.IsFinal(&b) && s.now.Sub(endOf(&b)) >= attemptBound
+}
+
+// endOf returns when a Backup has ended, at the latest: it may have waited for days before. Its conditions do not change afterwards. Completed
+// alone does not tell, because it is False both before and after a failure.
+func endOf(b *operatorv1alpha1.Backup) time.Time {
+	out := b.CreationTimestamp.Time
+	for _, condition := range b.Status.Conditions {
+		if condition.LastTransitionTime.After(out) {
+			out = condition.LastTransitionTime.Time
+		}
+	}
+	return out
 }
 
 // pass is one look at a store. It touches nothing but folders and uploads whose names begin with the ID of a Backup, which has the UID of
@@ -142,22 +168,39 @@ func (p *pass) attemptsOf(b *operatorv1alpha1.Backup) []string {
 	return slices.DeleteFunc(slices.Clone(p.folders), func(folder string) bool { return !strings.HasPrefix(folder, backup.ID(b)+"-") })
 }
 
-// remove removes the folders of a Backup, and then the Backup, whose status is where its manifest is known from.
-func (p *pass) remove(ctx context.Context, b *operatorv1alpha1.Backup, onlyIncomplete bool) error {
+// remove removes the folders of a Backup, and then the Backup, whose status is where its manifest is known from. It reports whether it did.
+func (p *pass) remove(ctx context.Context, b *operatorv1alpha1.Backup, onlyIncomplete bool) (bool, error) {
 	if id := b.Status.BackupID; id != "" && (!strings.HasPrefix(id, backup.ID(b)+"-") || b.Status.DestinationPath != p.bucket.Location(id)) {
-		return &objectstore.Error{Reason: reasonMoved, Message: fmt.Sprintf(
+		return false, &objectstore.Error{Reason: reasonMoved, Message: fmt.Sprintf(
 			"Backup %s is in %s, not in %s: set the BackupStore back, or remove the folder and the Backup by hand", b.Name, b.Status.DestinationPath, p.bucket.Location(backup.ID(b)+"-*"))}
 	}
-	for _, folder := range p.attemptsOf(b) {
+	folders := p.attemptsOf(b)
+	if len(folders) > 0 && !onlyIncomplete {
+		if err := p.annotate(ctx, b); err != nil {
+			return false, err
+		}
+	}
+	for _, folder := range folders {
 		if removed, err := p.removeFolder(ctx, folder, onlyIncomplete); err != nil || !removed {
-			return err
+			return false, err
 		}
 	}
 	err := p.cluster.Delete(ctx, b, client.Preconditions{UID: &b.UID})
-	if apierrors.IsConflict(err) { // it was created again
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) { // it was created again, or somebody else has deleted it
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// annotate records that the removal of a Backup has begun: it may be interrupted, and a change of the retention must not count as kept what
+// is no backup any more.
+func (p *pass) annotate(ctx context.Context, b *operatorv1alpha1.Backup) error {
+	if metav1.HasAnnotation(b.ObjectMeta, operatorv1alpha1.AnnotationRemoveBackup) {
 		return nil
 	}
-	return client.IgnoreNotFound(err)
+	before := b.DeepCopy()
+	metav1.SetMetaDataAnnotation(&b.ObjectMeta, operatorv1alpha1.AnnotationRemoveBackup, "true")
+	return p.cluster.Patch(ctx, b, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(apply.FieldManager))
 }
 
 // removeFolder removes the objects of a folder, the manifest first: an interrupted removal leaves no backup. It reports whether it did: if

@@ -1,6 +1,8 @@
 package backupschedule
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -22,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 	"github.com/atoll-dev/atoll/controllers/backup"
@@ -206,10 +209,72 @@ func TestRetention(t *testing.T) {
 		f.expect("day-1", "day-2")
 		b.expect(kept, all[:2])
 		b.breakAfter = -1
+		f.object.Spec.Retention.KeepLast = ptr.To(int32(2))
+		if err := f.client.Update(t.Context(), f.object); err != nil {
+			t.Fatal(err)
+		}
 		f.reconcile(now)
 		f.expectCondition(enforced, metav1.ConditionTrue, "")
 		f.expect("day-2")
 		b.expect(kept)
+	})
+
+	t.Run("a pass that fails is repeated soon", func(t *testing.T) {
+		b := newBucket(t, s3, "repeated")
+		day1, _ := b.newEnded(1, completed)
+		day2, id2 := b.newEnded(2, completed)
+		b.putBackup(ourPrefix, id2)
+		f := newFixture(t, newKeeping(2), append(b.store(), day1, day2)...)
+		f.reconcile(now)
+		f.expect("day-1", "day-2")
+		f.object.Spec.Retention.KeepLast, f.object.Generation = ptr.To(int32(1)), 2
+		if err := f.client.Update(t.Context(), f.object); err != nil {
+			t.Fatal(err)
+		}
+		works := f.client
+		f.client = interceptor.NewClient(works.(client.WithWatch), interceptor.Funcs{
+			Delete: func(context.Context, client.WithWatch, client.Object, ...client.DeleteOption) error {
+				return errors.New("no connection")
+			},
+		})
+		if _, err := f.try(now); err == nil {
+			t.Error("a connection that breaks is no error")
+		}
+		f.client = works
+		f.reconcile(now)
+		f.expect("day-2")
+	})
+
+	t.Run("a Backup that was moved does not keep others", func(t *testing.T) {
+		b := newBucket(t, s3, "moved")
+		day1, _ := b.newEnded(1, completed)
+		day1.Status.DestinationPath = "s3://before/" + ourPrefix + day1.Status.BackupID
+		day2, id2 := b.newEnded(2, completed)
+		day3, id3 := b.newEnded(3, completed)
+		b.putBackup(ourPrefix, id2)
+		f := newFixture(t, newKeeping(1), append(b.store(), day1, day2, day3)...)
+		kept := b.putBackup(ourPrefix, id3)
+		f.reconcile(now)
+		f.expectCondition(enforced, metav1.ConditionFalse, "Backup day-1 is in s3://before/")
+		f.expect("day-1", "day-3")
+		b.expect(kept)
+	})
+
+	t.Run("failed ones that have a manifest stay, and do not keep it busy", func(t *testing.T) {
+		b := newBucket(t, s3, "lost")
+		objects := b.store()
+		var kept [][]string
+		for day := 1; day <= 1+maxRemoved+maxFailed; day++ {
+			ended, id := b.newEnded(day, failed)
+			kept = append(kept, b.putBackup(ourPrefix, id))
+			objects = append(objects, ended)
+		}
+		f := newFixture(t, newKeeping(1), objects...)
+		if after := f.reconcile("2030-02-20 12:00"); after <= time.Second {
+			t.Errorf("reconciled again after %s", after)
+		}
+		f.expectCondition(enforced, metav1.ConditionTrue, "")
+		b.expect(kept...)
 	})
 
 	t.Run("a lock refuses, and is not asked all the time", func(t *testing.T) {

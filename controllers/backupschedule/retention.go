@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	// attemptBound is how old a Backup is before what its attempts have left in the store is removed. Its Job has ended hours before: this is
-	// for a pod on a node that does not answer.
+	// attemptBound is how long after the end of a Backup what its attempts have left in the store is removed: a pod on a node that does not
+	// answer may write for a while.
 	attemptBound = 24 * time.Hour
 	// maxFailed bounds the Backups of a schedule that keeps failing.
 	maxFailed = 10
@@ -24,7 +24,9 @@ type policy struct {
 type candidate struct {
 	name      string
 	created   time.Time
+	ended     time.Time
 	completed bool
+	begun     bool // its removal has begun: it is no backup any more
 }
 
 // removal is a Backup to remove.
@@ -44,6 +46,10 @@ func plan(policy policy, candidates []candidate, now time.Time) []removal {
 	var newest time.Time
 	completed, failed := 0, 0
 	for _, c := range candidates {
+		if c.begun {
+			out = append(out, removal{name: c.name})
+			continue
+		}
 		if c.completed {
 			if completed++; completed == 1 {
 				newest = c.created
@@ -57,7 +63,7 @@ func plan(policy policy, candidates []candidate, now time.Time) []removal {
 		}
 		failed++
 		switch {
-		case now.Sub(c.created) < attemptBound:
+		case now.Sub(c.ended) < attemptBound:
 		case completed > 0:
 			out = append(out, removal{name: c.name})
 		case failed > maxFailed:

@@ -6,12 +6,30 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 )
+
+// TestEndOf finds the end of a Backup that was False before it failed, too.
+func TestEndOf(t *testing.T) {
+	b := newBackup("a", "2030-01-01 03:00", failed)
+	if got := endOf(b); !got.Equal(at("2030-01-01 03:00")) {
+		t.Errorf("got %s", got)
+	}
+	for conditionType, since := range map[string]string{operatorv1alpha1.ConditionCompleted: "2030-01-01 03:01", operatorv1alpha1.ConditionStalled: "2030-01-03 09:00"} {
+		b.Status.Conditions = append(b.Status.Conditions, metav1.Condition{Type: conditionType, LastTransitionTime: metav1.NewTime(at(since))})
+	}
+	if got := endOf(b); !got.Equal(at("2030-01-03 09:00")) {
+		t.Errorf("got %s", got)
+	}
+}
 
 func TestPlan(t *testing.T) {
 	now := at("2030-01-31 12:00")
 	const day = 24 * time.Hour
-	// backups are days before now; a failed one has an F.
+	// backups are days before now; a failed one has an F, one whose removal has begun an R.
 	backups := func(text string) []candidate {
 		var out []candidate
 		for _, word := range strings.Fields(text) {
@@ -19,7 +37,8 @@ func TestPlan(t *testing.T) {
 			if _, err := fmt.Sscanf(word, "%d", &days); err != nil {
 				t.Fatal(err)
 			}
-			out = append(out, candidate{word, now.Add(-time.Duration(days) * day), !strings.HasSuffix(word, "F")})
+			created := now.Add(-time.Duration(days) * day)
+			out = append(out, candidate{name: word, created: created, ended: created, completed: !strings.HasSuffix(word, "F"), begun: strings.HasSuffix(word, "R")})
 		}
 		return out
 	}
@@ -40,6 +59,9 @@ func TestPlan(t *testing.T) {
 		"a failed one that a success ends": {policy{keepLast: 5}, "1 2 3F", "3F"},
 		"a failed one of today":            {policy{keepLast: 5}, "0 0F", ""},
 		"one that failed after the last":   {policy{keepLast: 5}, "3 2F", ""},
+		"a removal that has begun":         {policy{keepLast: 2}, "1 2R 3", "2R"},
+		"only a removal that has begun":    {policy{keepLast: 2, keepWithin: 9 * day}, "1R", "1R"},
+		"a failure counts from no removal": {policy{keepLast: 2}, "1R 2F", "1R"},
 		"too many that failed":             {policy{keepLast: 1}, "1F 2F 3F 4F 5F 6F 7F 8F 9F 10F 11F 12F", "12Fi 11Fi"},
 		"too many after a success":         {policy{keepLast: 1}, "1F 2F 3F 4F 5F 6F 7F 8F 9F 10F 11F 12", "11Fi"},
 	} {
@@ -56,6 +78,13 @@ func TestPlan(t *testing.T) {
 			}
 		})
 	}
+	t.Run("one that waited for days before it failed today", func(t *testing.T) {
+		waited := backups("1 9F")
+		waited[1].ended = now
+		if got := plan(policy{keepLast: 5}, waited, now); len(got) > 0 {
+			t.Errorf("got %v", got)
+		}
+	})
 	t.Run("a clock that is years ahead removes no completed one", func(t *testing.T) {
 		if got := plan(policy{keepWithin: 5 * day}, backups("1 2 3 4"), now.AddDate(5, 0, 0)); len(got) > 0 {
 			t.Errorf("got %v", got)

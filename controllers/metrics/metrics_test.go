@@ -78,7 +78,9 @@ func TestLastSuccess(t *testing.T) {
 		out.Spec.RootShardRef.Name, out.Status.Phase, out.Status.StoppedAt = rootShard, phase, &stopped
 		return out
 	}
-	objects := metrics.NewObjects(memory.NewClient(t,
+	begun := ended("e", "root", operatorv1alpha1.BackupPhaseCompleted, 400) // its removal has begun
+	begun.Annotations = map[string]string{operatorv1alpha1.AnnotationRemoveBackup: "true"}
+	objects := metrics.NewObjects(memory.NewClient(t, begun,
 		ended("a", "root", operatorv1alpha1.BackupPhaseCompleted, 200), ended("b", "root", operatorv1alpha1.BackupPhaseCompleted, 100),
 		ended("c", "root", operatorv1alpha1.BackupPhaseFailed, 300), ended("d", "other", operatorv1alpha1.BackupPhaseFailed, 300),
 	), closedChannel())

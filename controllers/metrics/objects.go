@@ -127,7 +127,8 @@ func (o *Objects) collect(ctx context.Context, kind kind, out chan<- prometheus.
 			key[0] = kind.phase(object)
 		}
 		counts[key]++
-		if backup, ok := item.(*operatorv1alpha1.Backup); ok && backup.Status.Phase == operatorv1alpha1.BackupPhaseCompleted && backup.Status.StoppedAt != nil {
+		if backup, ok := item.(*operatorv1alpha1.Backup); ok && backup.Status.Phase == operatorv1alpha1.BackupPhaseCompleted && backup.Status.StoppedAt != nil &&
+			!metav1.HasAnnotation(backup.ObjectMeta, operatorv1alpha1.AnnotationRemoveBackup) {
 			installation := [2]string{backup.Namespace, backup.Spec.RootShardRef.Name}
 			successes[installation] = max(successes[installation], float64(backup.Status.StoppedAt.Unix()))
 		}

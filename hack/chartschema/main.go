@@ -144,6 +144,8 @@ func values(definitions schema) schema {
 	} {
 		properties[key] = schema{"type": "object", "additionalProperties": reference(resource), "propertyNames": schema{"pattern": "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", "maxLength": 63}}
 	}
+	// The API server demands the same: names of Backups are longer, by the time.
+	properties["backupSchedules"].(schema)["propertyNames"].(schema)["maxLength"] = 35
 	return schema{
 		"$schema": "http://json-schema.org/draft-07/schema#", "type": "object", "additionalProperties": false, "required": []string{"rootShard"}, "properties": properties, "definitions": definitions,
 	}

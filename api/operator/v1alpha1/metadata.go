@@ -19,6 +19,10 @@ const (
 // not respond. Its data is lost, and that of all shards with a RootShard.
 const AnnotationForceDelete = "operator.kcp.io/force-delete"
 
+// AnnotationRemoveBackup is on a Backup whose removal from the store has begun. It is no backup any more, and its BackupSchedule removes it,
+// whatever the retention keeps.
+const AnnotationRemoveBackup = "operator.kcp.io/remove-backup"
+
 // Annotations by which a user controls an etcd that the operator runs, on the object that it belongs to.
 const (
 	// AnnotationEtcdDataLost confirms that the data of an etcd is lost, and that it begins again without. The value is the
