@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/fence"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
@@ -126,6 +127,8 @@ func testArriving(t *testing.T, first, second *shardtesting.Shard) {
 	continued := openWatch(t, masters, "/clusters/*/api/v1/configmaps?watch=1&resourceVersion="+versionOf(t, do(t, masters, http.MethodGet, "/clusters/*/api/v1/configmaps", "")))
 	before := versionOf(t, do(t, masters, http.MethodGet, "/clusters/*/api/v1/configmaps", ""))
 
+	// With an epoch, as all that have moved: requests wait for the storage to use it.
+	opened = strings.Replace(opened, annotations, annotations+`"`+corev1alpha1.EpochAnnotationKey+`":"1",`, 1)
 	put(m.key, strings.ReplaceAll(opened, source, target.String()))
 	for _, shard := range []*shardtesting.Shard{first, second} {
 		shardtesting.Eventually(t, "the opening", func(context.Context) error {
