@@ -39,7 +39,7 @@ const (
 	memoryLimit = "128Mi"
 )
 
-// shortUID tells a Backup from an earlier one of the same name.
+// shortUID distinguishes a Backup from an earlier one of the same name.
 func shortUID(backup *operatorv1alpha1.Backup) string {
 	out, _, _ := strings.Cut(string(backup.UID), "-")
 	return out

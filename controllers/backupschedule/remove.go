@@ -25,7 +25,7 @@ import (
 )
 
 const (
-	// retentionInterval is the time between two looks at the store, also after it has refused.
+	// retentionInterval is the time between two passes over the store, also after it has refused.
 	retentionInterval = 15 * time.Minute
 	// passTimeout bounds the requests of one reconcile, and maxRemoved the Backups that it removes.
 	passTimeout = time.Minute
@@ -144,7 +144,7 @@ func (s *scope) isSettled(b operatorv1alpha1.Backup) bool {
 }
 
 // endOf returns when a Backup has ended, at the latest: it may have waited for days before. Its conditions do not change afterwards. Completed
-// alone does not tell, because it is False both before and after a failure.
+// alone is not enough, because it is False both before and after a failure.
 func endOf(b *operatorv1alpha1.Backup) time.Time {
 	out := b.CreationTimestamp.Time
 	for _, condition := range b.Status.Conditions {
@@ -155,7 +155,7 @@ func endOf(b *operatorv1alpha1.Backup) time.Time {
 	return out
 }
 
-// pass is one look at a store. It touches nothing but folders and uploads whose names begin with the ID of a Backup, which has the UID of
+// pass is one pass over a store. It touches nothing but folders and uploads whose names begin with the ID of a Backup, which has the UID of
 // that object: those of other installations, and of Backups that are not of the schedule, have others.
 type pass struct {
 	cluster apply.Cluster
@@ -203,8 +203,8 @@ func (p *pass) annotate(ctx context.Context, b *operatorv1alpha1.Backup) error {
 	return p.cluster.Patch(ctx, b, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(apply.FieldManager))
 }
 
-// removeFolder removes the objects of a folder, the manifest first: an interrupted removal leaves no backup. It reports whether it did: if
-// told so, it keeps a folder that has a manifest.
+// removeFolder removes the objects of a folder, the manifest first: an interrupted removal leaves no backup. It reports whether it did: with
+// onlyIncomplete, it keeps a folder that has a manifest.
 func (p *pass) removeFolder(ctx context.Context, folder string, onlyIncomplete bool) (bool, error) {
 	keys, err := p.bucket.Keys(ctx, folder+"/")
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package backupstore reconciles BackupStores: it checks from time to time that a bucket can be listed, so that a mistake is known before
+// Package backupstore reconciles BackupStores: it checks from time to time that a bucket can be listed, so that an error is known before
 // the next Backup. Pods of Backups use the store; this package only checks it, and resolves it for them.
 package backupstore
 

@@ -93,7 +93,7 @@ func Run(ctx context.Context, cfg *config.Backup, log *slog.Logger) (*Made, erro
 	return &Made{out, hex.EncodeToString(digest[:]), store.Location(id)}, nil
 }
 
-// newSuffix tells folders of one configuration apart.
+// newSuffix returns what distinguishes the folders of one configuration.
 func newSuffix() string {
 	var random [4]byte
 	_, _ = rand.Read(random[:]) // never fails

@@ -85,7 +85,7 @@ func writeSecret(archive *tar.Writer, secret secretManifest) error {
 	return err
 }
 
-// copySecrets copies a bundle with exactly the Secrets of these names, each written anew: a person applies all that is in it, with the
+// copySecrets copies a bundle with exactly the Secrets of these names, each encoded again: a person applies all that is in it, with the
 // rights of that person.
 func copySecrets(into io.Writer, from io.Reader, names []string) error {
 	source, out := tar.NewReader(from), tar.NewWriter(into)

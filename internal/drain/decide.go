@@ -146,7 +146,7 @@ func (d *decision) countHandedOver() {
 }
 
 // inOrder sorts logical clusters: parents before their children; then the smallest first, because the pauses of writes are shorter, and most
-// of a shard is empty soon; and by path, so that each pass looks at them in the same order.
+// of a shard is empty soon; and by path, so that each pass examines them in the same order.
 func inOrder(clusters []moves.LogicalCluster) []moves.LogicalCluster {
 	owners := make(map[string]string, len(clusters))
 	for _, cluster := range clusters {

@@ -47,7 +47,7 @@ type Drain struct {
 	// Sizes returns the numbers of objects of at most moves.MaxSizes logical clusters, so that the smallest move first. Without it, or while it
 	// fails, they move in the order of their paths.
 	Sizes func(context.Context, []logicalcluster.Name) (map[string]int64, error)
-	// Keep is set if Inventory is expensive: it is then called again when all that it has found has been moved, and all of it is looked at in
+	// Keep is set if Inventory is expensive: it is then called again when all that it has found has been moved, and all of it is examined in
 	// every step.
 	Keep bool
 
@@ -311,7 +311,7 @@ func (d *Drain) StopAndOpen(ctx context.Context) (Progress, error) {
 }
 
 // CleanUp deletes the migrations that have ended, the record of a drain that nobody continues. While a shard of the installation does
-// not run, it keeps them: it tells that shard where the Workspaces of its logical clusters are. It returns how many it has kept.
+// not run, it keeps them: that shard reads from them where the Workspaces of its logical clusters are. It returns how many it has kept.
 func (d *Drain) CleanUp(ctx context.Context) (kept int, err error) {
 	shards, err := d.Shards(ctx)
 	if err != nil {

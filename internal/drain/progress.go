@@ -14,7 +14,7 @@ type Progress struct {
 	Busy bool
 	// System is the number of logical clusters that belong to the shard, root included.
 	System int
-	// Refused are those that cannot be moved; of those that have been looked at, without Situation.Examine.
+	// Refused are those that cannot be moved; of those that have been examined, without Situation.Examine.
 	Refused []Refused
 	// Failed are those whose last migration has failed. They are tried again.
 	Failed []Failed

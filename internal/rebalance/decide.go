@@ -22,7 +22,7 @@ const (
 	Cooldown = 24 * time.Hour
 	// maxSuggestions bounds the moves of a decision.
 	maxSuggestions = 10
-	// maxExamined bounds the logical clusters of a shard that a decision looks at.
+	// maxExamined bounds the logical clusters of a shard that a decision examines.
 	maxExamined = 500
 	// maxStuck is the number of migrations without progress at which no other one begins.
 	maxStuck = 3

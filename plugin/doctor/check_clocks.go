@@ -6,7 +6,7 @@ import (
 )
 
 // clockTolerance is the difference from which on tokens and certificates are refused, and the lag of replication is computed wrong. The
-// header Date, which tells the time, has seconds.
+// header Date, from which the difference is computed, has seconds.
 const clockTolerance = 5 * time.Second
 
 // clocks finds servers whose clock differs from that of this machine. If all do, this machine is wrong; if there is

@@ -180,10 +180,10 @@ func (o Object) String() string { return cmp.Or(o.Path, o.Cluster) + "/" + o.Nam
 // key identifies an object of a kind.
 func (o Object) key() string { return o.Cluster + "/" + o.Name }
 
-// Recheck is what a second look at something has told that seemed to be an orphan.
+// Recheck is the result of reading an object again that seemed to be an orphan.
 type Recheck string
 
-// Results of a second look. There is none for what is no orphan, or was not looked at again.
+// Results of the second read. An object that is no orphan, or was not read again, has none.
 const (
 	RecheckConfirmed Recheck = "Confirmed"
 	RecheckChanged   Recheck = "Changed"

@@ -12,7 +12,7 @@ import (
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 )
 
-// hostResources are the kinds of the operator whose condition Ready tells their state. A Backup is not among them: a failed one stays.
+// hostResources are the kinds of the operator whose state is their condition Ready. A Backup is not among them: a failed one stays.
 var hostResources = []string{"rootshards", "shards", "frontproxies", "cacheservers", "virtualworkspaces", "kubeconfigs", "backupstores", "backupschedules"}
 
 var (

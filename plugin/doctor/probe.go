@@ -29,7 +29,7 @@ const (
 )
 
 // probe asks a server whether it is ready, and for its clock, certificate, version and metrics. config has the URL of the server without a
-// path. Without version and metrics, what is asked is what servers tell anybody.
+// path. Without version and metrics, the probe asks for nothing that servers refuse to anonymous users.
 type probe struct {
 	name    string
 	config  *rest.Config

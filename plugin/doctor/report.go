@@ -13,7 +13,7 @@ const (
 	SeverityError Severity = "Error"
 	// SeverityWarning means that somebody should look: an administrator, or the owner of one workspace.
 	SeverityWarning Severity = "Warning"
-	// SeverityInfo is what an administrator has decided, and may have forgotten.
+	// SeverityInfo is a decision of an administrator that may be out of date.
 	SeverityInfo Severity = "Info"
 )
 

@@ -29,7 +29,7 @@ var (
 	ErrTimeout = errors.New("timed out")
 )
 
-// Step asks once. It returns what to tell the user, and whether it is done.
+// Step asks once. It returns the line for the user, and whether it is done.
 type Step func(ctx context.Context) (line string, done bool, err error)
 
 // Follower follows with the settings of a command.

@@ -1,4 +1,4 @@
-// Package config is the interface between the operator and a run of a backup: the file that tells the program what to save and where,
+// Package config is the interface between the operator and a run of a backup: the file with what the program saves and where,
 // and the report that it leaves behind. It connects to nothing.
 package config
 
@@ -101,7 +101,7 @@ type Result struct {
 
 	StartedAt time.Time `json:"startedAt,omitzero"`
 	StoppedAt time.Time `json:"stoppedAt,omitzero"`
-	// ManifestDigest is the SHA-256 digest of the manifest: who keeps it can tell a backup that was replaced.
+	// ManifestDigest is the SHA-256 digest of the manifest: a person who has it detects a backup that was replaced.
 	ManifestDigest string `json:"manifestDigest,omitempty"`
 	// Size is the sum of the objects in the store, SnapshotSize that of the databases.
 	Size         int64 `json:"size,omitempty"`

@@ -81,7 +81,7 @@ type Shard struct {
 // Object is an object of the store.
 type Object struct {
 	Name string `json:"name"`
-	// Size and Digest (SHA-256) of the object as it is stored, and of what is in it.
+	// Size and Digest (SHA-256) of the object as it is stored, and of its content.
 	Size          int64  `json:"size"`
 	Digest        string `json:"digest"`
 	ContentSize   int64  `json:"contentSize"`

@@ -31,7 +31,7 @@ func ParseRecipients(keys []string) ([]age.Recipient, error) {
 	for i, key := range keys {
 		recipient, err := age.ParseRecipients(bytes.NewBufferString(key))
 		if err != nil || len(recipient) != 1 {
-			// age quotes keys in errors; one that is pasted by mistake may be an identity.
+			// age quotes keys in errors; one that is pasted in its place may be an identity.
 			return nil, fmt.Errorf("recipient %d is no public key of age: want age1..., as age-keygen -y prints it", i)
 		}
 		out = append(out, recipient[0])
@@ -64,7 +64,7 @@ func NewWriter(into io.Writer, recipients []age.Recipient) (*Writer, error) {
 
 func (w *Writer) Write(p []byte) (int, error) { return w.zstd.Write(p) }
 
-// Close ends the content. Without it, the object is truncated, which its reader tells.
+// Close ends the content. Without it, the object is truncated, which its reader reports.
 func (w *Writer) Close() error { return errors.Join(w.zstd.Close(), w.age.Close()) }
 
 // ErrDamaged marks the error of content that is not what was sealed.

@@ -24,7 +24,7 @@ import (
 
 const (
 	// A connection that does not answer ends after both together: all streams but a few stand still while others are uploaded, so that only
-	// this tells a member that is gone, and keeps the state of the connection in what forwards it.
+	// this detects a member that is gone, and keeps the state of the connection in what forwards it.
 	keepAliveTime, keepAliveTimeout = 30 * time.Second, 20 * time.Second
 	// streamWindow is how much a member sends before its stream is read. A fixed window keeps gRPC from raising it to megabytes.
 	streamWindow = 256 << 10
@@ -121,7 +121,7 @@ func (s *Stream) header(ctx context.Context) (*etcdserverpb.ResponseHeader, erro
 	return response.Header, nil
 }
 
-// version returns the version of etcd, which snapshots tell from 3.6 on.
+// version returns the version of etcd, which snapshots contain from 3.6 on.
 func (s *Stream) version(ctx context.Context, snapshot *clientv3.SnapshotResponse) (string, error) {
 	if snapshot.Version != "" {
 		return snapshot.Version, nil
