@@ -11,13 +11,10 @@ import (
 	"testing"
 	"time"
 
-	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -42,24 +39,8 @@ func TestSchedule(t *testing.T) {
 	if err := programs.Build(t.Context(), root, bin, "./cmd/operator"); err != nil {
 		t.Fatal(err)
 	}
-	if err := programs.Build(t.Context(), filepath.Join(root, "hack", "devcluster"), bin, "k8s.io/kubernetes/cmd/kube-apiserver"); err != nil {
-		t.Fatal(err)
-	}
-	cluster := kubeapiserver.Start(t, bin)
+	cluster, c := kubeapiserver.StartForOperator(t, root, bin)
 	s := startS3(t)
-	cluster.WaitReady(t)
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, operatorv1alpha1.AddToScheme, certmanagerv1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
-	c, err := client.New(cluster.Config, client.Options{Scheme: scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
-	kubeapiserver.Define(t, c, filepath.Join(root, "config", "crd", "bases"))
-	kubeapiserver.DefineCertManager(t, c)
 	grantRole(t, c, filepath.Join(root, "config", "rbac", "role.yaml"))
 
 	key := func(name string) operatorv1alpha1.SecretKeyReference {

@@ -19,7 +19,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
@@ -100,23 +99,7 @@ func newEnv(t *testing.T) *env {
 	if err := programs.Build(t.Context(), root, bin, "./cmd/operator", "./cmd/etcd"); err != nil {
 		t.Fatal(err)
 	}
-	if err := programs.Build(t.Context(), filepath.Join(root, "hack", "devcluster"), bin, "k8s.io/kubernetes/cmd/kube-apiserver"); err != nil {
-		t.Fatal(err)
-	}
-	cluster := kubeapiserver.Start(t, bin)
-	cluster.WaitReady(t)
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, operatorv1alpha1.AddToScheme, certmanagerv1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
-	c, err := client.New(cluster.Config, client.Options{Scheme: scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
-	kubeapiserver.Define(t, c, filepath.Join(root, "config", "crd", "bases"))
-	kubeapiserver.DefineCertManager(t, c)
+	cluster, c := kubeapiserver.StartForOperator(t, root, bin)
 	return &env{Client: c, cluster: cluster, bin: bin, ca: shardtesting.NewCA(t, "installation")}
 }
 

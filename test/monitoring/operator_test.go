@@ -7,7 +7,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/atoll-dev/atoll/test/installation"
 	"github.com/atoll-dev/atoll/test/kubeapiserver"
@@ -22,17 +21,7 @@ func startOperator(t *testing.T, bin string) string {
 	if err := programs.Build(t.Context(), root, bin, "./cmd/operator", "./cmd/etcd"); err != nil {
 		t.Fatal(err)
 	}
-	if err := programs.Build(t.Context(), filepath.Join(root, "hack", "devcluster"), bin, "k8s.io/kubernetes/cmd/kube-apiserver"); err != nil {
-		t.Fatal(err)
-	}
-	server := kubeapiserver.Start(t, bin)
-	server.WaitReady(t)
-	c, err := client.New(server.Config, client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	kubeapiserver.Define(t, c, filepath.Join(root, "config", "crd", "bases"))
-	kubeapiserver.DefineCertManager(t, c)
+	server, c := kubeapiserver.StartForOperator(t, root, bin)
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kcp"}}
 	if err := c.Create(t.Context(), namespace); err != nil {
 		t.Fatal(err)
