@@ -26,7 +26,7 @@ import (
 	"github.com/atoll-dev/atoll/internal/backup/objectstore"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 	testinstallation "github.com/atoll-dev/atoll/test/installation"
-	"github.com/atoll-dev/atoll/test/kubeapiserver"
+	"github.com/atoll-dev/atoll/test/kubeapiserver/operatorapi"
 	"github.com/atoll-dev/atoll/test/programs"
 )
 
@@ -39,7 +39,7 @@ func TestSchedule(t *testing.T) {
 	if err := programs.Build(t.Context(), root, bin, "./cmd/operator"); err != nil {
 		t.Fatal(err)
 	}
-	cluster, c := kubeapiserver.StartForOperator(t, root, bin)
+	cluster, c := operatorapi.Start(t, root, bin)
 	s := startS3(t)
 	grantRole(t, c, filepath.Join(root, "config", "rbac", "role.yaml"))
 

@@ -25,6 +25,7 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 	"github.com/atoll-dev/atoll/test/installation"
 	"github.com/atoll-dev/atoll/test/kubeapiserver"
+	"github.com/atoll-dev/atoll/test/kubeapiserver/operatorapi"
 	"github.com/atoll-dev/atoll/test/programs"
 )
 
@@ -99,7 +100,7 @@ func newEnv(t *testing.T) *env {
 	if err := programs.Build(t.Context(), root, bin, "./cmd/operator", "./cmd/etcd"); err != nil {
 		t.Fatal(err)
 	}
-	cluster, c := kubeapiserver.StartForOperator(t, root, bin)
+	cluster, c := operatorapi.Start(t, root, bin)
 	return &env{Client: c, cluster: cluster, bin: bin, ca: shardtesting.NewCA(t, "installation")}
 }
 

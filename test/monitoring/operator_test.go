@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/atoll-dev/atoll/test/installation"
-	"github.com/atoll-dev/atoll/test/kubeapiserver"
+	"github.com/atoll-dev/atoll/test/kubeapiserver/operatorapi"
 	"github.com/atoll-dev/atoll/test/programs"
 )
 
@@ -21,7 +21,7 @@ func startOperator(t *testing.T, bin string) string {
 	if err := programs.Build(t.Context(), root, bin, "./cmd/operator", "./cmd/etcd"); err != nil {
 		t.Fatal(err)
 	}
-	server, c := kubeapiserver.StartForOperator(t, root, bin)
+	server, c := operatorapi.Start(t, root, bin)
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kcp"}}
 	if err := c.Create(t.Context(), namespace); err != nil {
 		t.Fatal(err)

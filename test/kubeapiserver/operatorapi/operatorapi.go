@@ -1,4 +1,6 @@
-package kubeapiserver
+// Package operatorapi starts a kube-apiserver that serves the kinds of the operator and of cert-manager. It is apart from package kubeapiserver, so that
+// modules of tests that need a server only do not depend on cert-manager.
+package operatorapi
 
 import (
 	"path/filepath"
@@ -10,17 +12,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
+	"github.com/atoll-dev/atoll/test/kubeapiserver"
 	"github.com/atoll-dev/atoll/test/programs"
 )
 
-// StartForOperator builds kube-apiserver into bin, starts it, and returns it when it serves the kinds of the operator and of cert-manager, with a
+// Start builds kube-apiserver into bin, starts it, and returns it when it serves the kinds of the operator and of cert-manager, with a
 // client of an administrator that knows them. root is the folder of this project.
-func StartForOperator(t testing.TB, root, bin string) (*Cluster, client.Client) {
+func Start(t testing.TB, root, bin string) (*kubeapiserver.Cluster, client.Client) {
 	t.Helper()
 	if err := programs.Build(t.Context(), filepath.Join(root, "hack", "devcluster"), bin, "k8s.io/kubernetes/cmd/kube-apiserver"); err != nil {
 		t.Fatal(err)
 	}
-	cluster := Start(t, bin)
+	cluster := kubeapiserver.Start(t, bin)
 	cluster.WaitReady(t)
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, operatorv1alpha1.AddToScheme, certmanagerv1.AddToScheme} {
@@ -32,7 +35,7 @@ func StartForOperator(t testing.TB, root, bin string) (*Cluster, client.Client) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	Define(t, c, filepath.Join(root, "config", "crd", "bases"))
-	DefineCertManager(t, c)
+	kubeapiserver.Define(t, c, filepath.Join(root, "config", "crd", "bases"))
+	kubeapiserver.DefineCertManager(t, c)
 	return cluster, c
 }
