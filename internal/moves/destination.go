@@ -6,11 +6,17 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/labels"
 
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	"github.com/atoll-dev/atoll/internal/placementrules"
 )
+
+// storagePercent is the percentage of the storage of a shard from which nothing that can go elsewhere moves there. It is below the one at which
+// copies stop, because the shard rounds what it reports, and because a copy that has begun shall end.
+const storagePercent = 70
 
 // Destinations chooses shards for the logical clusters of Origin, by the rules for new workspaces.
 type Destinations struct {
@@ -76,8 +82,21 @@ func (d Destinations) rate(shard *corev1alpha1.Shard, pending int64) (placementr
 	if refusal != nil {
 		return candidate, refusal.Message
 	}
+	if shortage := storageShortage(shard); shortage != "" {
+		return candidate, shortage
+	}
 	if migration := d.Stuck[shard.Name]; migration != "" {
 		return candidate, fmt.Sprintf("makes no progress with migration %s in root", migration)
 	}
 	return candidate, ""
+}
+
+// storageShortage returns why a shard has no space for copies, or "". A shard whose etcd does not report its quota has no capacity.
+func storageShortage(shard *corev1alpha1.Shard) string {
+	inUse, quota := placementrules.Value(shard.Status.Load, corev1.ResourceStorage), placementrules.Value(shard.Status.Capacity, corev1.ResourceStorage)
+	if quota == 0 || inUse < quota/100*storagePercent {
+		return ""
+	}
+	return fmt.Sprintf("has no space for copies: its etcd uses %s of %s, and nothing moves there from %d percent on",
+		resource.NewQuantity(inUse, resource.BinarySI), resource.NewQuantity(quota, resource.BinarySI), storagePercent)
 }

@@ -39,6 +39,13 @@ func capacity(n int64) func(*corev1alpha1.Shard) {
 	return func(s *corev1alpha1.Shard) { s.Status.Capacity = count(placementrules.LogicalClusters, n) }
 }
 
+func storage(inUse, quota string) func(*corev1alpha1.Shard) {
+	return func(s *corev1alpha1.Shard) {
+		s.Status.Load = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(inUse)}
+		s.Status.Capacity = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(quota)}
+	}
+}
+
 func limits(soft, hard int64) func(*corev1alpha1.Shard) {
 	return func(s *corev1alpha1.Shard) {
 		s.Spec.ResourceLimits = &corev1alpha1.ShardResourceLimits{Soft: count(placementrules.Workspaces, soft), Hard: count(placementrules.Workspaces, hard)}
@@ -106,6 +113,11 @@ func TestChoose(t *testing.T) {
 		"nor anywhere":                         {shards: []corev1alpha1.Shard{newShard("a")}, stuck: map[string]string{"a": "drain-x"}, reason: `no shard can have it: shard "a" makes no progress with migration drain-x in root`},
 		"another region":                       {shards: []corev1alpha1.Shard{newShard("a", in("asia"))}, reason: `no shard can have it: shard "a" is in the region "asia", not in ""`},
 		"another external URL":                 {shards: []corev1alpha1.Shard{newShard("a", at("https://x"))}, reason: `no shard can have it: shard "a" has the external URL "https://x", so that the URL of the workspace would change`},
+		"space for copies":                     {shards: []corev1alpha1.Shard{newShard("a", storage("69Mi", "100Mi")), newShard("b", load(9))}, want: "a"},
+		"a quota that is not reported":         {shards: []corev1alpha1.Shard{newShard("a", storage("69Mi", "0")), newShard("b", load(9))}, want: "a"},
+		"no space for copies":                  {shards: []corev1alpha1.Shard{newShard("a", storage("70Mi", "100Mi")), newShard("b", load(9))}, want: "b"},
+		"no space for copies anywhere": {shards: []corev1alpha1.Shard{newShard("a", storage("70Mi", "100Mi"))},
+			reason: `no shard can have it: shard "a" has no space for copies: its etcd uses 70Mi of 100Mi, and nothing moves there from 70 percent on`},
 		"all reasons": {shards: []corev1alpha1.Shard{newShard("b", ill), newShard("a", closed)},
 			reason: `no shard can have it: shard "a" is closed by its annotation experimental.core.kcp.io/unschedulable; shard "b" is not healthy: no etcd`},
 	} {
