@@ -1,12 +1,13 @@
 package logicalcluster
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 )
 
 // fuzzSeeds are almost valid inputs, as seeds for the fuzzers.
-var fuzzSeeds = []string{"root", "root:org:team", "system:admin", "system:", "*", "", ":", "a:", ":a", "a::b", "..", "a/b", "a%2fb", "A", "-", "2cynbfy2m0wtjqcs", "ü", "a\x00b", strings.Repeat("a", 300)}
+var fuzzSeeds = []string{"root", "root:org:team", "system:admin", "system:", "*", "", ":", "a:", ":a", "a::b", "..", "a/b", "a%2fb", "A", "-", "2cynbfy2m0wtjqcs", "ü", "a\x00b", "a\n", "a:-b", "a:b-", strings.Repeat("a", 63), strings.Repeat("a", 64), strings.Repeat("a", 300)}
 
 // FuzzParseName checks the properties that storage keys, file names and URLs rely on: a name is one segment, and
 // parsing does not change it.
@@ -34,13 +35,19 @@ func FuzzParseName(f *testing.F) {
 	})
 }
 
-// FuzzParsePath checks that splitting and joining a path yields the same path, and that its URL resolves to it.
+// patternOfPaths is the pattern that errors show.
+var patternOfPaths = regexp.MustCompile(pathPattern)
+
+// FuzzParsePath checks that the pattern which errors show decides, that splitting and joining a path yields the same path, and that its URL resolves to it.
 func FuzzParsePath(f *testing.F) {
 	for _, seed := range fuzzSeeds {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, in string) {
 		path, err := ParsePath(in)
+		if want := in == Wildcard.s || len(in) <= maxPathLength && patternOfPaths.MatchString(in); (err == nil) != want {
+			t.Fatalf("ParsePath(%q) fails with %v, and the pattern matches: %v", in, err, want)
+		}
 		if err != nil {
 			return
 		}

@@ -10,7 +10,6 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"math/big"
-	"regexp"
 	"strings"
 )
 
@@ -27,15 +26,15 @@ const PathAnnotationKey = "kcp.io/path"
 
 const (
 	segment = `[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?`
+	// pathPattern is the pattern of paths in errors, as kcp has it. isPath is the same, and cheaper: names are parsed in each request, and by the million
+	// when a proxy starts.
+	pathPattern = `^` + segment + `(:` + segment + `)*$`
+	// maxSegmentLength is the length of the longest segment.
+	maxSegmentLength = 63
 	// systemPrefix is the prefix of names that contain a colon and are one segment.
 	systemPrefix = "system:"
 	// maxPathLength bounds the length of parsed input. Keys of etcd and URLs are shorter.
 	maxPathLength = 4096
-)
-
-var (
-	segmentPattern = regexp.MustCompile(`^` + segment + `$`)
-	pathPattern    = regexp.MustCompile(`^` + segment + `(:` + segment + `)*$`)
 )
 
 // Name is the name of one logical cluster. The zero Name is no logical cluster: storage refuses it.
@@ -65,10 +64,33 @@ func ParseName(s string) (Name, error) {
 	if len(s) > maxPathLength {
 		return Name{}, fmt.Errorf("invalid cluster name: %d characters, at most %d are allowed", len(s), maxPathLength)
 	}
-	if segmentPattern.MatchString(s) || (strings.HasPrefix(s, systemPrefix) && pathPattern.MatchString(s)) {
+	if isSegment(s) || (strings.HasPrefix(s, systemPrefix) && isPath(s)) {
 		return Name{s}, nil
 	}
 	return Name{}, fmt.Errorf("invalid cluster name %q: want lower-case letters, digits and '-' (at most 63 characters), or a name starting with %q", s, systemPrefix)
+}
+
+// isSegment reports whether s is one segment of a path.
+func isSegment(s string) bool {
+	if s == "" || len(s) > maxSegmentLength || s[0] == '-' || s[len(s)-1] == '-' {
+		return false
+	}
+	for i := range len(s) {
+		if c := s[i]; (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' {
+			return false
+		}
+	}
+	return true
+}
+
+// isPath reports whether s consists of segments with colons between them.
+func isPath(s string) bool {
+	for part := range strings.SplitSeq(s, ":") {
+		if !isSegment(part) {
+			return false
+		}
+	}
+	return true
 }
 
 // MustParseName is ParseName for literals. It panics if ParseName returns an error.

@@ -14,7 +14,7 @@ func ParsePath(s string) (Path, error) {
 	if s == Wildcard.s {
 		return Path{s}, nil
 	}
-	if len(s) > maxPathLength || !pathPattern.MatchString(s) {
+	if len(s) > maxPathLength || !isPath(s) {
 		shown := s
 		if len(shown) > 100 {
 			shown = shown[:100] + "..."
@@ -39,7 +39,7 @@ const HomePrefix = "user"
 // HomePath returns the path of a user's home workspace, "user:<name>", and whether it has one: a user name that is not
 // one segment is no part of a path, and with a colon would name a workspace in the home of another user.
 func HomePath(user string) (Path, bool) {
-	if !segmentPattern.MatchString(user) {
+	if !isSegment(user) {
 		return Path{}, false
 	}
 	return Path{HomePrefix + ":" + user}, true
