@@ -5,15 +5,16 @@ import (
 	"strings"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/atoll-dev/atoll/internal/etcdlist"
 )
 
 const (
 	// maxOpsPerRequest and maxBytesPerRequest are below the default limits of etcd (128 operations, 1.5 MiB).
 	maxOpsPerRequest   = 100
 	maxBytesPerRequest = 1 << 20
-	// pageSize is the number of keys in a page. For each page, etcd counts all remaining keys, so pages are large.
-	pageSize = 10_000
 	// requestTimeout bounds one request to etcd.
 	requestTimeout = 30 * time.Second
 )
@@ -41,22 +42,12 @@ func get(ctx context.Context, client *clientv3.Client, key string, options ...cl
 	return client.Get(ctx, key, options...)
 }
 
-// list calls each for all keys below a prefix as of a revision; 0 is the revision of the first page.
+// list calls each for all keys below a prefix as of a revision; 0 is the latest.
 func list(ctx context.Context, client *clientv3.Client, prefix string, revision int64, each func(key string, value []byte)) error {
-	for next := prefix; ; {
-		page, err := get(ctx, client, next, clientv3.WithRange(clientv3.GetPrefixRangeEnd(prefix)), clientv3.WithLimit(pageSize), clientv3.WithRev(revision))
-		if err != nil {
-			return err
-		}
-		if revision == 0 {
-			revision = page.Header.Revision
-		}
-		for _, kv := range page.Kvs {
+	return etcdlist.Read(ctx, client, prefix, revision, func(part []*mvccpb.KeyValue) error {
+		for _, kv := range part {
 			each(string(kv.Key), kv.Value)
 		}
-		if !page.More {
-			return nil
-		}
-		next = string(page.Kvs[len(page.Kvs)-1].Key) + "\x00"
-	}
+		return nil
+	})
 }

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"strings"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/atoll-dev/atoll/internal/etcdlist"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
@@ -52,7 +54,7 @@ func (s *Scanner) CountIn(ctx context.Context, resources []*storage.Resource, na
 	return s.countPrefixes(ctx, prefixes)
 }
 
-// countStorage pages through the keys below a prefix, which are sorted by logical cluster.
+// countStorage reads the keys below a prefix, which are sorted by logical cluster.
 func (s *Scanner) countStorage(ctx context.Context, prefix string, count func(logicalcluster.Name, int64)) error {
 	client, err := s.connect()
 	if err != nil {
@@ -66,13 +68,8 @@ func (s *Scanner) countStorage(ctx context.Context, prefix string, count func(lo
 		}
 		keys = 0
 	}
-	from, end := prefix, clientv3.GetPrefixRangeEnd(prefix)
-	for {
-		page, err := client.Get(ctx, from, clientv3.WithRange(end), clientv3.WithKeysOnly(), clientv3.WithLimit(keysPerRequest))
-		if err != nil {
-			return err
-		}
-		for _, kv := range page.Kvs {
+	err = etcdlist.Read(ctx, client, prefix, 0, func(part []*mvccpb.KeyValue) error {
+		for _, kv := range part {
 			cluster, _, _ := strings.Cut(string(kv.Key[len(prefix):]), "/")
 			if cluster != current {
 				flush()
@@ -80,10 +77,11 @@ func (s *Scanner) countStorage(ctx context.Context, prefix string, count func(lo
 			}
 			keys++
 		}
-		if !page.More {
-			flush()
-			return nil
-		}
-		from = string(page.Kvs[len(page.Kvs)-1].Key) + "\x00"
+		return nil
+	}, clientv3.WithKeysOnly())
+	if err != nil {
+		return err
 	}
+	flush()
+	return nil
 }

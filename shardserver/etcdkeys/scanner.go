@@ -24,7 +24,7 @@ const (
 	dialTimeout = 20 * time.Second
 	// opsPerRequest keeps transactions below etcd's default limit of 128 operations.
 	opsPerRequest = 100
-	// keysPerRequest is the page size of a scan.
+	// keysPerRequest is how many keys a request lists that are then deleted.
 	keysPerRequest = 10000
 )
 
