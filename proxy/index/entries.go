@@ -2,6 +2,7 @@ package index
 
 import (
 	"maps"
+	"strings"
 	"unique"
 
 	"github.com/atoll-dev/atoll/logicalcluster"
@@ -48,6 +49,7 @@ func (s *Snapshot) putCluster(o *owner, cluster Cluster) (holder *owner) {
 	own := first.reportedBy(o.name)
 	if own == nil || own.workspaceType != reported.workspaceType || own.movedTo != reported.movedTo {
 		reported.name = s.canonical(name)
+		o.hasClusters = true
 		first = first.with(reported).handOver()
 		s.clusters.ReplaceOrInsert(first)
 		own = first.reportedBy(o.name)
@@ -162,19 +164,26 @@ func (s *Snapshot) putWorkspace(o *owner, w Workspace) {
 		s.deleteWorkspace(o, k)
 		return
 	}
-	existing := s.workspace(k)
-	if existing != nil && existing.owner == o && existing.equals(w) {
+	if existing := s.workspace(k); existing != nil && existing.owner == o && existing.equals(w) {
 		return // most events change no field that is indexed
 	}
+	w.Parent, w.Cluster = s.canonical(w.Parent), s.canonical(w.Cluster)
+	s.insertWorkspace(o, w)
+}
+
+// insertWorkspace adds or replaces an entry of a workspace that is routable. It retains the names of the logical clusters.
+func (s *Snapshot) insertWorkspace(o *owner, w Workspace) {
+	k := workspaceKey{w.Parent, w.Name}
 	entry := &workspaceEntry{
-		workspaceKey: workspaceKey{s.canonical(w.Parent), string([]byte(w.Name))},
-		cluster:      s.canonical(w.Cluster),
+		workspaceKey: workspaceKey{w.Parent, strings.Clone(w.Name)},
+		cluster:      w.Cluster,
 		owner:        o,
 		unavailable:  w.Unavailable,
-		next:         existing.without(o),
+		next:         s.workspace(k).without(o),
 	}
+	o.hasWorkspaces = true
 	if w.Cluster.Empty() {
-		mount := string([]byte(w.Mount))
+		mount := strings.Clone(w.Mount)
 		entry.mount = &mount
 	} else {
 		entry.shard = shardHandle(w.Shard)

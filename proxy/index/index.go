@@ -97,6 +97,8 @@ type owner struct {
 	name string
 	// conflictLogged is set once a conflict of the shard with another one has been logged.
 	conflictLogged bool
+	// hasClusters and hasWorkspaces are set once the shard has had an entry: the first list of a shard has nothing to remove.
+	hasClusters, hasWorkspaces bool
 }
 
 // workspaceEntry is what one shard reports about a workspace.
@@ -246,17 +248,9 @@ func (i *Index) DeleteCluster(shard string, name logicalcluster.Name) {
 // ReplaceClusters replaces all logical clusters of the shard.
 func (i *Index) ReplaceClusters(shard string, clusters []Cluster) {
 	i.update(func(s *Snapshot) {
-		o := i.owner(shard)
-		keep := make(map[logicalcluster.Name]struct{}, len(clusters))
-		for _, cluster := range clusters {
-			if !cluster.Routable() {
-				continue
-			}
-			keep[cluster.Name] = struct{}{}
-			i.putCluster(s, o, cluster)
-		}
-		s.pruneClusters(o, keep)
-		s.setSynced(shard, s.synced[shard]|clustersSynced)
+		l := i.list(shard)
+		l.addClusters(s, clusters)
+		l.endClusters(s)
 	})
 }
 
@@ -273,19 +267,9 @@ func (i *Index) DeleteWorkspace(shard string, parent logicalcluster.Name, name s
 // ReplaceWorkspaces replaces all workspaces of the shard.
 func (i *Index) ReplaceWorkspaces(shard string, workspaces []Workspace) {
 	i.update(func(s *Snapshot) {
-		o := i.owner(shard)
-		keep := make(map[workspaceKey]struct{}, len(workspaces))
-		for _, w := range workspaces {
-			if !w.Routable() {
-				continue
-			}
-			keep[workspaceKey{w.Parent, w.Name}] = struct{}{}
-			if !s.hasWorkspace(o, w) {
-				s.putWorkspace(o, w)
-			}
-		}
-		s.pruneWorkspaces(o, keep)
-		s.setSynced(shard, s.synced[shard]|workspacesSynced)
+		l := i.list(shard)
+		l.addWorkspaces(s, workspaces)
+		l.endWorkspaces(s)
 	})
 }
 
@@ -325,6 +309,13 @@ func (s *Snapshot) canonical(name logicalcluster.Name) logicalcluster.Name {
 	}
 	if e := s.cluster(name); e != nil {
 		return e.name
+	}
+	return clone(name)
+}
+
+func clone(name logicalcluster.Name) logicalcluster.Name {
+	if name.Empty() {
+		return name
 	}
 	return logicalcluster.MustParseName(strings.Clone(name.String()))
 }

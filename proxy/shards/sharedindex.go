@@ -72,7 +72,11 @@ type recordHandler struct {
 	list recordList
 }
 
+// maxPart is the number of records that are added to the index at once.
+const maxPart = 10_000
+
 type recordList struct {
+	*index.List
 	clusters   []index.Cluster
 	workspaces []index.Workspace
 	types      map[workspacetypes.Key][]string
@@ -83,8 +87,8 @@ type recordList struct {
 var _ sharedindex.EventHandler = &recordHandler{}
 
 // OnListStart implements sharedindex.EventHandler.
-func (h *recordHandler) OnListStart(string) {
-	h.list = recordList{types: map[workspacetypes.Key][]string{}, issuers: map[workspacetypes.Key][]tenancyv1alpha1.JWTAuthenticator{}, shards: map[string]sharedindex.Shard{}}
+func (h *recordHandler) OnListStart(shard string) {
+	h.list = recordList{List: h.index.StartList(shard), types: map[workspacetypes.Key][]string{}, issuers: map[workspacetypes.Key][]tenancyv1alpha1.JWTAuthenticator{}, shards: map[string]sharedindex.Shard{}}
 }
 
 // OnListRecord implements sharedindex.EventHandler.
@@ -97,6 +101,15 @@ func (h *recordHandler) OnListRecord(key sharedindex.Key, value []byte) {
 		issuers:       func(key workspacetypes.Key, jwt []tenancyv1alpha1.JWTAuthenticator) { list.issuers[key] = jwt },
 		shard:         func(name string, shard sharedindex.Shard) { list.shards[name] = shard },
 	})
+	if len(list.clusters)+len(list.workspaces) >= maxPart {
+		list.addPart()
+	}
+}
+
+// addPart adds to the index what has been listed since the last part.
+func (l *recordList) addPart() {
+	l.Add(l.clusters, l.workspaces)
+	l.clusters, l.workspaces = l.clusters[:0], l.workspaces[:0]
 }
 
 // OnListEnd implements sharedindex.EventHandler. An incomplete list adds to the index, a complete one replaces the
@@ -105,16 +118,9 @@ func (h *recordHandler) OnListEnd(shard string, complete bool) {
 	if shard == sharedindex.RootShard {
 		h.updateShards(complete)
 	}
+	h.list.addPart()
 	if complete {
-		h.index.ReplaceClusters(shard, h.list.clusters)
-		h.index.ReplaceWorkspaces(shard, h.list.workspaces)
-	} else {
-		for _, c := range h.list.clusters {
-			h.index.PutCluster(shard, c)
-		}
-		for _, w := range h.list.workspaces {
-			h.index.PutWorkspace(shard, w)
-		}
+		h.list.End()
 	}
 	h.updateTypes(shard, complete)
 	h.list = recordList{} // releases the memory
@@ -128,7 +134,8 @@ func (h *recordHandler) updateShards(complete bool) {
 		return
 	}
 	for _, name := range h.index.Load().ShardNames() {
-		if _, ok := h.list.shards[name]; !ok {
+		// The root shard, whose list this is, has entries that belong to it.
+		if _, ok := h.list.shards[name]; !ok && name != sharedindex.RootShard {
 			h.removeShard(name)
 		}
 	}
