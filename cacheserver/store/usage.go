@@ -11,6 +11,8 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/klog/v2"
+
+	"github.com/atoll-dev/atoll/internal/etcdlist"
 )
 
 const (
@@ -240,19 +242,9 @@ func (b *Backend) listAndWatchUsage(ctx context.Context) error {
 // listUsage counts the usage of all shards, at the revision that it returns.
 func (b *Backend) listUsage(ctx context.Context) (int64, error) {
 	root := b.Prefix() + "/"
-	end := clientv3.GetPrefixRangeEnd(root)
 	usages := map[UsageKey]Usage{}
-	revision := int64(0)
-	for from := root; ; {
-		page, err := b.client.Client.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(countPage), clientv3.WithRev(revision))
-		if err != nil {
-			return 0, fmt.Errorf("counting the usage of shards: %w", err)
-		}
-		if revision == 0 {
-			revision = page.Header.Revision
-		}
-		for _, kv := range page.Kvs {
-			from = string(kv.Key) + "\x00"
+	revision, err := etcdlist.ReadValues(ctx, b.client.Client, root, 0, countPage, func(part []*mvccpb.KeyValue) error {
+		for _, kv := range part {
 			usageKey, ok := parseUsageKey(root, string(kv.Key))
 			if !ok {
 				continue
@@ -262,9 +254,10 @@ func (b *Backend) listUsage(ctx context.Context) (int64, error) {
 			total.Bytes += sizeOf(kv)
 			usages[usageKey] = total
 		}
-		if !page.More {
-			break
-		}
+		return nil
+	})
+	if err != nil {
+		return 0, fmt.Errorf("counting the usage of shards: %w", err)
 	}
 	b.usage.replace(usages)
 	return revision, nil

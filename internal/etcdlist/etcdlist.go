@@ -3,13 +3,14 @@
 // It asks for a stream (RangeStream, etcd 3.7). Pages are what servers without it get, older ones and etcd's gRPC proxy: for each page, etcd counts all keys
 // that follow, so that the time grows with the square of their number.
 //
-// The size of a part is bounded by a number of keys which etcd, or this package, chooses before it knows the sizes of their values. The
-// package is for keys without values, and for values that are small.
+// The size of a part is bounded by a number of keys which etcd, or this package, chooses before it knows the sizes of their values. Read is therefore for keys
+// without values, and for values that are small; ReadValues, which reads all keys before it reads their values, is for all others.
 package etcdlist
 
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -37,6 +38,31 @@ func Read(ctx context.Context, kv clientv3.KV, prefix string, revision int64, vi
 		return err
 	}
 	return pages(ctx, kv, prefix, revision, visit, options)
+}
+
+// ReadValues is Read for values of any size: a part has at most that many keys. It returns the revision of all of them.
+func ReadValues(ctx context.Context, kv clientv3.KV, prefix string, revision int64, maxKeys int, visit func([]*mvccpb.KeyValue) error) (int64, error) {
+	if revision == 0 {
+		latest, err := get(ctx, kv, prefix, nil)
+		if err != nil {
+			return 0, err
+		}
+		revision = latest.Header.Revision
+	}
+	return revision, Read(ctx, kv, prefix, revision, func(part []*mvccpb.KeyValue) error {
+		for keys := range slices.Chunk(part, maxKeys) {
+			// A range that ends with the last key has nothing else that etcd counts.
+			end := string(keys[len(keys)-1].Key) + "\x00"
+			values, err := get(ctx, kv, string(keys[0].Key), []clientv3.OpOption{clientv3.WithRange(end), clientv3.WithRev(revision)})
+			if err != nil {
+				return err
+			}
+			if err := visit(values.Kvs); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, clientv3.WithKeysOnly())
 }
 
 // stream reads the keys by one request. supported is false if etcd does not serve it.

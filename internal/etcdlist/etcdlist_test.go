@@ -59,6 +59,26 @@ func TestRead(t *testing.T) {
 					t.Errorf("got %d keys, the first with %q", len(got), values[0])
 				}
 			})
+			t.Run("values in small parts", func(t *testing.T) {
+				for revision, first := range map[int64]string{0: "changed", first: "value"} {
+					var got []string
+					at, err := ReadValues(t.Context(), kv, "/list/", revision, 1000, func(part []*mvccpb.KeyValue) error {
+						if len(part) > 1000 {
+							t.Errorf("got a part of %d keys", len(part))
+						}
+						for _, kv := range part {
+							if want := map[bool]string{true: first, false: "value"}[len(got) == 0]; string(kv.Value) != want {
+								t.Errorf("%s: got %q", kv.Key, kv.Value)
+							}
+							got = append(got, string(kv.Key))
+						}
+						return nil
+					})
+					if err != nil || !slices.Equal(got, want) || revision != 0 && at != revision {
+						t.Errorf("got %d keys at revision %d, %v", len(got), at, err)
+					}
+				}
+			})
 			t.Run("one revision, while keys change", func(t *testing.T) {
 				parts, changed := 0, 0
 				err := Read(t.Context(), kv, "/list/", 0, func(part []*mvccpb.KeyValue) error {

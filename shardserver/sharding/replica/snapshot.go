@@ -9,12 +9,14 @@ import (
 	"strings"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/klog/v2"
 
 	"github.com/atoll-dev/atoll/cacheserver/client"
+	"github.com/atoll-dev/atoll/internal/etcdlist"
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
@@ -95,13 +97,8 @@ func (s *SnapshotStore) parse(key string) (snapshotKey, error) {
 
 // read calls a function with every entry of the snapshot.
 func (s *SnapshotStore) read(ctx context.Context, visit func(snapshotKey, snapshotEntry)) error {
-	from, end := s.root(), clientv3.GetPrefixRangeEnd(s.root())
-	for {
-		page, err := s.Etcd.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(snapshotPageSize))
-		if err != nil {
-			return fmt.Errorf("reading the snapshot of objects of other shards: %w", err)
-		}
-		for _, kv := range page.Kvs {
+	_, err := etcdlist.ReadValues(ctx, s.Etcd, s.root(), 0, snapshotPageSize, func(part []*mvccpb.KeyValue) error {
+		for _, kv := range part {
 			key, err := s.parse(string(kv.Key))
 			if err != nil {
 				return err
@@ -111,12 +108,13 @@ func (s *SnapshotStore) read(ctx context.Context, visit func(snapshotKey, snapsh
 				return fmt.Errorf("decoding %s: %w", kv.Key, err)
 			}
 			visit(key, value)
-			from = string(kv.Key) + "\x00"
 		}
-		if !page.More {
-			return nil
-		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("reading the snapshot of objects of other shards: %w", err)
 	}
+	return nil
 }
 
 // snapshotBatch collects writes that fit into one transaction.
