@@ -1,0 +1,110 @@
+import { ChevronDown, ChevronRight, CirclePlus, Folder, Lock } from 'lucide'
+import { useEffect, useState } from 'preact/hooks'
+import { Glyph } from '../components/glyph'
+import { Phase } from '../components/parts'
+import { explain } from '../errors'
+import { consoleHref, navigate } from '../router'
+import type { Workspace } from '../types'
+import { useFeed } from '../watches'
+import { childrenOf } from './workspaces'
+
+const root = 'root'
+
+/** State is what all items of the tree share. */
+interface State {
+  selected: string
+  expanded: ReadonlySet<string>
+  focused: string
+  toggle(path: string): void
+}
+
+/** above are the workspaces above one that has a path from root. */
+function above(path: string): string[] {
+  const names = path.split(':')
+  return names[0] === root ? names.slice(0, -1).map((_, index) => names.slice(0, index + 1).join(':')) : []
+}
+
+/**
+ * Tree has the workspaces from root downwards. What is below one is listed when it is opened, and watched while it is open. It has the keys of
+ * a tree: arrows, Home, End, Enter, and the beginning of a name.
+ */
+export function Tree({ selected }: { selected: string }) {
+  const [expanded, setExpanded] = useState<ReadonlySet<string>>(() => new Set([root, ...above(selected)]))
+  const [focused, setFocused] = useState(root)
+  useEffect(() => setExpanded((before) => new Set([...before, ...above(selected)])), [selected])
+  const toggle = (path: string) => setExpanded((before) => {
+    const after = new Set(before)
+    if (!after.delete(path)) after.add(path)
+    return after
+  })
+  const onKeyDown = (event: KeyboardEvent) => {
+    const item = (event.target as Element).closest<HTMLElement>('[role=treeitem]')
+    if (!item || event.ctrlKey || event.altKey || event.metaKey) return
+    const items = [...(event.currentTarget as Element).querySelectorAll<HTMLElement>('[role=treeitem]')]
+    const at = items.indexOf(item)
+    const open = item.getAttribute('aria-expanded')
+    const path = item.dataset['path'] ?? ''
+    const key = event.key
+    if (key === 'ArrowDown') items[at + 1]?.focus()
+    else if (key === 'ArrowUp') items[at - 1]?.focus()
+    else if (key === 'Home') items[0]?.focus()
+    else if (key === 'End') items.at(-1)?.focus()
+    else if (key === 'ArrowRight' && open === 'false') toggle(path)
+    else if (key === 'ArrowRight' && open === 'true') items[at + 1]?.focus()
+    else if (key === 'ArrowLeft' && open === 'true') toggle(path)
+    else if (key === 'ArrowLeft') item.parentElement?.closest<HTMLElement>('[role=treeitem]')?.focus()
+    else if (key === 'Enter' || key === ' ') item.querySelector<HTMLElement>('.node')?.click()
+    else if (/^[a-z0-9]$/.test(key)) [...items.slice(at + 1), ...items.slice(0, at)].find(({ dataset }) => dataset['name']?.startsWith(key))?.focus()
+    else return
+    event.preventDefault()
+  }
+  return (
+    <ul class="tree" role="tree" aria-label="Workspaces" onKeyDown={onKeyDown} onFocusIn={(event) => setFocused((event.target as HTMLElement).dataset['path'] ?? '')}>
+      <Item path={root} name={root} state={{ selected, expanded, focused, toggle }} />
+    </ul>
+  )
+}
+
+function Item({ path, name, phase, state }: { path: string; name: string; phase?: string | undefined; state: State }) {
+  const expanded = state.expanded.has(path)
+  return (
+    <li role="treeitem" aria-expanded={expanded} aria-selected={state.selected === path} aria-labelledby={`tree-${path}`} data-path={path} data-name={name}
+      tabIndex={path === state.focused || path === root ? 0 : -1}>
+      <div class="node" onClick={() => navigate(consoleHref('workspaces', path))}>
+        <span class="twist" onClick={(event) => {
+          event.stopPropagation()
+          state.toggle(path)
+        }}><Glyph icon={expanded ? ChevronDown : ChevronRight} size={16} /></span>
+        <Glyph icon={Folder} size={16} />
+        <span class="label" id={`tree-${path}`}>{name}{phase && phase !== 'Ready' && <span class="visually-hidden">, {phase}</span>}</span>
+        {phase && phase !== 'Ready' && <Phase phase={phase} />}
+      </div>
+      {expanded && <Branch parent={path} state={state} />}
+    </li>
+  )
+}
+
+/** Branch is what is below a workspace. */
+function Branch({ parent, state }: { parent: string; state: State }) {
+  const children = useFeed<Workspace>(childrenOf(parent))
+  const next = state.selected.startsWith(`${parent}:`) ? state.selected.slice(parent.length + 1).split(':')[0]! : ''
+  const names = [...children.items.keys()]
+  // What is open is in the tree, even if the user may not list what is beside it.
+  if (next && !children.items.has(next) && (children.state === 'failed' || !children.complete)) names.push(next)
+  names.sort()
+  const note = (text: string, icon = Lock) => <li role="treeitem" tabIndex={-1} class="note"><div class="node"><Glyph icon={icon} size={16} /><span class="label">{text}</span></div></li>
+  return (
+    <ul role="group">
+      {names.map((name) => {
+        const workspace = children.items.get(name)
+        return <Item key={name} path={`${parent}:${name}`} name={name} phase={workspace?.metadata.deletionTimestamp ? 'Deleting' : workspace?.status?.phase} state={state} />
+      })}
+      {children.state === 'loading' && note('Loading…', Folder)}
+      {children.state === 'failed' && note(explain(children.error, `list the workspaces below ${parent}`).text)}
+      {children.state === 'current' && names.length === 0 && note('No workspaces below it', Folder)}
+      {!children.complete && (
+        <li role="treeitem" tabIndex={-1} class="note"><div class="node" onClick={() => children.more()}><Glyph icon={CirclePlus} size={16} /><span class="label">Show more than {children.items.size}</span></div></li>
+      )}
+    </ul>
+  )
+}
