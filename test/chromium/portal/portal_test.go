@@ -45,7 +45,7 @@ func (e *env) quiet(t *testing.T, page *chromium.Page) {
 	if problems := page.Problems(); len(problems) > 0 {
 		t.Errorf("the browser reports %q", problems)
 	}
-	own, err := url.Parse(e.url)
+	own, err := url.Parse(page.String("location.origin"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,6 +84,12 @@ func TestPortal(t *testing.T) {
 		{"small screens", e.testSmallScreens},
 		{"keyboard only", e.testKeyboard},
 		{"accessibility", e.testAccessibility},
+		{"console: tree and workspace", e.testConsoleTree},
+		{"console: shards", e.testConsoleShards},
+		{"console: missing rights", e.testConsoleRights},
+		{"console: token of a service account", e.testConsoleToken},
+		{"console: accessibility", e.testConsoleAccessibility},
+		{"console: size", e.testConsoleSize},
 	} {
 		if !t.Run(step.name, step.run) {
 			return

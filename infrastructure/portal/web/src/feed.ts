@@ -125,7 +125,7 @@ export class Feed<T extends KubeObject> extends Observable {
     this.failures++
     if (code === 410 && this.failures === 1) return
     const delay = refused ? longestDelay : Math.min(longestDelay, 500 * 2 ** this.failures) * (0.75 + Math.random() / 2)
-    await sleep(delay, signal)
+    await sleep(delay, signal).catch(() => {}) // an end of the feed ends the loop
   }
 
   private async list(signal: AbortSignal): Promise<void> {

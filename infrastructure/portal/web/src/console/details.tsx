@@ -16,7 +16,7 @@ export function Details({ path, tab }: { path: string; tab: string }) {
   const { parent, name } = split(path)
   return (
     <section class="details">
-      <Title text={path} product={consoleName} />
+      <Title text={path} product={consoleName}>{path.split(':').map((part, index) => <>{index > 0 && <>:<wbr /></>}{part}</>)}</Title>
       <Tabs label={`Views of ${path}`} tabs={views.map(([text, view]) => ({ text, target: consoleHref('workspaces', path, view), active: view === tab }))} />
       {tab === 'bindings' ? <Bindings path={path} /> : tab === 'connect' ? <Connect path={path} /> : <Overview path={path} parent={parent} name={name} />}
     </section>

@@ -4,22 +4,16 @@ import { inWorkspace } from '../api'
 import { consoleName } from '../components/brand'
 import { Dialog } from '../components/dialog'
 import { Glyph } from '../components/glyph'
-import { Age, Failure, Loading, plural, Title } from '../components/parts'
-import { usePortal } from '../context'
-import type { Feed } from '../feed'
+import { Age, Command, Failure, Loading, plural, Title } from '../components/parts'
 import type { Condition, Shard } from '../types'
 import { useFeed } from '../watches'
 
 /** cordonAnnotation closes a shard for new workspaces. */
 const cordonAnnotation = 'experimental.core.kcp.io/unschedulable'
 
-function shardsPath(...name: string[]): string {
-  return inWorkspace('root', 'apis', 'core.kcp.io', 'v1alpha1', 'shards', ...name)
-}
-
 /** ShardsPage has the shards of the installation, which are objects in root. */
 export function ShardsPage() {
-  const feed = useFeed<Shard>(shardsPath())
+  const feed = useFeed<Shard>(inWorkspace('root', 'apis', 'core.kcp.io', 'v1alpha1', 'shards'))
   const [chosen, setChosen] = useState<Shard>()
   return (
     <>
@@ -42,7 +36,7 @@ export function ShardsPage() {
         </>
       )}
       {feed.state === 'current' && feed.items.size === 0 && <p class="panel empty">There are no Shard objects in root.</p>}
-      {chosen && <Cordon feed={feed} shard={chosen} onEnd={() => setChosen(undefined)} />}
+      {chosen && <Cordon shard={chosen} onEnd={() => setChosen(undefined)} />}
     </>
   )
 }
@@ -67,7 +61,7 @@ function Row({ shard, onCordon }: { shard: Shard; onCordon: () => void }) {
       <td data-label="Load"><Load shard={shard} used={{ ...status.used, ...status.load }} /></td>
       <td data-label="Address" class="text"><code>{spec.externalURL || spec.baseURL}</code><br /><span class="muted">added <Age time={metadata.creationTimestamp} /></span></td>
       <td data-label="Actions">
-        <button type="button" aria-label={`${cordoned ? 'Uncordon' : 'Cordon'} ${metadata.name}`} onClick={onCordon}><Glyph icon={cordoned ? CircleCheck : Ban} size={16} />{cordoned ? 'Uncordon' : 'Cordon'}</button>
+        <button type="button" aria-label={`${cordoned ? 'Uncordon' : 'Cordon'} ${metadata.name}`} onClick={onCordon}><Glyph icon={cordoned ? CircleCheck : Ban} size={16} />{cordoned ? 'Uncordon…' : 'Cordon…'}</button>
       </td>
     </tr>
   )
@@ -112,36 +106,17 @@ function Load({ shard: { spec, status = {} }, used }: { shard: Shard; used: Reco
   )
 }
 
-/** Cordon closes a shard for new workspaces, or opens it again, when the user confirms that. */
-function Cordon({ feed, shard, onEnd }: { feed: Feed<Shard>; shard: Shard; onEnd: () => void }) {
-  const { api, announce } = usePortal()
-  const [error, setError] = useState<unknown>()
-  const [busy, setBusy] = useState(false)
-  const { name, uid } = shard.metadata
+/** Cordon has the command that closes a shard for new workspaces, or opens it. The admin workspace writes Shards, and this page does not reach it. */
+function Cordon({ shard, onEnd }: { shard: Shard; onEnd: () => void }) {
+  const { name } = shard.metadata
   const cordoned = isCordoned(shard)
-  const verb = cordoned ? 'Uncordon' : 'Cordon'
-  const apply = async () => {
-    setBusy(true)
-    setError(undefined)
-    try {
-      // The UID keeps the change from a Shard that has taken the name since.
-      const body = { metadata: { uid, annotations: { [cordonAnnotation]: cordoned ? null : 'true' } } }
-      feed.apply(await api.json<Shard>(`${shardsPath(name)}?fieldManager=console`, { method: 'PATCH', contentType: 'application/merge-patch+json', body }))
-      announce(cordoned ? `Shard ${name} accepts new workspaces again.` : `Shard ${name} gets no new workspaces.`)
-      onEnd()
-    } catch (reason) {
-      setError(reason)
-      setBusy(false)
-    }
-  }
   return (
-    <Dialog title={`${verb} ${name}?`} onCancel={onEnd}>
-      <p>{cordoned ? 'New workspaces may be placed on the shard again, as far as its limits allow.' : 'No new workspaces are placed on the shard. Those that are there stay, and are served as before.'}</p>
-      {error !== undefined && <Failure error={error} what={`${verb.toLowerCase()} the shard ${name}`} />}
-      <div class="actions">
-        <button type="button" class="primary" disabled={busy} onClick={() => void apply()}>{busy ? 'Sending…' : verb}</button>
-        <button type="button" onClick={onEnd}>Cancel</button>
-      </div>
+    <Dialog title={`${cordoned ? 'Uncordon' : 'Cordon'} ${name}`} onCancel={onEnd}>
+      <p>{cordoned ? 'New workspaces may then be placed on the shard again, as far as its limits allow.' : 'No new workspaces are then placed on the shard. Those that are there stay, and are served as before.'}</p>
+      <p>Shards are changed through the admin workspace, which this page does not reach. As an administrator of the installation, run:</p>
+      <Command text={`kubectl kcp ${cordoned ? 'uncordon' : 'cordon'} ${name}`} />
+      <p class="muted">The table shows the change as soon as it is in force.</p>
+      <div class="actions"><button type="button" class="primary" onClick={onEnd}>Close</button></div>
     </Dialog>
   )
 }

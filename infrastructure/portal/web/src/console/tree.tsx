@@ -1,4 +1,4 @@
-import { ChevronDown, ChevronRight, CirclePlus, Folder, Lock } from 'lucide'
+import { type IconNode, ChevronDown, ChevronRight, CirclePlus, Folder, Lock } from 'lucide'
 import { useEffect, useState } from 'preact/hooks'
 import { Glyph } from '../components/glyph'
 import { Phase } from '../components/parts'
@@ -52,59 +52,62 @@ export function Tree({ selected }: { selected: string }) {
     else if (key === 'ArrowRight' && open === 'false') toggle(path)
     else if (key === 'ArrowRight' && open === 'true') items[at + 1]?.focus()
     else if (key === 'ArrowLeft' && open === 'true') toggle(path)
-    else if (key === 'ArrowLeft') item.parentElement?.closest<HTMLElement>('[role=treeitem]')?.focus()
-    else if (key === 'Enter' || key === ' ') item.querySelector<HTMLElement>('.node')?.click()
+    else if (key === 'ArrowLeft') item.closest('[role=group]')?.parentElement?.querySelector<HTMLElement>('[role=treeitem]')?.focus()
+    else if (key === 'Enter' || key === ' ') item.click()
     else if (/^[a-z0-9]$/.test(key)) [...items.slice(at + 1), ...items.slice(0, at)].find(({ dataset }) => dataset['name']?.startsWith(key))?.focus()
     else return
     event.preventDefault()
   }
   return (
     <ul class="tree" role="tree" aria-label="Workspaces" onKeyDown={onKeyDown} onFocusIn={(event) => setFocused((event.target as HTMLElement).dataset['path'] ?? '')}>
-      <Item path={root} name={root} state={{ selected, expanded, focused, toggle }} />
+      <Item path={root} name={root} level={1} state={{ selected, expanded, focused, toggle }} />
     </ul>
   )
 }
 
-function Item({ path, name, phase, state }: { path: string; name: string; phase?: string | undefined; state: State }) {
+function Item({ path, name, phase, level, state }: { path: string; name: string; phase?: string | undefined; level: number; state: State }) {
   const expanded = state.expanded.has(path)
   return (
-    <li role="treeitem" aria-expanded={expanded} aria-selected={state.selected === path} aria-labelledby={`tree-${path}`} data-path={path} data-name={name}
-      tabIndex={path === state.focused || path === root ? 0 : -1}>
-      <div class="node" onClick={() => navigate(consoleHref('workspaces', path))}>
+    <li role="none">
+      <div class="node" role="treeitem" aria-level={level} aria-expanded={expanded} aria-selected={state.selected === path} data-path={path} data-name={name}
+        tabIndex={path === state.focused || path === root ? 0 : -1} onClick={() => navigate(consoleHref('workspaces', path))}>
         <span class="twist" onClick={(event) => {
           event.stopPropagation()
           state.toggle(path)
         }}><Glyph icon={expanded ? ChevronDown : ChevronRight} size={16} /></span>
         <Glyph icon={Folder} size={16} />
-        <span class="label" id={`tree-${path}`}>{name}{phase && phase !== 'Ready' && <span class="visually-hidden">, {phase}</span>}</span>
+        <span class="label">{name}</span>
         {phase && phase !== 'Ready' && <Phase phase={phase} />}
       </div>
-      {expanded && <Branch parent={path} state={state} />}
+      {expanded && <Branch parent={path} level={level + 1} state={state} />}
     </li>
   )
 }
 
+/** Note is a line that is no workspace; onClick is what it does, if anything. */
+function Note({ text, icon, level, onClick }: { text: string; icon: IconNode; level: number; onClick?: () => void }) {
+  return <li role="none"><div class="node note" role="treeitem" aria-level={level} tabIndex={-1} onClick={onClick}><Glyph icon={icon} size={16} /><span class="label">{text}</span></div></li>
+}
+
 /** Branch is what is below a workspace. */
-function Branch({ parent, state }: { parent: string; state: State }) {
+function Branch({ parent, level, state }: { parent: string; level: number; state: State }) {
   const children = useFeed<Workspace>(childrenOf(parent))
   const next = state.selected.startsWith(`${parent}:`) ? state.selected.slice(parent.length + 1).split(':')[0]! : ''
   const names = [...children.items.keys()]
   // What is open is in the tree, even if the user may not list what is beside it.
   if (next && !children.items.has(next) && (children.state === 'failed' || !children.complete)) names.push(next)
   names.sort()
-  const note = (text: string, icon = Lock) => <li role="treeitem" tabIndex={-1} class="note"><div class="node"><Glyph icon={icon} size={16} /><span class="label">{text}</span></div></li>
   return (
     <ul role="group">
       {names.map((name) => {
         const workspace = children.items.get(name)
-        return <Item key={name} path={`${parent}:${name}`} name={name} phase={workspace?.metadata.deletionTimestamp ? 'Deleting' : workspace?.status?.phase} state={state} />
+        const phase = workspace?.metadata.deletionTimestamp ? 'Deleting' : workspace?.status?.phase
+        return <Item key={name} path={`${parent}:${name}`} name={name} phase={phase} level={level} state={state} />
       })}
-      {children.state === 'loading' && note('Loading…', Folder)}
-      {children.state === 'failed' && note(explain(children.error, `list the workspaces below ${parent}`).text)}
-      {children.state === 'current' && names.length === 0 && note('No workspaces below it', Folder)}
-      {!children.complete && (
-        <li role="treeitem" tabIndex={-1} class="note"><div class="node" onClick={() => children.more()}><Glyph icon={CirclePlus} size={16} /><span class="label">Show more than {children.items.size}</span></div></li>
-      )}
+      {children.state === 'loading' && <Note text="Loading…" icon={Folder} level={level} />}
+      {children.state === 'failed' && <Note text={explain(children.error, `list the workspaces below ${parent}`).text} icon={Lock} level={level} />}
+      {children.state === 'current' && names.length === 0 && <Note text="No workspaces below it" icon={Folder} level={level} />}
+      {!children.complete && <Note text={`Show more than ${children.items.size}`} icon={CirclePlus} level={level} onClick={() => children.more()} />}
     </ul>
   )
 }
