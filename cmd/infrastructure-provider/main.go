@@ -129,7 +129,7 @@ func listen(o *options.Completed, logger logr.Logger) (*web.Server, error) {
 		return nil, fmt.Errorf("the MCP server: %w", err)
 	}
 	page, err := portal.Handler(portal.Config{
-		Group: o.Group, Export: o.Export, Workspace: provider, OIDC: portal.OIDC{IssuerURL: o.Web.OIDCIssuerURL, ClientID: o.Web.OIDCClientID},
+		Group: o.Group, Export: o.Export, Workspace: provider, Console: o.Web.Console, OIDC: portal.OIDC{IssuerURL: o.Web.OIDCIssuerURL, ClientID: o.Web.OIDCClientID},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("the portal: %w", err)

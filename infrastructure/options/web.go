@@ -23,6 +23,8 @@ type Web struct {
 	FrontProxyURL string
 	// OIDCIssuerURL and OIDCClientID configure sign-in to the portal; if empty, users enter a token.
 	OIDCIssuerURL, OIDCClientID string
+	// Console offers the pages of administrators in the portal.
+	Console bool
 }
 
 func (w *Web) addFlags(flags *pflag.FlagSet) {
@@ -31,6 +33,7 @@ func (w *Web) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&w.KeyFile, "web-tls-private-key-file", w.KeyFile, "key of --web-tls-cert-file")
 	flags.StringVar(&w.FrontProxyURL, "front-proxy-url", w.FrontProxyURL, "address of the front proxy for users of --web-address, such as https://kcp.example.org:6443; by default, the server in --kcp-kubeconfig. Its certificate is verified with the CA there")
 	flags.StringVar(&w.OIDCIssuerURL, "oidc-issuer-url", w.OIDCIssuerURL, "OIDC issuer at which users of the portal sign in; by default, they enter a token")
+	flags.BoolVar(&w.Console, "web-console", w.Console, "offer the console in the portal: pages about workspaces and shards for administrators, with the rights of their users; off by default")
 	flags.StringVar(&w.OIDCClientID, "oidc-client-id", w.OIDCClientID, "public client of the portal at --oidc-issuer-url")
 }
 
@@ -44,6 +47,9 @@ func (w *Web) complete(workspace *rest.Config) (*rest.Config, error) {
 			if other.value != "" {
 				return nil, fmt.Errorf("%s: is used with --web-address only", other.flag)
 			}
+		}
+		if w.Console {
+			return nil, errors.New("--web-console: is used with --web-address only")
 		}
 		return nil, nil // there is no server
 	}

@@ -32,6 +32,8 @@ func TestWeb(t *testing.T) {
 		"a certificate without the address": {func(w *Web) { w.Address = "" }, "--web-tls-cert-file: is used with --web-address only"},
 		"an issuer without the address": {func(w *Web) { *w = Web{OIDCIssuerURL: "https://issuer.example.org"} },
 			"--oidc-issuer-url: is used with --web-address only"},
+		"a console without the address": {func(w *Web) { *w = Web{Console: true} }, "--web-console: is used with --web-address only"},
+		"a console":                     {func(w *Web) { w.Console = true }, ""},
 		"with a certificate":            {func(*Web) {}, ""},
 		"no port":                       {func(w *Web) { w.Address = "localhost" }, "--web-address: got"},
 		"a port that is a name":         {func(w *Web) { w.Address = ":https" }, "--web-address: got port"},

@@ -26,6 +26,9 @@ type Config struct {
 	Workspace string
 	// OIDC configures how users sign in, as an alternative to pasting a token.
 	OIDC OIDC
+	// Console offers the pages of administrators: workspaces and shards. They have the rights of the user, as all of the portal, and reach
+	// nothing else.
+	Console bool
 }
 
 // OIDC is an OpenID Connect issuer with a public client: authorization code and PKCE, no secret.
@@ -43,6 +46,7 @@ type pageConfig struct {
 	Export    string    `json:"export"`
 	Version   string    `json:"version"`
 	Workspace string    `json:"providerWorkspace,omitempty"`
+	Console   bool      `json:"console,omitempty"`
 	OIDC      *pageOIDC `json:"oidc,omitempty"`
 }
 
@@ -64,7 +68,7 @@ func Handler(config Config) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	page := pageConfig{Group: config.Group, Export: config.Export, Version: templatesVersion, Workspace: config.Workspace}
+	page := pageConfig{Group: config.Group, Export: config.Export, Version: templatesVersion, Workspace: config.Workspace, Console: config.Console}
 	issuer := ""
 	if config.OIDC.IssuerURL != "" {
 		if issuer, err = origin(config.OIDC.IssuerURL); err != nil {
@@ -104,6 +108,7 @@ func content(name, contentType string, body []byte) http.Handler {
 // contentTypes are the content types of the assets. They do not depend on the MIME types of the host.
 var contentTypes = map[string]string{
 	".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".txt": "text/plain; charset=utf-8",
+	".svg": "image/svg+xml",
 }
 
 // assets serves the assets. Browsers cache those whose names contain a hash of their content.

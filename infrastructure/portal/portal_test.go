@@ -95,6 +95,9 @@ func TestBuildBelongsToSources(t *testing.T) {
 	}
 }
 
+// scriptBudget is how many bytes of script the page may have over the wire. The server does not compress.
+const scriptBudget = 300 << 10
+
 func TestFiles(t *testing.T) {
 	handler := newHandler(t, portal.Config{Group: "a.example.org", Export: "b", Workspace: "root:provider"})
 	index := get(handler, "/ui/")
@@ -106,20 +109,28 @@ func TestFiles(t *testing.T) {
 		t.Errorf("the index has inline scripts, inline styles or addresses of others: %s", text)
 	}
 	names := regexp.MustCompile(`assets/[^"]+`).FindAllString(text, -1)
-	if len(names) != 2 {
+	if len(names) != 3 {
 		t.Fatalf("assets of the index: %v", names)
 	}
+	script := 0
 	for _, name := range names {
 		response := get(handler, "/ui/"+name)
 		if response.StatusCode != http.StatusOK || response.Header.Get("Cache-Control") != "public, max-age=31536000, immutable" {
 			t.Errorf("%s: %s, Cache-Control %q", name, response.Status, response.Header.Get("Cache-Control"))
 		}
-		if !regexp.MustCompile(`-[A-Z0-9]{8}\.(js|css)$`).MatchString(name) {
+		if !regexp.MustCompile(`-[A-Z0-9]{8}\.(js|css|svg)$`).MatchString(name) {
 			t.Errorf("the name of %s has no hash of its content", name)
 		}
+		if strings.HasSuffix(name, ".js") {
+			script += len(body(t, response))
+		}
 	}
+	if script == 0 || script > scriptBudget {
+		t.Errorf("the page has %d bytes of script, at most %d are allowed: leave out or replace what is large", script, scriptBudget)
+	}
+	t.Logf("%d bytes of script", script)
 	licences := body(t, get(handler, "/ui/assets/licences.txt"))
-	for _, name := range []string{"preact ", "js-yaml "} {
+	for _, name := range []string{"preact ", "js-yaml ", "lucide "} {
 		if !strings.Contains(licences, name) {
 			t.Errorf("the licences lack %s", name)
 		}
@@ -155,6 +166,10 @@ func TestConfig(t *testing.T) {
 	const plain = `{"group":"a.example.org","export":"b","version":"v1alpha1","providerWorkspace":"root:provider"}`
 	if got := body(t, get(newHandler(t, config), "/ui/config.json")); got != plain {
 		t.Errorf("got %s, want %s", got, plain)
+	}
+	config.Console = true
+	if got, want := body(t, get(newHandler(t, config), "/ui/config.json")), strings.TrimSuffix(plain, "}")+`,"console":true}`; got != want {
+		t.Errorf("got %s, want %s", got, want)
 	}
 	config.OIDC = portal.OIDC{IssuerURL: "https://issuer.example.org", ClientID: "portal"}
 	if got := body(t, get(newHandler(t, config), "/ui/config.json")); !strings.Contains(got, `"oidc":{"issuerURL":"https://issuer.example.org","clientID":"portal"}`) {

@@ -1,4 +1,4 @@
-// Builds ../dist from the sources: one script, one style sheet, index.html, the licences of what is bundled, and build.json, by which a
+// Builds ../dist from the sources: one script, one style sheet, an icon, index.html, the licences of what is bundled, and build.json, by which a
 // test of package portal knows that the output belongs to the sources.
 import { build } from 'esbuild'
 import { createHash } from 'node:crypto'
@@ -38,8 +38,10 @@ async function licenceOf(name) {
 
 await rm(output, { recursive: true, force: true })
 const { metafile } = await build({
-  entryPoints: { portal: 'src/main.tsx', style: 'src/style.css' },
+  entryPoints: { portal: 'src/main.tsx', style: 'src/style.css', mark: 'src/mark.svg' },
+  loader: { '.svg': 'copy' },
   entryNames: '[name]-[hash]',
+  assetNames: '[name]-[hash]',
   outdir: join(output, 'assets'),
   bundle: true,
   minify: true,
@@ -54,6 +56,7 @@ const { metafile } = await build({
 const assets = Object.keys(metafile.outputs).map((name) => basename(name))
 const index = (await readFile('index.html', 'utf8'))
   .replace('{{js}}', assets.find((name) => name.endsWith('.js')))
+  .replace('{{svg}}', assets.find((name) => name.endsWith('.svg')))
   .replace('{{css}}', assets.find((name) => name.endsWith('.css')))
 await mkdir(join(output, 'assets'), { recursive: true })
 await writeFile(join(output, 'index.html'), index)

@@ -29,6 +29,7 @@ func (e *env) testAccessibility(t *testing.T) {
 			{"Create Cache", []string{"templates", "cache", "new"}},
 			{"Instances", []string{"instances"}},
 			{"Cache mine", []string{"instances", "caches", "mine"}},
+			{"Cache mine", []string{"instances", "caches", "mine?tab=yaml"}},
 			{"Edit Cache mine", []string{"instances", "caches", "mine", "edit"}},
 			{"Choose a workspace", []string{"workspaces"}},
 		} {

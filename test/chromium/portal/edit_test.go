@@ -63,6 +63,7 @@ func (e *env) testEditYAML(t *testing.T) {
 	e.patch(t, "mine", `{"metadata":{"annotations":{"`+lastApplied+`":"{}","example.org/note":"for people"}}}`)
 	page := e.open(t, "ada-token", tenant, "instances", "caches", "mine")
 	page.WaitTitle("Cache mine")
+	page.Click(chromium.Named("YAML"))
 	page.WaitText("example.org/note: for people")
 	noise := func(text string) {
 		t.Helper()

@@ -46,11 +46,13 @@ const (
 	export = "infrastructure.providers.kedge.faros.sh"
 )
 
-// tokens are the users of the shard: ada administers the tenant, victor has read access only, nobody has no permissions.
+// tokens are the users of the shard: ada administers the tenant, victor has read access only, nobody has no permissions, and olga administers
+// the installation.
 const tokens = `ada-token,ada,1
 second-token,ada,1
 victor-token,victor,2
 nobody-token,nobody,3
+operator-token,olga,4,"system:kcp:admin"
 `
 
 // The paths of workspaces. The provider's export is bound in the first.
@@ -70,6 +72,7 @@ type env struct {
 	signIn  *issuertest.SignIn
 	gate    *gate
 	url     string // of the portal
+	console string // of a portal with the console
 	admin   client.Client
 	cluster string // of the tenant
 	tenant  dynamic.Interface
@@ -96,7 +99,9 @@ func newEnv(t *testing.T, templates []*infrastructurev1alpha1.Template) *env {
 	e := &env{shard: shard, issuer: issuer, browser: browser, templates: templates}
 	e.signIn = issuer.EnableSignIn(t, "portal", map[string]any{"sub": "grace"}, time.Hour)
 	e.startProvider(t, shard.NewWorkspace(t, "root", "provider").Spec.Cluster, shard.NewWorkspace(t, "root", "runtime").Spec.Cluster)
-	e.serve(t)
+	e.url, e.gate = e.serve(t, false)
+	e.console, _ = e.serve(t, true)
+	e.signIn.RedirectURI = e.url
 	e.prepareTenant(t)
 	return e
 }
@@ -153,9 +158,9 @@ func readTemplates(t *testing.T) []*infrastructurev1alpha1.Template {
 	return all
 }
 
-// serve runs the web server of the provider with TLS, as it runs with a certificate.
-func (e *env) serve(t *testing.T) {
-	config := portal.Config{Group: group, Export: export, Workspace: provider, OIDC: portal.OIDC{IssuerURL: e.issuer.URL, ClientID: "portal"}}
+// serve runs the web server of the provider with TLS, as it runs with a certificate. It returns the address of the portal.
+func (e *env) serve(t *testing.T, console bool) (string, *gate) {
+	config := portal.Config{Group: group, Export: export, Workspace: provider, Console: console, OIDC: portal.OIDC{IssuerURL: e.issuer.URL, ClientID: "portal"}}
 	ui, err := portal.Handler(config)
 	if err != nil {
 		t.Fatal(err)
@@ -164,16 +169,15 @@ func (e *env) serve(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.gate = &gate{next: handler, closed: make(chan struct{})}
-	server := httptest.NewUnstartedServer(e.gate)
+	gate := &gate{next: handler, closed: make(chan struct{})}
+	server := httptest.NewUnstartedServer(gate)
 	server.EnableHTTP2 = true
 	server.StartTLS()
 	t.Cleanup(func() {
-		e.gate.set(true) // ends watches
+		gate.set(true) // ends watches
 		server.Close()
 	})
-	e.url = server.URL + portal.Path
-	e.signIn.RedirectURI = e.url
+	return server.URL + portal.Path, gate
 }
 
 // prepareTenant creates the workspaces of the tenant and gives users their rights.

@@ -109,6 +109,50 @@ func TestPictures(t *testing.T) {
 		page.Click(chromium.Named("Sign out"))
 	}
 	e.quiet(t, page)
+	e.consolePictures(t, directory)
+}
+
+// consolePictures makes the pictures of the console, with a tree of workspaces.
+func (e *env) consolePictures(t *testing.T, directory string) {
+	for parent, names := range map[string][]string{"payments": {"production", "staging", "test"}, "search": {"production"}} {
+		cluster := e.shard.NewWorkspace(t, "root", parent).Spec.Cluster
+		for _, name := range names {
+			e.shard.NewWorkspace(t, cluster, name)
+		}
+	}
+	page := e.openConsole(t, "operator-token", "workspaces")
+	page.WaitTitle("Workspaces") // loading the page again would end the sign-in
+	for _, scheme := range []string{"light", "dark"} {
+		page.Emulate("prefers-color-scheme: " + scheme)
+		page.Size(1280, 800)
+		picture := func(name string) {
+			t.Helper()
+			page.Eval("document.activeElement.blur() ?? true", new(bool))
+			if err := os.WriteFile(filepath.Join(directory, "console-"+name+"-"+scheme+".png"), page.Screenshot(), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		page.Open(e.consoleAt("workspaces"))
+		page.Reload()
+		page.WaitTitle("Workspaces")
+		page.Click(item("root:payments") + "?.querySelector('.twist')")
+		page.Wait("the workspaces below", item("root:payments:test"))
+		picture("workspaces")
+		page.Open(e.consoleAt("workspaces/root:payments:production"))
+		page.WaitText("Phase inside")
+		page.WaitText("WorkspaceInitialized")
+		picture("workspace")
+		page.Open(e.consoleAt("shards"))
+		page.WaitTitle("Shards")
+		page.WaitText("logical clusters")
+		picture("shards")
+		page.Size(390, 844)
+		page.Open(e.consoleAt("workspaces/root:payments:production"))
+		page.WaitText("Phase inside")
+		page.Eval("(document.querySelector('.details').scrollIntoView(), true)", new(bool))
+		picture("phone")
+	}
+	e.quiet(t, page)
 }
 
 // order creates an instance and waits until the provider has seen it.

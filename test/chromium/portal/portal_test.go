@@ -45,7 +45,7 @@ func (e *env) quiet(t *testing.T, page *chromium.Page) {
 	if problems := page.Problems(); len(problems) > 0 {
 		t.Errorf("the browser reports %q", problems)
 	}
-	own, err := url.Parse(e.url)
+	own, err := url.Parse(page.String("location.origin"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,6 +84,12 @@ func TestPortal(t *testing.T) {
 		{"small screens", e.testSmallScreens},
 		{"keyboard only", e.testKeyboard},
 		{"accessibility", e.testAccessibility},
+		{"console: tree and workspace", e.testConsoleTree},
+		{"console: shards", e.testConsoleShards},
+		{"console: missing rights", e.testConsoleRights},
+		{"console: token of a service account", e.testConsoleToken},
+		{"console: accessibility", e.testConsoleAccessibility},
+		{"console: size", e.testConsoleSize},
 	} {
 		if !t.Run(step.name, step.run) {
 			return
@@ -228,6 +234,8 @@ func (e *env) testCreate(t *testing.T) {
 	page.Wait("the phase Ready", "document.querySelector('.phase')?.innerText === 'Ready'")
 	page.WaitText("mine.caches.example.org:6379")
 	page.Wait("an announcement", "document.querySelector('#announcements').textContent.includes('Cache mine: Ready')")
+	page.Click(chromium.Named("Dismiss the message"))
+	page.Wait("the message to go", "!document.querySelector('#announcements').textContent.includes('was created')")
 	e.testCreated(t)
 	e.testConnection(t, page)
 	e.quiet(t, page)
@@ -406,7 +414,7 @@ func (e *env) testMarkup(t *testing.T) {
 	page.WaitText(`echo`)
 	page.Wait("the output as text", `[...document.querySelectorAll('dd')].some((e) => e.innerText.includes('<img src=x'))`)
 	var found int
-	page.Eval("document.querySelectorAll('main img, main script, main b, main i, main svg, main a[href^=javascript]').length", &found)
+	page.Eval("document.querySelectorAll('main img, main script, main b, main i, main svg:not(.glyph), main a[href^=javascript]').length", &found)
 	if title := page.String("document.title"); found > 0 || strings.Contains(title, "attacked") {
 		t.Errorf("texts became %d elements, the title is %q", found, title)
 	}

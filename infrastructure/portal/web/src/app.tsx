@@ -1,9 +1,13 @@
-import { useEffect, useRef, useState } from 'preact/hooks'
-import { Logo, productName } from './components/brand'
-import { Title } from './components/parts'
+import { type IconNode, Boxes, FolderTree, LayoutGrid, LogOut, Server, ShieldCheck, UserRound, WifiOff } from 'lucide'
+import { useEffect, useState } from 'preact/hooks'
+import { consoleName, Logo, productName } from './components/brand'
+import { Glyph } from './components/glyph'
+import { Loading, Title } from './components/parts'
+import { ShardsPage } from './console/shards'
+import { WorkspacesPage } from './console/workspaces'
 import { PortalContext, StoreContext, usePortal, useStore, type Portal } from './context'
 import { useObservables } from './observable'
-import { href, type Route, useRoute } from './router'
+import { consoleHref, href, type Route, useRoute } from './router'
 import { Store } from './store'
 import { setTheme, type Theme, theme } from './theme'
 import { Catalogue } from './views/catalogue'
@@ -20,7 +24,8 @@ export function App({ portal, problem }: { portal: Portal; problem: unknown }) {
   const { session } = portal
   const route = useRoute()
   useObservables(session)
-  const store = useWorkspace(portal, session.signedIn || session.expired ? route.workspace : '')
+  const inside = session.signedIn || session.expired
+  const store = useWorkspace(portal, inside ? route.workspace : '')
   useEffect(() => store?.focus('resource' in route ? route.resource : ''), [store, route.workspace, 'resource' in route ? route.resource : ''])
   return (
     <PortalContext.Provider value={portal}>
@@ -29,12 +34,16 @@ export function App({ portal, problem }: { portal: Portal; problem: unknown }) {
           event.preventDefault()
           document.getElementById('main')?.focus()
         }}>Skip to the content</a>
-        <Header route={route} />
-        <Connectivity />
-        <main id="main" tabIndex={-1}>
-          {session.signedIn || session.expired ? <View route={route} /> : <SignIn workspace={route.workspace} problem={problem} />}
-        </main>
-        <footer><a href="assets/licences.txt" target="_blank" rel="noreferrer">Licences</a></footer>
+        <div class={inside ? 'shell' : 'shell outside'}>
+          <Header route={route} />
+          <div class="content">
+            <Connectivity />
+            <main id="main" tabIndex={-1}>
+              {inside ? <View route={route} /> : <SignIn workspace={route.workspace} problem={problem} />}
+            </main>
+            <footer><a href="assets/licences.txt" target="_blank" rel="noreferrer">Licences</a></footer>
+          </div>
+        </div>
         {session.expired && <SignInAgain workspace={route.workspace} />}
       </StoreContext.Provider>
     </PortalContext.Provider>
@@ -59,11 +68,14 @@ function useWorkspace(portal: Portal, workspace: string): Store | undefined {
 }
 
 function View({ route }: { route: Route }) {
+  const { config } = usePortal()
   const store = useStore()
   useObservables(store)
   const { workspace } = route
   if (route.view === 'workspaces') return <Workspaces key={workspace} workspace={workspace} />
-  if (route.view === 'unknown') return <><Title text="There is no such page" /><p><a href={href(workspace)}>Back</a></p></>
+  if (config.console && route.view === 'tree') return <WorkspacesPage path={route.path} tab={route.tab} />
+  if (config.console && route.view === 'shards') return <ShardsPage />
+  if (route.view === 'unknown' || route.view === 'tree' || route.view === 'shards') return <><Title text="There is no such page" /><p><a href={href(workspace)}>Back</a></p></>
   switch (store?.binding) {
     case 'unbound':
       return <Unbound />
@@ -73,7 +85,7 @@ function View({ route }: { route: Route }) {
     case 'bound':
       break
     default:
-      return <p role="status">Loading…</p>
+      return <Loading />
   }
   switch (route.view) {
     case 'catalogue':
@@ -85,39 +97,56 @@ function View({ route }: { route: Route }) {
     case 'instances':
       return <Instances workspace={workspace} resource={route.resource} />
     case 'instance':
-      return <InstanceView key={`${route.resource}/${route.name}`} workspace={workspace} resource={route.resource} name={route.name} />
+      return <InstanceView key={`${route.resource}/${route.name}`} workspace={workspace} resource={route.resource} name={route.name} tab={route.tab} />
     case 'edit':
       return <Edit key={`${route.resource}/${route.name}`} workspace={workspace} resource={route.resource} name={route.name} />
   }
 }
 
 function Header({ route: { view, workspace } }: { route: Route }) {
-  const { session, drafts } = usePortal()
+  const { session, drafts, config } = usePortal()
   const store = useStore()
   useObservables(store)
+  const inConsole = config.console && (view === 'tree' || view === 'shards')
   const count = store?.binding === 'bound' ? store.count() : undefined
-  const link = (target: string, text: preact.ComponentChildren, active: boolean) => <a href={target} {...(active ? { 'aria-current': 'page' } : {})}>{text}</a>
   return (
     <header>
       {/* The page to sign in has it itself. */}
-      {(session.signedIn || session.expired) && <span class="brand"><Logo /> {productName}</span>}
+      {(session.signedIn || session.expired) && <span class="brand"><Logo /> {inConsole ? consoleName : productName}</span>}
       {session.signedIn && workspace && (
-        <nav aria-label="Workspace">
-          {link(href(workspace), 'Catalogue', ['catalogue', 'template', 'new'].includes(view))}
-          {link(href(workspace, ['instances']), <>Instances{count !== undefined && <span class="count" id="total">{' '}{count}</span>}</>, ['instances', 'instance', 'edit'].includes(view))}
+        <>
+          <a class="workspace" href={href(workspace, ['workspaces'])} aria-label={`Workspace ${workspace}, choose another`}><Glyph icon={FolderTree} size={16} />{workspace}</a>
+          <nav aria-label="Workspace">
+            <NavLink target={href(workspace)} icon={LayoutGrid} active={['catalogue', 'template', 'new'].includes(view)}>Catalogue</NavLink>
+            <NavLink target={href(workspace, ['instances'])} icon={Boxes} active={['instances', 'instance', 'edit'].includes(view)}>
+              Instances{count !== undefined && <>{' '}<span class="count" id="total">{count}</span></>}
+            </NavLink>
+          </nav>
+        </>
+      )}
+      {session.signedIn && inConsole && (
+        <nav aria-label="Console">
+          <NavLink target={consoleHref('workspaces')} icon={FolderTree} active={view === 'tree'}>Workspaces</NavLink>
+          <NavLink target={consoleHref('shards')} icon={Server} active={view === 'shards'}>Shards</NavLink>
         </nav>
       )}
       <div class="end">
-        {session.signedIn && workspace && <a class="workspace" href={href(workspace, ['workspaces'])} aria-label={`Workspace ${workspace}, choose another`}>{workspace}</a>}
+        {session.signedIn && config.console && (
+          <a class="button quiet" href={inConsole ? '#/' : consoleHref('workspaces')}><Glyph icon={inConsole ? LayoutGrid : ShieldCheck} size={16} />{inConsole ? 'Infrastructure' : 'Console'}</a>
+        )}
         <ThemeSwitch />
-        {session.signedIn && <span class="user" title="Signed in as">{session.user}</span>}
+        {session.signedIn && <span class="user" title="Signed in as"><Glyph icon={UserRound} size={16} /><span>{session.user}</span></span>}
         {session.signedIn && <button type="button" class="quiet" onClick={() => {
           drafts.clear()
           session.signOut()
-        }}>Sign out</button>}
+        }}><Glyph icon={LogOut} size={16} />Sign out</button>}
       </div>
     </header>
   )
+}
+
+function NavLink({ target, icon, active, children }: { target: string; icon: IconNode; active: boolean; children: preact.ComponentChildren }) {
+  return <a href={target} {...(active ? { 'aria-current': 'page' } : {})}><Glyph icon={icon} /><span>{children}</span></a>
 }
 
 function ThemeSwitch() {
@@ -139,16 +168,9 @@ function ThemeSwitch() {
 
 /** Connectivity says when what is on the screen may be old. */
 function Connectivity() {
+  const { watches } = usePortal()
   const store = useStore()
-  useObservables(store)
-  const text = !store ? '' : !navigator.onLine ? 'Offline. You see what was there last.' : store.reconnecting ? 'Connection lost, reconnecting. You see what was there last.' : ''
-  return <div role="status" id="connectivity" class={text ? 'banner' : ''}>{text}</div>
-}
-
-/** LiveRegion is where screen readers find announcements. The same text twice is said twice. */
-export function useAnnouncements(subscribe: (announce: (text: string) => void) => void) {
-  const [texts, setTexts] = useState<{ id: number; text: string }[]>([])
-  const next = useRef(0)
-  useEffect(() => subscribe((text) => setTexts((before) => [...before.slice(-2), { id: next.current++, text }])), [])
-  return <div class="visually-hidden" role="log" aria-live="polite" id="announcements">{texts.map(({ id, text }) => <p key={id}>{text}</p>)}</div>
+  useObservables(store, watches)
+  const text = !navigator.onLine ? 'Offline. You see what was there last.' : store?.reconnecting || watches.reconnecting ? 'Connection lost, reconnecting. You see what was there last.' : ''
+  return <div role="status" id="connectivity" class={text ? 'banner' : ''}>{text && <Glyph icon={WifiOff} />}{text}</div>
 }

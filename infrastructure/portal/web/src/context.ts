@@ -5,6 +5,7 @@ import type { Drafts } from './drafts'
 import type { Session } from './session'
 import type { Store } from './store'
 import type { Config } from './types'
+import type { Watches } from './watches'
 
 /** Portal is what all views share. */
 export interface Portal {
@@ -12,6 +13,7 @@ export interface Portal {
   session: Session
   api: API
   drafts: Drafts
+  watches: Watches
   /** announce has screen readers say something. */
   announce(text: string): void
 }

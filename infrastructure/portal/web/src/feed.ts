@@ -46,14 +46,20 @@ export class Feed<T extends KubeObject> extends Observable {
   /** onChange is called with what was and is, after the first list; either may be missing. */
   onChange: ((before: T | undefined, after: T | undefined) => void) | undefined
   pollInterval = 15_000
+  /** maximum is how many objects are listed; there are more if complete is false. Those are not taken from a watch either. */
+  maximum = Infinity
+  complete = true
 
   private mode: Mode = 'paused'
   private resourceVersion = ''
   private loaded = false
   private running: AbortController | undefined
   private failures = 0
+  /** last is the last name of an incomplete list; names come in the order of their bytes. */
+  private last = ''
 
-  constructor(private readonly api: API, readonly path: string, private readonly limiter: Limiter) {
+  /** selector are parameters of list and watch, such as fieldSelector. */
+  constructor(private readonly api: API, readonly path: string, private readonly limiter: Limiter, private readonly selector: Record<string, string> = {}) {
     super()
   }
 
@@ -64,6 +70,13 @@ export class Feed<T extends KubeObject> extends Observable {
   setMode(mode: Mode): void {
     if (mode === this.mode) return
     this.mode = mode
+    this.restart()
+  }
+
+  /** more lists a page more. */
+  more(): void {
+    this.maximum = this.items.size + pageSize
+    this.resourceVersion = ''
     this.restart()
   }
 
@@ -112,7 +125,7 @@ export class Feed<T extends KubeObject> extends Observable {
     this.failures++
     if (code === 410 && this.failures === 1) return
     const delay = refused ? longestDelay : Math.min(longestDelay, 500 * 2 ** this.failures) * (0.75 + Math.random() / 2)
-    await sleep(delay, signal)
+    await sleep(delay, signal).catch(() => {}) // an end of the feed ends the loop
   }
 
   private async list(signal: AbortSignal): Promise<void> {
@@ -120,12 +133,14 @@ export class Feed<T extends KubeObject> extends Observable {
     let next = ''
     let version = ''
     do {
-      const parameters = new URLSearchParams({ limit: String(pageSize), ...(next ? { continue: next } : {}) })
+      const parameters = new URLSearchParams({ ...this.selector, limit: String(pageSize), ...(next ? { continue: next } : {}) })
       const page = await this.api.json<{ items?: T[]; metadata: { resourceVersion: string; continue?: string } }>(`${this.path}?${parameters}`, { signal })
       for (const item of page.items ?? []) found.set(item.metadata.name, item)
       version = page.metadata.resourceVersion
       next = page.metadata.continue ?? ''
-    } while (next)
+    } while (next && found.size < this.maximum)
+    this.complete = !next
+    this.last = [...found.keys()].reduce((last, name) => (name > last ? name : last), '')
     for (const name of this.items.keys()) if (!found.has(name)) this.remove(name)
     for (const item of found.values()) this.put(item)
     this.loaded = true
@@ -141,7 +156,7 @@ export class Feed<T extends KubeObject> extends Observable {
 
   private async watch(signal: AbortSignal): Promise<void> {
     const parameters = new URLSearchParams({
-      watch: '1', allowWatchBookmarks: 'true', resourceVersion: this.resourceVersion, timeoutSeconds: String(watchSeconds),
+      ...this.selector, watch: '1', allowWatchBookmarks: 'true', resourceVersion: this.resourceVersion, timeoutSeconds: String(watchSeconds),
     })
     // A connection that has died without a word ends at the time-out, too.
     const silence = AbortSignal.timeout((watchSeconds + 30) * 1000)
@@ -156,7 +171,7 @@ export class Feed<T extends KubeObject> extends Observable {
     this.resourceVersion = event.object.metadata.resourceVersion!
     if (event.type === 'BOOKMARK') return
     if (event.type === 'DELETED') this.remove(event.object.metadata.name)
-    else this.put(event.object)
+    else if (this.complete || event.object.metadata.name <= this.last) this.put(event.object)
     this.changed()
   }
 
@@ -172,6 +187,12 @@ export class Feed<T extends KubeObject> extends Observable {
     this.items.delete(name)
     if (before && this.loaded) this.onChange?.(before, undefined)
   }
+}
+
+/** multiplexed says whether requests share a connection. Others are few per browser, and a watch takes one. */
+export function multiplexed(): boolean {
+  const [page] = performance.getEntriesByType('navigation') as PerformanceNavigationTiming[]
+  return page?.nextHopProtocol === 'h2' || page?.nextHopProtocol === 'h3'
 }
 
 /** isNewer compares resource versions, which API servers count. */

@@ -1,20 +1,21 @@
 import { render } from 'preact'
 import { API } from './api'
-import { App, useAnnouncements } from './app'
+import { App } from './app'
+import { Toasts } from './components/toasts'
 import type { Portal } from './context'
 import { Drafts } from './drafts'
 import { Session } from './session'
 import { applyTheme } from './theme'
 import type { Config } from './types'
+import { Watches } from './watches'
 
 function Root({ portal, problem }: { portal: Portal; problem: unknown }) {
-  const announcements = useAnnouncements((announce) => {
-    portal.announce = announce
-  })
   return (
     <>
       <App portal={portal} problem={problem} />
-      {announcements}
+      <Toasts subscribe={(announce) => {
+        portal.announce = announce
+      }} />
     </>
   )
 }
@@ -44,7 +45,8 @@ async function start(root: HTMLElement): Promise<void> {
   } catch (error) {
     problem = error
   }
-  const portal: Portal = { config, session, api: new API(session), drafts: new Drafts(), announce: () => {} }
+  const api = new API(session)
+  const portal: Portal = { config, session, api, watches: new Watches(api), drafts: new Drafts(), announce: () => {} }
   render(<Root portal={portal} problem={problem} />, root)
 }
 

@@ -8,8 +8,10 @@ export type Route =
   | { view: 'template'; workspace: string; template: string }
   | { view: 'new'; workspace: string; template: string }
   | { view: 'instances'; workspace: string; resource: string }
-  | { view: 'instance'; workspace: string; resource: string; name: string }
+  | { view: 'instance'; workspace: string; resource: string; name: string; tab: string }
   | { view: 'edit'; workspace: string; resource: string; name: string }
+  | { view: 'tree'; workspace: ''; path: string; tab: string }
+  | { view: 'shards'; workspace: '' }
   | { view: 'unknown'; workspace: string }
 
 /** parse reads the part of an address after #. */
@@ -18,10 +20,11 @@ export function parse(hash: string): Route {
   const segments = path.split('/').filter(Boolean).map(decode)
   const workspace = segments[0] === 'w' && isWorkspace(segments[1] ?? '') ? segments[1]! : ''
   const unknown: Route = { view: 'unknown', workspace }
+  const parameters = new URLSearchParams(query)
   if (segments.length === 0) return { view: 'workspaces', workspace: '' }
+  if (segments[0] === 'console') return parseConsole(segments, parameters) ?? unknown
   if (!workspace) return unknown
   const [, , view, first, second, third] = segments
-  const parameters = new URLSearchParams(query)
   switch (view) {
     case undefined:
       return { view: 'catalogue', workspace, search: parameters.get('q') ?? '', category: parameters.get('category') ?? '' }
@@ -33,10 +36,24 @@ export function parse(hash: string): Route {
     case 'instances':
       if (!first) return { view: 'instances', workspace, resource: parameters.get('kind') ?? '' }
       if (!second) return unknown
-      return { view: third === 'edit' ? 'edit' : 'instance', workspace, resource: first, name: second }
+      if (third === 'edit') return { view: 'edit', workspace, resource: first, name: second }
+      return { view: 'instance', workspace, resource: first, name: second, tab: parameters.get('tab') ?? '' }
     default:
       return unknown
   }
+}
+
+/** parseConsole reads the address of a page of administrators: #/console, #/console/workspaces/root:team, #/console/shards. */
+function parseConsole([, page = 'workspaces', path = '', ...rest]: string[], parameters: URLSearchParams): Route | undefined {
+  if (rest.length > 0) return undefined
+  if (page === 'shards' && !path) return { view: 'shards', workspace: '' }
+  if (page === 'workspaces' && (!path || isWorkspace(path))) return { view: 'tree', workspace: '', path, tab: parameters.get('tab') ?? '' }
+  return undefined
+}
+
+/** consoleHref is the address of a page of administrators. */
+export function consoleHref(page: 'workspaces' | 'shards', path = '', tab = ''): string {
+  return `#/console/${page}${path && `/${path}`}${tab && `?tab=${encodeURIComponent(tab)}`}`
 }
 
 function decode(segment: string): string {

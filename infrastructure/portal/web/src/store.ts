@@ -1,5 +1,5 @@
 import { APIError, inWorkspace, type API } from './api'
-import { Feed, Limiter, sleep, type Mode } from './feed'
+import { Feed, Limiter, multiplexed, sleep, type Mode } from './feed'
 import { Observable } from './observable'
 import type { Config, Instance, KubeObject, Template } from './types'
 
@@ -195,10 +195,4 @@ export class Store extends Observable {
       feed.setMode(mode)
     })
   }
-}
-
-/** multiplexed says whether requests share a connection. */
-function multiplexed(): boolean {
-  const [page] = performance.getEntriesByType('navigation') as PerformanceNavigationTiming[]
-  return page?.nextHopProtocol === 'h2' || page?.nextHopProtocol === 'h3'
 }

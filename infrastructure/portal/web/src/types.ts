@@ -54,7 +54,31 @@ export interface Template extends KubeObject {
 }
 
 export interface Workspace extends KubeObject {
-  status?: { phase?: string }
+  spec?: { type?: { name: string; path?: string }; cluster?: string; URL?: string; mount?: { ref: { apiVersion: string; kind: string; name: string; namespace?: string } } }
+  status?: ClusterStatus
+}
+
+export interface ClusterStatus {
+  phase?: string
+  URL?: string
+  conditions?: Condition[]
+  initializers?: string[]
+  terminators?: string[]
+}
+
+export interface LogicalCluster extends KubeObject {
+  spec?: { createdBy?: { username?: string } }
+  status?: ClusterStatus
+}
+
+export interface APIBinding extends KubeObject {
+  spec: { reference: { export?: { path?: string; name: string } }; permissionClaims?: { state: string }[] }
+  status?: { phase?: string; boundResources?: { group: string; resource: string }[]; exportPermissionClaims?: unknown[]; conditions?: Condition[] }
+}
+
+export interface Shard extends KubeObject {
+  spec: { baseURL: string; externalURL?: string; resourceLimits?: { soft?: Record<string, string>; hard?: Record<string, string> } }
+  status?: { capacity?: Record<string, string>; load?: Record<string, string>; used?: Record<string, string>; conditions?: Condition[] }
 }
 
 /** Schema is the part of an OpenAPI v3 schema from which forms are made. */
@@ -105,5 +129,7 @@ export interface Config {
   version: string
   export: string
   providerWorkspace?: string
+  /** console is whether the area of administrators is offered. */
+  console?: boolean
   oidc?: { issuerURL: string; clientID: string }
 }

@@ -1,13 +1,15 @@
+import { Check, CircleAlert, CircleCheck, CircleX, Copy as CopyIcon, Info, LoaderCircle, TriangleAlert } from 'lucide'
 import type { ComponentChildren } from 'preact'
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { explain } from '../errors'
 import { productName } from './brand'
+import { Glyph } from './glyph'
 
 /** Title is the heading of a view. It takes the focus when the view is opened, so that keyboards and screen readers begin there. */
-export function Title({ children, text }: { children?: ComponentChildren; text: string }) {
+export function Title({ children, text, product = productName }: { children?: ComponentChildren; text: string; product?: string }) {
   const element = useRef<HTMLHeadingElement>(null)
   useEffect(() => {
-    document.title = `${text} – ${productName}`
+    document.title = `${text} – ${product}`
     element.current?.focus()
   }, [text])
   return <h1 tabIndex={-1} ref={element}>{children ?? text}</h1>
@@ -15,7 +17,8 @@ export function Title({ children, text }: { children?: ComponentChildren; text: 
 
 /** Notice is something that the user should know. */
 export function Notice({ kind, children }: { kind: 'error' | 'warning' | 'info'; children: ComponentChildren }) {
-  return <div class={`notice ${kind}`} role={kind === 'error' ? 'alert' : 'note'}>{children}</div>
+  const icon = { error: CircleAlert, warning: TriangleAlert, info: Info }[kind]
+  return <div class={`notice ${kind}`} role={kind === 'error' ? 'alert' : 'note'}><Glyph icon={icon} /><div>{children}</div></div>
 }
 
 /** Failure says what went wrong in words. what is what was tried, such as "list templates". */
@@ -29,23 +32,51 @@ export function Raw({ text }: { text: string }) {
   return text ? <details class="raw"><summary>What the server says</summary><p><code>{text}</code></p></details> : null
 }
 
-/** Copy is a text in a fixed-width font with a button that copies it, where browsers allow that. */
-export function Copy({ text, what }: { text: string; what: string }) {
+/** CopyButton copies a text, where browsers allow that: on pages of https and of localhost. */
+export function CopyButton({ text, what, children }: { text: string; what: string; children?: ComponentChildren }) {
   const [copied, setCopied] = useState(false)
+  useEffect(() => {
+    if (!copied) return
+    const timer = setTimeout(() => setCopied(false), 4_000)
+    return () => clearTimeout(timer)
+  }, [copied])
+  if (!navigator.clipboard) return null
   return (
-    <span class="copy">
-      <code>{text}</code>
-      {navigator.clipboard && (
-        <button type="button" class="quiet" aria-label={`Copy ${what}`}
-          onClick={() => void navigator.clipboard.writeText(text).then(() => setCopied(true), () => {})}>{copied ? 'Copied' : 'Copy'}</button>
-      )}
-    </span>
+    <button type="button" class={children ? '' : 'quiet icon-only'} aria-label={copied ? `Copied ${what}` : `Copy ${what}`} title={copied ? 'Copied' : 'Copy'}
+      onClick={() => void navigator.clipboard.writeText(text).then(() => setCopied(true), () => {})}>
+      <Glyph icon={copied ? Check : CopyIcon} size={16} />{children}
+    </button>
   )
 }
 
-/** Command is a command for a terminal. */
+/** Copy is a text in a fixed-width font with a button that copies it. */
+export function Copy({ text, what }: { text: string; what: string }) {
+  return <span class="copy"><code>{text}</code><CopyButton text={text} what={what} /></span>
+}
+
+/** Command is a command for a terminal, with a button that copies it. */
 export function Command({ text }: { text: string }) {
-  return <pre class="command" tabIndex={0} aria-label="Command"><code>{text}</code></pre>
+  return <div class="command-block"><pre class="command" tabIndex={0} aria-label="Command"><code>{text}</code></pre><CopyButton text={text} what="the command" /></div>
+}
+
+/** Definitions are names with values to copy. */
+export function Definitions({ entries }: { entries: [string, string][] }) {
+  return <dl>{entries.map(([name, value]) => <div key={name}><dt>{name}</dt><dd><Copy text={value} what={name} /></dd></div>)}</dl>
+}
+
+/** Skeleton stands where content will be. What is waited for is said by the status beside it. */
+export function Skeleton({ count = 3 }: { count?: number }) {
+  return <>{Array.from({ length: count }, (_, index) => <div key={index} class="skeleton" aria-hidden="true" />)}</>
+}
+
+/** Loading is what a view shows until it has something to show. */
+export function Loading({ count = 3 }: { count?: number }) {
+  return <><p role="status">Loading…</p><Skeleton count={count} /></>
+}
+
+/** Tabs are views of one object, each with an address of its own. */
+export function Tabs({ label, tabs }: { label: string; tabs: { text: string; target: string; active: boolean }[] }) {
+  return <nav class="tabs" aria-label={label}>{tabs.map(({ text, target, active }) => <a key={target} href={target} {...(active ? { 'aria-current': 'page' } : {})}>{text}</a>)}</nav>
 }
 
 /** Icon is that of a template, or its first letter. It is decoration: the name stands beside it. */
@@ -57,12 +88,14 @@ export function Icon({ url, name }: { url: string | undefined; name: string }) {
 }
 
 const tones: Record<string, string> = {
-  Ready: 'good', Provisioning: 'progress', Pending: 'progress', Deleting: 'progress', Failed: 'bad', TemplateRemoved: 'bad',
+  Ready: 'good', Bound: 'good', Provisioning: 'progress', Pending: 'progress', Deleting: 'progress', Failed: 'bad', TemplateRemoved: 'bad', Unavailable: 'bad',
 }
 
-/** Phase is the phase of an instance, by word and colour. */
+/** Phase is the phase of an object, by word, icon and colour. */
 export function Phase({ phase }: { phase: string | undefined }) {
-  return <span class={`phase ${tones[phase ?? 'Pending'] ?? 'progress'}`}>{phase ?? 'Pending'}</span>
+  const tone = tones[phase ?? 'Pending'] ?? 'progress'
+  const icon = { good: CircleCheck, bad: CircleX }[tone] ?? LoaderCircle
+  return <span class={`phase ${tone}`}><Glyph icon={icon} size={14} />{phase ?? 'Pending'}</span>
 }
 
 const units: [Intl.RelativeTimeFormatUnit, number][] = [['day', 86_400], ['hour', 3_600], ['minute', 60], ['second', 1]]

@@ -1,4 +1,4 @@
-import { Failure, Icon, plural, Title } from '../components/parts'
+import { Failure, Icon, plural, Skeleton, Title } from '../components/parts'
 import { useStore } from '../context'
 import { useObservables } from '../observable'
 import { href, navigate } from '../router'
@@ -42,6 +42,7 @@ export function Catalogue({ workspace, search, category }: { workspace: string; 
       <p role="status" id="matches">
         {state === 'loading' ? 'Loading…' : all.length === 0 ? 'The catalogue is empty.' : shown.length === all.length ? plural(all.length, 'template') : `${shown.length} of ${plural(all.length, 'template')}`}
       </p>
+      {state === 'loading' && <div class="cards"><Skeleton count={6} /></div>}
       <ul class="cards">{shown.map((template) => <Card key={template.metadata.name} template={template} workspace={workspace} />)}</ul>
     </>
   )

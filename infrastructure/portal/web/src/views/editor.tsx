@@ -72,7 +72,7 @@ export function Editor({ address, schema, initial, named, what, action, send, on
 
   return (
     <FormContext.Provider value={validation.state}>
-      <div class="tabs" role="group" aria-label="Edit as">
+      <div class="segments" role="group" aria-label="Edit as">
         <button type="button" aria-pressed={!asYAML} onClick={() => asYAML && toggle(false)}>Form</button>
         <button type="button" aria-pressed={asYAML} onClick={() => asYAML || toggle(true)}>YAML</button>
         {sample && <button type="button" class="quiet" onClick={() => change({ ...draft.object, spec: sample })}>Fill in the example</button>}

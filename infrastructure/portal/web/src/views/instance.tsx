@@ -1,18 +1,24 @@
+import { Pencil, Trash2 } from 'lucide'
 import { useRef, useState } from 'preact/hooks'
 import { inWorkspace } from '../api'
-import { Age, Copy, Failure, Phase, Title } from '../components/parts'
+import { Conditions } from '../components/conditions'
+import { Glyph } from '../components/glyph'
+import { Age, Command, CopyButton, Definitions, Failure, Icon, Loading, Phase, Tabs, Title } from '../components/parts'
 import { usePortal, useStore } from '../context'
 import { useObservables } from '../observable'
 import { href } from '../router'
-import type { Condition, Instance } from '../types'
+import type { Instance } from '../types'
 import { readable, toYAML } from '../yaml'
 import { Delete } from './delete'
 
 /** commonFields are the fields of a status that are no outputs. */
 const commonFields = new Set(['phase', 'message', 'conditions', 'observedGeneration', 'connectionSecret'])
 
+/** views are the tabs: what they are called, and what they are in the address. */
+const views: [string, string][] = [['Overview', ''], ['YAML', 'yaml']]
+
 /** InstanceView is one instance, as it is now. */
-export function InstanceView({ workspace, resource, name }: { workspace: string; resource: string; name: string }) {
+export function InstanceView({ workspace, resource, name, tab }: { workspace: string; resource: string; name: string; tab: string }) {
   const store = useStore()
   useObservables(store)
   const [deleting, setDeleting] = useState(false)
@@ -24,21 +30,31 @@ export function InstanceView({ workspace, resource, name }: { workspace: string;
   const instance = current ?? (deleting ? seen.current : undefined)
   if (!kind || !instance) return <Gone resource={resource} name={name} seen={seen.current !== undefined} />
   const { metadata, status = {} } = instance
+  const template = store.templateOf(resource)
   const outputs = Object.entries(status).filter(([field]) => !commonFields.has(field))
   return (
     <>
       <nav aria-label="Breadcrumbs"><ol class="breadcrumbs"><li><a href={href(workspace, ['instances'])}>Instances</a></li><li aria-current="page">{name}</li></ol></nav>
-      <Title text={`${kind.kind} ${name}`} />
-      <p><Phase phase={metadata.deletionTimestamp ? 'Deleting' : status.phase} /> <span class="muted">created <Age time={metadata.creationTimestamp} /></span></p>
-      {status.message && <p class="description">{status.message}</p>}
-      <p class="actions">
-        <a class="button" href={href(workspace, ['instances', resource, name, 'edit'])}>Edit</a>
-        <button type="button" class="danger" disabled={Boolean(metadata.deletionTimestamp)} onClick={() => setDeleting(true)}>Delete…</button>
-      </p>
-      {outputs.length > 0 && <section><h2>Outputs</h2><Definitions entries={outputs.map(([field, value]) => [field, typeof value === 'string' ? value : JSON.stringify(value)])} /></section>}
-      {status.connectionSecret?.name && <Connection namespace={status.connectionSecret.namespace ?? 'default'} name={status.connectionSecret.name} />}
-      <Conditions conditions={status.conditions ?? []} />
-      <YAML instance={instance} />
+      <div class="head">
+        <Icon url={template?.spec.iconURL} name={template?.spec.displayName ?? kind.kind} />
+        <div>
+          <Title text={`${kind.kind} ${name}`} />
+          <p><Phase phase={metadata.deletionTimestamp ? 'Deleting' : status.phase} /> <span class="muted">created <Age time={metadata.creationTimestamp} /></span></p>
+        </div>
+        <p class="actions">
+          <a class="button" href={href(workspace, ['instances', resource, name, 'edit'])}><Glyph icon={Pencil} size={16} />Edit</a>
+          <button type="button" class="danger" disabled={Boolean(metadata.deletionTimestamp)} onClick={() => setDeleting(true)}><Glyph icon={Trash2} size={16} />Delete…</button>
+        </p>
+      </div>
+      <Tabs label={`Views of ${name}`} tabs={views.map(([text, view]) => ({ text, target: href(workspace, ['instances', resource, name], { tab: view }), active: view === tab }))} />
+      {tab === 'yaml' ? <YAML instance={instance} /> : (
+        <>
+          {status.message && <p class="description">{status.message}</p>}
+          {outputs.length > 0 && <section class="panel"><h2>Outputs</h2><Definitions entries={outputs.map(([field, value]) => [field, typeof value === 'string' ? value : JSON.stringify(value)])} /></section>}
+          {status.connectionSecret?.name && <Connection namespace={status.connectionSecret.namespace ?? 'default'} name={status.connectionSecret.name} />}
+          <Conditions conditions={status.conditions ?? []} />
+        </>
+      )}
       {deleting && <Delete kind={kind} instance={instance} onCancel={() => setDeleting(false)} />}
     </>
   )
@@ -48,35 +64,12 @@ export function InstanceView({ workspace, resource, name }: { workspace: string;
 export function Gone({ resource, name, seen }: { resource: string; name: string; seen: boolean }) {
   const store = useStore()
   const kind = store.kinds.get(resource)?.kind ?? resource
-  if (store.count(store.kinds.has(resource) ? resource : undefined) === undefined) return <p role="status">Loading…</p>
+  if (store.count(store.kinds.has(resource) ? resource : undefined) === undefined) return <Loading />
   return (
     <>
       <Title text={seen ? `${kind} ${name} was deleted` : 'Not there'} />
       <p>{seen ? 'It was deleted while this page was open.' : `There is no ${kind} ${name} in this workspace.`} <a href={href(store.workspace, ['instances'])}>All instances</a></p>
     </>
-  )
-}
-
-function Definitions({ entries }: { entries: [string, string][] }) {
-  return <dl>{entries.map(([name, value]) => <div key={name}><dt>{name}</dt><dd><Copy text={value} what={name} /></dd></div>)}</dl>
-}
-
-function Conditions({ conditions }: { conditions: Condition[] }) {
-  if (conditions.length === 0) return null
-  return (
-    <section>
-      <h2 id="conditions">Conditions</h2>
-      <div class="scroll" tabIndex={0} role="region" aria-labelledby="conditions">
-        <table>
-          <thead><tr><th scope="col">Type</th><th scope="col">Status</th><th scope="col">Reason</th><th scope="col">Message</th><th scope="col">Since</th></tr></thead>
-          <tbody>
-            {conditions.map(({ type, status, reason, message, lastTransitionTime }) => (
-              <tr key={type}><th scope="row">{type}</th><td>{status}</td><td>{reason}</td><td class="text">{message}</td><td><Age time={lastTransitionTime} /></td></tr>
-            ))}
-          </tbody>
-        </table>
-      </div>
-    </section>
   )
 }
 
@@ -96,14 +89,16 @@ function Connection({ namespace, name }: { namespace: string; name: string }) {
     }
   }
   return (
-    <section>
-      <h2>Connection</h2>
+    <section class="panel">
+      <h2>How to connect</h2>
       <p>
         Secret <code>{namespace}/{name}</code>{' '}
         <button type="button" aria-expanded={content !== undefined} onClick={() => (content ? setContent(undefined) : void show())}>{content ? 'Hide content' : 'Show content'}</button>
       </p>
       {error !== undefined && <Failure error={error} what={`read the secret ${namespace}/${name}`} />}
       {content && <Definitions entries={content} />}
+      <p class="muted">Or in a terminal:</p>
+      <Command text={`kubectl ws :${workspace}\nkubectl get secret ${name} --namespace ${namespace} --output yaml`} />
     </section>
   )
 }
@@ -118,13 +113,10 @@ function decode(base64: string): string {
 
 function YAML({ instance }: { instance: Instance }) {
   const text = toYAML(readable(instance))
-  const [copied, setCopied] = useState(false)
   return (
     <section>
-      <h2 id="yaml-title">YAML</h2>
-      {navigator.clipboard && (
-        <p><button type="button" onClick={() => void navigator.clipboard.writeText(text).then(() => setCopied(true), () => {})}>{copied ? 'Copied' : 'Copy YAML'}</button></p>
-      )}
+      <h2 id="yaml-title">The object as YAML</h2>
+      <p><CopyButton text={text} what="YAML">Copy</CopyButton></p>
       <pre class="code" id="instance-yaml" tabIndex={0} role="region" aria-labelledby="yaml-title"><code>{text}</code></pre>
     </section>
   )

@@ -1,5 +1,7 @@
+import { Boxes } from 'lucide'
 import { useEffect, useState } from 'preact/hooks'
-import { Age, Failure, Notice, Phase, plural, Title } from '../components/parts'
+import { Glyph } from '../components/glyph'
+import { Age, Failure, Notice, Phase, plural, Skeleton, Title } from '../components/parts'
 import { useStore } from '../context'
 import { useObservables } from '../observable'
 import { href, navigate } from '../router'
@@ -28,19 +30,22 @@ export function Instances({ workspace, resource }: { workspace: string; resource
       </div>
       {refused.map(({ resource: name, feed }) => <Failure key={name} kind="warning" error={feed.error} what={`list ${name}`} />)}
       <p role="status" id="instance-count">{known ? plural(rows.length, 'instance') : 'Loading…'}</p>
-      {known && rows.length === 0 && <p>Choose something from the <a href={href(workspace)}>catalogue</a>.</p>}
+      {!known && <Skeleton count={4} />}
+      {known && rows.length === 0 && refused.length === 0 && (
+        <div class="panel empty"><Glyph icon={Boxes} size={32} /><p>Nothing was created here yet. Choose something from the <a href={href(workspace)}>catalogue</a>.</p></div>
+      )}
       {rows.length > 0 && (
         <div class="scroll" tabIndex={0} role="region" aria-label="Instances">
-          <table>
+          <table class="stack">
             <thead><tr><th scope="col">Name</th><th scope="col">Kind</th><th scope="col">Phase</th><th scope="col">Message</th><th scope="col">Created</th></tr></thead>
             <tbody>
               {rows.map(({ kind, instance: { metadata, status } }) => (
                 <tr key={`${kind.resource}/${metadata.name}`} data-instance={metadata.name}>
                   <th scope="row"><a href={href(workspace, ['instances', kind.resource, metadata.name])}>{metadata.name}</a></th>
-                  <td>{kind.kind}</td>
-                  <td><Phase phase={metadata.deletionTimestamp ? 'Deleting' : status?.phase} /></td>
-                  <td class="text">{status?.message}</td>
-                  <td><Age time={metadata.creationTimestamp} /></td>
+                  <td data-label="Kind">{kind.kind}</td>
+                  <td data-label="Phase"><Phase phase={metadata.deletionTimestamp ? 'Deleting' : status?.phase} /></td>
+                  <td class="text" data-label="Message">{status?.message}</td>
+                  <td data-label="Created"><Age time={metadata.creationTimestamp} /></td>
                 </tr>
               ))}
             </tbody>

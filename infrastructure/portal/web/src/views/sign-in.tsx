@@ -1,6 +1,8 @@
+import { FolderTree, Globe, KeyRound, ShieldCheck } from 'lucide'
 import { useState } from 'preact/hooks'
 import { Dialog } from '../components/dialog'
 import { Logo, productName } from '../components/brand'
+import { Glyph } from '../components/glyph'
 import { Command, Failure, Title } from '../components/parts'
 import { usePortal } from '../context'
 
@@ -25,14 +27,14 @@ function SignInForm({ workspace, problem }: { workspace: string; problem: unknow
     <>
       {error !== undefined && <Failure error={error} what="sign in" />}
       {session.oidc && (
-        <p>
+        <p class="issuer">
           <button type="button" class="primary" disabled={busy} onClick={() => void attempt(async () => {
             drafts.store()
             await session.oidc!.begin()
-          })}>Sign in with your organization</button>
+          })}><Glyph icon={KeyRound} size={16} />Sign in with your organization</button>
         </p>
       )}
-      {session.oidc && <p class="muted">Or with a token:</p>}
+      {session.oidc && <p class="or">or with a token</p>}
       <form onSubmit={(event) => {
         event.preventDefault()
         void attempt(() => session.signIn({ token: token.trim() }, workspace || 'root'))
@@ -53,29 +55,36 @@ function SignInForm({ workspace, problem }: { workspace: string; problem: unknow
   )
 }
 
-/** SignIn is the page of a user who has not signed in. */
+/** SignIn is the page of a user who has not signed in: where they are, and how they get in. */
 export function SignIn({ workspace, problem }: { workspace: string; problem: unknown }) {
   return (
-    <div class="narrow sign-in">
-      <p class="name"><Logo size={48} /> {productName}</p>
-      <p>
-        The catalogue of your platform: create databases, applications and whatever else it offers in your workspace, see how they are, and
-        get what you need to connect.
-      </p>
-      <Title text="Sign in" />
-      {workspace && <p>You then see the workspace <code>{workspace}</code>.</p>}
-      <SignInForm workspace={workspace} problem={problem} />
-      <details>
-        <summary>Where do I find a token?</summary>
-        <p>If your kubeconfig has one, this prints it:</p>
-        <Command text="kubectl config view --minify --raw --output jsonpath='{.users[0].user.token}'" />
+    <div class="sign-in">
+      <div class="about">
+        <p class="name"><Logo size={48} /> {productName}</p>
         <p>
-          If it prints nothing, you use kubectl with a certificate or another program. Then ask who runs the platform, or have kubectl make a
-          token of a service account of your workspace:
+          The catalogue of your platform: create databases, applications and whatever else it offers in your workspace, see how they are, and
+          get what you need to connect.
         </p>
-        <Command text="kubectl create token NAME" />
-        <p class="hint">Here you may do what the owner of the token may do with kubectl, and nothing else.</p>
-      </details>
+        <ul>
+          <li><Glyph icon={Globe} /><span>You are at <strong>{location.host}</strong></span></li>
+          {workspace && <li><Glyph icon={FolderTree} /><span>You then see the workspace <code>{workspace}</code></span></li>}
+          <li><Glyph icon={ShieldCheck} /><span>You have the rights that you have with kubectl, and no others</span></li>
+        </ul>
+      </div>
+      <div class="enter">
+        <Title text="Sign in" />
+        <SignInForm workspace={workspace} problem={problem} />
+        <details>
+          <summary>Where do I find a token?</summary>
+          <p>If your kubeconfig has one, this prints it:</p>
+          <Command text="kubectl config view --minify --raw --output jsonpath='{.users[0].user.token}'" />
+          <p>
+            If it prints nothing, you use kubectl with a certificate or another program. Then ask who runs the platform, or have kubectl make a
+            token of a service account of your workspace:
+          </p>
+          <Command text="kubectl create token NAME" />
+        </details>
+      </div>
     </div>
   )
 }

@@ -1,4 +1,6 @@
-import { Icon, Notice, plural, Title } from '../components/parts'
+import { Plus } from 'lucide'
+import { Glyph } from '../components/glyph'
+import { Icon, Loading, Notice, plural, Title } from '../components/parts'
 import { useStore } from '../context'
 import { useObservables } from '../observable'
 import { href } from '../router'
@@ -26,7 +28,7 @@ export function TemplateView({ workspace, name }: { workspace: string; name: str
       <p class="muted">{categoryOf(template)} · version {spec.version} · kind {kind} · {plural(store.count(resource) ?? 0, 'instance')}</p>
       {spec.description && <p class="description">{spec.description}</p>}
       {served
-        ? <p><a class="button primary" href={href(workspace, ['templates', name, 'new'])}>Create {kind}</a> <a class="button" href={href(workspace, ['instances'], { kind: resource })}>Instances</a></p>
+        ? <p class="actions"><a class="button primary" href={href(workspace, ['templates', name, 'new'])}><Glyph icon={Plus} size={16} />Create {kind}</a> <a class="button" href={href(workspace, ['instances'], { kind: resource })}>Instances</a></p>
         : <Notice kind="info">This workspace does not serve the kind {kind} yet. The page looks again every few seconds.</Notice>}
       {spec.agent?.usage && <section><h2>Usage</h2><p class="description">{spec.agent.usage}</p></section>}
       {spec.agent?.prerequisites?.length ? <section><h2>What must be there before</h2><ul>{spec.agent.prerequisites.map((text) => <li key={text}>{text}</li>)}</ul></section> : null}
@@ -42,7 +44,7 @@ export function TemplateView({ workspace, name }: { workspace: string; name: str
 
 export function Missing({ name }: { name: string }) {
   const { templates, workspace } = useStore()
-  if (templates.state === 'loading') return <p role="status">Loading…</p>
+  if (templates.state === 'loading') return <Loading />
   return (
     <>
       <Title text="Not in the catalogue" />
@@ -64,15 +66,15 @@ function inputs(schema: Schema, prefix = '', depth = 0): { path: string; schema:
 
 function Inputs({ schema }: { schema: Schema }) {
   return (
-    <table>
+    <table class="stack">
       <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Default</th><th scope="col">Meaning</th></tr></thead>
       <tbody>
         {inputs(schema).map(({ path, schema: field, required }) => (
           <tr key={path}>
             <th scope="row"><code>{path}</code>{required && <span class="required"> required</span>}</th>
-            <td>{field.enum ? field.enum.map((value) => JSON.stringify(value)).join(', ') : field.type}</td>
-            <td>{field.default === undefined ? '' : JSON.stringify(field.default)}</td>
-            <td class="text">{[field.description, limits(field).join(', ')].filter(Boolean).join(' – ')}</td>
+            <td data-label="Type">{field.enum ? field.enum.map((value) => JSON.stringify(value)).join(', ') : field.type}</td>
+            <td data-label="Default">{field.default === undefined ? '' : JSON.stringify(field.default)}</td>
+            <td class="text" data-label="Meaning">{[field.description, limits(field).join(', ')].filter(Boolean).join(' – ')}</td>
           </tr>
         ))}
       </tbody>

@@ -1,6 +1,6 @@
 import { useEffect, useState } from 'preact/hooks'
 import { inWorkspace, isWorkspace } from '../api'
-import { Command, Failure, plural, Raw, Title } from '../components/parts'
+import { Command, Failure, Loading, plural, Raw, Title } from '../components/parts'
 import { usePortal, useStore } from '../context'
 import { rawOf } from '../errors'
 import { href, navigate } from '../router'
@@ -69,7 +69,7 @@ function Children({ parent }: { parent: string }) {
     <section aria-labelledby="children">
       <h2 id="children">Workspaces below {parent}</h2>
       {error !== undefined && <Failure kind="info" error={error} what={`list the workspaces below ${parent}`}> You can still open a workspace by its path.</Failure>}
-      {error === undefined && !found && <p role="status">Loading…</p>}
+      {error === undefined && !found && <Loading />}
       {found && <p role="status">{found.length === 0 ? 'There is none.' : plural(found.length, 'workspace')}</p>}
       {found && (
         <ul class="rows">

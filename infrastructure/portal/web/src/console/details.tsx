@@ -1,0 +1,150 @@
+import { inWorkspace } from '../api'
+import { consoleName } from '../components/brand'
+import { Conditions } from '../components/conditions'
+import { Age, Command, Copy, Failure, Loading, Notice, Phase, Tabs, Title } from '../components/parts'
+import type { Feed } from '../feed'
+import { consoleHref } from '../router'
+import type { APIBinding, KubeObject, LogicalCluster, Workspace } from '../types'
+import { useFeed } from '../watches'
+import { childrenOf, split } from './workspaces'
+
+/** views are the tabs: what they are called, and what they are in the address. */
+const views: [string, string][] = [['Overview', ''], ['API bindings', 'bindings'], ['How to connect', 'connect']]
+
+/** Details is what is known of a workspace: its Workspace in the one above, and its LogicalCluster and APIBindings in itself. */
+export function Details({ path, tab }: { path: string; tab: string }) {
+  const { parent, name } = split(path)
+  return (
+    <section class="details">
+      <Title text={path} product={consoleName}>{path.split(':').map((part, index) => <>{index > 0 && <>:<wbr /></>}{part}</>)}</Title>
+      <Tabs label={`Views of ${path}`} tabs={views.map(([text, view]) => ({ text, target: consoleHref('workspaces', path, view), active: view === tab }))} />
+      {tab === 'bindings' ? <Bindings path={path} /> : tab === 'connect' ? <Connect path={path} /> : <Overview path={path} parent={parent} name={name} />}
+    </section>
+  )
+}
+
+function Overview({ path, parent, name }: { path: string; parent: string; name: string }) {
+  return (
+    <>
+      {parent ? <InParent parent={parent} name={name} /> : <p class="muted">{path === 'root' ? 'The workspace at the top.' : 'This is the name of a logical cluster: nothing is known of a workspace above it.'}</p>}
+      <Inside path={path} withFacts={!parent} />
+    </>
+  )
+}
+
+/** Unknown says why there is nothing to show of a feed; without a reason, there is something. */
+function Unknown({ feed, what }: { feed: Feed<any>; what: string }) {
+  if (feed.state === 'failed') return <Failure kind="info" error={feed.error} what={what} />
+  return feed.state === 'loading' || (feed.state === 'reconnecting' && feed.items.size === 0) ? <Loading count={2} /> : null
+}
+
+/** ownerOf is the user of an annotation that only administrators and the owner may read. */
+function ownerOf({ metadata }: KubeObject): string {
+  try {
+    return (JSON.parse(metadata.annotations?.['experimental.tenancy.kcp.io/owner'] ?? '{}') as { username?: string }).username ?? ''
+  } catch {
+    return ''
+  }
+}
+
+function InParent({ parent, name }: { parent: string; name: string }) {
+  const feed = useFeed<Workspace>(childrenOf(parent), { fieldSelector: `metadata.name=${name}` })
+  const workspace = feed.items.get(name)
+  if (!workspace) {
+    return <>{feed.state === 'current' ? <Notice kind="warning"><p>There is no workspace {name} below {parent} (any more).</p></Notice> : <Unknown feed={feed} what={`read the workspace ${name} in ${parent}`} />}</>
+  }
+  const { spec = {}, status = {}, metadata } = workspace
+  const facts: [string, preact.ComponentChildren][] = [
+    ['Phase', <Phase phase={metadata.deletionTimestamp ? 'Deleting' : status.phase} />],
+    ['Type', spec.type && <code>{[spec.type.path, spec.type.name].filter(Boolean).join(':')}</code>],
+    ['Mounted', spec.mount && <code>{spec.mount.ref.kind} {[spec.mount.ref.namespace, spec.mount.ref.name].filter(Boolean).join('/')}</code>],
+    ['Logical cluster', spec.cluster && <Copy text={spec.cluster} what="the name of the logical cluster" />],
+    ['Shard', metadata.annotations?.['core.kcp.io/shard'] && <code>{metadata.annotations['core.kcp.io/shard']}</code>],
+    ['Region', metadata.labels?.['region']],
+    ['URL', spec.URL && <Copy text={spec.URL} what="the URL" />],
+    ['Owner', ownerOf(workspace)],
+    ['Created', <Age time={metadata.creationTimestamp} />],
+    ['Waits for initializers', status.initializers?.join(', ')],
+    ['Waits for terminators', status.terminators?.join(', ')],
+  ]
+  return (
+    <>
+      <Facts facts={facts} />
+      <Conditions conditions={status.conditions ?? []} />
+    </>
+  )
+}
+
+function Facts({ facts }: { facts: [string, preact.ComponentChildren][] }) {
+  return <div class="panel"><dl>{facts.filter(([, value]) => value).map(([name, value]) => <div key={name}><dt>{name}</dt><dd>{value}</dd></div>)}</dl></div>
+}
+
+/** Inside is the LogicalCluster, which only users with access to the workspace may read. */
+function Inside({ path, withFacts }: { path: string; withFacts: boolean }) {
+  const feed = useFeed<LogicalCluster>(inWorkspace(path, 'apis', 'core.kcp.io', 'v1alpha1', 'logicalclusters'))
+  const cluster = feed.items.get('cluster')
+  if (!cluster) return <><h2>Inside the workspace</h2><Unknown feed={feed} what={`read the logical cluster of ${path}`} /></>
+  const { spec = {}, status = {}, metadata } = cluster
+  return (
+    <>
+      <h2>Inside the workspace</h2>
+      <Facts facts={[
+        ['Phase inside', <Phase phase={metadata.deletionTimestamp ? 'Deleting' : status.phase} />],
+        ['Created by', spec.createdBy?.username],
+        ['URL inside', withFacts && status.URL && <Copy text={status.URL} what="the URL" />],
+        ['Closed', metadata.annotations?.['core.kcp.io/inactive'] === 'true' && 'by an administrator: it serves no requests of others'],
+        ['Created', <Age time={metadata.creationTimestamp} />],
+      ]} />
+      {withFacts && <Conditions conditions={status.conditions ?? []} />}
+    </>
+  )
+}
+
+function Bindings({ path }: { path: string }) {
+  const feed = useFeed<APIBinding>(inWorkspace(path, 'apis', 'apis.kcp.io', 'v1alpha2', 'apibindings'))
+  const unknown = <Unknown feed={feed} what={`list the API bindings of ${path}`} />
+  if (feed.items.size === 0) return feed.state === 'current' ? <p class="panel empty">No API is bound here.</p> : unknown
+  return (
+    <>
+      {unknown}
+      <div class="scroll" tabIndex={0} role="region" aria-label="API bindings">
+        <table class="stack">
+          <thead><tr><th scope="col">Name</th><th scope="col">Export</th><th scope="col">Phase</th><th scope="col">Resources</th><th scope="col">Claims accepted</th></tr></thead>
+          <tbody>
+            {feed.sorted.map(({ metadata, spec, status }) => (
+              <tr key={metadata.name} data-binding={metadata.name}>
+                <th scope="row">{metadata.name}</th>
+                <td data-label="Export"><code>{[spec.reference.export?.path, spec.reference.export?.name].filter(Boolean).join(':')}</code></td>
+                <td data-label="Phase"><Phase phase={metadata.deletionTimestamp ? 'Deleting' : status?.phase || 'Binding'} /></td>
+                <td data-label="Resources" class="text">{status?.boundResources?.map(({ group, resource }) => (group ? `${resource}.${group}` : resource)).join(', ')}</td>
+                <td data-label="Claims">{spec.permissionClaims?.filter(({ state }) => state === 'Accepted').length ?? 0} of {status?.exportPermissionClaims?.length ?? 0}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </>
+  )
+}
+
+/** Connect has commands, which need no right beyond those of their user. */
+function Connect({ path }: { path: string }) {
+  const { parent, name } = split(path)
+  return (
+    <>
+      <h2>Go to the workspace</h2>
+      <Command text={`kubectl ws :${path}`} />
+      <h2>Write a kubeconfig for it</h2>
+      <p>The current context of your kubeconfig is then that of the workspace; this writes a file of its own from it:</p>
+      <Command text={`kubectl ws :${path}\nkubectl config view --minify --flatten > ${path.replaceAll(':', '-')}.kubeconfig`} />
+      {parent && (
+        <>
+          <h2>Look at the Workspace object</h2>
+          <Command text={`kubectl ws :${parent}\nkubectl get workspace ${name} --output yaml`} />
+        </>
+      )}
+      <h2>Find what is wrong</h2>
+      <Command text={`kubectl ws :${path}\nkubectl describe logicalcluster cluster`} />
+    </>
+  )
+}
