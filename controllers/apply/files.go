@@ -3,6 +3,7 @@ package apply
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -82,14 +83,18 @@ func (f Files) MergeBundle(conditionType, namespace string, bundle desired.Bundl
 	for _, name := range bundle.Sources() {
 		secret, ok := f.Secrets[name]
 		switch {
-		case !ok && name == bundle.CA:
+		case !ok && slices.Contains(bundle.OwnCAs(), name):
 			return nil, status.Wait(conditionType, ReasonWaitingForCertificates, "waiting for Secret %s, which cert-manager creates", name).AsError()
 		case !ok:
 			return nil, status.Wait(conditionType, status.ReasonSecretNotFound, "Secret %s is missing in namespace %s: create it with CA certificates under the key tls.crt", name, namespace).AsError()
 		case len(secret.Data[corev1.TLSCertKey]) == 0:
 			return nil, status.Stall(conditionType, "SecretInvalid", "Secret %s has no key tls.crt: put CA certificates there, in PEM", name).AsError()
 		}
-		parts = append(parts, pki.BundlePart{Source: fmt.Sprintf("key tls.crt of Secret %s", name), PEM: secret.Data[corev1.TLSCertKey]})
+		part := pki.BundlePart{Source: fmt.Sprintf("key tls.crt of Secret %s", name), PEM: secret.Data[corev1.TLSCertKey]}
+		if bundle.WithoutChain && slices.Contains(bundle.OwnCAs(), name) {
+			part.PEM = pki.FirstCertificate(part.PEM)
+		}
+		parts = append(parts, part)
 	}
 	merged, err := pki.MergeBundle(parts...)
 	if err != nil {

@@ -22,8 +22,9 @@ import (
 // certificate authorities, the keys that sign tokens of service accounts, and what users have made and servers mount.
 func (s *scope) findSecrets(ctx context.Context, shards []string) ([]config.Secret, error) {
 	var names []string
-	for _, ca := range []desired.CA{desired.RootCA, desired.ServerCA, desired.ClientCA, desired.RequestHeaderCA, desired.ServiceAccountCA} {
-		names = append(names, desired.CASecret(s.root, ca))
+	names = append(names, desired.CASecret(s.root, desired.RootCA))
+	for _, ca := range []desired.CA{desired.ServerCA, desired.ClientCA, desired.RequestHeaderCA, desired.ServiceAccountCA} {
+		names = append(names, desired.ExistingCAs(s.root, ca)...)
 	}
 	for _, name := range append([]string{s.root.Name}, shards...) {
 		names = append(names, name+"-service-account")

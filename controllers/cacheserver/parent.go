@@ -49,6 +49,9 @@ func findRootShard(ctx context.Context, c apply.Cluster, namespace, name string)
 	case root == nil:
 		return nil, dependencies.NotFound("RootShard", name, namespace, field), nil
 	}
+	if unknown := dependencies.ResolveCAs(operatorv1alpha1.ConditionSpecHonored, root); unknown.Type != "" {
+		return nil, unknown, nil
+	}
 	if other, _ := desired.NewRootShard(root).CacheRef(); other != "" {
 		return nil, status.Stall(operatorv1alpha1.ConditionSpecHonored, "InvalidReference",
 			"RootShard %s, which %s names, embeds no cache: it uses CacheServer %s, which parent.cacheServerRef can name", name, field, other), nil

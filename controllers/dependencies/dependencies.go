@@ -33,7 +33,18 @@ func ResolveRootShard(ctx context.Context, c apply.Cluster, namespace string, re
 		return nil, status.Wait(condition, operatorv1alpha1.ReasonInvalidReference,
 			"RootShard %s does not exist in namespace %s: create it, or correct rootShard.ref.name", name, namespace), nil
 	}
+	if unknown := ResolveCAs(condition, root); unknown.Type != "" {
+		return nil, unknown, nil
+	}
 	return root, status.OK(condition, operatorv1alpha1.ReasonValid, "RootShard %s exists", name), nil
+}
+
+// ResolveCAs returns a result without a type if the certificate authorities of an installation are known.
+func ResolveCAs(condition string, root *operatorv1alpha1.RootShard) status.Result {
+	if desired.KnowsCAs(root) {
+		return status.Result{}
+	}
+	return status.Wait(condition, "CertificateAuthoritiesUnknown", "waiting until RootShard %s has found the keys of its certificate authorities", root.Name)
 }
 
 // WaitsForWorkspaces reports whether the deletion of a RootShard waits for the workspaces of its installation, whose servers run until

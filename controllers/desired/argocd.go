@@ -56,3 +56,12 @@ func ArgoCDSecret(kubeconfig *operatorv1alpha1.Kubeconfig, root *operatorv1alpha
 	maps.Copy(labels, map[string]string{argoCDSecretType: argoCDSecretTypeCluster, operatorv1alpha1.LabelKubeconfig: string(kubeconfig.UID)})
 	return generatedSecret(ArgoCDSecretName(kubeconfig), namespace, labels, nil, data), nil
 }
+
+// ArgoCDClientCertificates returns the client certificates in the Secret of a cluster; none if it cannot be read.
+func ArgoCDClientCertificates(secret *corev1.Secret) [][]byte {
+	var config argoCDConfig
+	if err := json.Unmarshal(secret.Data["config"], &config); err != nil || len(config.TLSClientConfig.CertData) == 0 {
+		return nil
+	}
+	return [][]byte{config.TLSClientConfig.CertData}
+}

@@ -30,7 +30,7 @@ func ParentCacheServer(cache *operatorv1alpha1.CacheServer) *CacheParent {
 
 // ParentRootShard is the embedded cache of a root shard as the parent of others.
 func ParentRootShard(root *operatorv1alpha1.RootShard) *CacheParent {
-	return &CacheParent{URL: RootShardBaseURL(root), CASecret: CASecret(root, ServerCA), Issuer: CAName(root, ClientCA)}
+	return &CacheParent{URL: RootShardBaseURL(root), CASecret: CASecret(root, ServerCA), Issuer: SigningCA(root, ClientCA)}
 }
 
 // ParentKubeconfig is a cache that the user provides a kubeconfig for.

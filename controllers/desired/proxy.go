@@ -225,7 +225,7 @@ const (
 // ProxyDeployment is the Deployment of a proxy.
 func ProxyDeployment(p Proxy, image Image) *appsv1.Deployment {
 	line := p.commandLine()
-	return server{
+	out := server{
 		component: p.component,
 		container: "kcp-front-proxy",
 		command:   []string{"/kcp-front-proxy"},
@@ -242,6 +242,8 @@ func ProxyDeployment(p Proxy, image Image) *appsv1.Deployment {
 		template:  p.spec.DeploymentTemplate,
 		extras:    p.spec.ContainerExtras,
 	}.deployment()
+	setClientCATrust(&out.Spec.Template, p.root)
+	return out
 }
 
 // proxyResources are the default resources of a proxy: its index and its watches need memory in proportion to their number, and the limit

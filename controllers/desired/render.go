@@ -17,14 +17,21 @@ type Server struct {
 
 // Bundle merges CA certificates, each from the key tls.crt of a Secret.
 type Bundle struct {
-	Secret *corev1.Secret                 // that holds the merged certificates; without data
-	CA     string                         // Secret of the installation's own CA, which comes first
-	Refs   []*corev1.LocalObjectReference // Secrets of the user; nil ones are left out
+	Secret *corev1.Secret // that holds the merged certificates; without data
+	CA     string         // Secret of the installation's own CA, which comes first
+	Others []string       // Secrets of other generations of that CA
+	// WithoutChain leaves out what follows the first certificate in the Secrets of the installation's own CA. A CA above it would make its
+	// retired generations valid.
+	WithoutChain bool
+	Refs         []*corev1.LocalObjectReference // Secrets of the user; nil ones are left out
 }
+
+// OwnCAs are the names of the Secrets of the installation's own CA.
+func (b Bundle) OwnCAs() []string { return append([]string{b.CA}, b.Others...) }
 
 // Sources are the names of the Secrets that are merged, in order.
 func (b Bundle) Sources() []string {
-	out := []string{b.CA}
+	out := b.OwnCAs()
 	for _, ref := range b.Refs {
 		if ref != nil && ref.Name != "" {
 			out = append(out, ref.Name)
@@ -84,7 +91,7 @@ func (p Proxy) Render(image Image) (Server, error) {
 	if err != nil {
 		return Server{}, err
 	}
-	bundles := []Bundle{{Secret: p.secret(MergedClientCA(p.BundleOwner()), nil), CA: CASecret(p.root, ClientCA), Refs: p.ClientCABundleRefs()}}
+	bundles := []Bundle{clientCABundle(p.secret(MergedClientCA(p.BundleOwner()), nil), p.root, p.ClientCABundleRefs())}
 	if ref := p.CABundleRef(); ref != nil {
 		bundles = append(bundles, Bundle{
 			Secret: p.secret(MergedCABundle(p.BundleOwner()), nil), CA: CASecret(p.root, ServerCA), Refs: []*corev1.LocalObjectReference{ref},
@@ -93,14 +100,15 @@ func (p Proxy) Render(image Image) (Server, error) {
 	return Server{Objects: []client.Object{ProxyService(p), config, kubeconfig}, Bundles: bundles, Deployment: ProxyDeployment(p, image)}, nil
 }
 
-// mergedBundles are the bundles of a server whose spec adds CAs to those of its installation.
+// mergedBundles are the bundles of a server whose spec adds CAs to those of its installation, or whose installation has re-keyed its client
+// CA.
 func (c component) mergedBundles(root *operatorv1alpha1.RootShard, serverCAs, clientCAs []*corev1.LocalObjectReference) []Bundle {
 	var out []Bundle
 	if len(serverCAs) > 0 {
 		out = append(out, Bundle{Secret: c.secret(MergedCABundle(c.Name()), nil), CA: CASecret(root, ServerCA), Refs: serverCAs})
 	}
-	if len(clientCAs) > 0 {
-		out = append(out, Bundle{Secret: c.secret(MergedClientCA(c.Name()), nil), CA: CASecret(root, ClientCA), Refs: clientCAs})
+	if len(clientCAs) > 0 || hasRekeyed(root) {
+		out = append(out, clientCABundle(c.secret(MergedClientCA(c.Name()), nil), root, clientCAs))
 	}
 	return out
 }

@@ -94,6 +94,21 @@ func UserSecret(kubeconfig *operatorv1alpha1.Kubeconfig, root *operatorv1alpha1.
 	return secret
 }
 
+// KubeconfigClientCertificates returns the client certificates in the Secret of a Kubeconfig; none if it cannot be read.
+func KubeconfigClientCertificates(secret *corev1.Secret) [][]byte {
+	config, err := clientcmd.Load(secret.Data[KubeconfigKey])
+	if err != nil {
+		return nil
+	}
+	var out [][]byte
+	for _, user := range config.AuthInfos {
+		if len(user.ClientCertificateData) > 0 {
+			out = append(out, user.ClientCertificateData)
+		}
+	}
+	return out
+}
+
 func fileKubeconfig(cluster, context, user, server, caFile, certDir string) *clientcmdapi.Config {
 	config := clientcmdapi.NewConfig()
 	config.Clusters[cluster] = &clientcmdapi.Cluster{Server: server, CertificateAuthority: caFile}

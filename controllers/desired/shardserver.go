@@ -41,7 +41,7 @@ const shardReadyPath = "/readyz?exclude=etcd-space"
 func ShardDeployment(s Shard, image Image, etcd Etcd, dependencies Dependencies) *appsv1.Deployment {
 	line := s.commandLine(etcd, dependencies)
 	spec := s.Spec()
-	return server{
+	out := server{
 		component: s.component,
 		container: "kcp",
 		command:   []string{"/kcp", "start"},
@@ -60,6 +60,8 @@ func ShardDeployment(s Shard, image Image, etcd Etcd, dependencies Dependencies)
 		template:  spec.DeploymentTemplate,
 		extras:    spec.ContainerExtras,
 	}.deployment()
+	setClientCATrust(&out.Spec.Template, s.root)
+	return out
 }
 
 // ShardService is the Service of a shard.

@@ -90,6 +90,7 @@ func VirtualWorkspaceDeployment(v VirtualWorkspace, image Image, cache *operator
 	}
 	pod := &out.Spec.Template.Spec
 	pod.Volumes = deduplicateVolumes(pod.Volumes)
+	setClientCATrust(&out.Spec.Template, v.target.root)
 	return out
 }
 
@@ -132,7 +133,7 @@ func mountCredentials(c *commandLine, volume, dir string, target Shard, certific
 func (v VirtualWorkspace) mountFiles(c *commandLine, cache *operatorv1alpha1.CacheServer) {
 	root := v.target.root
 	clientCA := CASecret(root, ClientCA)
-	if len(v.ClientCABundleRefs()) > 0 {
+	if len(v.ClientCABundleRefs()) > 0 || hasRekeyed(root) {
 		clientCA = MergedClientCA(v.object.Name)
 	}
 	c.addMount(caVolume("kcp-ca", CASecret(root, RootCA)), shardTLS+"/ca/root")

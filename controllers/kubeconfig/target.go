@@ -8,6 +8,7 @@ import (
 
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 	"github.com/atoll-dev/atoll/controllers/apply"
+	"github.com/atoll-dev/atoll/controllers/dependencies"
 	"github.com/atoll-dev/atoll/controllers/desired"
 	"github.com/atoll-dev/atoll/controllers/pki"
 	"github.com/atoll-dev/atoll/controllers/status"
@@ -93,6 +94,9 @@ func findRootShard(ctx context.Context, c apply.Cluster, owner, namespace string
 }
 
 func validTarget(t *target) (*target, status.Result, error) {
+	if unknown := dependencies.ResolveCAs(operatorv1alpha1.ConditionReferenceValid, t.root); unknown.Type != "" {
+		return nil, unknown, nil
+	}
 	return t, status.OK(operatorv1alpha1.ConditionReferenceValid, operatorv1alpha1.ReasonReferenceValid, "%s exists", t.name), nil
 }
 

@@ -2,8 +2,11 @@ package pki
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"crypto/x509"
+	"encoding/hex"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"time"
 )
@@ -44,13 +47,43 @@ func MergeBundle(parts ...BundlePart) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// ParseValidity returns the validity of the first certificate of a PEM file, which is the leaf of a chain.
-func ParseValidity(file []byte) (notBefore, notAfter time.Time, err error) {
+// FirstCertificate returns the first certificate of a PEM file without those that follow, or the file if it does not begin with a block.
+func FirstCertificate(file []byte) []byte {
 	block, _ := pem.Decode(file)
 	if block == nil {
-		return time.Time{}, time.Time{}, fmt.Errorf("no PEM block")
+		return file
 	}
-	certificate, err := x509.ParseCertificate(block.Bytes)
+	return pem.EncodeToMemory(block)
+}
+
+// ParseCertificate returns the first certificate of a PEM file, which is the leaf of a chain.
+func ParseCertificate(file []byte) (*x509.Certificate, error) {
+	block, _ := pem.Decode(file)
+	if block == nil {
+		return nil, errors.New("no PEM block")
+	}
+	return x509.ParseCertificate(block.Bytes)
+}
+
+// Fingerprint is the SHA-256 of a certificate in hexadecimal digits.
+func Fingerprint(certificate *x509.Certificate) string {
+	sum := sha256.Sum256(certificate.Raw)
+	return hex.EncodeToString(sum[:])
+}
+
+// IsIssuedBy reports whether the key of an authority has signed the first certificate of a PEM file.
+func IsIssuedBy(file, authority []byte) bool {
+	certificate, err := ParseCertificate(file)
+	if err != nil {
+		return false
+	}
+	issuer, err := ParseCertificate(authority)
+	return err == nil && certificate.CheckSignatureFrom(issuer) == nil
+}
+
+// ParseValidity returns the validity of the first certificate of a PEM file.
+func ParseValidity(file []byte) (notBefore, notAfter time.Time, err error) {
+	certificate, err := ParseCertificate(file)
 	if err != nil {
 		return time.Time{}, time.Time{}, err
 	}

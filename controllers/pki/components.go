@@ -19,7 +19,7 @@ func Proxy(p desired.Proxy, root *operatorv1alpha1.RootShard) Objects {
 	s := Owner{Namespace: root.Namespace, References: p.OwnerReferences(), Labels: p.Labels(), SecretLabels: p.FileLabels()}
 	return s.newLeaves(map[string]leaf{
 		"server":        {issuer: desired.CAName(root, desired.ServerCA), usages: servingUsages, dnsNames: p.ServingNames()},
-		"kubeconfig":    {issuer: desired.CAName(root, desired.ClientCA), commonName: p.CommonName(), organizations: []string{"system:masters"}, usages: clientUsages},
+		"kubeconfig":    {issuer: desired.SigningCA(root, desired.ClientCA), commonName: p.CommonName(), organizations: []string{"system:masters"}, usages: clientUsages},
 		"requestheader": {issuer: desired.CAName(root, desired.RequestHeaderCA), commonName: p.CommonName(), usages: clientUsages},
 	}, p.Certificate, p.CertificateTemplates())
 }
@@ -46,7 +46,7 @@ func Kubeconfig(kubeconfig *operatorv1alpha1.Kubeconfig, root *operatorv1alpha1.
 	}
 	certificate := s.newLeaf(leaf{
 		name:          KubeconfigCertificate(kubeconfig),
-		issuer:        desired.CAName(root, desired.ClientCA),
+		issuer:        desired.SigningCA(root, desired.ClientCA),
 		commonName:    kubeconfig.Spec.Username,
 		organizations: mergeSorted(kubeconfig.Spec.Groups, []string{KubeconfigGroup(kubeconfig)}),
 		usages:        clientUsages,

@@ -45,9 +45,24 @@ func authorities(root *operatorv1alpha1.RootShard, s Owner) Objects {
 	}
 	rootIssuer := localIssuerReference(rootName)
 	for _, ca := range []desired.CA{desired.ServerCA, desired.ClientCA, desired.RequestHeaderCA, desired.ServiceAccountCA} {
-		out.addAuthority(s, root, string(ca), desired.CAName(root, ca), rootIssuer)
+		for _, name := range desired.ExistingCAs(root, ca) {
+			out.addAuthority(s, root, string(ca), name, rootIssuer)
+		}
 	}
+	out.setIssuer(s.newCAIssuer(desired.CAName(root, desired.ClientCA), desired.SigningCA(root, desired.ClientCA)))
 	return out
+}
+
+// setIssuer replaces the issuer of that name, or adds it. The Issuer without a suffix signs as the operator's own certificates are signed: Certificates of
+// users name it.
+func (o *Objects) setIssuer(issuer *certmanagerv1.Issuer) {
+	for i, have := range o.Issuers {
+		if have.Name == issuer.Name {
+			o.Issuers[i] = issuer
+			return
+		}
+	}
+	o.Issuers = append(o.Issuers, issuer)
 }
 
 func (o *Objects) addAuthority(s Owner, root *operatorv1alpha1.RootShard, templateKey, name string, signer cmmeta.IssuerReference) {

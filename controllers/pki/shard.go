@@ -62,7 +62,7 @@ func (o Owner) newLeaves(leaves map[string]leaf, name func(key string) string, t
 // certificates of shards only "client" is mounted; the others exist for programs that expect them.
 func rootShardLeaves(shard desired.Shard) map[string]leaf {
 	root := shard.Root()
-	ca := func(ca desired.CA) string { return desired.CAName(root, ca) }
+	ca := func(ca desired.CA) string { return desired.SigningCA(root, ca) }
 	external := root.Spec.External.Hostname
 	return map[string]leaf{
 		"server": {
@@ -81,7 +81,7 @@ func rootShardLeaves(shard desired.Shard) map[string]leaf {
 // secondaryShardLeaves are the certificates of a shard that is not the root shard, by template key.
 func secondaryShardLeaves(shard desired.Shard) map[string]leaf {
 	root, suffix := shard.Root(), "-shard-"+shard.Name()
-	ca := func(ca desired.CA) string { return desired.CAName(root, ca) }
+	ca := func(ca desired.CA) string { return desired.SigningCA(root, ca) }
 	return map[string]leaf{
 		"server": {
 			issuer: ca(desired.ServerCA), usages: servingUsages,
@@ -106,13 +106,13 @@ func signingLeaf(shard desired.Shard) leaf {
 
 func shardLeaf(shard desired.Shard) leaf {
 	return leaf{
-		issuer: desired.CAName(shard.Root(), desired.ClientCA), commonName: shardUser(shard), organizations: []string{shardGroup}, usages: clientUsages,
+		issuer: desired.SigningCA(shard.Root(), desired.ClientCA), commonName: shardUser(shard), organizations: []string{shardGroup}, usages: clientUsages,
 	}
 }
 
 func adminLeaf(shard desired.Shard, role, suffix string) leaf {
 	return leaf{
-		issuer: desired.CAName(shard.Root(), desired.ClientCA), commonName: role + suffix,
+		issuer: desired.SigningCA(shard.Root(), desired.ClientCA), commonName: role + suffix,
 		organizations: []string{"system:kcp:" + role}, usages: clientUsages,
 	}
 }
@@ -133,7 +133,7 @@ func VirtualWorkspace(v desired.VirtualWorkspace, virtualWorkspace *operatorv1al
 			dnsNames: []string{"localhost", v.Host(), virtualWorkspace.Spec.External.Hostname},
 		},
 		"client": {
-			issuer: desired.CAName(root, desired.ClientCA), commonName: v.Server(), organizations: []string{"system:masters"}, usages: clientUsages,
+			issuer: desired.SigningCA(root, desired.ClientCA), commonName: v.Server(), organizations: []string{"system:masters"}, usages: clientUsages,
 		},
 	}
 	if cache != nil {

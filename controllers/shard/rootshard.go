@@ -59,7 +59,8 @@ type rootShardScope struct {
 	registry Registry
 	now      time.Time
 
-	shards   []operatorv1alpha1.ShardMember // of the installation
+	shards   []operatorv1alpha1.ShardMember               // of the installation
+	clientCA *operatorv1alpha1.CertificateAuthorityStatus // the new record of its keys, or nil
 	caSource status.Result
 	proxy    workload.Deployment // the internal proxy, through which the operator reaches workspaces
 }
@@ -87,7 +88,7 @@ func (s *rootShardScope) Observe(ctx context.Context) error {
 	if err := s.observe(ctx, desired.NewRootShard(s.root)); err != nil {
 		return err
 	}
-	s.caSource, err = s.Cluster.ObserveCASource(ctx, s.root.Namespace, s.root.Spec.Certificates)
+	s.caSource, err = s.Cluster.ObserveCASource(ctx, s.root.Namespace, s.root.Spec.Certificates.Certificates)
 	if err != nil {
 		return err
 	}
@@ -105,14 +106,18 @@ func (s *rootShardScope) Observe(ctx context.Context) error {
 func (s *rootShardScope) Steps() []reconcile.Step {
 	return append([]reconcile.Step{
 		{Name: "add the finalizer", Run: s.addFinalizer},
-		{Name: "rebalance the shards", Run: s.rebalance}, // before the steps that wait for a rollout
+		{Name: "re-key the certificate authorities", Run: s.rekey}, // before the steps that wait for a rollout, as the next
+		{Name: "rebalance the shards", Run: s.rebalance},
 	}, s.serverSteps()...)
 }
 
 // FinalizeSteps implements reconcile.Finalizer. The servers run while the RootShard waits for the deletion of the installation's
 // workspaces, because the workspaces must be reachable for that.
 func (s *rootShardScope) FinalizeSteps() []reconcile.Step {
-	return append([]reconcile.Step{{Name: "finalize", Run: s.finalize}}, s.serverSteps()...)
+	return append([]reconcile.Step{
+		{Name: "finalize", Run: s.finalize},
+		{Name: "find the certificate authorities", Run: s.findUnknownCA},
+	}, s.serverSteps()...)
 }
 
 func (s *rootShardScope) serverSteps() []reconcile.Step {
@@ -147,6 +152,9 @@ func (s *rootShardScope) SetStatus() {
 	s.root.Status.Etcd = s.Etcd.Status(s.root.Status.Etcd)
 	out.Conditions = s.Report.Conditions(out.Conditions, s.root.Generation)
 	out.Shards, out.Endpoint, out.Version = s.shards, desired.RootShardBaseURL(s.root), status.Version(s.Deployment.Live())
+	if s.clientCA != nil {
+		out.Certificates = &operatorv1alpha1.CertificatesStatus{CAs: []operatorv1alpha1.CertificateAuthorityStatus{*s.clientCA}}
+	}
 	out.ShardCount = int32(1 + len(s.shards))
 	out.Phase = operatorv1alpha1.RootShardPhaseProvisioning
 	switch {

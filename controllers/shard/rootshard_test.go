@@ -45,7 +45,7 @@ func TestValidateRootShard(t *testing.T) {
 			}, status.Satisfied, ""},
 		"two sources of trust are a warning": {
 			func(r *operatorv1alpha1.RootShard) {
-				r.Spec.Certificates = operatorv1alpha1.Certificates{
+				r.Spec.Certificates.Certificates = operatorv1alpha1.Certificates{
 					IssuerRef: &operatorv1alpha1.IssuerReference{Name: "i"}, CASecretRef: &corev1.LocalObjectReference{Name: "s"},
 				}
 			}, status.Warning, "spec.certificates.issuerRef: caSecretRef is set, too, and takes precedence"},

@@ -47,7 +47,7 @@ func validateSharedIndex(root *operatorv1alpha1.RootShard) status.Result {
 func ignoredRootShardFields(root *operatorv1alpha1.RootShard) []status.IgnoredField {
 	spec := root.Spec
 	out := validation.IgnoredShardFields(desired.NewRootShard(root), pki.RootShardTemplateKeys())
-	out = append(out, validation.IgnoredCertificateFields(spec.Certificates, spec.CertificateTemplates)...)
+	out = append(out, validation.IgnoredCertificateFields(spec.Certificates.Certificates, spec.CertificateTemplates)...)
 	add := func(set bool, field, advice string) {
 		if set {
 			out = append(out, status.IgnoredField{Field: field, Advice: advice})

@@ -37,9 +37,15 @@ type env struct {
 	ca      *shardtesting.CA
 }
 
-// TestAdoption: the operator takes over the objects of kcp-operator after the owners of its second group are deleted.
-func TestAdoption(t *testing.T) {
+// TestOperator tests both tasks with one API server.
+func TestOperator(t *testing.T) {
 	e := newEnv(t)
+	t.Run("the client CA gets another key", e.testRekey)
+	t.Run("an installation is adopted", e.testAdoption)
+}
+
+// testAdoption: the operator takes over the objects of kcp-operator after the owners of its second group are deleted.
+func (e *env) testAdoption(t *testing.T) {
 	e.install(t)
 	before := e.observe(t)
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")

@@ -34,8 +34,10 @@ func sources() []client.Object {
 	etcd := &operatorv1alpha1.EtcdConfig{Endpoints: []string{"http://etcd.kcp.svc:2379"}}
 	return []client.Object{
 		&operatorv1alpha1.RootShard{ObjectMeta: now, Spec: operatorv1alpha1.RootShardSpec{
-			External:        operatorv1alpha1.ExternalConfig{Hostname: "kcp.example.com", Port: 6443},
-			Certificates:    operatorv1alpha1.Certificates{IssuerRef: &operatorv1alpha1.IssuerReference{Name: userIssuer}},
+			External: operatorv1alpha1.ExternalConfig{Hostname: "kcp.example.com", Port: 6443},
+			Certificates: operatorv1alpha1.RootShardCertificates{
+				Certificates: operatorv1alpha1.Certificates{IssuerRef: &operatorv1alpha1.IssuerReference{Name: userIssuer}},
+			},
 			CommonShardSpec: operatorv1alpha1.CommonShardSpec{Etcd: etcd},
 		}},
 		&operatorv1alpha1.Shard{ObjectMeta: meta("alpha"), Spec: operatorv1alpha1.ShardSpec{

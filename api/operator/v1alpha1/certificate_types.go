@@ -17,6 +17,114 @@ type Certificates struct {
 	CASecretRef *corev1.LocalObjectReference `json:"caSecretRef,omitempty"`
 }
 
+// RootShardCertificates is the source of the certificate authorities of an installation.
+type RootShardCertificates struct {
+	Certificates `json:",inline"`
+
+	// rekey gives certificate authorities new keys while the installation serves. An entry stays after its re-keying has ended, and its
+	// generation only grows. It is an addition of Atoll.
+	// +optional
+	// +listType=map
+	// +listMapKey=ca
+	// +kubebuilder:validation:MaxItems=8
+	Rekey []CertificateRekey `json:"rekey,omitempty"`
+}
+
+// RekeyableCA is a certificate authority that can be re-keyed while the installation serves.
+// +kubebuilder:validation:Enum=client-ca
+type RekeyableCA string
+
+// ClientCA signs the client certificates of an installation.
+const ClientCA RekeyableCA = "client-ca"
+
+// CertificateRekey is the wanted key of a certificate authority.
+type CertificateRekey struct {
+	// ca is the certificate authority: client-ca, which signs client certificates. Others cannot be re-keyed.
+	// +required
+	CA RekeyableCA `json:"ca"`
+
+	// generation is the number of the key: the first key of an installation is 1. A higher number than that of
+	// status.certificates.cas begins a re-keying.
+	// +required
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=9999
+	Generation int32 `json:"generation"`
+
+	// retireGeneration is the last generation that need not be trusted any more. It confirms that clients of which the operator does
+	// not know, such as copies of kubeconfigs, have certificates of a later one.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=9999
+	RetireGeneration int32 `json:"retireGeneration,omitempty"`
+}
+
+// CertificatesStatus is the state of the certificate authorities of an installation.
+type CertificatesStatus struct {
+	// cas are the certificate authorities that can be re-keyed.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=8
+	CAs []CertificateAuthorityStatus `json:"cas,omitempty"`
+}
+
+// CertificateAuthorityPhase is the step of a re-keying.
+// +kubebuilder:validation:Enum=Stable;TrustBoth;Issue;Retire
+type CertificateAuthorityPhase string
+
+// Phases of a re-keying, in their order.
+const (
+	CertificateAuthorityStable    CertificateAuthorityPhase = "Stable"    // there is one generation
+	CertificateAuthorityTrustBoth CertificateAuthorityPhase = "TrustBoth" // servers learn to trust the next one, too
+	CertificateAuthorityIssue     CertificateAuthorityPhase = "Issue"     // certificates are issued by the next one
+	CertificateAuthorityRetire    CertificateAuthorityPhase = "Retire"    // servers cease to trust the former one
+)
+
+// CertificateAuthorityStatus is the state of one certificate authority.
+type CertificateAuthorityStatus struct {
+	// name of the certificate authority, such as client-ca.
+	// +required
+	Name RekeyableCA `json:"name"`
+
+	// phase is Stable, or the step of a re-keying: TrustBoth, Issue, Retire.
+	// +required
+	Phase CertificateAuthorityPhase `json:"phase"`
+
+	// generation is the number of the key; during a re-keying, that of the former one.
+	// +required
+	Generation int32 `json:"generation"`
+
+	// nextGeneration is the number of the new key during a re-keying.
+	// +optional
+	NextGeneration int32 `json:"nextGeneration,omitempty"`
+
+	// secretName is the Secret with the certificate authority that issues.
+	// +optional
+	SecretName string `json:"secretName,omitempty"`
+
+	// fingerprint is the SHA-256 of the certificate of generation.
+	// +optional
+	Fingerprint string `json:"fingerprint,omitempty"`
+
+	// nextFingerprint is the SHA-256 of the certificate of nextGeneration.
+	// +optional
+	NextFingerprint string `json:"nextFingerprint,omitempty"`
+
+	// notAfter is when the certificate of the issuing certificate authority expires.
+	// +optional
+	NotAfter *metav1.Time `json:"notAfter,omitempty"`
+
+	// blockedBy says what the next phase waits for, at most ten entries.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=10
+	BlockedBy []string `json:"blockedBy,omitempty"`
+
+	// readySince is since when no server and no certificate has been missing. The next phase begins some minutes later.
+	// +optional
+	ReadySince *metav1.Time `json:"readySince,omitempty"`
+}
+
 // IssuerReference names a cert-manager issuer. The fields are those of cert-manager.
 type IssuerReference struct {
 	// name of the issuer.

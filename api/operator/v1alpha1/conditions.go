@@ -39,6 +39,9 @@ const (
 	// ConditionBalanced is set while a RootShard has spec.rebalance with another mode than Off. It is True when no shard has more workspaces
 	// than its share and the threshold.
 	ConditionBalanced = "Balanced"
+	// ConditionCertificatesRekeyed is set on a RootShard whose certificate authorities are being re-keyed, or have been. It is True when no
+	// re-keying is in progress.
+	ConditionCertificatesRekeyed = "CertificatesRekeyed"
 	// ConditionAuthorizationProvisioned is True when the bindings of a Kubeconfig exist in its workspace.
 	ConditionAuthorizationProvisioned = "AuthorizationProvisioned"
 	// ConditionArgoCDRegistered is True when the workspace of a Kubeconfig is a cluster of Argo CD.
@@ -73,6 +76,12 @@ const (
 	ReasonMoving         = "Moving"         // Balanced=False: workspaces move
 	ReasonOutsideWindow  = "OutsideWindow"  // Balanced=False: the next window is waited for
 	ReasonNothingMovable = "NothingMovable" // Balanced=False: a shard has too much, and nothing of it can be moved
+
+	ReasonTrustBoth = "TrustBoth" // CertificatesRekeyed=False: servers learn to trust the new key, too
+	ReasonIssue     = "Issue"     // CertificatesRekeyed=False: certificates are issued by the new key
+	ReasonRetire    = "Retire"    // CertificatesRekeyed=False: servers cease to trust the former key
+	ReasonRetired   = "Retired"   // CertificatesRekeyed=False: the spec names a generation that has been retired
+	ReasonRekeyed   = "Rekeyed"   // CertificatesRekeyed=True
 
 	ReasonValid            = "Valid"            // RootShard=True
 	ReasonInvalidReference = "InvalidReference" // RootShard=False

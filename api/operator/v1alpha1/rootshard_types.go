@@ -17,6 +17,7 @@ import (
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
+// +kubebuilder:printcolumn:name="Client CA",type=string,priority=1,JSONPath=`.status.certificates.cas[?(@.name=="client-ca")].phase`
 // +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || !self.metadata.name.contains('.')",message="the name of a RootShard must not contain a dot: names of Services are made from it",optionalOldSelf=true
 // +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || self.metadata.name.size() <= 40",message="the name of a RootShard has at most 40 characters: names of certificates are made from it",optionalOldSelf=true
 type RootShard struct {
@@ -43,6 +44,7 @@ type RootShardList struct {
 }
 
 // RootShardSpec is the desired state of a root shard.
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.certificates) || !has(oldSelf.certificates.rekey) || oldSelf.certificates.rekey.all(o, has(self.certificates) && has(self.certificates.rekey) && self.certificates.rekey.exists(n, n.ca == o.ca && n.generation >= o.generation))",message="entries of certificates.rekey remain, and their generation only grows: the key of an earlier generation does not come back"
 type RootShardSpec struct {
 	CommonShardSpec `json:",inline"`
 
@@ -58,7 +60,7 @@ type RootShardSpec struct {
 	// certificates is the source of the certificate authority. By default, the operator creates a self-signed
 	// certificate authority.
 	// +optional
-	Certificates Certificates `json:"certificates,omitzero"`
+	Certificates RootShardCertificates `json:"certificates,omitzero"`
 
 	// sharedIndex is an etcd with the index of the workspaces of all shards, which proxies read. By default, proxies
 	// watch every shard. It is an addition of Atoll.
@@ -249,6 +251,10 @@ type RootShardStatus struct {
 	// shardCount is the number of shards of the installation: the root shard and the Shards. It is an addition of Atoll.
 	// +optional
 	ShardCount int32 `json:"shardCount,omitempty"`
+
+	// certificates is the state of the certificate authorities that can be re-keyed. It is an addition of Atoll.
+	// +optional
+	Certificates *CertificatesStatus `json:"certificates,omitempty"`
 
 	// rebalance is what spec.rebalance would move. It is an addition of Atoll.
 	// +optional

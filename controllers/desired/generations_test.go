@@ -1,0 +1,103 @@
+package desired_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
+	"github.com/atoll-dev/atoll/controllers/desired"
+)
+
+// TestPhases checks what each phase of a re-keying renders, for each kind of server.
+func TestPhases(t *testing.T) {
+	const first, second = "root-client-ca", "root-client-ca-2"
+	for name, tc := range map[string]struct {
+		state   *operatorv1alpha1.CertificateAuthorityStatus
+		trusted []string
+		signer  string
+		trust   string
+	}{
+		"without a record":        {nil, []string{first}, first, ""},
+		"before a re-keying":      {caState("Stable", 1, 0), []string{first}, first, ""},
+		"both are trusted":        {caState("TrustBoth", 1, 2), []string{first, second}, first, "trusts 1 and 2, has 1"},
+		"the new one issues":      {caState("Issue", 1, 2), []string{first, second}, second, "trusts 1 and 2, has 2"},
+		"the former one is gone":  {caState("Retire", 1, 2), []string{second}, second, "trusts 2, has 2"},
+		"after a re-keying":       {caState("Stable", 2, 0), []string{second}, second, "trusts 2, has 2"},
+		"generations are skipped": {caState("Issue", 2, 9), []string{second, first + "-9"}, first + "-9", "trusts 2 and 9, has 9"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := &operatorv1alpha1.RootShard{ObjectMeta: metav1.ObjectMeta{Name: "root", Namespace: "kcp"}}
+			if tc.state != nil {
+				root.Status.Certificates = &operatorv1alpha1.CertificatesStatus{CAs: []operatorv1alpha1.CertificateAuthorityStatus{*tc.state}}
+			}
+			if got := desired.SigningCA(root, desired.ClientCA); got != tc.signer {
+				t.Errorf("%s signs, want %s", got, tc.signer)
+			}
+			if got := desired.ExistingCAs(root, desired.ClientCA); !slices.Equal(got, tc.trusted) {
+				t.Errorf("there are %v, want %v", got, tc.trusted)
+			}
+			for kind, server := range renderAll(t, root) {
+				if got := desired.LiveClientCATrust(&server.Deployment.Spec.Template); got != tc.trust {
+					t.Errorf("%s: the pods say %q, want %q", kind, got, tc.trust)
+				}
+				if got := trustedBy(server); !slices.Equal(got, tc.trusted) {
+					t.Errorf("%s trusts %v, want %v", kind, got, tc.trusted)
+				}
+			}
+		})
+	}
+}
+
+func caState(phase operatorv1alpha1.CertificateAuthorityPhase, generation, next int32) *operatorv1alpha1.CertificateAuthorityStatus {
+	return &operatorv1alpha1.CertificateAuthorityStatus{Name: operatorv1alpha1.ClientCA, Phase: phase, Generation: generation, NextGeneration: next}
+}
+
+func renderAll(t *testing.T, root *operatorv1alpha1.RootShard) map[string]desired.Server {
+	t.Helper()
+	meta := metav1.ObjectMeta{Name: "other", Namespace: "kcp"}
+	shard := desired.NewShard(&operatorv1alpha1.Shard{ObjectMeta: meta}, root)
+	out := map[string]desired.Server{
+		"VirtualWorkspace": desired.NewVirtualWorkspace(&operatorv1alpha1.VirtualWorkspace{ObjectMeta: meta}, shard).Render(desired.Image{}, nil),
+	}
+	for kind, render := range map[string]func() (desired.Server, error){
+		"RootShard": func() (desired.Server, error) {
+			return desired.NewRootShard(root).Render(desired.Image{}, desired.Etcd{}, desired.Dependencies{})
+		},
+		"Shard": func() (desired.Server, error) {
+			return shard.Render(desired.Image{}, desired.Etcd{}, desired.Dependencies{})
+		},
+		"internal proxy": func() (desired.Server, error) { return desired.NewInternalProxy(root).Render(desired.Image{}) },
+		"FrontProxy": func() (desired.Server, error) {
+			return desired.NewFrontProxy(&operatorv1alpha1.FrontProxy{ObjectMeta: meta}, root).Render(desired.Image{})
+		},
+	} {
+		server, err := render()
+		if err != nil {
+			t.Fatal(err)
+		}
+		out[kind] = server
+	}
+	return out
+}
+
+// trustedBy returns the Secrets with the client CAs that the pods of a server mount, directly or merged.
+func trustedBy(server desired.Server) []string {
+	mounted := func(volume corev1.Volume) bool {
+		return volume.Secret != nil && (volume.Name == "client-ca" || strings.HasSuffix(volume.Name, "-merged-client-ca"))
+	}
+	volumes := server.Deployment.Spec.Template.Spec.Volumes
+	at := slices.IndexFunc(volumes, mounted)
+	if at < 0 {
+		return nil
+	}
+	for _, bundle := range server.Bundles {
+		if bundle.Secret.Name == volumes[at].Secret.SecretName {
+			return bundle.Sources()
+		}
+	}
+	return []string{volumes[at].Secret.SecretName}
+}

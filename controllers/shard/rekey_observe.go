@@ -1,0 +1,277 @@
+package shard
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+
+	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
+	"github.com/atoll-dev/atoll/controllers/apply"
+	"github.com/atoll-dev/atoll/controllers/desired"
+	"github.com/atoll-dev/atoll/controllers/pki"
+	"github.com/atoll-dev/atoll/controllers/rekey"
+	"github.com/atoll-dev/atoll/controllers/status"
+)
+
+// clientCAServer is a server that accepts certificates of the client CA, and has some.
+type clientCAServer struct{ deployment, bundle string }
+
+// observeRekey returns what does not match the recorded state yet, servers first.
+func (s *rootShardScope) observeRekey(ctx context.Context, state rekey.State) ([]string, error) {
+	authority, missing, err := s.readCA(ctx, state.Next)
+	if err != nil || missing != "" {
+		return []string{missing}, err
+	}
+	out, err := s.observeServers(ctx, state)
+	if err != nil {
+		return nil, err
+	}
+	switch state.Phase {
+	case rekey.Issue:
+		certificates, err := s.observeCertificates(ctx, authority)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, certificates...)
+	case rekey.Retire:
+		if len(out) > 0 {
+			return out, nil // its key is deleted after no server trusts it
+		}
+		return s.deleteCA(ctx, desired.CAOfGeneration(s.root, state.Generation))
+	}
+	return out, nil
+}
+
+// readCA returns the certificate of a generation, or what is missing for it.
+func (s *rootShardScope) readCA(ctx context.Context, generation int32) (file []byte, missing string, err error) {
+	name := desired.CAOfGeneration(s.root, generation)
+	secret, err := apply.Get[corev1.Secret](ctx, s.Cluster, s.root.Namespace, name)
+	if err != nil {
+		return nil, "", err
+	}
+	if secret != nil {
+		if _, err := pki.ParseCertificate(secret.Data[corev1.TLSCertKey]); err == nil {
+			return pki.FirstCertificate(secret.Data[corev1.TLSCertKey]), "", nil
+		}
+	}
+	return nil, fmt.Sprintf("Secret %s has no certificate yet: see Certificate %s", name, name), nil
+}
+
+// observeServers returns the servers that do not all run with the recorded trust.
+func (s *rootShardScope) observeServers(ctx context.Context, state rekey.State) ([]string, error) {
+	servers, err := s.listClientCAServers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var trusted, refused [][]byte
+	for _, generation := range []int32{state.Generation, state.Next} {
+		file, missing, err := s.readCA(ctx, generation)
+		switch {
+		case err != nil:
+			return nil, err
+		case generation == state.Generation && state.Phase == rekey.Retire:
+			if missing == "" {
+				refused = append(refused, file)
+			}
+		case missing != "":
+			return []string{missing}, nil
+		default:
+			trusted = append(trusted, file)
+		}
+	}
+	var out []string
+	for _, server := range servers {
+		reason, err := s.observeServer(ctx, server, trusted, refused)
+		if err != nil {
+			return nil, err
+		}
+		if reason != "" {
+			out = append(out, reason)
+		}
+	}
+	return out, nil
+}
+
+// observeServer returns why a server does not run with the recorded trust, or "". A server without a Deployment starts with it.
+func (s *rootShardScope) observeServer(ctx context.Context, server clientCAServer, trusted, refused [][]byte) (string, error) {
+	live, err := apply.Get[appsv1.Deployment](ctx, s.Cluster, s.root.Namespace, server.deployment)
+	if err != nil || live == nil {
+		return "", err
+	}
+	bundle, err := apply.Get[corev1.Secret](ctx, s.Cluster, s.root.Namespace, server.bundle)
+	if err != nil {
+		return "", err
+	}
+	contains := func(file []byte) bool {
+		return bundle != nil && bytes.Contains(bundle.Data[corev1.TLSCertKey], bytes.TrimSpace(file))
+	}
+	lacks := func(file []byte) bool { return !contains(file) }
+	switch {
+	case slices.ContainsFunc(trusted, lacks):
+		return fmt.Sprintf("Secret %s, which has what Deployment %s trusts, is to be written", server.bundle, server.deployment), nil
+	case slices.ContainsFunc(refused, contains):
+		return fmt.Sprintf("Secret %s, which has what Deployment %s trusts, contains the former client CA", server.bundle, server.deployment), nil
+	case desired.LiveClientCATrust(&live.Spec.Template) != desired.ClientCATrust(s.root):
+		return fmt.Sprintf("the pods of Deployment %s are to be replaced", server.deployment), nil
+	}
+	return status.RolloutMessage(live, status.PodProblem{}), nil
+}
+
+// listClientCAServers returns the servers of the installation, in the order of kinds and names.
+func (s *rootShardScope) listClientCAServers(ctx context.Context) ([]clientCAServer, error) {
+	internal := desired.NewInternalProxy(s.root)
+	out := []clientCAServer{
+		{desired.NewRootShard(s.root).Server(), desired.MergedClientCA(s.root.Name)},
+		{internal.Server(), desired.MergedClientCA(internal.BundleOwner())},
+	}
+	isShard := map[string]bool{}
+	for _, member := range s.shards {
+		isShard[member.Name] = true
+		shard := desired.NewShard(&operatorv1alpha1.Shard{ObjectMeta: metav1.ObjectMeta{Name: member.Name}}, s.root)
+		out = append(out, clientCAServer{shard.Server(), desired.MergedClientCA(member.Name)})
+	}
+	fronts, virtual := &operatorv1alpha1.FrontProxyList{}, &operatorv1alpha1.VirtualWorkspaceList{}
+	for _, list := range []client.ObjectList{fronts, virtual} {
+		if err := s.Cluster.List(ctx, list, client.InNamespace(s.root.Namespace)); err != nil {
+			return nil, fmt.Errorf("listing the servers of RootShard %s: %w", s.root.Name, err)
+		}
+	}
+	for i := range fronts.Items {
+		front := &fronts.Items[i]
+		if ref := front.Spec.RootShard.Reference; ref != nil && ref.Name == s.root.Name {
+			proxy := desired.NewFrontProxy(front, s.root)
+			out = append(out, clientCAServer{proxy.Server(), desired.MergedClientCA(proxy.BundleOwner())})
+		}
+	}
+	for i := range virtual.Items {
+		target := virtual.Items[i].Spec.Target
+		if target.RootShardRef != nil && target.RootShardRef.Name == s.root.Name || target.ShardRef != nil && isShard[target.ShardRef.Name] {
+			server := desired.NewVirtualWorkspace(&virtual.Items[i], desired.NewRootShard(s.root))
+			out = append(out, clientCAServer{server.Server(), desired.MergedClientCA(virtual.Items[i].Name)})
+		}
+	}
+	return out, nil
+}
+
+// observeCertificates returns the certificates of the client CA that the authority has not issued yet, also those of users, and the kubeconfigs
+// that contain such a certificate.
+func (s *rootShardScope) observeCertificates(ctx context.Context, authority []byte) ([]string, error) {
+	list := &certmanagerv1.CertificateList{}
+	if err := s.Cluster.List(ctx, list, client.InNamespace(s.root.Namespace)); err != nil {
+		return nil, fmt.Errorf("listing the certificates of the client CA: %w", err)
+	}
+	var out []string
+	issuer := desired.SigningCA(s.root, desired.ClientCA)
+	issued := map[string]bool{}
+	for i := range list.Items {
+		certificate := &list.Items[i]
+		if generationOf(s.root, certificate.Spec.IssuerRef.Name) == 0 || !isIssuer(certificate) {
+			continue
+		}
+		issued[certificate.Name] = true
+		secret, err := apply.Get[corev1.Secret](ctx, s.Cluster, certificate.Namespace, certificate.Spec.SecretName)
+		switch {
+		case err != nil:
+			return nil, err
+		case secret == nil && !isOfOperator(certificate):
+			continue // nobody has it
+		case isOfOperator(certificate) && certificate.Spec.IssuerRef.Name != issuer:
+			out = append(out, fmt.Sprintf("Certificate %s is to be issued by Issuer %s", certificate.Name, issuer))
+		case secret == nil || !pki.IsIssuedBy(secret.Data[corev1.TLSCertKey], authority):
+			out = append(out, notIssued(certificate, issuer))
+		}
+	}
+	kubeconfigs, err := s.observeKubeconfigs(ctx, authority, issued)
+	return append(out, kubeconfigs...), err
+}
+
+// isIssuer reports whether a Certificate names an Issuer of cert-manager, and not one of another kind with the same name.
+func isIssuer(certificate *certmanagerv1.Certificate) bool {
+	ref := certificate.Spec.IssuerRef
+	return (ref.Kind == "" || ref.Kind == certmanagerv1.IssuerKind) && (ref.Group == "" || ref.Group == certmanagerv1.SchemeGroupVersion.Group)
+}
+
+func isOfOperator(certificate *certmanagerv1.Certificate) bool {
+	owner := metav1.GetControllerOf(certificate)
+	return owner != nil && owner.APIVersion == operatorv1alpha1.SchemeGroupVersion.String()
+}
+
+func notIssued(certificate *certmanagerv1.Certificate, issuer string) string {
+	if isOfOperator(certificate) {
+		return fmt.Sprintf("Certificate %s is not issued by Issuer %s yet", certificate.Name, issuer)
+	}
+	return fmt.Sprintf("Certificate %s, which is not the operator's, is not issued by Issuer %s yet: renew it with `cmctl renew -n %s %s`",
+		certificate.Name, issuer, certificate.Namespace, certificate.Name)
+}
+
+// observeKubeconfigs returns the Kubeconfigs with a certificate in issued whose Secrets do not contain one of the authority.
+func (s *rootShardScope) observeKubeconfigs(ctx context.Context, authority []byte, issued map[string]bool) ([]string, error) {
+	list := &operatorv1alpha1.KubeconfigList{}
+	if err := s.Cluster.List(ctx, list, client.InNamespace(s.root.Namespace)); err != nil {
+		return nil, fmt.Errorf("listing the Kubeconfigs: %w", err)
+	}
+	var out []string
+	for i := range list.Items {
+		kubeconfig := &list.Items[i]
+		if !issued[pki.KubeconfigCertificate(kubeconfig)] {
+			continue
+		}
+		secret, err := apply.Get[corev1.Secret](ctx, s.Cluster, kubeconfig.Namespace, kubeconfig.Spec.SecretRef.Name)
+		if err != nil {
+			return nil, err
+		}
+		if secret != nil && !isIssued(authority, desired.KubeconfigClientCertificates(secret)) {
+			out = append(out, fmt.Sprintf("Kubeconfig %s: Secret %s has a certificate of the former generation", kubeconfig.Name, secret.Name))
+		}
+		recorded := kubeconfig.Status.ArgoCDSecret
+		if recorded == nil {
+			continue
+		}
+		cluster, err := apply.Get[corev1.Secret](ctx, s.Cluster, recorded.Namespace, recorded.Name)
+		if err != nil {
+			return nil, err
+		}
+		if cluster != nil && !isIssued(authority, desired.ArgoCDClientCertificates(cluster)) {
+			out = append(out, fmt.Sprintf("Kubeconfig %s: Secret %s/%s of Argo CD has a certificate of the former generation", kubeconfig.Name, recorded.Namespace, recorded.Name))
+		}
+	}
+	return out, nil
+}
+
+func isIssued(authority []byte, certificates [][]byte) bool {
+	return !slices.ContainsFunc(certificates, func(file []byte) bool { return !pki.IsIssuedBy(file, authority) })
+}
+
+// deleteCA deletes the Certificate of a retired generation, and then its Secret with the key. It returns what is still there.
+func (s *rootShardScope) deleteCA(ctx context.Context, name string) ([]string, error) {
+	certificate, err := apply.Get[certmanagerv1.Certificate](ctx, s.Cluster, s.root.Namespace, name)
+	if err != nil {
+		return nil, err
+	}
+	if certificate != nil && metav1.IsControlledBy(certificate, s.root) {
+		return []string{fmt.Sprintf("Certificate %s is being deleted", name)}, s.delete(ctx, certificate)
+	}
+	secret, err := apply.Get[corev1.Secret](ctx, s.Cluster, s.root.Namespace, name)
+	if err != nil || secret == nil || certificate != nil || secret.Annotations[certmanagerv1.CertificateNameKey] != name {
+		return nil, err
+	}
+	return []string{fmt.Sprintf("Secret %s is being deleted", name)}, s.delete(ctx, secret)
+}
+
+// delete deletes an object as it was observed.
+func (s *rootShardScope) delete(ctx context.Context, object client.Object) error {
+	uid, version := object.GetUID(), object.GetResourceVersion()
+	err := s.Cluster.Delete(ctx, object, client.Preconditions{UID: &uid, ResourceVersion: &version})
+	if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil
+	}
+	return fmt.Errorf("deleting a retired certificate authority: %w", err)
+}
