@@ -193,7 +193,9 @@ func testTenantOfLimits(t *testing.T, in *env, cluster, above string) {
 		"a workspace elsewhere":   shardtesting.OnShard("beta"),
 		"a workspace with a path": func(w *tenancyv1alpha1.Workspace) { w.Annotations = map[string]string{"kcp.io/path": "root:other"} },
 		"a generated name":        func(w *tenancyv1alpha1.Workspace) { w.Name, w.GenerateName = "", "generated-" },
-		"limits of its own":       func(w *tenancyv1alpha1.Workspace) { w.Annotations = map[string]string{"core.kcp.io/max-descendant-workspaces": "100"} },
+		"limits of its own": func(w *tenancyv1alpha1.Workspace) {
+			w.Annotations = map[string]string{"core.kcp.io/max-descendant-workspaces": "100"}
+		},
 	} {
 		workspace := newLimited("escape")
 		change(workspace)

@@ -54,7 +54,7 @@ func TestOf(t *testing.T) {
 
 // TestEntries checks which limits apply to a path, and that nothing remains of logical clusters without limits.
 func TestEntries(t *testing.T) {
-	tracker := NewTracker(storage.NewRegistry())
+	tracker := NewTracker(storage.NewRegistry(storage.Locality{}))
 	above := func(path string) string {
 		text := ""
 		for _, e := range tracker.above(logicalcluster.MustParsePath(path)) {
@@ -92,7 +92,7 @@ func TestEntries(t *testing.T) {
 // TestReservationsEnd checks that a request without a stored Workspace counts for a limited time.
 func TestReservationsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tracker := NewTracker(storage.NewRegistry())
+		tracker := NewTracker(storage.NewRegistry(storage.Locality{}))
 		ctx, cancel := context.WithCancel(t.Context())
 		path := logicalcluster.MustParsePath("root:org")
 		cluster := logicalcluster.MustParseName("org")
@@ -121,7 +121,7 @@ func TestReservationsEnd(t *testing.T) {
 // TestWatch checks that a watch delivers every changed entry, removed ones included, and leaves nothing behind.
 func TestWatch(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
-	tracker := NewTracker(storage.NewRegistry())
+	tracker := NewTracker(storage.NewRegistry(storage.Locality{}))
 	limited := clusterWith("org", "root:org", map[string]string{"max-child-workspaces": "3"})
 	_ = tracker.updateCluster(t.Context(), limited)
 	stream, err := tracker.watch(t.Context())
