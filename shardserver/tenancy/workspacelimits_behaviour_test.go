@@ -115,12 +115,12 @@ func testWorkspaceLimits(t *testing.T, in *env) {
 		var group sync.WaitGroup
 		for i := range 20 {
 			group.Go(func() {
-				switch err := in.clients["beta"].Create(shardtesting.In(t.Context(), middle), newLimited(fmt.Sprintf("one-of-%d", i))); {
-				case err == nil:
+				err := in.clients["beta"].Create(shardtesting.In(t.Context(), middle), newLimited(fmt.Sprintf("one-of-%d", i)))
+				if err == nil {
 					created.Add(1)
-				default:
-					assertRefused(t, err, "root:limited", "max-child-workspaces=4")
+					return
 				}
+				assertRefused(t, err, "root:limited", "max-child-workspaces=4")
 			})
 		}
 		if group.Wait(); created.Load() != 3 {
