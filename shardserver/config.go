@@ -67,6 +67,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/tenancy"
 	"github.com/atoll-dev/atoll/shardserver/tenancy/mount"
 	"github.com/atoll-dev/atoll/shardserver/tenancy/watchterminator"
+	"github.com/atoll-dev/atoll/shardserver/tenancy/workspacelimits"
 	"github.com/atoll-dev/atoll/shardserver/tenancy/workspacetype"
 	"github.com/atoll-dev/atoll/shardserver/virtual"
 	virtualapiexport "github.com/atoll-dev/atoll/shardserver/virtual/apiexport"
@@ -97,6 +98,7 @@ type dependencies struct {
 	objectCounts    *objectcount.Tracker
 	space           *etcdkeys.SpaceMonitor
 	quotaInFlight   *quota.InFlight
+	workspaceLimits *workspacelimits.Tracker
 	fence           *fence.Fence // nil unless logical clusters can move to other shards
 
 	// Parts of the request path above storage.
@@ -365,20 +367,21 @@ func (d *dependencies) applyAdmission(context.Context) error {
 	}
 	opts := d.options.Admission
 	config := admission.Config{
-		Registry:    d.registry,
-		Types:       d.types,
-		Exports:     d.exports,
-		Authorizer:  d.authorizer,
-		WithDeepSAR: authorization.WithDeepSAR,
-		Dynamic:     d.dynamicAdmission,
-		Claims:      d.claims,
-		Reserver:    d.bindingReserver(),
-		InFlight:    d.quotaInFlight,
-		Mounts:      d.options.FeatureEnabled(options.GateWorkspaceMounts),
-		Counts:      d.objectCounts,
-		Space:       d.space.Space,
-		Enabled:     sets.New(opts.Enable...),
-		Disabled:    sets.New(opts.Disable...),
+		Registry:        d.registry,
+		Types:           d.types,
+		Exports:         d.exports,
+		Authorizer:      d.authorizer,
+		WithDeepSAR:     authorization.WithDeepSAR,
+		Dynamic:         d.dynamicAdmission,
+		Claims:          d.claims,
+		Reserver:        d.bindingReserver(),
+		InFlight:        d.quotaInFlight,
+		Mounts:          d.options.FeatureEnabled(options.GateWorkspaceMounts),
+		Counts:          d.objectCounts,
+		Space:           d.space.Space,
+		WorkspaceLimits: d.workspaceLimits,
+		Enabled:         sets.New(opts.Enable...),
+		Disabled:        sets.New(opts.Disable...),
 	}
 	config.MigrationRefusal = d.migrationRefusal()
 	if opts.ConfigFile != "" {

@@ -58,6 +58,7 @@ func (d *dependencies) controllers() []controller.Controller {
 			policystatus.Controller(policystatus.Config{Registry: d.registry, Kubernetes: d.clients.Kubernetes, Schemas: d.dynamicAdmission.Schemas()}),
 			d.suspensionConditions().Controller(),
 			identitystore.Controller(d.identityStoreConfig()),
+			d.workspaceLimits.Controller(d.clients.Typed),
 			topology.Controller(topology.Config{Registry: d.registry, Clients: d.clients}),
 		},
 	)

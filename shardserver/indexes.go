@@ -33,6 +33,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/openapi"
 	"github.com/atoll-dev/atoll/shardserver/options"
 	"github.com/atoll-dev/atoll/shardserver/storage"
+	"github.com/atoll-dev/atoll/shardserver/tenancy/workspacelimits"
 	"github.com/atoll-dev/atoll/shardserver/tenancy/workspacetype"
 	"github.com/atoll-dev/atoll/shardserver/virtual/replication"
 	"github.com/atoll-dev/atoll/shardserver/virtual/virtualstorage"
@@ -55,6 +56,7 @@ func (d *dependencies) buildIndexes() {
 	})
 	d.space = etcdkeys.NewSpaceMonitor(d.keys, d.options.Shard.Name, d.written)
 	d.quotaInFlight = quota.NewInFlight()
+	d.workspaceLimits = workspacelimits.NewTracker(d.registry)
 }
 
 // defaultByteLimit returns the byte limit of logical clusters without one of their own.

@@ -185,6 +185,7 @@ func (s *Server) backgroundTasks() map[string][]backgroundTask {
 		{"conditions of suspended expressions", s.suspensionConditions().Run, nil},
 		{"logical clusters", func(ctx context.Context) { s.watchTerminator.Run(fence.WithMover(ctx), s.registry) }, nil},
 		{"object counts", s.objectCounts.Run, nil},
+		{"workspace limits", s.workspaceLimits.Run, s.workspaceLimits.WaitForSync},
 		{"etcd space", s.space.Run, nil},
 		{"shard reports", s.heartbeats.Run, nil},
 	}}

@@ -305,7 +305,7 @@ func (d *dependencies) publishedSources() []publisher.Source {
 	all := slices.Concat(
 		publisher.ObjectSources(d.registry),
 		tenancy.PublishedSources(d.tenancyConfig()),
-		[]publisher.Source{endpointslice.ConsumersSource(d.sliceConfig())},
+		[]publisher.Source{endpointslice.ConsumersSource(d.sliceConfig()), d.workspaceLimits.CountsSource()},
 	)
 	if d.migrations != nil {
 		all = append(all, d.migrations.PublishedSource())

@@ -64,7 +64,7 @@ var storedGroups = []struct {
 	{group: "sharding.kcp.io", version: "v1alpha1", kinds: map[string]string{
 		"logicalclusterrequests": "LogicalClusterRequest", "logicalclusterreports": "LogicalClusterReport",
 		"exportconsumers": "ExportConsumers", "shardreports": "ShardReport",
-		"logicalclustermigrationreports": "LogicalClusterMigrationReport",
+		"logicalclustermigrationreports": "LogicalClusterMigrationReport", "workspacecounts": "WorkspaceCount",
 	}},
 }
 

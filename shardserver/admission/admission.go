@@ -71,6 +71,7 @@ var plugins = []plugin{
 	{"core.kcp.io/LogicalClusterObjectCountLimit", limits.NewObjectLimit},
 	{"core.kcp.io/LogicalClusterByteLimit", limits.NewByteLimit},
 	{limits.ResourceQuotaName, limits.NewResourceQuota},
+	{"tenancy.kcp.io/WorkspaceLimits", forCompiledInKinds(tenancy.NewWorkspaceLimits)},
 	{"apis.kcp.io/ClusterCachedResource", forCompiledInKinds(apis.NewClusterCachedResource)},
 }
 

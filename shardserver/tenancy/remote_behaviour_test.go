@@ -142,7 +142,7 @@ func (e *env) assertNoKey(t *testing.T, shard, cluster string) {
 	}
 }
 
-// assertNothingPublished checks that no shard publishes requests or reports any more.
+// assertNothingPublished checks that no shard publishes requests, reports or counts any more.
 func (e *env) assertNothingPublished(t *testing.T) {
 	t.Helper()
 	cache, err := cacheclient.New(e.shards["root"].Masters(t), "")
@@ -152,7 +152,7 @@ func (e *env) assertNothingPublished(t *testing.T) {
 	defer cache.CloseIdleConnections()
 	shardtesting.Eventually(t, "an empty cache", func(ctx context.Context) error {
 		var found []string
-		for _, resource := range []string{"logicalclusterrequests", "logicalclusterreports"} {
+		for _, resource := range []string{"logicalclusterrequests", "logicalclusterreports", "workspacecounts"} {
 			objects, _, err := cache.List(ctx, shardingv1alpha1.SchemeGroupVersion.WithResource(resource))
 			if err != nil {
 				return err
@@ -225,6 +225,8 @@ func TestRemoteWorkspaces(t *testing.T) {
 		in.waitDeleted(t, "root", "root", "bereft")
 		in.assertNothingPublished(t)
 	})
+
+	t.Run("limits of workspaces apply to trees over all shards", func(t *testing.T) { testWorkspaceLimits(t, in) })
 
 	t.Run("workspaces are spread over all shards", func(t *testing.T) {
 		const count = 30

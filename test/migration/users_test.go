@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
@@ -138,8 +139,10 @@ func testParent(t *testing.T, e *env) {
 	workspace, c := e.workspace(t, "family", installation.Alpha)
 	e.child(t, "root:family", "stays", installation.Alpha)
 	e.child(t, "root:family", "moves", installation.Root)
+	limitWorkspaces(t, c, 2)
 	e.moveTo(t, "family", workspace, c, installation.Beta)
 	put(t, e.at(t, "root:family:stays"), "later")
+	expectWorkspaces(t, c, 2)
 
 	moving := &tenancyv1alpha1.Workspace{}
 	if err := c.Get(t.Context(), client.ObjectKey{Name: "moves"}, moving); err != nil {
@@ -151,7 +154,38 @@ func testParent(t *testing.T, e *env) {
 	if err := c.Get(t.Context(), client.ObjectKey{Name: "moves"}, moving); err != nil || moving.Annotations[corev1alpha1.ShardAnnotationKey] != installation.Alpha {
 		t.Errorf("the workspace is on shard %q (%v)", moving.Annotations[corev1alpha1.ShardAnnotationKey], err)
 	}
+	expectWorkspaces(t, c, 2)
 	e.deleteWorkspace(t, workspace) // with its children
+}
+
+// limitWorkspaces limits the workspaces below that of a client to as many as there are.
+func limitWorkspaces(t *testing.T, c client.Client, limit int) {
+	t.Helper()
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"core.kcp.io/max-descendant-workspaces":"%d"}}}`, limit)
+	cluster := &corev1alpha1.LogicalCluster{ObjectMeta: metav1.ObjectMeta{Name: corev1alpha1.LogicalClusterName}}
+	if err := c.Patch(t.Context(), cluster, client.RawPatch(types.MergePatchType, patch)); err != nil {
+		t.Fatal(err)
+	}
+	expectWorkspaces(t, c, limit)
+}
+
+// expectWorkspaces waits until as many workspaces as allowed are counted, and checks that another one is refused.
+func expectWorkspaces(t *testing.T, c client.Client, limit int) {
+	t.Helper()
+	want := fmt.Sprintf("%d of %d workspaces in it and below", limit, limit)
+	shardtesting.Eventually(t, want, func(ctx context.Context) error {
+		cluster := &corev1alpha1.LogicalCluster{}
+		if err := c.Get(ctx, client.ObjectKey{Name: corev1alpha1.LogicalClusterName}, cluster); err != nil {
+			return err
+		}
+		if got := conditionsv1alpha1.GetMessage(cluster, corev1alpha1.WorkspacesWithinLimits); got != want {
+			return fmt.Errorf("the condition is %q", got)
+		}
+		if err := c.Create(ctx, &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{Name: "beyond"}}, client.DryRunAll); !apierrors.IsForbidden(err) {
+			return fmt.Errorf("another workspace: %v", err)
+		}
+		return nil
+	})
 }
 
 // testChildren moves a tree whose workspaces are on all shards: what is on the destination stays, what is below it moves.

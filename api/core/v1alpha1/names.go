@@ -33,6 +33,12 @@ const (
 	// MaxTotalBytesAnnotationKey contains the maximum size of all objects in the logical cluster as they are stored, in
 	// bytes, an integer.
 	MaxTotalBytesAnnotationKey = "core.kcp.io/max-total-bytes"
+	// MaxChildWorkspacesAnnotationKey contains the maximum number of Workspaces in the logical cluster, and in each logical
+	// cluster below it, an integer.
+	MaxChildWorkspacesAnnotationKey = "core.kcp.io/max-child-workspaces"
+	// MaxDescendantWorkspacesAnnotationKey contains the maximum number of Workspaces in the logical cluster and in all
+	// logical clusters below it, together, an integer.
+	MaxDescendantWorkspacesAnnotationKey = "core.kcp.io/max-descendant-workspaces"
 	// MigratingAnnotationKey contains "<logical cluster>:<name of the LogicalClusterMigration>" during the migration of the
 	// logical cluster.
 	MigratingAnnotationKey = "internal.kcp.io/migrating"
@@ -135,7 +141,14 @@ const (
 	// ExpressionsWithinCostLimit is False while expressions of admission policies or webhooks are suspended, because they
 	// have exceeded their cost limit repeatedly. Otherwise it does not exist.
 	ExpressionsWithinCostLimit conditionsv1alpha1.Type = "ExpressionsWithinCostLimit"
+	// WorkspacesWithinLimits is False if the logical cluster has as many Workspaces below it as the annotations
+	// MaxChildWorkspacesAnnotationKey and MaxDescendantWorkspacesAnnotationKey allow, or more. The message has the numbers. It
+	// is absent without these annotations.
+	WorkspacesWithinLimits conditionsv1alpha1.Type = "WorkspacesWithinLimits"
 )
+
+// ReasonWorkspaceLimitReached is the reason of WorkspacesWithinLimits.
+const ReasonWorkspaceLimitReached = "WorkspaceLimitReached"
 
 // ReasonExpressionsSuspended is the reason of ExpressionsWithinCostLimit. The message contains the policies and webhooks.
 const ReasonExpressionsSuspended = "ExpressionsSuspended"

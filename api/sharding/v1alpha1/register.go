@@ -36,6 +36,7 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 		&ExportConsumers{}, &ExportConsumersList{},
 		&ShardReport{}, &ShardReportList{},
 		&LogicalClusterMigrationReport{}, &LogicalClusterMigrationReportList{},
+		&WorkspaceCount{}, &WorkspaceCountList{},
 	)
 	metav1.AddToGroupVersion(scheme, SchemeGroupVersion)
 	return nil

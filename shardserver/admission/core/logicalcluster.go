@@ -7,12 +7,15 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/admission"
 
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/admission/rules"
+	"github.com/atoll-dev/atoll/shardserver/tenancy/workspacelimits"
 )
 
 // inactiveAnnotations mark a logical cluster inactive with the value "true".
@@ -81,8 +84,11 @@ func restoreProtectedAnnotations(old, obj *corev1alpha1.LogicalCluster) {
 
 // Validate enforces the rules for all users but the managing groups.
 func (*logicalCluster) Validate(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
-	if a.GetResource().GroupResource() != rules.LogicalClusters || rules.InAnyGroup(a.GetUserInfo(), rules.LogicalClusterManagers...) {
+	if a.GetResource().GroupResource() != rules.LogicalClusters {
 		return nil
+	}
+	if err := validateWorkspaceLimits(a); err != nil || rules.InAnyGroup(a.GetUserInfo(), rules.LogicalClusterManagers...) {
+		return err
 	}
 	switch a.GetOperation() {
 	case admission.Create:
@@ -119,7 +125,7 @@ func hasKey(annotations map[string]string, key string) bool {
 }
 
 // limitAnnotations are the limits that administrators of the shard set.
-var limitAnnotations = []string{corev1alpha1.MaxTotalObjectsAnnotationKey, corev1alpha1.MaxTotalBytesAnnotationKey}
+var limitAnnotations = append([]string{corev1alpha1.MaxTotalObjectsAnnotationKey, corev1alpha1.MaxTotalBytesAnnotationKey}, workspacelimits.Annotations...)
 
 // valueOf returns the limit that is set on the logical cluster itself.
 func valueOf(cluster *corev1alpha1.LogicalCluster, annotation string) string {
@@ -128,6 +134,34 @@ func valueOf(cluster *corev1alpha1.LogicalCluster, annotation string) string {
 		return "by default"
 	}
 	return limit
+}
+
+// validateWorkspaceLimits refuses new values of the limits of Workspaces that are no numbers, from every user.
+func validateWorkspaceLimits(a admission.Attributes) error {
+	if a.GetOperation() == admission.Delete {
+		return nil
+	}
+	obj, err := rules.ObjectOf[*corev1alpha1.LogicalCluster](a.GetObject())
+	if err != nil {
+		return err
+	}
+	old := &corev1alpha1.LogicalCluster{}
+	if a.GetOperation() == admission.Update {
+		if old, err = rules.ObjectOf[*corev1alpha1.LogicalCluster](a.GetOldObject()); err != nil {
+			return err
+		}
+	}
+	var invalid field.ErrorList
+	for _, key := range workspacelimits.Annotations {
+		value, has := obj.Annotations[key]
+		if _, err := workspacelimits.Parse(value); has && err != nil && valueOf(old, key) != valueOf(obj, key) {
+			invalid = append(invalid, field.Invalid(field.NewPath("metadata", "annotations").Key(key), value, "must be an integer from 0 to 2147483647"))
+		}
+	}
+	if len(invalid) > 0 {
+		return apierrors.NewInvalid(corev1alpha1.SchemeGroupVersion.WithKind("LogicalCluster").GroupKind(), obj.Name, invalid)
+	}
+	return nil
 }
 
 func validateClusterDeletion(a admission.Attributes) error {

@@ -17,6 +17,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/lifecycle/objectcount"
 	"github.com/atoll-dev/atoll/shardserver/lifecycle/quota"
 	"github.com/atoll-dev/atoll/shardserver/storage"
+	"github.com/atoll-dev/atoll/shardserver/tenancy/workspacelimits"
 	"github.com/atoll-dev/atoll/shardserver/tenancy/workspacetype"
 )
 
@@ -42,6 +43,8 @@ type Config struct {
 	Reserver *binding.Reserver
 	// Counts are the numbers and sizes of objects for the limits of logical clusters; nil disables the limits.
 	Counts *objectcount.Tracker
+	// WorkspaceLimits are the limits of Workspaces below logical clusters; nil disables them.
+	WorkspaceLimits *workspacelimits.Tracker
 	// Space returns the space that etcd has left; it may be nil only without Counts.
 	Space func() etcdkeys.Space
 	// Claims returns the labels of permission claims for objects; nil if there are no claims.

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	"github.com/atoll-dev/atoll/shardserver/apis/install"
 	"github.com/atoll-dev/atoll/shardserver/apis/registry"
@@ -36,7 +37,17 @@ var logicalClusters = &registry.Kind[*corev1alpha1.LogicalCluster]{
 	ValidateSpec:   validateLogicalClusterSpec,
 	ValidateStatus: validateLogicalClusterStatus,
 
-	Columns: registry.Columns{registry.Column("Phase", ".status.phase"), registry.Column("URL", ".status.URL"), registry.Age},
+	Columns: registry.Columns{registry.Column("Phase", ".status.phase"), registry.Column("URL", ".status.URL"), registry.Age, workspacesColumn()},
+}
+
+// workspacesColumn returns the column of the wide output with what is used of the limits of Workspaces; empty without
+// limits.
+func workspacesColumn() registry.PrintedColumn {
+	column := registry.ComputedColumn("Workspaces", func(cluster *corev1alpha1.LogicalCluster) string {
+		return conditionsv1alpha1.GetMessage(cluster, corev1alpha1.WorkspacesWithinLimits)
+	})
+	column.Priority = 1
+	return column
 }
 
 func validateLogicalClusterName(name string, path *field.Path) field.ErrorList {

@@ -209,7 +209,7 @@ func TestPrinterColumns(t *testing.T) {
 		"core.kcp.io/v1alpha1/shards":            "Name=a Region=<nil> URL=https://s.test External URL=<nil> Schedulable=<nil> Ready=Unknown Logical Clusters=<nil> Age=",
 		"apis.kcp.io/v1alpha2/apiexports":        "Name=a Resources=a.x.test,b.x.test,c.x.test,1 more Age=",
 		"apis.kcp.io/v1alpha2/apibindings":       "Name=a Export=root:apis:e Age= Ready=<nil>",
-		"core.kcp.io/v1alpha1/logicalclusters":   "Name=cluster Phase=Scheduling URL=<nil> Age=",
+		"core.kcp.io/v1alpha1/logicalclusters":   "Name=cluster Phase=Scheduling URL=<nil> Age= Workspaces=",
 	} {
 		var table metav1.Table
 		if err := json.Unmarshal(getRaw(t, "/clusters/"+cluster+"/apis/"+path, "application/json;as=Table;v=v1;g=meta.k8s.io"), &table); err != nil {

@@ -32,7 +32,8 @@ const (
 	// untilGone selects all objects. One that is being deleted is published as it would be otherwise, because other shards have to act
 	// on its status before it can go.
 	untilGone
-	// labelled selects the objects with the replicate label, which package replicatelabel sets.
+	// labelled selects the objects with the replicate label, which package replicatelabel sets, and LogicalClusters that limit
+	// the workspaces below them, which every shard enforces.
 	labelled
 	// labelledWhereShared selects the labelled objects of logical clusters that have the label themselves, because they
 	// contain exports, types or cached resources. The binding of an administrator has the label in every workspace, as it
@@ -255,7 +256,11 @@ func (o *objectSource) isReplicated(ctx context.Context, obj metav1.Object) (boo
 	if o.condition == always || o.condition == untilGone {
 		return true, nil
 	}
-	if obj.GetAnnotations()[corev1alpha1.ReplicateAnnotationKey] == "" {
+	annotations := obj.GetAnnotations()
+	if o.condition == labelled && (annotations[corev1alpha1.MaxChildWorkspacesAnnotationKey] != "" || annotations[corev1alpha1.MaxDescendantWorkspacesAnnotationKey] != "") {
+		return true, nil
+	}
+	if annotations[corev1alpha1.ReplicateAnnotationKey] == "" {
 		return false, nil
 	}
 	if o.condition == labelled {

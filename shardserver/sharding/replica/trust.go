@@ -18,6 +18,7 @@ var (
 	exportConsumers        = shardingv1alpha1.Resource("exportconsumers")
 	migrations             = migrationv1alpha1.Resource("logicalclustermigrations")
 	migrationReports       = shardingv1alpha1.Resource("logicalclustermigrationreports")
+	workspaceCounts        = shardingv1alpha1.Resource("workspacecounts")
 	claimPolicies          = adminv1alpha1.Resource("permissionclaimpolicies")
 	shards                 = corev1alpha1.Resource("shards")
 )
@@ -27,7 +28,7 @@ const nameLabel = "name"
 
 // trusts is the trust policy: it returns whether a shard may publish an object. Only the root shard may publish in the
 // logical cluster root, including the list of shards and the policies of permission claims; other shards publish only their own
-// report, ExportConsumers and reports on migrations there. A migration makes a shard hand over a logical cluster with all its Secrets, so
+// report, ExportConsumers, WorkspaceCounts and reports on migrations there. A migration makes a shard hand over a logical cluster with all its Secrets, so
 // those of the root shard alone count: another shard could name itself as the destination. Each shard publishes one Shard in system:shard, its own, which is not
 // selected by the name of another. No object outside root may have the path of root, by which all users resolve exports and workspace types of
 // root.
@@ -40,7 +41,7 @@ func (inf *Informer) trusts(resource schema.GroupResource, object *client.Object
 		return false
 	case resource == shardReports:
 		return inRoot && key.Name == key.Shard
-	case resource == exportConsumers, resource == migrationReports:
+	case resource == exportConsumers, resource == migrationReports, resource == workspaceCounts:
 		return true
 	case resource == migrations:
 		return key.Shard == inf.cfg.Root

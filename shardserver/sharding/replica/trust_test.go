@@ -23,6 +23,8 @@ func TestTrusts(t *testing.T) {
 		"a migration of another shard in root":           {migrations, "beta", logicalcluster.Root, false},
 		"a report on a migration":                        {migrationReports, "beta", workspace, true},
 		"a report on a migration in root":                {migrationReports, "beta", logicalcluster.Root, true},
+		"a count of workspaces":                          {workspaceCounts, "beta", workspace, true},
+		"a count of workspaces in root":                  {workspaceCounts, "beta", logicalcluster.Root, true},
 		"a policy of claims of the root shard":           {claimPolicies, "root", logicalcluster.Root, true},
 		"a policy of claims of the root shard elsewhere": {claimPolicies, "root", workspace, false},
 		"a policy of claims of another shard":            {claimPolicies, "beta", logicalcluster.Root, false},
