@@ -190,10 +190,17 @@ test-plan:
 LONGEST = $(shell awk '/^[a-z]/ && $$2 >= 100 && $$1 !~ "^test/(clients|conformance|chromium)" {print $$2, "./" $$1}' hack/timing/budgets.txt | sort -rn | cut -d ' ' -f 2)
 
 .PHONY: test-unit
-test-unit: ## Unit tests and tests against in-process servers. Needs nothing but Go.
+test-unit: test-main test-modules ## Unit tests and tests against in-process servers. Needs nothing but Go.
+
+.PHONY: test-main
+test-main:
 	@# `make verify` vets: here vet would analyze all dependencies once more.
 	@# Three packages at once on two processors: many wait for servers most of the time.
 	$(TIMED) go test -vet=off -p $$(($$(getconf _NPROCESSORS_ONLN) * 3 / 2)) -timeout 30m $(LONGEST) ./...
+
+# Those of other modules take few processors for minutes, so that `make test` runs them beside the tests on pods.
+.PHONY: test-modules
+test-modules:
 	$(TIMED) go -C api test -vet=off ./...
 	$(TIMED) go -C hack/devcluster test -vet=off ./...
 	$(TIMED) go -C hack/release test -vet=off ./...

@@ -22,10 +22,11 @@ LIST
 cat <<-TEXT
 	make test runs:
 	  1. unit tests, and tests of servers in the test process and as processes: they need Go only
-	  2. every fuzz target for five seconds
-	  3. Kubernetes' own end-to-end specs, Helm, kubectl and controller-runtime in workspaces
-	  4. beside 2 and 3, tests on pods: on the cluster of KUBECONFIG, or of kind, or on one that it makes and removes, which needs root
-	About 50 minutes on two processors, half an hour more if Go's cache is empty. \`make test-unit\` is the first step alone.
+	  2. those of other modules, such as the portal and the documentation site in a browser
+	  3. every fuzz target for five seconds
+	  4. Kubernetes' own end-to-end specs, Helm, kubectl and controller-runtime in workspaces
+	  5. beside 2 to 4, tests on pods: on the cluster of KUBECONFIG, or of kind, or on one that it makes and removes, which needs root
+	About 50 minutes on two processors, half an hour more if Go's cache is empty. \`make test-unit\` is 1 and 2 alone.
 TEXT
 ((${#absent[@]} == 0)) || echo "It installs Debian packages, where it is root: ${absent[*]}. Tests that need them are skipped where it is not."
 compgen -G "$cache/devcluster/v*" >/dev/null || echo "It builds Kubernetes from source once, into $cache/devcluster."

@@ -2,6 +2,10 @@
 # Checks the tree as CI does: generated files, formatting, vet, lint with import rules, go.mod files, vulnerabilities.
 # All checks run even when one fails; the end lists what failed and how to repair it. Only changes by the
 # checks themselves are failures, not uncommitted changes of the checkout.
+#
+#   hack/verify.sh           all checks
+#   hack/verify.sh vet lint  these: generated, gofmt, vet, lint, tidy, vulnerabilities. Nothing else may use the checkout
+#                            while "generated" runs, because it writes files anew; the others only read
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -119,16 +123,22 @@ vulnerabilities() {
 	return $status
 }
 
-step "generated files" "run 'make generate' and commit what it changes" generated
-step "gofmt" "run gofmt -w on these files" formatted
-step "vet" "repair what hack/vet reports: the analyzers of go vet and ours" vetted
-step "golangci-lint" "repair what the linters report; .golangci.yml has the rules" linted
-step "go.mod files" "run 'go mod tidy' in the module named above" tidy
-step "vulnerabilities" "upgrade the modules named above" vulnerabilities
+(($#)) || set -- generated gofmt vet lint tidy vulnerabilities
+for check in "$@"; do
+	case $check in
+	generated) step "generated files" "run 'make generate' and commit what it changes" generated ;;
+	gofmt) step "gofmt" "run gofmt -w on these files" formatted ;;
+	vet) step "vet" "repair what hack/vet reports: the analyzers of go vet and ours" vetted ;;
+	lint) step "golangci-lint" "repair what the linters report; .golangci.yml has the rules" linted ;;
+	tidy) step "go.mod files" "run 'go mod tidy' in the module named above" tidy ;;
+	vulnerabilities) step "vulnerabilities" "upgrade the modules named above" vulnerabilities ;;
+	*) failed+=("got the check \"$check\", want generated, gofmt, vet, lint, tidy or vulnerabilities") ;;
+	esac
+done
 
 if ((${#failed[@]})); then
 	printf '\nverify failed after %ss:\n' "$((SECONDS - started))" >&2
 	printf '  %s\n' "${failed[@]}" >&2
 	exit 1
 fi
-printf '\nverify: all checks passed in %ss\n' "$((SECONDS - started))"
+printf '\nverify: %s passed in %ss\n' "$*" "$((SECONDS - started))"

@@ -333,9 +333,9 @@ func testClaimsDuringDeletion(t *testing.T, shard *shardtesting.Shard) {
 	p.expectLabels(after, unlabelled)
 }
 
-// testWorkspaceDeletion: objects with finalizers in a workspace that is being deleted stay visible to the provider, and
+// testDeletionOfClaimingWorkspace: objects with finalizers in a workspace that is being deleted stay visible to the provider, and
 // are deleted with the workspace.
-func testWorkspaceDeletion(t *testing.T, shard *shardtesting.Shard) {
+func testDeletionOfClaimingWorkspace(t *testing.T, shard *shardtesting.Shard) {
 	claim := newClaim("", "configmaps")
 	p := newClaimsEnv(t, shard, claim)
 	workspace := shard.NewWorkspace(t, "root", "leaving-"+rand.String(6))

@@ -31,7 +31,7 @@ func TestClaims(t *testing.T) {
 		"a binding is visible to its export and to exports that claim it": testBindingLabels,
 		"events are claimed in both groups":                               testEvents,
 		"objects that bypassed admission are repaired":                    testObjectsWithoutAdmission,
-		"deletion of a workspace with claims":                             testWorkspaceDeletion,
+		"deletion of a workspace with claims":                             testDeletionOfClaimingWorkspace,
 		"claims stay effective until the bound objects are deleted":       testClaimsDuringDeletion,
 		"a thousand objects are labelled and unlabelled":                  testManyObjects,
 		"an accepted claim that the export does not make":                 testUnclaimedResource,

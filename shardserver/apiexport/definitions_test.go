@@ -81,6 +81,12 @@ func TestUnusedDefinitionCleanup(t *testing.T) {
 	s.NewExport(t, provider, "widgets", widgets, "Widget")
 	binding := s.Bind(t, consumer, provider, "widgets")
 	schema := s.waitForSchema(provider, "v1.widgets.example.io")
+	shardtesting.Eventually(t, "the index has the binding", func(context.Context) error {
+		if len(s.Server.Bindings().ListBySchema(schema.UID)) == 0 {
+			return errors.New("it has none")
+		}
+		return nil
+	})
 
 	s.clock.SetTime(time.Now().Add(time.Second))
 	if result := s.cleanup(schema.UID); result.RequeueAfter <= 0 || result.RequeueAfter > definitions.UnusedGracePeriod {

@@ -52,15 +52,15 @@ func TestEndpointSlices(t *testing.T) {
 
 	// Another slice, in a partition that does not exist.
 	create(newSlice("east", "widgets", "east"))
-	wait("east", allOf(hasCondition(apisv1alpha1.APIExportValid, ""), hasCondition(apisv1alpha1.PartitionValid, apisv1alpha1.PartitionInvalidReferenceReason), hasEndpoints("")))
+	wait("east", allOfSlice(sliceCondition(apisv1alpha1.APIExportValid, ""), sliceCondition(apisv1alpha1.PartitionValid, apisv1alpha1.PartitionInvalidReferenceReason), hasEndpoints("")))
 	create(&topologyv1alpha1.Partition{
 		ObjectMeta: metav1.ObjectMeta{Name: "east"},
 		Spec:       topologyv1alpha1.PartitionSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"region": "east"}}},
 	})
-	wait("east", allOf(hasCondition(apisv1alpha1.PartitionValid, ""), hasSelector("region=east"), hasEndpoints("")))
+	wait("east", allOfSlice(sliceCondition(apisv1alpha1.PartitionValid, ""), hasSelector("region=east"), hasEndpoints("")))
 	s.Bind(t, consumer, provider, "widgets")
 	address := "/services/apiexport/" + provider + "/widgets"
-	wait("widgets", allOf(hasCondition(apisv1alpha1.APIExportValid, ""), hasCondition(apisv1alpha1.PartitionValid, ""), hasSelector(""), hasEndpoints(address)))
+	wait("widgets", allOfSlice(sliceCondition(apisv1alpha1.APIExportValid, ""), sliceCondition(apisv1alpha1.PartitionValid, ""), hasSelector(""), hasEndpoints(address)))
 	wait("east", hasEndpoints("")) // the partition selects another shard
 
 	// Endpoints of other shards in the list are kept.
@@ -83,7 +83,7 @@ func TestEndpointSlices(t *testing.T) {
 	if err := c.Delete(ctxProvider, export); err != nil {
 		t.Fatal(err)
 	}
-	wait("east", allOf(hasCondition(apisv1alpha1.APIExportValid, apisv1alpha1.APIExportNotFoundReason), hasEndpoints("")))
+	wait("east", allOfSlice(sliceCondition(apisv1alpha1.APIExportValid, apisv1alpha1.APIExportNotFoundReason), hasEndpoints("")))
 }
 
 func newSlice(name, export, partition string) *slice {
@@ -121,7 +121,7 @@ func deleteBinding(t *testing.T, c client.Client, cluster, name string) {
 	})
 }
 
-func hasCondition(condition conditionsv1alpha1.Type, reason string) func(*slice) error {
+func sliceCondition(condition conditionsv1alpha1.Type, reason string) func(*slice) error {
 	return func(s *slice) error {
 		found := conditionsv1alpha1.Get(s, condition)
 		if found == nil || found.Reason != reason || (found.Status == "True") != (reason == "") {
@@ -162,7 +162,7 @@ func hasEndpoints(suffixes ...string) func(*slice) error {
 	}
 }
 
-func allOf(conditions ...func(*slice) error) func(*slice) error {
+func allOfSlice(conditions ...func(*slice) error) func(*slice) error {
 	return func(s *slice) error {
 		for _, condition := range conditions {
 			if err := condition(s); err != nil {

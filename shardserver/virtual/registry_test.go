@@ -1,4 +1,4 @@
-package virtual
+package virtual_test
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/virtual"
 )
 
 func TestPathResolver(t *testing.T) {
@@ -36,7 +37,7 @@ func TestPathResolver(t *testing.T) {
 		"the wildcard in a path":           {1, "x/clusters/*:a/api", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			request, ok := NewPathResolver(tc.owners)(tc.path)
+			request, ok := virtual.NewPathResolver(tc.owners)(tc.path)
 			got := ""
 			if ok {
 				for i, owner := range request.Owner {
@@ -85,8 +86,8 @@ func TestChainAuthorizer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			recorder := &authorizerRecorder{}
-			registry := NewRegistry()
-			if err := registry.Register(&Workspace{Name: "a", Resolve: NewPathResolver(1), Authorizer: recorder.newAuthorizer("a")}); err != nil {
+			registry := virtual.NewRegistry()
+			if err := registry.Register(&virtual.Workspace{Name: "a", Resolve: virtual.NewPathResolver(1), Authorizer: recorder.newAuthorizer("a")}); err != nil {
 				t.Fatal(err)
 			}
 			chain := registry.Authorizer(recorder.newAuthorizer("shard"))
@@ -115,28 +116,35 @@ func TestChainAuthorizer(t *testing.T) {
 }
 
 func TestInClusterAsRemovesCallerHeaders(t *testing.T) {
-	req := httptest.NewRequest(http.MethodGet, "/api", nil)
+	req := httptest.NewRequest(http.MethodGet, "/services/a/x/clusters/abc/api", nil)
 	req.Header.Set("Authorization", "Bearer x")
 	req.Header.Set("Impersonate-User", "root")
 	req.Header.Set("Impersonate-Extra-Scopes", "x")
 	req.Header.Set("Accept", "application/json")
-	req = req.WithContext(context.WithValue(req.Context(), requestKey{}, Request{workspace: &Workspace{Name: "a"}}))
-	cloned := InClusterAs(req, &user.DefaultInfo{Name: "u"}, nil)
-	if _, inVirtualWorkspace := From(cloned.Context()); inVirtualWorkspace {
+	registry := virtual.NewRegistry()
+	if err := registry.Register(&virtual.Workspace{Name: "a", Resolve: virtual.NewPathResolver(1)}); err != nil {
+		t.Fatal(err)
+	}
+	registry.WithRequest(http.HandlerFunc(func(_ http.ResponseWriter, received *http.Request) { req = received })).ServeHTTP(httptest.NewRecorder(), req)
+	if _, inVirtualWorkspace := virtual.From(req.Context()); !inVirtualWorkspace {
+		t.Fatal("the request does not go to the virtual workspace")
+	}
+	cloned := virtual.InClusterAs(req, &user.DefaultInfo{Name: "u"}, nil)
+	if _, inVirtualWorkspace := virtual.From(cloned.Context()); inVirtualWorkspace {
 		t.Error("the request still goes to the virtual workspace")
 	}
 	if len(cloned.Header) != 1 || cloned.Header.Get("Accept") == "" {
 		t.Errorf("headers %v", cloned.Header)
 	}
 	recorder := &authorizerRecorder{}
-	if _, _, err := NewRegistry().Authorizer(recorder.newAuthorizer("shard")).Authorize(cloned.Context(), authorizer.AttributesRecord{User: &user.DefaultInfo{}}); err != nil || len(recorder.names) != 1 {
+	if _, _, err := virtual.NewRegistry().Authorizer(recorder.newAuthorizer("shard")).Authorize(cloned.Context(), authorizer.AttributesRecord{User: &user.DefaultInfo{}}); err != nil || len(recorder.names) != 1 {
 		t.Errorf("called %v, %v", recorder.names, err)
 	}
 }
 
 func TestRegisterDuplicate(t *testing.T) {
-	registry := NewRegistry()
-	if err := registry.Register(&Workspace{Name: "a"}, &Workspace{Name: "a"}); err == nil {
+	registry := virtual.NewRegistry()
+	if err := registry.Register(&virtual.Workspace{Name: "a"}, &virtual.Workspace{Name: "a"}); err == nil {
 		t.Error("no error")
 	}
 }

@@ -1,4 +1,4 @@
-package fence_test
+package shardserver_test
 
 import (
 	"context"
@@ -121,7 +121,7 @@ func openWatch(t *testing.T, config *rest.Config, path string) (ended <-chan str
 	return result
 }
 
-func configMap(name string) string {
+func configMapOf(name string) string {
 	return fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q}}`, name)
 }
 
@@ -217,7 +217,7 @@ func TestFence(t *testing.T) {
 					t.Errorf("%s, GET %s: %+v", user, path, got)
 				}
 			}
-			if got := do(t, config, "POST", objects, configMap("new")); got != (response{503, refused, "1"}) {
+			if got := do(t, config, "POST", objects, configMapOf("new")); got != (response{503, refused, "1"}) {
 				t.Errorf("%s: a write gets %+v", user, got)
 			}
 			if got := do(t, config, "POST", "/clusters/"+cluster+"/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", review); got.status != 201 {

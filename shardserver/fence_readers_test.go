@@ -1,4 +1,4 @@
-package fence_test
+package shardserver_test
 
 import (
 	"context"

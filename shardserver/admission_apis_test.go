@@ -1,4 +1,4 @@
-package apis_test
+package shardserver_test
 
 import (
 	"context"
@@ -29,20 +29,24 @@ import (
 
 var widgets = schema.GroupResource{Group: "example.com", Resource: "widgets"}
 
-// providerEnv is a shard with a workspace that exports widgets, and one in which alice is an administrator.
+// providerEnv is the shared shard with a workspace that exports widgets, and one in which alice is an administrator.
 type providerEnv struct {
 	*shardtesting.Shard
+	parent             string // the path of the workspace in which these are "provider" and "consumer"
 	provider, consumer string
 	admin, alice       client.Client
 }
 
 func startProviderEnv(t *testing.T) *providerEnv {
 	t.Helper()
-	shard := shardtesting.Start(t)
+	shard := sharedShard(t)
+	name := strings.ToLower(t.Name())
+	parent := shard.NewWorkspace(t, "root", name).Spec.Cluster
 	p := &providerEnv{
 		Shard:    shard,
-		provider: shard.NewWorkspace(t, "root", "provider").Spec.Cluster,
-		consumer: shard.NewWorkspace(t, "root", "consumer").Spec.Cluster,
+		parent:   "root:" + name,
+		provider: shard.NewWorkspace(t, parent, "provider").Spec.Cluster,
+		consumer: shard.NewWorkspace(t, parent, "consumer").Spec.Cluster,
 		admin:    shard.Client(t, shard.Masters(t)),
 	}
 	as := shard.Masters(t)
@@ -103,23 +107,23 @@ func TestAPIBindingServer(t *testing.T) {
 	in := shardtesting.In(t.Context(), p.consumer)
 
 	// Alice may not bind, and the error does not disclose whether the export exists.
-	before := p.alice.Create(in, newBinding("w", "root:provider", "widgets"))
-	wantForbidden(t, before, "no permission to bind to export root:provider:widgets")
-	missing := p.alice.Create(in, newBinding("w", "root:provider", "nothing"))
-	wantForbidden(t, missing, "no permission to bind to export root:provider:nothing")
+	before := p.alice.Create(in, newBinding("w", p.parent+":provider", "widgets"))
+	wantForbidden(t, before, "no permission to bind to export "+p.parent+":provider:widgets")
+	missing := p.alice.Create(in, newBinding("w", p.parent+":provider", "nothing"))
+	wantForbidden(t, missing, "no permission to bind to export "+p.parent+":provider:nothing")
 	if strings.ReplaceAll(before.Error(), "widgets", "x") != strings.ReplaceAll(missing.Error(), "nothing", "x") {
 		t.Errorf("the errors for a forbidden and for a missing export differ: %v; %v", before, missing)
 	}
 	wantForbidden(t, p.alice.Create(in, newBinding("w", "root:gone", "widgets")), "no permission to bind to export root:gone:widgets")
 
 	p.allowBind(t, "widgets")
-	bound := newBinding("w", "root:provider", "widgets")
+	bound := newBinding("w", p.parent+":provider", "widgets")
 	bound.Labels = map[string]string{apisv1alpha2.ExportLabelKey: "forged"}
 	shardtesting.Eventually(t, "alice to be allowed to bind widgets", func(ctx context.Context) error {
 		return p.alice.Create(shardtesting.In(ctx, p.consumer), bound)
 	})
 	_, label := apiindex.ExportLabel(bindings.ExportKey{Cluster: logicalcluster.MustParseName(p.provider), Name: "widgets"})
-	if bound.Labels[apisv1alpha2.ExportLabelKey] != label || bound.Annotations[logicalcluster.PathAnnotationKey] != "root:consumer" ||
+	if bound.Labels[apisv1alpha2.ExportLabelKey] != label || bound.Annotations[logicalcluster.PathAnnotationKey] != p.parent+":consumer" ||
 		!slices.Contains(bound.Finalizers, apisv1alpha2.APIBindingFinalizer) {
 		t.Errorf("got %+v", bound.ObjectMeta)
 	}
@@ -277,10 +281,10 @@ func TestAPIObjectsServer(t *testing.T) {
 			APIExport: apisv1alpha1.ExportBindingReference{Path: path, Name: name},
 		}}
 	}
-	wantForbidden(t, p.alice.Create(in, slice("root:provider", "widgets")), "no permission to bind to export root:provider:widgets")
+	wantForbidden(t, p.alice.Create(in, slice(p.parent+":provider", "widgets")), "no permission to bind to export "+p.parent+":provider:widgets")
 	p.allowBind(t, "widgets")
 	shardtesting.Eventually(t, "alice to be allowed to create the slice", func(ctx context.Context) error {
-		return p.alice.Create(shardtesting.In(ctx, p.consumer), slice("root:provider", "widgets"))
+		return p.alice.Create(shardtesting.In(ctx, p.consumer), slice(p.parent+":provider", "widgets"))
 	})
 }
 

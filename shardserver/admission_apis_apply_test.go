@@ -1,4 +1,4 @@
-package apis_test
+package shardserver_test
 
 import (
 	"testing"
@@ -32,7 +32,7 @@ func TestServerSideApply(t *testing.T) {
 			permissionClaims: [{resource: secrets, all: true}, {resource: configmaps, resourceSelector: [{name: a, namespace: b}]}]}}`,
 		`{apiVersion: apis.kcp.io/v1alpha2, kind: APIBinding, metadata: {name: widgets}, spec: {reference: {export: {name: widgets}},
 			permissionClaims: [{resource: secrets, verbs: [get], state: Rejected, selector: {matchLabels: {a: b}}}]}}`,
-		`{apiVersion: apis.kcp.io/v1alpha1, kind: APIBinding, metadata: {name: gadgets}, spec: {reference: {export: {path: root:provider, name: gadgets}},
+		`{apiVersion: apis.kcp.io/v1alpha1, kind: APIBinding, metadata: {name: gadgets}, spec: {reference: {export: {path: ` + p.parent + `:provider, name: gadgets}},
 			permissionClaims: [{resource: secrets, all: true, state: Accepted}]}}`,
 		`{apiVersion: apis.kcp.io/v1alpha1, kind: APIExportEndpointSlice, metadata: {name: more}, spec: {export: {name: widgets}}}`,
 		`{apiVersion: apis.kcp.io/v1alpha1, kind: APIConversion, metadata: {name: v2.gadgets.example.com}, spec: {conversions: [{from: v1, to: v2, rules: [{field: .a, destination: .b}]}]}}`,

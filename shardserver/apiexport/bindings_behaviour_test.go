@@ -1,4 +1,4 @@
-package binding_test
+package apiexport_test
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package authorization_test
+package shardserver_test
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package apiindex_test
+package sharding_test
 
 import (
 	"path/filepath"

@@ -1,4 +1,4 @@
-package fence_test
+package shardserver_test
 
 import (
 	"context"
@@ -26,8 +26,8 @@ const (
 	definition = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"ships.example.com"},
 		"spec":{"group":"example.com","scope":"Cluster","names":{"plural":"ships","kind":"Ship"},
 		"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object"}}}]}}`
-	ship   = `{"apiVersion":"example.com/v1","kind":"Ship","metadata":{"name":"one"}}`
-	policy = `{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingAdmissionPolicy","metadata":{"name":"no-pirates"},
+	ship      = `{"apiVersion":"example.com/v1","kind":"Ship","metadata":{"name":"one"}}`
+	noPirates = `{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingAdmissionPolicy","metadata":{"name":"no-pirates"},
 		"spec":{"matchConstraints":{"resourceRules":[{"apiGroups":[""],"apiVersions":["v1"],"operations":["CREATE"],"resources":["configmaps"]}]},
 		"validations":[{"expression":"object.metadata.name != 'pirate'"}]}}`
 	policyBinding = `{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingAdmissionPolicyBinding","metadata":{"name":"no-pirates"},
@@ -40,8 +40,8 @@ func testArriving(t *testing.T, first, second *shardtesting.Shard) {
 	masters, from := first.Masters(t), "/clusters/"+source
 	configMaps, ships := "/api/v1/namespaces/default/configmaps", "/apis/example.com/v1/ships"
 	for _, object := range []struct{ path, body string }{
-		{"/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition}, {ships, ship}, {configMaps, configMap("one")},
-		{"/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies", policy},
+		{"/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition}, {ships, ship}, {configMaps, configMapOf("one")},
+		{"/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies", noPirates},
 		{"/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings", policyBinding},
 	} {
 		shardtesting.Eventually(t, "POST "+object.path, func(context.Context) error {
@@ -121,11 +121,11 @@ func testArriving(t *testing.T, first, second *shardtesting.Shard) {
 	}
 
 	// Another logical cluster has a newer object: whoever only goes on from there misses the copy.
-	if got := do(t, masters, http.MethodPost, from+configMaps, configMap("newer")); got.status != http.StatusCreated {
+	if got := do(t, masters, http.MethodPost, from+configMaps, configMapOf("newer")); got.status != http.StatusCreated {
 		t.Fatalf("got %+v", got)
 	}
-	continued := openWatch(t, masters, "/clusters/*/api/v1/configmaps?watch=1&resourceVersion="+versionOf(t, do(t, masters, http.MethodGet, "/clusters/*/api/v1/configmaps", "")))
-	before := versionOf(t, do(t, masters, http.MethodGet, "/clusters/*/api/v1/configmaps", ""))
+	continued := openWatch(t, masters, "/clusters/*/api/v1/configmaps?watch=1&resourceVersion="+listVersion(t, do(t, masters, http.MethodGet, "/clusters/*/api/v1/configmaps", "")))
+	before := listVersion(t, do(t, masters, http.MethodGet, "/clusters/*/api/v1/configmaps", ""))
 
 	// With an epoch, as all that have moved: requests wait for the storage to use it.
 	opened = strings.Replace(opened, annotations, annotations+`"`+corev1alpha1.EpochAnnotationKey+`":"1",`, 1)
@@ -133,7 +133,7 @@ func testArriving(t *testing.T, first, second *shardtesting.Shard) {
 	for _, shard := range []*shardtesting.Shard{first, second} {
 		shardtesting.Eventually(t, "the opening", func(context.Context) error {
 			// The first write that is not refused as that to a moving logical cluster meets the policy.
-			if got := do(t, shard.Masters(t), http.MethodPost, to+configMaps, configMap("pirate")); got.status != http.StatusUnprocessableEntity {
+			if got := do(t, shard.Masters(t), http.MethodPost, to+configMaps, configMapOf("pirate")); got.status != http.StatusUnprocessableEntity {
 				if got.status != http.StatusServiceUnavailable {
 					t.Fatalf("the policy does not refuse: %+v", got)
 				}
@@ -163,8 +163,8 @@ func testArriving(t *testing.T, first, second *shardtesting.Shard) {
 	}
 }
 
-// versionOf returns the resource version of a list.
-func versionOf(t *testing.T, list response) string {
+// listVersion returns the resource version of a list.
+func listVersion(t *testing.T, list response) string {
 	t.Helper()
 	var decoded metav1.PartialObjectMetadataList
 	if err := json.Unmarshal([]byte(list.body), &decoded); err != nil || decoded.ResourceVersion == "" {

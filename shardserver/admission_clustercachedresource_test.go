@@ -1,4 +1,4 @@
-package apis_test
+package shardserver_test
 
 import (
 	"context"
@@ -15,10 +15,15 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-func TestClusterCachedResource(t *testing.T) {
+func TestClusterCachedResourceAdmission(t *testing.T) {
 	shard := shardtesting.Start(t, func(o *options.Options) { o.FeatureGates = []string{"CacheAPIs=true"} })
-	workspace := shard.NewWorkspace(t, "root", "provider").Spec.Cluster
-	c, in := shard.Client(t, shard.Admin(t)), shardtesting.In(t.Context(), workspace)
+	provider := shard.NewWorkspace(t, "root", "provider").Spec.Cluster
+	t.Run("resources", func(t *testing.T) { testClusterCachedResource(t, shard, provider) })
+	t.Run("endpoint slices", func(t *testing.T) { testClusterCachedResourceEndpointSlice(t, shard, provider) })
+}
+
+func testClusterCachedResource(t *testing.T, shard *shardtesting.Shard, provider string) {
+	c, in := shard.Client(t, shard.Admin(t)), shardtesting.In(t.Context(), provider)
 	cached := func(name, group, resource string) *cachev1alpha1.ClusterCachedResource {
 		return &cachev1alpha1.ClusterCachedResource{
 			ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -47,9 +52,8 @@ func TestClusterCachedResource(t *testing.T) {
 	}
 }
 
-func TestClusterCachedResourceEndpointSlice(t *testing.T) {
-	shard := shardtesting.Start(t, func(o *options.Options) { o.FeatureGates = []string{"CacheAPIs=true"} })
-	provider, thief := shard.NewWorkspace(t, "root", "provider").Spec.Cluster, shard.NewWorkspace(t, "root", "thief").Spec.Cluster
+func testClusterCachedResourceEndpointSlice(t *testing.T, shard *shardtesting.Shard, provider string) {
+	thief := shard.NewWorkspace(t, "root", "thief").Spec.Cluster
 	admin, user := shard.Client(t, shard.Admin(t)), shard.Client(t, shard.User(t))
 	in := shardtesting.In(t.Context(), thief)
 	role := &rbacv1.ClusterRoleBinding{
