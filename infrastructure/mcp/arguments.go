@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -37,8 +36,6 @@ func (w inWorkspace) workspace() (string, error) {
 	return path.String(), nil
 }
 
-func (inWorkspace) wait() time.Duration { return 0 }
-
 // page are the arguments of lists.
 type page struct {
 	Limit    int    `json:"limit,omitempty" jsonschema:"how many entries to return"`
@@ -54,7 +51,6 @@ func (p page) limit() int {
 
 // ofInstance are the arguments that identify an instance.
 type ofInstance struct {
-	inWorkspace
 	Kind string `json:"kind" jsonschema:"the kind of the instance, as templates and infrastructure__list_instances show it, or the name of its template"`
 	Name string `json:"name" jsonschema:"the name of the instance"`
 }

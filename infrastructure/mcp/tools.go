@@ -24,9 +24,10 @@ type call struct {
 // arguments is the interface of the arguments of all tools.
 type arguments interface {
 	workspace() (string, error)
-	// wait returns how long the call may wait in addition to the timeout.
-	wait() time.Duration
 }
+
+// waiter is the interface of the arguments of tools that can wait: wait returns how long, in addition to the timeout.
+type waiter interface{ wait() time.Duration }
 
 // tool defines a tool. Its function run returns a result and a sentence about it.
 type tool[In arguments, Out any] struct {
@@ -91,7 +92,11 @@ func (t tool[In, Out]) call(ctx context.Context, s *server, request *sdk.CallToo
 	if err != nil {
 		return out, "", workspace, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.Limits.Timeout+in.wait())
+	timeout := s.cfg.Limits.Timeout
+	if waits, ok := any(in).(waiter); ok {
+		timeout += waits.wait()
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	if carrier, ok := ctx.Value(carrierKey{}).(context.Context); ok {
 		defer context.AfterFunc(carrier, cancel)()
