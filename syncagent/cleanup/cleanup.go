@@ -314,7 +314,7 @@ func (c *command) findWorkspaceResource(ctx context.Context, object *unstructure
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(candidates)) {
-		_, err := c.serviceMetadata.Resource(servers.Secrets.GroupVersionResource()).Namespace(c.config.Namespace).Get(ctx, name, metav1.GetOptions{})
+		_, err := c.serviceMetadata.Resource(workspaces.Secrets.GroupVersionResource()).Namespace(c.config.Namespace).Get(ctx, name, metav1.GetOptions{})
 		if err == nil {
 			return candidates[name], nil
 		}

@@ -40,7 +40,7 @@ func Check(ctx context.Context, config *options.Config) (*Export, error) {
 }
 
 func checkService(ctx context.Context, config *options.Config) error {
-	c, err := NewClient(config.Service, Namespaces)
+	c, err := NewClient(config.Service, workspaces.Namespaces)
 	if err != nil {
 		return fmt.Errorf("--kubeconfig: %w", err)
 	}
@@ -57,7 +57,7 @@ func checkService(ctx context.Context, config *options.Config) error {
 
 // findExport finds the export of the slice.
 func findExport(ctx context.Context, config *options.Config) (*Export, error) {
-	c, err := NewClient(config.Kcp, EndpointSlices, LogicalClusters)
+	c, err := NewClient(config.Kcp, EndpointSlices, workspaces.LogicalClusters)
 	if err != nil {
 		return nil, fmt.Errorf("--kcp-kubeconfig: %w", err)
 	}
@@ -76,7 +76,7 @@ func findExport(ctx context.Context, config *options.Config) (*Export, error) {
 			return nil, err
 		}
 	}
-	if c, err = NewClient(export.Config, LogicalClusters); err != nil {
+	if c, err = NewClient(export.Config, workspaces.LogicalClusters); err != nil {
 		return nil, err
 	}
 	if err := c.Get(ctx, client.ObjectKey{Name: corev1alpha1.LogicalClusterName}, &corev1alpha1.LogicalCluster{}); err != nil {

@@ -88,7 +88,7 @@ func (n *emptyNamespaces) deleteEmpty(ctx context.Context, suspects []string) {
 
 func (n *emptyNamespaces) deleteIfEmpty(ctx context.Context, name string) error {
 	namespace := &metav1.PartialObjectMetadata{}
-	namespace.SetGroupVersionKind(servers.Namespaces.GroupVersionKind)
+	namespace.SetGroupVersionKind(workspaces.Namespaces.GroupVersionKind)
 	if err := n.shared.service.Get(ctx, client.ObjectKey{Name: name}, namespace); err != nil {
 		return client.IgnoreNotFound(err)
 	}

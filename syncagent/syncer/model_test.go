@@ -113,11 +113,11 @@ func newModel(t *testing.T, seed uint64) *model {
 	for _, name := range []string{"one", "two", "elsewhere"} {
 		cluster, _ := logicalcluster.ParseName("1" + strings.Replace(name, "elsewhere", "one", 1))
 		w := &modelWorkspace{name: name, cluster: cluster, client: m.newCluster(widgetInWorkspace, sprockets, things, gizmos)}
-		m.createIn(w.client, object(namespaces, types.NamespacedName{Name: testKey.Namespace}, ""))
+		m.createIn(w.client, object(workspaces.Namespaces, types.NamespacedName{Name: testKey.Namespace}, ""))
 		m.workspaces = append(m.workspaces, w)
 	}
 	for _, name := range []string{"alpha", "beta", "gamma", "1one", "1two", sharedNamespace} {
-		m.createIn(m.service, object(namespaces, types.NamespacedName{Name: name}, ""))
+		m.createIn(m.service, object(workspaces.Namespaces, types.NamespacedName{Name: name}, ""))
 	}
 	policies := []syncagentv1alpha1.RelatedResourceCleanupPolicy{"", syncagentv1alpha1.CleanupOnPrimaryDeletion, syncagentv1alpha1.CleanupMatchOrigin}
 	related := []RelatedResource{
