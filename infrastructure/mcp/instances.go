@@ -199,7 +199,8 @@ func describe(k kind, object *unstructured.Unstructured) *instanceDetails {
 		switch name {
 		case "phase", "message", "observedGeneration":
 		case "conditions":
-			for _, item := range asList(value) {
+			items, _ := value.([]any)
+			for _, item := range items {
 				var found condition
 				if fields, ok := item.(map[string]any); ok && runtime.DefaultUnstructuredConverter.FromUnstructured(fields, &found) == nil {
 					out.Conditions = append(out.Conditions, found)
@@ -220,11 +221,6 @@ func describe(k kind, object *unstructured.Unstructured) *instanceDetails {
 		}
 	}
 	return out
-}
-
-func asList(value any) []any {
-	list, _ := value.([]any)
-	return list
 }
 
 // sentence describes the state of an instance.

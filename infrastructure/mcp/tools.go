@@ -10,6 +10,8 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"k8s.io/utils/ptr"
+
 	"github.com/atoll-dev/atoll/infrastructure/web"
 )
 
@@ -50,8 +52,7 @@ func add[In arguments, Out any](s *server, protocol *sdk.Server, t tool[In, Out]
 	if err != nil {
 		return fmt.Errorf("tool %s: %w", t.name, err)
 	}
-	closed := false
-	t.annotations.Title, t.annotations.OpenWorldHint = t.title, &closed
+	t.annotations.Title, t.annotations.OpenWorldHint = t.title, ptr.To(false)
 	sdk.AddTool(protocol, &sdk.Tool{Name: "infrastructure__" + t.name, Title: t.title, Description: t.description, Annotations: &t.annotations, InputSchema: schema},
 		func(ctx context.Context, request *sdk.CallToolRequest, in In) (*sdk.CallToolResult, Out, error) {
 			out, sentence, workspace, err := t.call(ctx, s, request, in)
@@ -109,8 +110,7 @@ func (t tool[In, Out]) call(ctx context.Context, s *server, request *sdk.CallToo
 var errPanic = errors.New("this server has failed")
 
 var (
-	yes, no   = true, false
 	readOnly  = sdk.ToolAnnotations{ReadOnlyHint: true, IdempotentHint: true}
-	additive  = sdk.ToolAnnotations{DestructiveHint: &no}
-	overwrite = sdk.ToolAnnotations{DestructiveHint: &yes, IdempotentHint: true}
+	additive  = sdk.ToolAnnotations{DestructiveHint: ptr.To(false)}
+	overwrite = sdk.ToolAnnotations{DestructiveHint: ptr.To(true), IdempotentHint: true}
 )
