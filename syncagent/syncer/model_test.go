@@ -232,7 +232,7 @@ func (m *model) start(pub *modelPublication, key modelKey) *modelReconciliation 
 		p.yield = yield
 		config := pub.config
 		config.Service = p.client("service", m.service)
-		config.Copies = cachedCopies{p}
+		config.Copies = cachedCopies{p.publication}
 		p.result, p.err = New(config).Sync(klog.NewContext(context.Background(), logr.Discard()), Request{
 			Cluster: key.workspace.cluster, NamespacedName: key.NamespacedName, Workspace: p.client("workspace", key.workspace.client),
 		})
@@ -280,7 +280,8 @@ func (m *modelReconciliation) request(what string, do func() error) error {
 	return do()
 }
 
-type cachedCopies struct{ *modelReconciliation }
+// cachedCopies finds copies in the cache of a publication.
+type cachedCopies struct{ publication *modelPublication }
 
 func (c cachedCopies) Find(_ context.Context, source Source) ([]unstructured.Unstructured, error) {
 	var found []unstructured.Unstructured
