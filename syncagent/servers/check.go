@@ -48,7 +48,7 @@ func checkService(ctx context.Context, config *options.Config) error {
 	case apierrors.IsNotFound(err):
 		return fmt.Errorf("--namespace: the service cluster has no namespace %q: create it", config.Namespace)
 	case apierrors.IsUnauthorized(err), apierrors.IsForbidden(err):
-		return fmt.Errorf("--kubeconfig: the service cluster refuses these credentials, see docs/publishing.md for the permissions that are needed: %w", err)
+		return fmt.Errorf("--kubeconfig: the service cluster refuses these credentials, see docs/publishing-agent.md for the permissions that are needed: %w", err)
 	case err != nil:
 		return fmt.Errorf("--kubeconfig: the service cluster at %s does not answer: %w", config.Service.Host, err)
 	}
@@ -66,7 +66,7 @@ func findExport(ctx context.Context, config *options.Config) (*Export, error) {
 	case apierrors.IsNotFound(err):
 		return nil, fmt.Errorf("--apiexportendpointslice-ref: there is no APIExportEndpointSlice %q in the workspace at %s", config.EndpointSlice, config.Kcp.Host)
 	case apierrors.IsUnauthorized(err), apierrors.IsForbidden(err):
-		return nil, fmt.Errorf("--kcp-kubeconfig: kcp refuses these credentials, see docs/publishing.md for the permissions that are needed: %w", err)
+		return nil, fmt.Errorf("--kcp-kubeconfig: kcp refuses these credentials, see docs/publishing-agent.md for the permissions that are needed: %w", err)
 	case err != nil:
 		return nil, fmt.Errorf("--kcp-kubeconfig: the workspace at %s does not answer: %w", config.Kcp.Host, err)
 	}
