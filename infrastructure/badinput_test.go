@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -16,7 +17,6 @@ import (
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
 	"github.com/atoll-dev/atoll/infrastructure/backend"
 	"github.com/atoll-dev/atoll/infrastructure/backendtest/stub"
-	"github.com/atoll-dev/atoll/infrastructure/template"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
@@ -133,7 +133,7 @@ func (e *env) testRefusedNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	shardtesting.Eventually(t, "the definition to be established", func(ctx context.Context) error {
-		if err := e.c.Get(ctx, client.ObjectKeyFromObject(foreign), foreign); err != nil || !template.IsEstablished(foreign) {
+		if err := e.c.Get(ctx, client.ObjectKeyFromObject(foreign), foreign); err != nil || !apihelpers.IsCRDConditionTrue(foreign, apiextensionsv1.Established) {
 			return fmt.Errorf("status %+v, %w", foreign.Status, err)
 		}
 		return nil

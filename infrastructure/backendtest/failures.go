@@ -23,18 +23,18 @@ func testSweep(t *testing.T, r *run) {
 	kept := r.second.list(t)
 
 	// The workspace and its instances disappear while the provider cannot reach them, so that nobody finalizes the instances.
-	r.provider.setReachable(false)
-	defer r.provider.setReachable(true)
+	r.provider.faults.setReachable(false)
+	defer r.provider.faults.setReachable(true)
 	for _, name := range []string{"lost", "forgotten"} {
 		if _, err := lost.patch(t.Context(), name, `{"metadata":{"finalizers":[]}}`); err != nil {
 			t.Fatal(err)
 		}
 		lost.delete(t, name)
 	}
-	r.Environment.Delete(t, lost.workspace)
+	r.suite.Environment.Delete(t, lost.workspace)
 	made := lost.list(t)
 	r.consistently(t, "the view cannot be reached", sweeps*sweepInterval, func(ctx context.Context) error {
-		now, err := r.Made.List(ctx, lost.cluster)
+		now, err := r.suite.Made.List(ctx, lost.cluster)
 		if err == nil && len(now) != len(made) {
 			err = fmt.Errorf("there was %v, now there is %v", made, now)
 		}
@@ -43,7 +43,7 @@ func testSweep(t *testing.T, r *run) {
 	if len(made) == 0 {
 		t.Error("what the instances were made of is gone before a sweep")
 	}
-	r.provider.setReachable(true)
+	r.provider.faults.setReachable(true)
 	r.eventually(t, "what is left is swept", func(ctx context.Context) error { return lost.isEmpty(ctx) })
 	if now := r.second.list(t); len(now) != len(kept) {
 		t.Errorf("of another tenant there was %v, now there is %v", kept, now)
@@ -87,9 +87,9 @@ func testKilled(t *testing.T, r *run) {
 func (r *run) dieAfter(t testing.TB, n int, isDone func(context.Context) error) (done bool) {
 	t.Helper()
 	r.startBackend(t)
-	r.provider.killAfter(n)
+	r.provider.faults.killAfter(n)
 	r.eventually(t, "the backend is done or dies", func(ctx context.Context) error {
-		if r.provider.isDead() {
+		if r.provider.faults.isDead() {
 			return nil
 		}
 		err := isDone(ctx)
@@ -97,8 +97,8 @@ func (r *run) dieAfter(t testing.TB, n int, isDone func(context.Context) error) 
 		return err
 	})
 	if done {
-		r.provider.killAfter(-1)
-		if !r.provider.isDead() {
+		r.provider.faults.killAfter(-1)
+		if !r.provider.faults.isDead() {
 			return true
 		}
 	}

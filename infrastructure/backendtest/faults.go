@@ -61,7 +61,7 @@ func (f *faults) wrapRuntime(next http.RoundTripper) http.RoundTripper {
 
 // transport is the transport of clients of one server.
 type transport struct {
-	*faults
+	faults *faults
 	next   http.RoundTripper
 	server server
 }
@@ -75,7 +75,7 @@ func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	if to == toWorkspace && strings.HasPrefix(request.URL.Path, "/services/") {
 		to = toView
 	}
-	if err := t.admit(to, request); err != nil {
+	if err := t.faults.admit(to, request); err != nil {
 		return nil, err
 	}
 	response, err := t.next.RoundTrip(request)
@@ -83,11 +83,11 @@ func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	if isApply(request) {
-		if err := t.recordApply(to, request, response); err != nil {
+		if err := t.faults.recordApply(to, request, response); err != nil {
 			return nil, err
 		}
 	}
-	if err := t.wrapBody(to, response); err != nil {
+	if err := t.faults.wrapBody(to, response); err != nil {
 		return nil, err
 	}
 	return response, nil

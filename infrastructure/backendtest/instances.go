@@ -66,7 +66,7 @@ func testUpdate(t *testing.T, r *run) {
 
 // instanceWrites returns the writes that concern instances.
 func (r *run) instanceWrites() []write {
-	return append(r.provider.written(toView), r.provider.written(toRuntime)...)
+	return append(r.provider.faults.written(toView), r.provider.faults.written(toRuntime)...)
 }
 
 // waitQuiet waits until writes have stopped, and returns the number of writes.
@@ -88,11 +88,11 @@ func (r *run) waitQuiet(t testing.TB) int {
 
 func testDrift(t *testing.T, r *run) {
 	r.first.provision(t, "drifted", "small")
-	if err := r.Made.Damage(t.Context(), r.first.cluster, "drifted"); err != nil {
+	if err := r.suite.Made.Damage(t.Context(), r.first.cluster, "drifted"); err != nil {
 		t.Fatal(err)
 	}
 	r.eventually(t, "drift is repaired or reported", func(ctx context.Context) error {
-		size, err := r.Made.Size(ctx, r.first.cluster, "drifted")
+		size, err := r.suite.Made.Size(ctx, r.first.cluster, "drifted")
 		if err != nil || size == "small" {
 			return err
 		}
@@ -126,7 +126,7 @@ func testDeletion(t *testing.T, r *run) {
 	// An instance that is deleted while it gets its finalizer is gone before the provider observes it.
 	r.waitLeft(t, r.first, len(before), "what was made for instances that were deleted at once is gone")
 	r.first.provision(t, "interrupted", "large")
-	r.provider.killAfter(0)
+	r.provider.faults.killAfter(0)
 	r.first.remove(t, "interrupted")
 	r.waitDead(t)
 	r.kill(t)
@@ -149,7 +149,7 @@ func testDeletion(t *testing.T, r *run) {
 func (r *run) waitLeft(t *testing.T, of *tenant, count int, what string) {
 	t.Helper()
 	r.eventually(t, what, func(ctx context.Context) error {
-		left, err := r.Made.List(ctx, of.cluster)
+		left, err := r.suite.Made.List(ctx, of.cluster)
 		if err == nil && len(left) != count {
 			err = fmt.Errorf("there is %v, want %d", left, count)
 		}
@@ -161,7 +161,7 @@ func (r *run) waitLeft(t *testing.T, of *tenant, count int, what string) {
 func (r *run) waitDead(t testing.TB) {
 	t.Helper()
 	r.eventually(t, "the provider writes", func(context.Context) error {
-		if !r.provider.isDead() {
+		if !r.provider.faults.isDead() {
 			return fmt.Errorf("it has written %+v", r.instanceWrites())
 		}
 		return nil

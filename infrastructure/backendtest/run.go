@@ -33,7 +33,7 @@ var suites atomic.Int32
 
 // run is the run of a suite on a backend.
 type run struct {
-	Suite
+	suite         Suite
 	group, export string
 	workspace     *rest.Config  // of the provider, without faults
 	c             client.Client // of that workspace
@@ -47,7 +47,7 @@ type run struct {
 func newRun(t *testing.T, suite Suite) *run {
 	t.Helper()
 	group := fmt.Sprintf("s%d.conformance.example.org", suites.Add(1))
-	r := &run{Suite: suite, group: group, export: group, sweepInterval: sweepInterval, workspace: named(suite.Environment.NewProvider(t).Config)}
+	r := &run{suite: suite, group: group, export: group, sweepInterval: sweepInterval, workspace: named(suite.Environment.NewProvider(t).Config)}
 	var err error
 	if r.c, err = client.New(r.workspace, client.Options{Scheme: newScheme(group)}); err != nil {
 		t.Fatal(err)
@@ -83,7 +83,7 @@ func named(config *rest.Config) *rest.Config {
 
 // process is one process of a provider, or of its backend alone.
 type process struct {
-	*faults
+	faults  *faults
 	backend backend.Backend
 	cancel  context.CancelFunc
 	ended   chan error
@@ -95,14 +95,14 @@ func (r *run) newProcess(t testing.TB) *process {
 	config := rest.CopyConfig(r.workspace)
 	config.Wrap(f.wrapKcp)
 	p := &process{faults: f, ended: make(chan error, 1)}
-	p.backend = r.New(t, Config{Group: r.group, Export: r.export, Workspace: config, SweepInterval: r.sweepInterval, Wrap: f.wrapRuntime, Log: r.Log})
+	p.backend = r.suite.New(t, Config{Group: r.group, Export: r.export, Workspace: config, SweepInterval: r.sweepInterval, Wrap: f.wrapRuntime, Log: r.suite.Log})
 	return p
 }
 
 // configOf returns the client configuration of the provider's workspace for a process.
 func (r *run) configOf(p *process) *rest.Config {
 	config := rest.CopyConfig(r.workspace)
-	config.Wrap(p.wrapKcp)
+	config.Wrap(p.faults.wrapKcp)
 	return config
 }
 
@@ -124,7 +124,7 @@ func (r *run) start(t testing.TB) {
 		return infrastructure.Run(ctx, infrastructure.Config{
 			Workspace: config, Catalogue: catalogue.Options{Group: r.group, Export: r.export, Binders: "system:authenticated"}, Backends: backends,
 			Instances:      &instance.View{Workspace: config, Client: c, Export: r.export},
-			MetricsAddress: "0", HealthAddress: "0", Log: r.Log,
+			MetricsAddress: "0", HealthAddress: "0", Log: r.suite.Log,
 		})
 	})
 }
@@ -171,7 +171,7 @@ func (p *process) stop(t testing.TB) {
 	p.cancel()
 	select {
 	case err := <-p.ended:
-		if err != nil && !p.isDead() {
+		if err != nil && !p.faults.isDead() {
 			t.Errorf("the provider ended: %v", err)
 		}
 	case <-time.After(time.Minute):
@@ -182,7 +182,7 @@ func (p *process) stop(t testing.TB) {
 // eventually polls until a condition returns nil.
 func (r *run) eventually(t testing.TB, what string, condition func(context.Context) error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), r.Timeout)
+	ctx, cancel := context.WithTimeout(context.Background(), r.suite.Timeout)
 	defer cancel()
 	last := context.DeadlineExceeded
 	err := pollBackoff.DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) {

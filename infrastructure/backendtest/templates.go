@@ -30,7 +30,7 @@ func (r *run) newTemplate(name, kind string) *infrastructurev1alpha1.Template {
 			DisplayName: kind, Category: "Samples", Version: "1.0.0", Backend: r.backendName,
 			InstanceCRD:   infrastructurev1alpha1.InstanceCRD{Group: r.group, Version: "v1alpha1", Kind: kind, Resource: strings.ToLower(kind) + "s"},
 			Schema:        runtime.RawExtension{Raw: []byte(Schema)},
-			BackendConfig: &runtime.RawExtension{Raw: []byte(r.BackendConfig)},
+			BackendConfig: &runtime.RawExtension{Raw: []byte(r.suite.BackendConfig)},
 		},
 	}
 }
@@ -131,7 +131,7 @@ func testSetupTwice(t *testing.T, r *run) {
 				t.Fatalf("%s: %+v, %v", start, status, err)
 			}
 		}
-		if writes := p.written(toRuntime); len(writes) > 0 {
+		if writes := p.faults.written(toRuntime); len(writes) > 0 {
 			t.Errorf("%s: setting up what is set up writes %+v", start, writes)
 		}
 	}
@@ -142,7 +142,7 @@ func testSetupTwice(t *testing.T, r *run) {
 
 func testInvalidConfig(t *testing.T, r *run) {
 	template := r.newTemplate("broken", "Broken")
-	template.Spec.BackendConfig.Raw = []byte(r.InvalidConfig)
+	template.Spec.BackendConfig.Raw = []byte(r.suite.InvalidConfig)
 	r.createTemplate(t, template)
 	refused := r.waitTemplate(t, "broken", infrastructurev1alpha1.ConditionBackendReady, metav1.ConditionFalse)
 	if refused.Reason != infrastructurev1alpha1.ReasonBackendNotReady {
@@ -154,7 +154,7 @@ func testInvalidConfig(t *testing.T, r *run) {
 	if r.isExported(t, "brokens") {
 		t.Error("the kind is exported")
 	}
-	r.changeTemplate(t, "broken", func(t *infrastructurev1alpha1.Template) { t.Spec.BackendConfig.Raw = []byte(r.BackendConfig) })
+	r.changeTemplate(t, "broken", func(t *infrastructurev1alpha1.Template) { t.Spec.BackendConfig.Raw = []byte(r.suite.BackendConfig) })
 	r.waitTemplateReady(t, "broken")
 	if !r.isExported(t, "brokens") {
 		t.Error("the kind is not exported")

@@ -22,7 +22,7 @@ import (
 
 // tenant is a workspace that has bound the export.
 type tenant struct {
-	*run
+	run       *run
 	workspace Workspace
 	cluster   logicalcluster.Name
 	dynamic   dynamic.Interface
@@ -32,7 +32,7 @@ type tenant struct {
 // newTenant creates a workspace, binds the export, and accepts its claims.
 func (r *run) newTenant(t testing.TB) *tenant {
 	t.Helper()
-	tenant := &tenant{run: r, workspace: r.Environment.NewTenant(t), version: "v1alpha1"}
+	tenant := &tenant{run: r, workspace: r.suite.Environment.NewTenant(t), version: "v1alpha1"}
 	tenant.workspace.Config = rest.CopyConfig(tenant.workspace.Config)
 	tenant.workspace.Config.WarningHandler = rest.NoWarnings{} // the suite deprecates versions on purpose
 	dynamicClient, err := dynamic.NewForConfig(tenant.workspace.Config)
@@ -80,7 +80,7 @@ func (t *tenant) at(version string) *tenant {
 }
 
 func (t *tenant) instances() dynamic.ResourceInterface {
-	return t.dynamic.Resource(schema.GroupVersionResource{Group: t.group, Version: t.version, Resource: "samples"})
+	return t.dynamic.Resource(schema.GroupVersionResource{Group: t.run.group, Version: t.version, Resource: "samples"})
 }
 
 func (r *run) newInstance(name, size string) *unstructured.Unstructured {
@@ -106,7 +106,7 @@ func (t *tenant) order(tb testing.TB, name, size string) {
 			t.waitGone(tb, name)
 		}
 	})
-	t.eventually(tb, "creating "+name, func(ctx context.Context) error { return t.create(ctx, t.newInstance(name, size)) })
+	t.run.eventually(tb, "creating "+name, func(ctx context.Context) error { return t.create(ctx, t.run.newInstance(name, size)) })
 }
 
 // provision creates an instance, and waits until it is ready.
@@ -124,7 +124,7 @@ func (t *tenant) patch(ctx context.Context, name, patch string) (*unstructured.U
 func (t *tenant) wait(tb testing.TB, name, what string, condition func(status map[string]any) bool) *unstructured.Unstructured {
 	tb.Helper()
 	var got *unstructured.Unstructured
-	t.eventually(tb, fmt.Sprintf("%s of %s %s", name, t.cluster, what), func(ctx context.Context) (err error) {
+	t.run.eventually(tb, fmt.Sprintf("%s of %s %s", name, t.cluster, what), func(ctx context.Context) (err error) {
 		if got, err = t.instances().Get(ctx, name, metav1.GetOptions{}); err != nil {
 			return err
 		}
@@ -170,7 +170,7 @@ func (t *tenant) remove(tb testing.TB, name string) {
 
 func (t *tenant) waitGone(tb testing.TB, name string) {
 	tb.Helper()
-	t.eventually(tb, name+" is gone", func(ctx context.Context) error {
+	t.run.eventually(tb, name+" is gone", func(ctx context.Context) error {
 		object, err := t.instances().Get(ctx, name, metav1.GetOptions{})
 		if err == nil {
 			return fmt.Errorf("it has finalizers %v, status %v", object.GetFinalizers(), object.Object["status"])
@@ -182,7 +182,7 @@ func (t *tenant) waitGone(tb testing.TB, name string) {
 // list returns the names of the objects of a tenant in the backend.
 func (t *tenant) list(tb testing.TB) []string {
 	tb.Helper()
-	names, err := t.Made.List(tb.Context(), t.cluster)
+	names, err := t.run.suite.Made.List(tb.Context(), t.cluster)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -191,7 +191,7 @@ func (t *tenant) list(tb testing.TB) []string {
 
 // isEmpty returns an error unless the backend has no objects of a tenant.
 func (t *tenant) isEmpty(ctx context.Context) error {
-	names, err := t.Made.List(ctx, t.cluster)
+	names, err := t.run.suite.Made.List(ctx, t.cluster)
 	if err == nil && len(names) > 0 {
 		err = fmt.Errorf("of tenant %s there is %v", t.cluster, names)
 	}
@@ -201,8 +201,8 @@ func (t *tenant) isEmpty(ctx context.Context) error {
 // waitMade waits until the objects of an instance have a size.
 func (t *tenant) waitMade(tb testing.TB, name, size string) {
 	tb.Helper()
-	t.eventually(tb, fmt.Sprintf("what %s is made of has size %s", name, size), func(ctx context.Context) error {
-		got, err := t.Made.Size(ctx, t.cluster, name)
+	t.run.eventually(tb, fmt.Sprintf("what %s is made of has size %s", name, size), func(ctx context.Context) error {
+		got, err := t.run.suite.Made.Size(ctx, t.cluster, name)
 		if err == nil && got != size {
 			err = errors.New("it has " + got)
 		}

@@ -27,7 +27,7 @@ func testVocabulary(t *testing.T, r *run) {
 	r.first.provision(t, "plain", "small")
 	r.first.order(t, "unsettled", "large")
 	r.first.remove(t, "unsettled")
-	words := append([]string{r.backendName, Confidential}, r.Words...)
+	words := append([]string{r.backendName, Confidential}, r.suite.Words...)
 	own := []schema.GroupVersionResource{{Group: r.group, Version: "v1alpha1", Resource: "samples"}, {Group: r.group, Version: "v1alpha1", Resource: "templates"}}
 	for _, resource := range append(own, visible...) {
 		list, err := r.first.dynamic.Resource(resource).List(t.Context(), metav1.ListOptions{})
@@ -90,7 +90,7 @@ func expectNoWord(t *testing.T, what, text string, words []string) {
 // testFairness lets one tenant with many instances compete with others that have few.
 func testFairness(t *testing.T, r *run) {
 	tenants := []*tenant{r.first, r.second}
-	for len(tenants) < r.Tenants {
+	for len(tenants) < r.suite.Tenants {
 		tenants = append(tenants, r.newTenant(t))
 	}
 	r.stop(t)
@@ -100,9 +100,9 @@ func testFairness(t *testing.T, r *run) {
 	}()
 	counts := map[string]int{}
 	for i, tenant := range tenants {
-		counts[tenant.cluster.String()] = r.Instances
+		counts[tenant.cluster.String()] = r.suite.Instances
 		if i == 0 {
-			counts[tenant.cluster.String()] *= r.Tenants
+			counts[tenant.cluster.String()] *= r.suite.Tenants
 		}
 		for n := range counts[tenant.cluster.String()] {
 			tenant.order(t, fmt.Sprintf("many-%d", n), "small")
@@ -137,7 +137,7 @@ func testFairness(t *testing.T, r *run) {
 // waitCount waits until a tenant has a number of instances, all of them ready.
 func (t *tenant) waitCount(tb testing.TB, count int) {
 	tb.Helper()
-	t.eventually(tb, fmt.Sprintf("%s has %d instances, which are ready", t.cluster, count), func(ctx context.Context) error {
+	t.run.eventually(tb, fmt.Sprintf("%s has %d instances, which are ready", t.cluster, count), func(ctx context.Context) error {
 		list, err := t.instances().List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
@@ -157,7 +157,7 @@ func (t *tenant) waitCount(tb testing.TB, count int) {
 // readyOrder returns the logical clusters of the instances that have become ready, in the order of the status writes.
 func (r *run) readyOrder() []string {
 	var clusters []string
-	for _, w := range r.provider.written(toView) {
+	for _, w := range r.provider.faults.written(toView) {
 		_, below, _ := strings.Cut(w.path, "/clusters/")
 		cluster, path, _ := strings.Cut(below, "/")
 		if strings.HasSuffix(path, "/status") && strings.Contains(w.body, `"phase":"Ready"`) {

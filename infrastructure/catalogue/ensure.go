@@ -5,15 +5,16 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cachev1alpha1 "github.com/atoll-dev/atoll/api/cache/v1alpha1"
-	"github.com/atoll-dev/atoll/infrastructure/template"
 )
 
 // pollInterval is how often Ensure reads objects that servers complete.
@@ -59,8 +60,7 @@ func Ensure(ctx context.Context, c client.Client, o Options) error {
 	if err := checkHidingSupported(ctx, c, o.Group); err != nil {
 		return err
 	}
-	published := cached(o.Group)
-	if err := c.Create(ctx, published); err != nil && !apierrors.IsAlreadyExists(err) {
+	if err := c.Create(ctx, cached(o.Group)); client.IgnoreAlreadyExists(err) != nil {
 		return fmt.Errorf("creating the publication of templates: %w", err)
 	}
 	if err := ensurePublication(ctx, c, o.Group); err != nil {
@@ -95,7 +95,7 @@ func ensureDefinition(ctx context.Context, c client.Client, kind, group string) 
 	}
 	return poll(ctx, "the definition of "+kind+" to be established", func(ctx context.Context) (bool, error) {
 		err := c.Get(ctx, client.ObjectKeyFromObject(wanted), current)
-		return err == nil && template.IsEstablished(current), client.IgnoreNotFound(err)
+		return err == nil && apihelpers.IsCRDConditionTrue(current, apiextensionsv1.Established), client.IgnoreNotFound(err)
 	})
 }
 
@@ -123,10 +123,7 @@ func ensurePublication(ctx context.Context, c client.Client, group string) error
 		return fmt.Errorf("reading the publication of templates: %w", err)
 	}
 	repaired := current.DeepCopy()
-	if repaired.Annotations == nil {
-		repaired.Annotations = map[string]string{}
-	}
-	repaired.Annotations[cachev1alpha1.OmittedFieldsAnnotationKey] = hiddenFields
+	metav1.SetMetaDataAnnotation(&repaired.ObjectMeta, cachev1alpha1.OmittedFieldsAnnotationKey, hiddenFields)
 	repaired.Spec.GroupVersionResource, repaired.Spec.LabelSelector = wanted.Spec.GroupVersionResource, wanted.Spec.LabelSelector
 	if equality.Semantic.DeepEqual(current, repaired) {
 		return nil

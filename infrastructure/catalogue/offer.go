@@ -72,10 +72,7 @@ func ensureSelection(ctx context.Context, c client.Client, o offer) error {
 	if current.Annotations[key] == wanted.Annotations[key] {
 		return nil
 	}
-	if current.Annotations == nil {
-		current.Annotations = map[string]string{}
-	}
-	current.Annotations[key] = wanted.Annotations[key]
+	metav1.SetMetaDataAnnotation(&current.ObjectMeta, key, wanted.Annotations[key])
 	if o.selector.Empty() {
 		delete(current.Annotations, key)
 	}

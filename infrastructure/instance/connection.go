@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
@@ -104,10 +106,7 @@ func (r *reconciliation) applySecret(name string, values map[string]string) erro
 	}
 	updated := current.DeepCopy()
 	updated.Data = wanted.Data
-	if updated.Labels == nil {
-		updated.Labels = map[string]string{}
-	}
-	maps.Copy(updated.Labels, wanted.Labels)
+	updated.Labels = labels.Merge(updated.Labels, wanted.Labels)
 	if err := c.Update(r.ctx, updated); err != nil {
 		return &refusedError{err}
 	}
@@ -153,21 +152,11 @@ func (r *reconciliation) newSecret(name string, values map[string]string) *corev
 
 // isOwned reports whether a Secret belongs to an instance, and not to a previous one of its name.
 func isOwned(secret *corev1.Secret, object *unstructured.Unstructured) bool {
-	for _, owner := range secret.OwnerReferences {
-		if owner.UID == object.GetUID() {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(secret.OwnerReferences, func(owner metav1.OwnerReference) bool { return owner.UID == object.GetUID() })
 }
 
 func isSame(current, wanted *corev1.Secret) bool {
-	for key, value := range wanted.Labels {
-		if current.Labels[key] != value {
-			return false
-		}
-	}
-	return maps.EqualFunc(current.Data, wanted.Data, bytes.Equal)
+	return labels.SelectorFromSet(wanted.Labels).Matches(labels.Set(current.Labels)) && maps.EqualFunc(current.Data, wanted.Data, bytes.Equal)
 }
 
 // refusedError is an error of a write, which means that the platform had permission to read the Secret.

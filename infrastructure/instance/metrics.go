@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -18,6 +17,7 @@ import (
 
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
+	"github.com/atoll-dev/atoll/infrastructure/shortname"
 	"github.com/atoll-dev/atoll/internal/workspaces"
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
@@ -201,12 +201,9 @@ const maxMistake = 800
 // event is the same for all instances, so that the recorder aggregates them.
 func (r *reconciliation) recordTemplateError(message string) {
 	log.FromContext(r.ctx).Info("Failed to provide an instance because of an error in its Template", "template", r.latest.Name, "reason", message)
-	if len(message) > maxMistake {
-		message = strings.ToValidUTF8(message[:maxMistake], "") + "..."
-	}
 	kind := infrastructurev1alpha1.SchemeGroupVersion.WithKind("Template")
 	kind.Group = r.runner.Group
-	r.runner.record(r.ctx, kind, r.latest, corev1.EventTypeWarning, "InstancesFail", "Instances cannot become ready: "+message)
+	r.runner.record(r.ctx, kind, r.latest, corev1.EventTypeWarning, "InstancesFail", "Instances cannot become ready: "+shortname.Truncate(message, maxMistake))
 }
 
 // record records an event about an object in the provider's workspace.

@@ -28,12 +28,6 @@ var claimed = func() *runtime.Scheme {
 // bindings is the resource of APIBindings, which the virtual workspace of every export serves.
 var bindings = apisv1alpha2.SchemeGroupVersion.WithResource("apibindings")
 
-// Resources that need no discovery.
-var (
-	secretResource = workspaces.Resource{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Secret"), Resource: "secrets", Namespaced: true}
-	eventResource  = workspaces.Resource{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Event"), Resource: "events", Namespaced: true}
-)
-
 // shard is the connection that all kinds behind a URL share, while the endpoint slice contains the URL.
 type shard struct {
 	dynamic    dynamic.Interface
@@ -62,14 +56,14 @@ func (r *runner) startShard(ctx context.Context, url string) error {
 	if s.dynamic, err = at.Dynamic(); err != nil {
 		return fmt.Errorf("connecting to %s: %w", url, err)
 	}
-	if s.workspaces, err = at.WithTimeout(workspaceTimeout).Clients(claimed, secretResource, eventResource); err != nil {
+	if s.workspaces, err = at.WithTimeout(workspaceTimeout).Clients(claimed, workspaces.Secrets, workspaces.Events); err != nil {
 		return err
 	}
 	objects, err := at.Metadata()
 	if err != nil {
 		return fmt.Errorf("connecting to %s: %w", url, err)
 	}
-	secrets := workspaces.NewWatch(objects.Resource(secretResource.GroupVersionResource()), LabelConnection(r.Group)+"=true",
+	secrets := workspaces.NewWatch(objects.Resource(workspaces.Secrets.GroupVersionResource()), LabelConnection(r.Group)+"=true",
 		func(secret *metav1.PartialObjectMetadata) { r.enqueueOwner(url, secret) }, func() { r.enqueueShard(url) })
 	bound := workspaces.NewWatch(objects.Resource(bindings), "",
 		func(binding *metav1.PartialObjectMetadata) { r.enqueueCluster(url, logicalcluster.Of(binding)) }, func() {})

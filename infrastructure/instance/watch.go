@@ -42,15 +42,9 @@ const updateInterval = 5 * time.Second
 
 // watch starts and stops kinds when Templates and endpoints change.
 func (r *runner) watch(ctx context.Context) {
-	changed := make(chan struct{}, 1)
-	notify := func() {
-		select {
-		case changed <- struct{}{}:
-		default: // an update is pending already
-		}
-	}
+	changed := background.NewSignal()
 	for {
-		end, err := r.subscribe(ctx, notify)
+		end, err := r.subscribe(ctx, changed.Set)
 		if err == nil {
 			defer end()
 			break
@@ -60,7 +54,7 @@ func (r *runner) watch(ctx context.Context) {
 			return
 		}
 	}
-	notify()
+	changed.Set()
 	var retry <-chan time.Time
 	for {
 		select {

@@ -5,11 +5,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/utils/ptr"
 
+	"github.com/atoll-dev/atoll/infrastructure/shortname"
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
@@ -37,8 +38,6 @@ func (w inWorkspace) workspace() (string, error) {
 	return path.String(), nil
 }
 
-func (inWorkspace) wait() time.Duration { return 0 }
-
 // page are the arguments of lists.
 type page struct {
 	Limit    int    `json:"limit,omitempty" jsonschema:"how many entries to return"`
@@ -54,7 +53,6 @@ func (p page) limit() int {
 
 // ofInstance are the arguments that identify an instance.
 type ofInstance struct {
-	inWorkspace
 	Kind string `json:"kind" jsonschema:"the kind of the instance, as templates and infrastructure__list_instances show it, or the name of its template"`
 	Name string `json:"name" jsonschema:"the name of the instance"`
 }
@@ -109,9 +107,9 @@ func inputSchema[In any]() (*jsonschema.Schema, error) {
 	for name, property := range schema.Properties {
 		switch name {
 		case "limit":
-			property.Minimum, property.Maximum, property.Default = number(1), number(maxPage), json.RawMessage(fmt.Sprint(defaultPage))
+			property.Minimum, property.Maximum, property.Default = ptr.To(1.0), ptr.To[float64](maxPage), json.RawMessage(fmt.Sprint(defaultPage))
 		case "waitSeconds":
-			property.Minimum, property.Maximum, property.Default = number(0), number(maxWaitSeconds), json.RawMessage("0")
+			property.Minimum, property.Maximum, property.Default = ptr.To(0.0), ptr.To[float64](maxWaitSeconds), json.RawMessage("0")
 		case "workspace":
 			property.Examples = []any{"root:org:team"}
 		}
@@ -119,17 +117,8 @@ func inputSchema[In any]() (*jsonschema.Schema, error) {
 	return schema, nil
 }
 
-func number(n float64) *float64 { return &n }
-
 // shorten truncates a text that a caller has sent.
-func shorten(text string) string { return truncate(text, 100) }
-
-func truncate(text string, bytes int) string {
-	if len(text) > bytes {
-		return strings.ToValidUTF8(text[:bytes], "") + "..."
-	}
-	return text
-}
+func shorten(text string) string { return shortname.Truncate(text, 100) }
 
 func orNone(list []string) string {
 	if len(list) == 0 {

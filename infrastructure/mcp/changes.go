@@ -31,11 +31,10 @@ type provisionArguments struct {
 	waiting
 }
 
-func (p provisionArguments) wait() time.Duration { return p.waiting.wait() }
-
 // change is the result of a change of an instance.
 type change struct {
-	instanceDetails
+	instanceSummary
+	instanceContent
 	DryRun   bool `json:"dryRun,omitempty" jsonschema:"nothing was changed"`
 	TimedOut bool `json:"timedOut,omitempty" jsonschema:"the change goes on: call infrastructure__get_instance later"`
 }
@@ -76,6 +75,7 @@ var provision = tool[provisionArguments, change]{
 }
 
 type updateInstanceArguments struct {
+	inWorkspace
 	ofInstance
 	Values map[string]any `json:"values" jsonschema:"the values to change, merged into the present ones; null removes a value, lists are replaced"`
 	DryRun bool           `json:"dryRun,omitempty" jsonschema:"only check whether the values are accepted"`
@@ -85,7 +85,7 @@ type updateInstanceArguments struct {
 var updateInstance = tool[updateInstanceArguments, change]{
 	name: "update_instance", title: "Change an instance", annotations: overwrite,
 	description: "Change values of an instance. Only the given values change. They are validated first; if they are refused, nothing is changed, and the error names each field. With waitSeconds, waits until the instance is Ready with the new values, or has failed.",
-	attempt:     func(in updateInstanceArguments) string { return in.ofInstance.attempt("update") },
+	attempt:     func(in updateInstanceArguments) string { return in.attempt("update", in.inWorkspace) },
 	run: func(ctx context.Context, c *call, in updateInstanceArguments) (change, string, error) {
 		if err := checkName("name", in.Name); err != nil {
 			return change{}, "", err
@@ -119,7 +119,8 @@ func dryRunFirst(only bool, write func(dryRun []string) (*unstructured.Unstructu
 
 // changed returns the result of a change, after waiting until the change has completed or failed.
 func (c *call) changed(ctx context.Context, k kind, object *unstructured.Unstructured, dryRun bool, wait time.Duration, verb string) (change, string, error) {
-	out := change{instanceDetails: *describe(k, object), DryRun: dryRun}
+	described := describe(k, object)
+	out := change{instanceSummary: described.instanceSummary, instanceContent: described.instanceContent, DryRun: dryRun}
 	if dryRun {
 		return out, "The values are accepted. Nothing was " + verb + ".", nil
 	}
@@ -130,14 +131,15 @@ func (c *call) changed(ctx context.Context, k kind, object *unstructured.Unstruc
 	if last == nil { // the instance is gone
 		return out, fmt.Sprintf("%s %s was %s, and then deleted by somebody else.", k.kind, object.GetName(), verb), nil
 	}
-	out.instanceDetails, out.TimedOut = *last, !ended
+	out.instanceSummary, out.instanceContent, out.TimedOut = last.instanceSummary, last.instanceContent, !ended
 	if !ended {
-		return out, fmt.Sprintf("%s %s was %s and is not Ready yet, which goes on. Call infrastructure__get_instance later. %s", k.kind, object.GetName(), verb, out.sentence()), nil
+		return out, fmt.Sprintf("%s %s was %s and is not Ready yet, which goes on. Call infrastructure__get_instance later. %s", k.kind, object.GetName(), verb, last.sentence()), nil
 	}
-	return out, fmt.Sprintf("%s %s was %s. %s", k.kind, object.GetName(), verb, out.sentence()), nil
+	return out, fmt.Sprintf("%s %s was %s. %s", k.kind, object.GetName(), verb, last.sentence()), nil
 }
 
 type deleteInstanceArguments struct {
+	inWorkspace
 	ofInstance
 	Confirm string `json:"confirm" jsonschema:"the name of the instance again, once the user has confirmed that it and its data shall be deleted"`
 	waiting
@@ -153,7 +155,7 @@ type deletion struct {
 var deleteInstance = tool[deleteInstanceArguments, deletion]{
 	name: "delete_instance", title: "Delete an instance", annotations: overwrite,
 	description: "Delete an instance and everything it is made of, including its data. This cannot be undone: ask the user first, and repeat the name in confirm. With waitSeconds, waits until everything is deleted.",
-	attempt:     func(in deleteInstanceArguments) string { return in.ofInstance.attempt("delete") },
+	attempt:     func(in deleteInstanceArguments) string { return in.attempt("delete", in.inWorkspace) },
 	run: func(ctx context.Context, c *call, in deleteInstanceArguments) (deletion, string, error) {
 		if in.Confirm != in.Name {
 			return deletion{}, "", &argumentError{"confirm", fmt.Sprintf("it has to be the name of the instance, %q, as a confirmation by the user", shorten(in.Name))}

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/transport"
 
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
+	"github.com/atoll-dev/atoll/infrastructure/shortname"
 )
 
 // clients creates clients of workspaces for calls. Calls share only connections.
@@ -127,7 +128,7 @@ func (c *client) kindOf(ctx context.Context, name string) (kind, error) {
 	for _, k := range kinds {
 		known = append(known, k.kind)
 	}
-	return kind{}, &argumentError{"kind", fmt.Sprintf("the workspace has no kind %q of instances; it has: %s", shorten(name), truncate(orNone(known), maxMessage))}
+	return kind{}, &argumentError{"kind", fmt.Sprintf("the workspace has no kind %q of instances; it has: %s", shorten(name), shortname.Truncate(orNone(known), maxMessage))}
 }
 
 // errTooLarge is the error for responses above the limit.

@@ -9,6 +9,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/atoll-dev/atoll/infrastructure/shortname"
 )
 
 // argumentError means that an argument cannot be used.
@@ -58,7 +60,7 @@ func (s *server) explain(what, workspace string, err error) error {
 
 // explainStatus returns why the control plane refused a request, and what to do.
 func (s *server) explainStatus(workspace string, err error, status metav1.Status) (why, next string) {
-	why = truncate(status.Message, maxMessage)
+	why = shortname.Truncate(status.Message, maxMessage)
 	switch {
 	case apierrors.IsUnauthorized(err):
 		return "the bearer token is not valid, or has expired", "Ask the user for a new token, and have the client send it."
@@ -108,7 +110,7 @@ const (
 // fields returns one line for each refused field.
 func fields(status metav1.Status) string {
 	if status.Details == nil || len(status.Details.Causes) == 0 {
-		return truncate(status.Message, maxMessage)
+		return shortname.Truncate(status.Message, maxMessage)
 	}
 	lines := []string{"these values are refused:"}
 	for i, cause := range status.Details.Causes {
@@ -120,7 +122,7 @@ func fields(status metav1.Status) string {
 		if after, ok := strings.CutPrefix(field, "spec"); ok {
 			field = "values" + after
 		}
-		lines = append(lines, truncate(fmt.Sprintf("- %s: %s", field, cause.Message), maxCause))
+		lines = append(lines, shortname.Truncate(fmt.Sprintf("- %s: %s", field, cause.Message), maxCause))
 	}
 	return strings.Join(lines, "\n")
 }

@@ -125,18 +125,28 @@ type condition struct {
 // instanceDetails describes an instance.
 type instanceDetails struct {
 	instanceSummary
+	instanceContent
+}
+
+// instanceContent is what an instance has in addition to its summary.
+type instanceContent struct {
 	Values           map[string]any `json:"values" jsonschema:"what was ordered"`
 	Outputs          map[string]any `json:"outputs,omitempty" jsonschema:"what the instance reports, such as its endpoint"`
 	Conditions       []condition    `json:"conditions,omitempty"`
 	ConnectionSecret *connection    `json:"connectionSecret,omitempty" jsonschema:"the Secret with the credentials of the instance, in the workspace; its content is not read here"`
 }
 
-var getInstance = tool[ofInstance, instanceDetails]{
+type getInstanceArguments struct {
+	inWorkspace
+	ofInstance
+}
+
+var getInstance = tool[getInstanceArguments, instanceDetails]{
 	name: "get_instance", title: "Get an instance", annotations: readOnly,
 	description: "Get an instance: its phase, what was ordered, its outputs such as an endpoint, conditions that say what is in the way, and the name of the Secret with its credentials. The content of the Secret is never returned.",
-	attempt:     func(in ofInstance) string { return in.attempt("get") },
-	run: func(ctx context.Context, c *call, in ofInstance) (instanceDetails, string, error) {
-		k, object, err := c.instance(ctx, in)
+	attempt:     func(in getInstanceArguments) string { return in.attempt("get", in.inWorkspace) },
+	run: func(ctx context.Context, c *call, in getInstanceArguments) (instanceDetails, string, error) {
+		k, object, err := c.instance(ctx, in.ofInstance)
 		if err != nil {
 			return instanceDetails{}, "", err
 		}
@@ -146,8 +156,8 @@ var getInstance = tool[ofInstance, instanceDetails]{
 }
 
 // attempt describes what a tool tries to do with the instance.
-func (i ofInstance) attempt(verb string) string {
-	return fmt.Sprintf("%s %s %q in workspace %q", verb, shorten(i.Kind), shorten(i.Name), shorten(i.Workspace))
+func (i ofInstance) attempt(verb string, in inWorkspace) string {
+	return fmt.Sprintf("%s %s %q in workspace %q", verb, shorten(i.Kind), shorten(i.Name), shorten(in.Workspace))
 }
 
 // instance reads an instance.
@@ -180,7 +190,7 @@ func summarize(k kind, object *unstructured.Unstructured) instanceSummary {
 
 // describe returns an instance with its status. All status fields that are not common to instances are outputs.
 func describe(k kind, object *unstructured.Unstructured) *instanceDetails {
-	out := &instanceDetails{instanceSummary: summarize(k, object), Values: map[string]any{}}
+	out := &instanceDetails{summarize(k, object), instanceContent{Values: map[string]any{}}}
 	if values, ok := object.Object["spec"].(map[string]any); ok {
 		out.Values = values
 	}
@@ -189,7 +199,8 @@ func describe(k kind, object *unstructured.Unstructured) *instanceDetails {
 		switch name {
 		case "phase", "message", "observedGeneration":
 		case "conditions":
-			for _, item := range asList(value) {
+			items, _ := value.([]any)
+			for _, item := range items {
 				var found condition
 				if fields, ok := item.(map[string]any); ok && runtime.DefaultUnstructuredConverter.FromUnstructured(fields, &found) == nil {
 					out.Conditions = append(out.Conditions, found)
@@ -210,11 +221,6 @@ func describe(k kind, object *unstructured.Unstructured) *instanceDetails {
 		}
 	}
 	return out
-}
-
-func asList(value any) []any {
-	list, _ := value.([]any)
-	return list
 }
 
 // sentence describes the state of an instance.

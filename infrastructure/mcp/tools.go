@@ -10,6 +10,8 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"k8s.io/utils/ptr"
+
 	"github.com/atoll-dev/atoll/infrastructure/web"
 )
 
@@ -24,9 +26,10 @@ type call struct {
 // arguments is the interface of the arguments of all tools.
 type arguments interface {
 	workspace() (string, error)
-	// wait returns how long the call may wait in addition to the timeout.
-	wait() time.Duration
 }
+
+// waiter is the interface of the arguments of tools that can wait: wait returns how long, in addition to the timeout.
+type waiter interface{ wait() time.Duration }
 
 // tool defines a tool. Its function run returns a result and a sentence about it.
 type tool[In arguments, Out any] struct {
@@ -49,8 +52,7 @@ func add[In arguments, Out any](s *server, protocol *sdk.Server, t tool[In, Out]
 	if err != nil {
 		return fmt.Errorf("tool %s: %w", t.name, err)
 	}
-	closed := false
-	t.annotations.Title, t.annotations.OpenWorldHint = t.title, &closed
+	t.annotations.Title, t.annotations.OpenWorldHint = t.title, ptr.To(false)
 	sdk.AddTool(protocol, &sdk.Tool{Name: "infrastructure__" + t.name, Title: t.title, Description: t.description, Annotations: &t.annotations, InputSchema: schema},
 		func(ctx context.Context, request *sdk.CallToolRequest, in In) (*sdk.CallToolResult, Out, error) {
 			out, sentence, workspace, err := t.call(ctx, s, request, in)
@@ -91,7 +93,11 @@ func (t tool[In, Out]) call(ctx context.Context, s *server, request *sdk.CallToo
 	if err != nil {
 		return out, "", workspace, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.Limits.Timeout+in.wait())
+	timeout := s.cfg.Limits.Timeout
+	if waits, ok := any(in).(waiter); ok {
+		timeout += waits.wait()
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	if carrier, ok := ctx.Value(carrierKey{}).(context.Context); ok {
 		defer context.AfterFunc(carrier, cancel)()
@@ -104,8 +110,7 @@ func (t tool[In, Out]) call(ctx context.Context, s *server, request *sdk.CallToo
 var errPanic = errors.New("this server has failed")
 
 var (
-	yes, no   = true, false
 	readOnly  = sdk.ToolAnnotations{ReadOnlyHint: true, IdempotentHint: true}
-	additive  = sdk.ToolAnnotations{DestructiveHint: &no}
-	overwrite = sdk.ToolAnnotations{DestructiveHint: &yes, IdempotentHint: true}
+	additive  = sdk.ToolAnnotations{DestructiveHint: ptr.To(false)}
+	overwrite = sdk.ToolAnnotations{DestructiveHint: ptr.To(true), IdempotentHint: true}
 )

@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
@@ -102,9 +102,7 @@ func (c *Cluster) adopt(ctx context.Context, what string, object client.Object) 
 		return nil
 	}
 	before := object.DeepCopyObject().(client.Object)
-	marked := map[string]string{c.label(labelProvider): c.mark()}
-	maps.Copy(marked, object.GetLabels())
-	object.SetLabels(marked)
+	object.SetLabels(labels.Merge(object.GetLabels(), labels.Set{c.label(labelProvider): c.mark()}))
 	// The optimistic lock detects another provider that marks the object at the same time.
 	if err := c.Client.Patch(ctx, object, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
 		return fmt.Errorf("marking the %s %s as this provider's: %w", what, object.GetName(), err)

@@ -7,6 +7,8 @@ package runtimecluster
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -44,6 +46,12 @@ type Set struct {
 	Template, Version string
 	// Instance is the name of the instance.
 	Instance string
+}
+
+// Hash identifies the set in the namespace of its tenant. Names of objects may contain it.
+func (s Set) Hash() string {
+	sum := sha256.Sum256([]byte(s.Template + "/" + s.Instance))
+	return hex.EncodeToString(sum[:10])
 }
 
 // Namespace returns the namespace of a tenant: the name of its logical cluster.

@@ -2,11 +2,8 @@ package runtimecluster
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -53,10 +51,7 @@ type inventory struct {
 }
 
 // inventoryName returns the name of the ConfigMap of a set.
-func inventoryName(s Set) string {
-	sum := sha256.Sum256([]byte(s.Template + "/" + s.Instance))
-	return "inventory-" + hex.EncodeToString(sum[:10])
-}
+func inventoryName(s Set) string { return "inventory-" + s.Hash() }
 
 func (c *Cluster) readInventory(ctx context.Context, s Set) (*inventory, error) {
 	found := &corev1.ConfigMap{}
@@ -91,10 +86,9 @@ func (c *Cluster) writeInventory(ctx context.Context, s Set, i *inventory, membe
 	}
 	i.members = members
 	if i.configMap == nil {
-		labels := c.labels(s)
-		labels[c.label(labelKind)], labels[c.label(labelProvider)] = kindInventory, c.mark()
+		marked := labels.Merge(c.labels(s), labels.Set{c.label(labelKind): kindInventory, c.label(labelProvider): c.mark()})
 		i.configMap = &corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{Namespace: Namespace(s.Tenant), Name: inventoryName(s), Labels: labels, Annotations: c.annotations(s)},
+			ObjectMeta: metav1.ObjectMeta{Namespace: Namespace(s.Tenant), Name: inventoryName(s), Labels: marked, Annotations: c.annotations(s)},
 			Data:       map[string]string{inventoryKey: string(text)},
 		}
 		if err := c.Client.Create(ctx, i.configMap); err != nil {
@@ -133,20 +127,8 @@ func (c *Cluster) Check(gvk schema.GroupVersionKind) error {
 func (c *Cluster) apply(ctx context.Context, s Set, object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	object = object.DeepCopy()
 	object.SetNamespace(Namespace(s.Tenant))
-	labels := object.GetLabels()
-	if labels == nil {
-		labels = map[string]string{}
-	}
-	for key, value := range c.labels(s) {
-		labels[key] = value
-	}
-	object.SetLabels(labels)
-	annotations := object.GetAnnotations()
-	if annotations == nil {
-		annotations = map[string]string{}
-	}
-	maps.Copy(annotations, c.annotations(s))
-	object.SetAnnotations(annotations)
+	object.SetLabels(labels.Merge(object.GetLabels(), c.labels(s)))
+	object.SetAnnotations(labels.Merge(object.GetAnnotations(), c.annotations(s)))
 	if err := c.checkOwned(ctx, s, object); err != nil {
 		return nil, err
 	}
@@ -170,10 +152,8 @@ func (c *Cluster) checkOwned(ctx context.Context, s Set, object *unstructured.Un
 	if err != nil {
 		return fmt.Errorf("reading %s %s: %w", object.GetKind(), object.GetName(), err)
 	}
-	for key, value := range c.labels(s) {
-		if key != c.label(labelVersion) && existing.Labels[key] != value {
-			return fmt.Errorf("%s %s %w", object.GetKind(), object.GetName(), errForeign)
-		}
+	if !c.Selector(s).Matches(labels.Set(existing.Labels)) {
+		return fmt.Errorf("%s %s %w", object.GetKind(), object.GetName(), errForeign)
 	}
 	if existing.DeletionTimestamp != nil {
 		return fmt.Errorf("%s %s %w", object.GetKind(), object.GetName(), errTerminating)

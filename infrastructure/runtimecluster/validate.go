@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/atoll-dev/atoll/infrastructure/shortname"
 	"github.com/atoll-dev/atoll/internal/expression"
 )
 
@@ -60,12 +61,7 @@ func validateName(gvk schema.GroupVersionKind, name string) error {
 // maxQuoted bounds the bytes of a value in an error: tenants write values, and errors are logged.
 const maxQuoted = 100
 
-func abbreviate(text string) string {
-	if len(text) <= maxQuoted {
-		return text
-	}
-	return strings.ToValidUTF8(text[:maxQuoted], "") + "..."
-}
+func abbreviate(text string) string { return shortname.Truncate(text, maxQuoted) }
 
 // validator validates the parts of objects that API servers validate alike in all versions.
 type validator struct {

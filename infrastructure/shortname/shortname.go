@@ -24,6 +24,14 @@ func Of(name string, limit int) string {
 	return strings.TrimRight(name[:limit-hashed-1], "-._") + "-" + hex.EncodeToString(sum[:hashed/2])
 }
 
+// Truncate returns a text of any length, or its first bytes.
+func Truncate(text string, bytes int) string {
+	if len(text) <= bytes {
+		return text
+	}
+	return strings.ToValidUTF8(text[:bytes], "") + "..."
+}
+
 // LabelValue converts a text to a label value: it replaces invalid characters, like the plus sign of a semantic version, by dashes.
 func LabelValue(text string) string {
 	value := strings.Map(func(r rune) rune {

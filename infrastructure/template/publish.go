@@ -7,9 +7,11 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
@@ -63,7 +65,7 @@ func (r *Reconciler) defineKind(ctx context.Context, s *scope) error {
 	if err := r.applyDefinition(ctx, s); err != nil {
 		return failed(err)
 	}
-	if !IsEstablished(s.definition) {
+	if !apihelpers.IsCRDConditionTrue(s.definition, apiextensionsv1.Established) {
 		if refused := refusedNames(s.definition); refused != "" {
 			return &problem{condition: infrastructurev1alpha1.ConditionCRDEstablished, reason: infrastructurev1alpha1.ReasonCRDError,
 				message: "the names of CustomResourceDefinition " + s.definition.Name + " are refused: " + refused}
@@ -77,12 +79,11 @@ func (r *Reconciler) defineKind(ctx context.Context, s *scope) error {
 // refusedNames returns why an API server refuses the names of a CRD, for example because another CRD has them. It returns an empty string if
 // the server accepts them, or has not decided yet.
 func refusedNames(definition *apiextensionsv1.CustomResourceDefinition) string {
-	for _, condition := range definition.Status.Conditions {
-		if condition.Type == apiextensionsv1.NamesAccepted && condition.Status == apiextensionsv1.ConditionFalse {
-			return cmp.Or(condition.Message, condition.Reason)
-		}
+	condition := apihelpers.FindCRDCondition(definition, apiextensionsv1.NamesAccepted)
+	if condition == nil || condition.Status != apiextensionsv1.ConditionFalse {
+		return ""
 	}
-	return ""
+	return cmp.Or(condition.Message, condition.Reason)
 }
 
 // applyDefinition creates or updates the CRD.
@@ -101,28 +102,16 @@ func (r *Reconciler) applyDefinition(ctx context.Context, s *scope) error {
 	}
 	// Copy the default that the server sets, so that an unchanged CRD is not written.
 	wanted.Spec.Conversion = s.definition.Spec.Conversion
-	if equality.Semantic.DeepEqual(wanted.Spec, s.definition.Spec) && containsAll(s.definition.Labels, wanted.Labels) {
+	if equality.Semantic.DeepEqual(wanted.Spec, s.definition.Spec) && labels.SelectorFromSet(wanted.Labels).Matches(labels.Set(s.definition.Labels)) {
 		return nil
 	}
 	updated := s.definition.DeepCopy()
-	updated.Spec = wanted.Spec
-	for key, value := range wanted.Labels {
-		updated.Labels[key] = value
-	}
+	updated.Spec, updated.Labels = wanted.Spec, labels.Merge(updated.Labels, wanted.Labels)
 	if err := r.Client.Update(ctx, updated); err != nil {
 		return fmt.Errorf("updating the definition: %w", err)
 	}
 	s.definition = updated
 	return nil
-}
-
-func containsAll(labels, wanted map[string]string) bool {
-	for key, value := range wanted {
-		if labels[key] != value {
-			return false
-		}
-	}
-	return true
 }
 
 // setUp calls the backend. The export keeps the schema of an earlier generation until the call succeeds.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"time"
 
+	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -95,42 +96,26 @@ func (s *scope) setStatus() {
 		stopped = 0
 	}
 	for _, condition := range conditions[:stopped] {
-		set(status, metav1.Condition{Type: condition, Status: metav1.ConditionTrue, Reason: infrastructurev1alpha1.ReasonReady, ObservedGeneration: generation})
+		meta.SetStatusCondition(&status.Conditions, metav1.Condition{Type: condition, Status: metav1.ConditionTrue, Reason: infrastructurev1alpha1.ReasonReady, ObservedGeneration: generation})
 	}
 	ready := metav1.Condition{Type: infrastructurev1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: infrastructurev1alpha1.ReasonReady, ObservedGeneration: generation}
 	if s.problem != nil {
 		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, s.problem.reason, s.problem.message
 		if s.problem.condition != ready.Type {
-			set(status, metav1.Condition{Type: s.problem.condition, Status: metav1.ConditionFalse, Reason: s.problem.reason, Message: s.problem.message, ObservedGeneration: generation})
+			meta.SetStatusCondition(&status.Conditions, metav1.Condition{Type: s.problem.condition, Status: metav1.ConditionFalse, Reason: s.problem.reason, Message: s.problem.message, ObservedGeneration: generation})
 		}
 	}
-	set(status, ready)
-	status.Registered.CRDEstablished = IsEstablished(s.definition)
+	meta.SetStatusCondition(&status.Conditions, ready)
+	status.Registered.CRDEstablished = s.definition != nil && apihelpers.IsCRDConditionTrue(s.definition, apiextensionsv1.Established)
 	if s.exported {
 		status.Registered.SchemaName = s.schema.Name
 		status.Registered.Versions = servedVersions(s.wanted)
 	}
 }
 
-func set(status *infrastructurev1alpha1.TemplateStatus, condition metav1.Condition) {
-	meta.SetStatusCondition(&status.Conditions, condition)
-}
-
+// IsReady reports whether instances of a Template can be created.
 func IsReady(t *infrastructurev1alpha1.Template) bool {
 	return meta.IsStatusConditionTrue(t.Status.Conditions, infrastructurev1alpha1.ConditionReady)
-}
-
-// IsEstablished reports whether a CRD is served. It returns false for nil.
-func IsEstablished(definition *apiextensionsv1.CustomResourceDefinition) bool {
-	if definition == nil {
-		return false
-	}
-	for _, condition := range definition.Status.Conditions {
-		if condition.Type == apiextensionsv1.Established {
-			return condition.Status == apiextensionsv1.ConditionTrue
-		}
-	}
-	return false
 }
 
 func servedVersions(definition *apiextensionsv1.CustomResourceDefinition) []string {

@@ -116,10 +116,7 @@ func (v *View) Encode() (string, error) {
 	return string(text), err
 }
 
-// ID returns the path segment that identifies the view of an export.
-func ID(cluster logicalcluster.Name, export string) string { return cluster.String() + ":" + export }
-
-// ParseID returns the logical cluster and the name of the export of a path segment.
+// ParseID returns the logical cluster and the name of the export of a path segment, which identifies the view of the export.
 func ParseID(id string) (cluster, export string, ok bool) {
 	cluster, export, ok = strings.Cut(id, ":")
 	if _, err := logicalcluster.ParseName(cluster); err != nil {

@@ -39,6 +39,7 @@ import (
 type command struct {
 	config           *options.Config
 	export           *servers.Export
+	exports          client.Client // of the workspace of the export
 	service          client.Client
 	serviceDiscovery *discovery.DiscoveryClient
 	serviceMetadata  metadata.Interface
@@ -125,11 +126,10 @@ func newCommand(ctx context.Context, config *options.Config) (*command, error) {
 	if err := kcp.Get(ctx, client.ObjectKey{Name: config.EndpointSlice}, slice); err != nil {
 		return nil, fmt.Errorf("reading APIExportEndpointSlice %s: %w", config.EndpointSlice, err)
 	}
-	exports, err := servers.NewClient(export.Config, servers.APIExports)
-	if err != nil {
+	if c.exports, err = servers.NewClient(export.Config, servers.APIExports); err != nil {
 		return nil, err
 	}
-	c.reader, err = dialects.NewReader(dialects.Options{Client: c.service, Selector: config.Selector, Group: dialects.ServiceGroup(exports, export.Name)})
+	c.reader, err = dialects.NewReader(dialects.Options{Client: c.service, Selector: config.Selector, Group: dialects.ServiceGroup(c.exports, export.Name)})
 	if err != nil {
 		return nil, err
 	}
@@ -154,12 +154,8 @@ func (c *command) connect(ctx context.Context, slice *apisv1alpha1.APIExportEndp
 
 // exportedResources returns the resources of the export, without the resources that it claims.
 func (c *command) exportedResources(ctx context.Context) (map[schema.GroupResource]bool, error) {
-	exports, err := servers.NewClient(c.export.Config, servers.APIExports)
-	if err != nil {
-		return nil, err
-	}
 	export := &apisv1alpha1.APIExport{}
-	if err := exports.Get(ctx, client.ObjectKey{Name: c.export.Name}, export); client.IgnoreNotFound(err) != nil {
+	if err := c.exports.Get(ctx, client.ObjectKey{Name: c.export.Name}, export); client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("reading APIExport %s: %w", c.export.Name, err)
 	}
 	resources := map[schema.GroupResource]bool{}
@@ -314,7 +310,7 @@ func (c *command) findWorkspaceResource(ctx context.Context, object *unstructure
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(candidates)) {
-		_, err := c.serviceMetadata.Resource(servers.Secrets.GroupVersionResource()).Namespace(c.config.Namespace).Get(ctx, name, metav1.GetOptions{})
+		_, err := c.serviceMetadata.Resource(workspaces.Secrets.GroupVersionResource()).Namespace(c.config.Namespace).Get(ctx, name, metav1.GetOptions{})
 		if err == nil {
 			return candidates[name], nil
 		}

@@ -77,7 +77,7 @@ func (c *command) findCopies(ctx context.Context) ([]leftover, error) {
 // findStates finds states of primary objects of this agent. States of copies that the previous step has removed no longer exist.
 func (c *command) findStates(ctx context.Context) ([]leftover, error) {
 	var found []leftover
-	secrets := c.serviceMetadata.Resource(servers.Secrets.GroupVersionResource()).Namespace(c.config.Namespace)
+	secrets := c.serviceMetadata.Resource(workspaces.Secrets.GroupVersionResource()).Namespace(c.config.Namespace)
 	err := workspaces.ListMetadata(ctx, secrets.List, state.Selector(c.config.AgentName), func(object *metav1.PartialObjectMetadata) {
 		found = append(found, leftover{
 			describe: func(alive *living) string {

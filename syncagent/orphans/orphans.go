@@ -48,7 +48,7 @@ type Config struct {
 // that an object does not exist, so it decides nothing.
 type Finder struct {
 	config Config
-	wake   chan struct{}
+	wake   background.Signal
 
 	mu   sync.Mutex
 	keys []workspaces.Key
@@ -56,16 +56,11 @@ type Finder struct {
 
 // NewFinder returns a Finder, which does nothing before Run.
 func NewFinder(config Config) *Finder {
-	return &Finder{config: config, wake: make(chan struct{}, 1)}
+	return &Finder{config: config, wake: background.NewSignal()}
 }
 
 // Trigger schedules a check for orphans.
-func (f *Finder) Trigger() {
-	select {
-	case f.wake <- struct{}{}:
-	default:
-	}
-}
+func (f *Finder) Trigger() { f.wake.Set() }
 
 // Keys returns the keys of the orphans, sorted.
 func (f *Finder) Keys() []workspaces.Key {

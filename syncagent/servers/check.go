@@ -40,7 +40,7 @@ func Check(ctx context.Context, config *options.Config) (*Export, error) {
 }
 
 func checkService(ctx context.Context, config *options.Config) error {
-	c, err := NewClient(config.Service, Namespaces)
+	c, err := NewClient(config.Service, workspaces.Namespaces)
 	if err != nil {
 		return fmt.Errorf("--kubeconfig: %w", err)
 	}
@@ -48,7 +48,7 @@ func checkService(ctx context.Context, config *options.Config) error {
 	case apierrors.IsNotFound(err):
 		return fmt.Errorf("--namespace: the service cluster has no namespace %q: create it", config.Namespace)
 	case apierrors.IsUnauthorized(err), apierrors.IsForbidden(err):
-		return fmt.Errorf("--kubeconfig: the service cluster refuses these credentials, see docs/publishing.md for the permissions that are needed: %w", err)
+		return fmt.Errorf("--kubeconfig: the service cluster refuses these credentials, see docs/publishing-agent.md for the permissions that are needed: %w", err)
 	case err != nil:
 		return fmt.Errorf("--kubeconfig: the service cluster at %s does not answer: %w", config.Service.Host, err)
 	}
@@ -57,7 +57,7 @@ func checkService(ctx context.Context, config *options.Config) error {
 
 // findExport finds the export of the slice.
 func findExport(ctx context.Context, config *options.Config) (*Export, error) {
-	c, err := NewClient(config.Kcp, EndpointSlices, LogicalClusters)
+	c, err := NewClient(config.Kcp, EndpointSlices, workspaces.LogicalClusters)
 	if err != nil {
 		return nil, fmt.Errorf("--kcp-kubeconfig: %w", err)
 	}
@@ -66,7 +66,7 @@ func findExport(ctx context.Context, config *options.Config) (*Export, error) {
 	case apierrors.IsNotFound(err):
 		return nil, fmt.Errorf("--apiexportendpointslice-ref: there is no APIExportEndpointSlice %q in the workspace at %s", config.EndpointSlice, config.Kcp.Host)
 	case apierrors.IsUnauthorized(err), apierrors.IsForbidden(err):
-		return nil, fmt.Errorf("--kcp-kubeconfig: kcp refuses these credentials, see docs/publishing.md for the permissions that are needed: %w", err)
+		return nil, fmt.Errorf("--kcp-kubeconfig: kcp refuses these credentials, see docs/publishing-agent.md for the permissions that are needed: %w", err)
 	case err != nil:
 		return nil, fmt.Errorf("--kcp-kubeconfig: the workspace at %s does not answer: %w", config.Kcp.Host, err)
 	}
@@ -76,7 +76,7 @@ func findExport(ctx context.Context, config *options.Config) (*Export, error) {
 			return nil, err
 		}
 	}
-	if c, err = NewClient(export.Config, LogicalClusters); err != nil {
+	if c, err = NewClient(export.Config, workspaces.LogicalClusters); err != nil {
 		return nil, err
 	}
 	if err := c.Get(ctx, client.ObjectKey{Name: corev1alpha1.LogicalClusterName}, &corev1alpha1.LogicalCluster{}); err != nil {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -36,21 +35,9 @@ func newScheme() *runtime.Scheme {
 
 // Resources of workspaces.
 var (
-	EndpointSlices  = workspaces.Resource{GroupVersionKind: apisv1alpha1.SchemeGroupVersion.WithKind("APIExportEndpointSlice"), Resource: "apiexportendpointslices"}
-	APIExports      = workspaces.Resource{GroupVersionKind: apisv1alpha1.SchemeGroupVersion.WithKind("APIExport"), Resource: "apiexports"}
-	LogicalClusters = workspaces.Resource{GroupVersionKind: corev1alpha1.SchemeGroupVersion.WithKind("LogicalCluster"), Resource: "logicalclusters"}
+	EndpointSlices = workspaces.Resource{GroupVersionKind: apisv1alpha1.SchemeGroupVersion.WithKind("APIExportEndpointSlice"), Resource: "apiexportendpointslices"}
+	APIExports     = workspaces.Resource{GroupVersionKind: apisv1alpha1.SchemeGroupVersion.WithKind("APIExport"), Resource: "apiexports"}
 )
-
-// Resources of the core group that every server has.
-var (
-	Namespaces = coreResource("Namespace", "namespaces", false)
-	Events     = coreResource("Event", "events", true)
-	Secrets    = coreResource("Secret", "secrets", true)
-)
-
-func coreResource(kind, resource string, namespaced bool) workspaces.Resource {
-	return workspaces.Resource{GroupVersionKind: corev1.SchemeGroupVersion.WithKind(kind), Resource: resource, Namespaced: namespaced}
-}
 
 // Listable returns the resources of a server that support list and the given verbs, each in one version.
 func Listable(from discovery.DiscoveryInterface, verbs ...string) ([]workspaces.Resource, error) {

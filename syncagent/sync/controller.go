@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
+	"github.com/atoll-dev/atoll/internal/background"
 	"github.com/atoll-dev/atoll/internal/workspaces"
 	"github.com/atoll-dev/atoll/syncagent/dialects"
 	"github.com/atoll-dev/atoll/syncagent/publication"
@@ -38,8 +39,8 @@ const (
 // Controller runs at most one publicationSync per publication, and stops it before its successor starts.
 type Controller struct {
 	shared *shared
-	// described has an element while the description of the syncer's view may be out of date.
-	described chan struct{}
+	// changed is set when the description of the syncer's view may be out of date.
+	changed background.Signal
 
 	mu        sync.Mutex
 	closed    bool
@@ -55,7 +56,7 @@ type Controller struct {
 
 func newController(d *shared) *Controller {
 	return &Controller{
-		shared: d, described: make(chan struct{}, 1),
+		shared: d, changed: background.NewSignal(),
 		running: map[types.UID]*publicationSync{}, uids: map[types.NamespacedName]types.UID{},
 	}
 }
@@ -189,7 +190,7 @@ func (c *Controller) start(key types.NamespacedName, p *publication.Publication,
 	started := newPublicationSync(c.shared, p, service, workspace, func() { queue.Add(reconcile.Request{NamespacedName: key}) })
 	c.running[p.Object.GetUID()], c.uids[key] = started, p.Object.GetUID()
 	started.start()
-	c.describe()
+	c.changed.Set()
 	started.setEndpoints(c.endpoints)
 	return started
 }
@@ -201,7 +202,7 @@ func (c *Controller) stop(key types.NamespacedName) {
 		return
 	}
 	c.running[uid].stop()
-	c.describe()
+	c.changed.Set()
 	delete(c.running, uid)
 	delete(c.uids, key)
 }

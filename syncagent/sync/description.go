@@ -29,7 +29,7 @@ func (c *Controller) describeViews(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-c.described:
+		case <-c.changed:
 		case <-time.After(describeInterval):
 		}
 		if !background.Sleep(ctx, describeDelay) {
@@ -41,14 +41,6 @@ func (c *Controller) describeViews(ctx context.Context) {
 		if err := view.Publish(ctx, c.shared.export.Client, c.shared.export.Name, c.published()); err != nil && ctx.Err() == nil {
 			c.shared.log.Error(err, "Failed to describe the syncer's view")
 		}
-	}
-}
-
-// describe schedules a write of the view's description.
-func (c *Controller) describe() {
-	select {
-	case c.described <- struct{}{}:
-	default:
 	}
 }
 

@@ -311,7 +311,7 @@ func (e *endpointSync) unresolvedRelated() []string {
 
 // resources returns all resources that are read or written in workspaces.
 func (s *served) resources() []workspaces.Resource {
-	resources := []workspaces.Resource{s.resource, servers.Namespaces, servers.Events, servers.LogicalClusters}
+	resources := []workspaces.Resource{s.resource, workspaces.Namespaces, workspaces.Events, workspaces.LogicalClusters}
 	for _, r := range s.related {
 		if side := workspaceSide(r); side.Resource != "" {
 			resources = append(resources, side)

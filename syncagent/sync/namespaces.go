@@ -24,7 +24,7 @@ import (
 type emptyNamespaces struct {
 	shared   *shared
 	metadata metadata.Interface
-	wake     chan struct{}
+	wake     background.Signal
 
 	mu sync.Mutex
 	// suspects are namespaces that may have become empty. The worker processes all of them together.
@@ -32,7 +32,7 @@ type emptyNamespaces struct {
 }
 
 func newEmptyNamespaces(d *shared, client metadata.Interface) *emptyNamespaces {
-	return &emptyNamespaces{shared: d, metadata: client, wake: make(chan struct{}, 1), suspects: map[string]bool{}}
+	return &emptyNamespaces{shared: d, metadata: client, wake: background.NewSignal(), suspects: map[string]bool{}}
 }
 
 // check schedules a check of a namespace.
@@ -43,10 +43,7 @@ func (n *emptyNamespaces) check(namespace string) {
 	n.mu.Lock()
 	n.suspects[namespace] = true
 	n.mu.Unlock()
-	select {
-	case n.wake <- struct{}{}:
-	default:
-	}
+	n.wake.Set()
 }
 
 // Start implements manager.Runnable. It first checks all namespaces of the agent, because some may have become empty while no agent was
@@ -88,7 +85,7 @@ func (n *emptyNamespaces) deleteEmpty(ctx context.Context, suspects []string) {
 
 func (n *emptyNamespaces) deleteIfEmpty(ctx context.Context, name string) error {
 	namespace := &metav1.PartialObjectMetadata{}
-	namespace.SetGroupVersionKind(servers.Namespaces.GroupVersionKind)
+	namespace.SetGroupVersionKind(workspaces.Namespaces.GroupVersionKind)
 	if err := n.shared.service.Get(ctx, client.ObjectKey{Name: name}, namespace); err != nil {
 		return client.IgnoreNotFound(err)
 	}

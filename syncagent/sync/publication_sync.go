@@ -149,7 +149,7 @@ func (s *publicationSync) syncerConfig() syncer.Config {
 
 // newServiceClient returns a client of the service cluster whose mapper has the resources of the publication.
 func (s *publicationSync) newServiceClient(related []syncer.RelatedResource) (client.Client, error) {
-	resources := []workspaces.Resource{s.serviceResource, servers.Namespaces, servers.Secrets}
+	resources := []workspaces.Resource{s.serviceResource, workspaces.Namespaces, workspaces.Secrets}
 	for _, r := range related {
 		if side := serviceSide(r); side.Resource != "" {
 			resources = append(resources, side)

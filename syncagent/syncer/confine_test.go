@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
+	"github.com/atoll-dev/atoll/internal/workspaces"
 	"github.com/atoll-dev/atoll/syncagent/publication"
 )
 
@@ -98,9 +99,9 @@ func TestWritesAreConfinedToTheNamespaceOfTheCopy(t *testing.T) {
 				allow(t, e, map[string]string{publication.AnnotationAllowedNamespaces: test.allowed})
 			}
 			for _, namespace := range []string{otherTenant, "kube-system"} {
-				e.createIn(e.service, object(namespaces, types.NamespacedName{Name: namespace}, ""))
+				e.createIn(e.service, object(workspaces.Namespaces, types.NamespacedName{Name: namespace}, ""))
 			}
-			e.change(e.workspace, namespaces, types.NamespacedName{Name: testKey.Namespace}, func(o *unstructured.Unstructured) {
+			e.change(e.workspace, workspaces.Namespaces, types.NamespacedName{Name: testKey.Namespace}, func(o *unstructured.Unstructured) {
 				o.SetLabels(map[string]string{"team": "yes"})
 			})
 			createWidget(e)
@@ -122,7 +123,7 @@ func TestWritesAreConfinedToTheNamespaceOfTheCopy(t *testing.T) {
 			if e.get(e.service, secrets, key) != nil || len(e.get(e.workspace, secrets, credsInWorkspace).GetFinalizers()) > 0 {
 				t.Errorf("something was written:\n%s", e.dump())
 			}
-			if test.target == "made-up" && e.get(e.service, namespaces, types.NamespacedName{Name: test.target}) != nil {
+			if test.target == "made-up" && e.get(e.service, workspaces.Namespaces, types.NamespacedName{Name: test.target}) != nil {
 				t.Error("the namespace was created")
 			}
 			deleteWidget(e)
@@ -266,7 +267,7 @@ func TestLocatorThatChangesLeavesObjectsOfOthers(t *testing.T) {
 	var theirs []types.NamespacedName
 	for _, namespace := range []string{otherTenant, "kube-system", testNamespace} {
 		if namespace != testNamespace {
-			e.createIn(e.service, object(namespaces, types.NamespacedName{Name: namespace}, ""))
+			e.createIn(e.service, object(workspaces.Namespaces, types.NamespacedName{Name: namespace}, ""))
 		}
 		key := types.NamespacedName{Namespace: namespace, Name: "creds"}
 		theirs = append(theirs, key)

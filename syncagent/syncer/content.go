@@ -209,19 +209,13 @@ func addMetadata(patch map[string]any, add metadata) {
 		return
 	}
 	meta, _ := patch["metadata"].(map[string]any)
-	meta = maps.Clone(meta)
-	if meta == nil {
-		meta = map[string]any{}
-	}
+	meta = maps.Clone(orEmpty(meta))
 	for field, values := range map[string]map[string]string{"labels": add.labels, "annotations": add.annotations} {
 		if len(values) == 0 {
 			continue
 		}
 		inner, _ := meta[field].(map[string]any)
-		inner = maps.Clone(inner)
-		if inner == nil {
-			inner = map[string]any{}
-		}
+		inner = maps.Clone(orEmpty(inner))
 		for key, value := range values {
 			inner[key] = value
 		}
@@ -259,15 +253,11 @@ func toSecret(content map[string]any) (map[string]any, error) {
 	result := withoutFields(content, "binaryData")
 	binary, _ := content["binaryData"].(map[string]any)
 	if len(binary) > 0 { // base64 in both kinds; a key is in one of the fields only
-		result["data"] = merge(data, binary)
+		data = maps.Clone(orEmpty(data))
+		maps.Copy(data, binary)
+		result["data"] = data
 	}
 	return result, nil
-}
-
-func merge(values, others map[string]any) map[string]any {
-	result := maps.Clone(orEmpty(values))
-	maps.Copy(result, others)
-	return result
 }
 
 func withoutFields(content map[string]any, fields ...string) map[string]any {

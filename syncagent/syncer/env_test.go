@@ -138,8 +138,8 @@ func newEnv(t testing.TB) *env {
 		Publication: &publication.Publication{}, Service: service, Events: e.events,
 		Copies: ListedCopies{service, widgetOnService.GroupVersionKind, testAgent},
 	}
-	e.createIn(e.workspace, object(namespaces, types.NamespacedName{Name: testKey.Namespace}, ""))
-	e.createIn(e.service, object(namespaces, types.NamespacedName{Name: testNamespace}, ""))
+	e.createIn(e.workspace, object(workspaces.Namespaces, types.NamespacedName{Name: testKey.Namespace}, ""))
+	e.createIn(e.service, object(workspaces.Namespaces, types.NamespacedName{Name: testNamespace}, ""))
 	return e
 }
 
@@ -402,14 +402,14 @@ func (e *env) dump() string {
 	e.t.Helper()
 	var lines []string
 	for name, c := range map[string]client.Client{"workspace": e.workspace, "service": e.service} {
-		for _, resource := range []workspaces.Resource{widgetInWorkspace, widgetOnService, secrets, configMaps, things, namespaces} {
+		for _, resource := range []workspaces.Resource{widgetInWorkspace, widgetOnService, secrets, configMaps, things, workspaces.Namespaces} {
 			list := &unstructured.UnstructuredList{}
 			list.SetGroupVersionKind(resource.GroupVersion().WithKind(resource.Kind + "List"))
 			if err := c.List(context.Background(), list); err != nil {
 				e.t.Fatal(err)
 			}
 			for _, item := range list.Items {
-				if resource == namespaces && item.GetLabels()[publication.LabelAgentName] != "" {
+				if resource == workspaces.Namespaces && item.GetLabels()[publication.LabelAgentName] != "" {
 					continue
 				}
 				if isEmpty(item.Object["status"]) {

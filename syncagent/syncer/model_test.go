@@ -113,11 +113,11 @@ func newModel(t *testing.T, seed uint64) *model {
 	for _, name := range []string{"one", "two", "elsewhere"} {
 		cluster, _ := logicalcluster.ParseName("1" + strings.Replace(name, "elsewhere", "one", 1))
 		w := &modelWorkspace{name: name, cluster: cluster, client: m.newCluster(widgetInWorkspace, sprockets, things, gizmos)}
-		m.createIn(w.client, object(namespaces, types.NamespacedName{Name: testKey.Namespace}, ""))
+		m.createIn(w.client, object(workspaces.Namespaces, types.NamespacedName{Name: testKey.Namespace}, ""))
 		m.workspaces = append(m.workspaces, w)
 	}
 	for _, name := range []string{"alpha", "beta", "gamma", "1one", "1two", sharedNamespace} {
-		m.createIn(m.service, object(namespaces, types.NamespacedName{Name: name}, ""))
+		m.createIn(m.service, object(workspaces.Namespaces, types.NamespacedName{Name: name}, ""))
 	}
 	policies := []syncagentv1alpha1.RelatedResourceCleanupPolicy{"", syncagentv1alpha1.CleanupOnPrimaryDeletion, syncagentv1alpha1.CleanupMatchOrigin}
 	related := []RelatedResource{
@@ -232,7 +232,7 @@ func (m *model) start(pub *modelPublication, key modelKey) *modelReconciliation 
 		p.yield = yield
 		config := pub.config
 		config.Service = p.client("service", m.service)
-		config.Copies = cachedCopies{p}
+		config.Copies = cachedCopies{p.publication}
 		p.result, p.err = New(config).Sync(klog.NewContext(context.Background(), logr.Discard()), Request{
 			Cluster: key.workspace.cluster, NamespacedName: key.NamespacedName, Workspace: p.client("workspace", key.workspace.client),
 		})
@@ -280,7 +280,8 @@ func (m *modelReconciliation) request(what string, do func() error) error {
 	return do()
 }
 
-type cachedCopies struct{ *modelReconciliation }
+// cachedCopies finds copies in the cache of a publication.
+type cachedCopies struct{ publication *modelPublication }
 
 func (c cachedCopies) Find(_ context.Context, source Source) ([]unstructured.Unstructured, error) {
 	var found []unstructured.Unstructured

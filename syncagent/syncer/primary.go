@@ -10,10 +10,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
 	"github.com/atoll-dev/atoll/internal/workspaces"
 	"github.com/atoll-dev/atoll/logicalcluster"
@@ -22,13 +22,6 @@ import (
 	"github.com/atoll-dev/atoll/syncagent/publication"
 	"github.com/atoll-dev/atoll/syncagent/state"
 )
-
-// logicalClusters is the resource of the singleton object that describes a logical cluster.
-var logicalClusters = workspaces.Resource{
-	GroupVersionKind: schema.GroupVersionKind{Group: "core.kcp.io", Version: "v1alpha1", Kind: "LogicalCluster"}, Resource: "logicalclusters",
-}
-
-const logicalClusterName = "cluster"
 
 // matchesFilter reports whether the publication selects the source.
 func (re *reconciliation) matchesFilter(ctx context.Context) (bool, error) {
@@ -42,7 +35,7 @@ func (re *reconciliation) matchesFilter(ctx context.Context) (bool, error) {
 	if filter.Namespace == nil || re.request.Namespace == "" {
 		return true, nil
 	}
-	namespace, err := re.workspace().get(ctx, namespaces, types.NamespacedName{Name: re.request.Namespace})
+	namespace, err := re.workspace().get(ctx, workspaces.Namespaces, types.NamespacedName{Name: re.request.Namespace})
 	if err != nil || namespace == nil {
 		return false, err
 	}
@@ -65,7 +58,7 @@ func (re *reconciliation) readPath(ctx context.Context) error {
 	if !re.spec().EnableWorkspacePaths {
 		return nil
 	}
-	cluster, err := re.workspace().get(ctx, logicalClusters, types.NamespacedName{Name: logicalClusterName})
+	cluster, err := re.workspace().get(ctx, workspaces.LogicalClusters, types.NamespacedName{Name: corev1alpha1.LogicalClusterName})
 	if err != nil {
 		return err
 	}

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
 	"github.com/atoll-dev/atoll/internal/workspaces"
 	"github.com/atoll-dev/atoll/syncagent/publication"
@@ -31,7 +32,7 @@ func placed(t *testing.T) types.NamespacedName {
 }
 
 func createNamespaceOfCopies(e *env) {
-	e.createIn(e.service, object(namespaces, types.NamespacedName{Name: testCluster.String()}, ""))
+	e.createIn(e.service, object(workspaces.Namespaces, types.NamespacedName{Name: testCluster.String()}, ""))
 }
 
 func TestObjectsOfOthersAreNotAdopted(t *testing.T) {
@@ -282,7 +283,7 @@ func TestFilter(t *testing.T) {
 					changeWidget(setField("metadata.labels.tier", value))(e)
 				}
 				if filter.Namespace != nil {
-					e.change(e.workspace, namespaces, types.NamespacedName{Name: testKey.Namespace}, func(o *unstructured.Unstructured) {
+					e.change(e.workspace, workspaces.Namespaces, types.NamespacedName{Name: testKey.Namespace}, func(o *unstructured.Unstructured) {
 						o.SetLabels(map[string]string{"tier": value})
 					})
 				}
@@ -308,14 +309,14 @@ func TestWorkspacePath(t *testing.T) {
 	if _, err := e.sync(testKey); err == nil || e.events.count(ReasonReconcilingError) != 1 || len(e.copies()) > 0 {
 		t.Fatalf("without a path: error %v, events %v", err, e.events.log)
 	}
-	e.createIn(e.workspace, object(logicalClusters, types.NamespacedName{Name: logicalClusterName}, "metadata: {annotations: {kcp.io/path: root:org:team}}"))
+	e.createIn(e.workspace, object(workspaces.LogicalClusters, types.NamespacedName{Name: corev1alpha1.LogicalClusterName}, "metadata: {annotations: {kcp.io/path: root:org:team}}"))
 	e.settle()
 	expectField(t, e.theCopy(), "root:org:team", "metadata", "annotations", publication.AnnotationWorkspacePath)
 	if got := e.copyKey().Namespace; got != "root-org-team" {
 		t.Errorf("the copy is in namespace %s", got)
 	}
 	e.expectIdle()
-	e.deleteIn(e.workspace, logicalClusters, types.NamespacedName{Name: logicalClusterName})
+	e.deleteIn(e.workspace, workspaces.LogicalClusters, types.NamespacedName{Name: corev1alpha1.LogicalClusterName})
 	deleteWidget(e) // the deletion does not need a path
 	e.settle()
 	expectNothingLeft(t, e)

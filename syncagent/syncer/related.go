@@ -134,7 +134,7 @@ func (re *reconciliation) locatePairs(ctx context.Context, resource *RelatedReso
 			return origin.list(ctx, resource.Origin, namespace, selector)
 		},
 		ListNamespaces: func(ctx context.Context, selector labels.Selector) ([]unstructured.Unstructured, error) {
-			return origin.list(ctx, namespaces, "", selector)
+			return origin.list(ctx, workspaces.Namespaces, "", selector)
 		},
 	})
 }

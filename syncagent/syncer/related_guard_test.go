@@ -12,6 +12,7 @@ import (
 
 	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
 	"github.com/atoll-dev/atoll/internal/expression"
+	"github.com/atoll-dev/atoll/internal/workspaces"
 	"github.com/atoll-dev/atoll/syncagent/publication"
 )
 
@@ -49,7 +50,7 @@ func TestNamespacesOfTheServiceClusterAreGuarded(t *testing.T) {
 						}}
 					}
 					withRelated(relation)(e)
-					for _, c := range []*unstructured.Unstructured{object(namespaces, types.NamespacedName{Name: namespace}, "")} {
+					for _, c := range []*unstructured.Unstructured{object(workspaces.Namespaces, types.NamespacedName{Name: namespace}, "")} {
 						_ = e.service.Create(context.Background(), c.DeepCopy()) // the namespace of the agent exists already
 						e.createIn(e.workspace, c)
 					}
@@ -83,7 +84,7 @@ func TestNamingIsGuarded(t *testing.T) {
 		t.Run(naming, func(t *testing.T) {
 			e := newEnv(t)
 			e.config.Publication = &publication.Publication{Spec: syncagentv1alpha1.PublishedResourceSpec{Naming: &syncagentv1alpha1.ResourceNaming{Namespace: naming}}}
-			e.createIn(e.workspace, object(namespaces, types.NamespacedName{Name: key.Namespace}, ""))
+			e.createIn(e.workspace, object(workspaces.Namespaces, types.NamespacedName{Name: key.Namespace}, ""))
 			e.createIn(e.workspace, object(widgetInWorkspace, key, "spec: {size: 3}"))
 			var refused *GuardedError
 			if _, err := e.sync(key); errors.As(err, &refused) != guarded {

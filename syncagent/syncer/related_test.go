@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
+	"github.com/atoll-dev/atoll/internal/workspaces"
 	"github.com/atoll-dev/atoll/syncagent/publication"
 )
 
@@ -420,13 +421,13 @@ func TestNamespacesOfRelatedObjectsAreCreated(t *testing.T) {
 				from, to, side = to, from, "kcp"
 			}
 			other := map[string]string{"service": "kcp", "kcp": "service"}[side]
-			e.createIn(from, object(namespaces, types.NamespacedName{Name: "new-" + other}, ""))
+			e.createIn(from, object(workspaces.Namespaces, types.NamespacedName{Name: "new-" + other}, ""))
 			e.createIn(from, object(secrets, types.NamespacedName{Namespace: "new-" + other, Name: "creds"}, "data: {a: YQ==}"))
 			e.settle()
 			if e.get(to, secrets, types.NamespacedName{Namespace: "new-" + side, Name: "creds"}) == nil {
 				t.Errorf("no copy:\n%s", e.dump())
 			}
-			labels := e.get(to, namespaces, types.NamespacedName{Name: "new-" + side}).GetLabels()
+			labels := e.get(to, workspaces.Namespaces, types.NamespacedName{Name: "new-" + side}).GetLabels()
 			if labelled := len(labels) > 0; labelled != (side == "service") {
 				t.Errorf("the namespace has labels %v", labels)
 			}

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
+	"github.com/atoll-dev/atoll/internal/workspaces"
 	"github.com/atoll-dev/atoll/syncagent/publication"
 )
 
@@ -101,7 +102,7 @@ func TestCreateScenario(t *testing.T) {
 			expectField(t, copied, "hello", "metadata", "annotations", "note")
 			expectField(t, copied, nil, "metadata", "annotations", "kcp.io/cluster")
 			expectField(t, copied, nil, "metadata", "annotations", "syncagent.kcp.io/x")
-			namespace := e.get(e.service, namespaces, types.NamespacedName{Name: copied.GetNamespace()})
+			namespace := e.get(e.service, workspaces.Namespaces, types.NamespacedName{Name: copied.GetNamespace()})
 			expectField(t, namespace, testAgent, "metadata", "labels", publication.LabelAgentName)
 			widget := e.get(e.workspace, widgetInWorkspace, testKey)
 			if got := widget.GetFinalizers(); !slices.Equal(got, []string{publication.Finalizer}) {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -18,9 +17,6 @@ import (
 	"github.com/atoll-dev/atoll/internal/workspaces"
 	"github.com/atoll-dev/atoll/syncagent/publication"
 )
-
-// namespaces is the resource of Namespaces, on both sides.
-var namespaces = workspaces.Resource{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Namespace"), Resource: "namespaces"}
 
 // side is one of the two sides between which objects are synced: the workspace or the service cluster.
 type side struct {
@@ -79,9 +75,7 @@ func (s side) list(ctx context.Context, resource workspaces.Resource, namespace 
 // replaced.
 func (s side) patch(ctx context.Context, object *unstructured.Unstructured, patch map[string]any) error {
 	meta, _ := patch["metadata"].(map[string]any)
-	if meta == nil {
-		meta = map[string]any{}
-	}
+	meta = orEmpty(meta)
 	if uid := object.GetUID(); uid != "" {
 		meta["uid"] = string(uid)
 	}
@@ -124,14 +118,11 @@ func (s side) ensureNamespace(ctx context.Context, name string) (wait bool, err 
 	if name == "" {
 		return false, nil
 	}
-	namespace, err := s.get(ctx, namespaces, types.NamespacedName{Name: name})
+	namespace, err := s.get(ctx, workspaces.Namespaces, types.NamespacedName{Name: name})
 	if err != nil || namespace != nil {
 		return namespace != nil && namespace.GetDeletionTimestamp() != nil, err
 	}
-	namespace = &unstructured.Unstructured{}
-	namespace.SetGroupVersionKind(namespaces.GroupVersionKind)
-	namespace.SetName(name)
-	namespace.SetLabels(s.namespaceLabels)
+	namespace = newObject(workspaces.Namespaces, types.NamespacedName{Name: name}, nil, metadata{labels: s.namespaceLabels})
 	if err := s.client.Create(ctx, namespace); err != nil && !apierrors.IsAlreadyExists(err) {
 		return false, fmt.Errorf("creating namespace %s (%s): %w", name, s.name, err)
 	}

@@ -16,6 +16,7 @@ import (
 
 	syncagentv1alpha1 "github.com/atoll-dev/atoll/api/syncagent/v1alpha1"
 	"github.com/atoll-dev/atoll/internal/expression"
+	"github.com/atoll-dev/atoll/internal/workspaces"
 	"github.com/atoll-dev/atoll/syncagent/publication"
 	"github.com/atoll-dev/atoll/syncagent/state"
 )
@@ -162,7 +163,7 @@ func TestTakeOverIsConfined(t *testing.T) {
 	}}
 	e := formerly(t, mine)
 	victim := types.NamespacedName{Namespace: "victims", Name: mineOnService.Name}
-	e.createIn(e.service, object(namespaces, types.NamespacedName{Name: victim.Namespace}, ""))
+	e.createIn(e.service, object(workspaces.Namespaces, types.NamespacedName{Name: victim.Namespace}, ""))
 	e.createIn(e.service, object(secrets, victim, "data: {theirs: eA==}"))
 	e.change(e.service, widgetOnService, client.ObjectKeyFromObject(e.theCopy()), setField("spec.where", victim.Namespace))
 	e.change(e.workspace, widgetInWorkspace, testKey, setField("spec.where", victim.Namespace))

@@ -50,10 +50,7 @@ func (s side) writePatch(ctx context.Context, copied *unstructured.Unstructured,
 		return copied, false, nil
 	}
 	meta, _ := patch["metadata"].(map[string]any)
-	meta = maps.Clone(meta)
-	if meta == nil {
-		meta = map[string]any{}
-	}
+	meta = maps.Clone(orEmpty(meta))
 	meta["resourceVersion"] = copied.GetResourceVersion()
 	patch["metadata"] = meta
 	return copied, true, s.patch(ctx, copied, patch)
@@ -85,15 +82,8 @@ func (s side) writeAll(ctx context.Context, copied *unstructured.Unstructured, r
 
 // contentAndMetadata returns all fields of an object that the agent may write.
 func contentAndMetadata(object *unstructured.Unstructured) map[string]any {
-	content := contentOf(object)
-	labels, annotations := map[string]any{}, map[string]any{}
-	for key, value := range object.GetLabels() {
-		labels[key] = value
-	}
-	for key, value := range object.GetAnnotations() {
-		annotations[key] = value
-	}
-	content["metadata"] = map[string]any{"labels": labels, "annotations": annotations}
+	content, all := contentOf(object), func(string) bool { return true }
+	content["metadata"] = map[string]any{"labels": syncable(object.GetLabels(), all), "annotations": syncable(object.GetAnnotations(), all)}
 	return content
 }
 
@@ -190,7 +180,7 @@ func (re *reconciliation) deleteCopy(ctx context.Context, copied *unstructured.U
 }
 
 func (re *reconciliation) removeFinalizer(ctx context.Context) error {
-	finalizers := slices.DeleteFunc(slices.Clone(re.source.GetFinalizers()), func(f string) bool { return f == publication.Finalizer })
+	finalizers := slices.DeleteFunc(slices.Clone(re.source.GetFinalizers()), isContractFinalizer)
 	err := re.workspace().setFinalizers(ctx, re.source, finalizers)
 	if err == nil {
 		re.record(ctx, ReasonDeleted)

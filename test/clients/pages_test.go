@@ -32,6 +32,7 @@ const pageTimeout = 5 * time.Minute
 
 // block is a block of commands of a page.
 type block struct {
+	page     string
 	line     int // in the page, of the first command
 	commands string
 	fails    bool
@@ -93,24 +94,41 @@ func buildScript(blocks []block) string {
 	return s.String()
 }
 
-// TestPages runs the pages in a shell, in a directory that looks like a checkout after `make build`.
+// readBlocks returns the blocks of a tutorial, whose pages follow each other.
+func readBlocks(t *testing.T, tutorial []string) (blocks []block) {
+	t.Helper()
+	for _, page := range tutorial {
+		content, err := os.ReadFile(filepath.Join("..", "..", "docs", page))
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := parseBlocks(string(content))
+		if len(found) < 2 {
+			t.Fatalf("docs/%s: only %d blocks are found", page, len(found))
+		}
+		for i := range found {
+			found[i].page = page
+		}
+		blocks = append(blocks, found...)
+	}
+	return blocks
+}
+
+// TestPages runs the tutorials in a shell, in a directory that looks like a checkout after `make build`.
 func TestPages(t *testing.T) {
-	for _, page := range []string{"getting-started-apis.md", "publishing.md", "getting-started-infrastructure.md"} {
-		t.Run(page, func(t *testing.T) {
-			content, err := os.ReadFile(filepath.Join("..", "..", "docs", page))
-			if err != nil {
-				t.Fatal(err)
-			}
-			blocks := parseBlocks(string(content))
-			if len(blocks) < 5 {
-				t.Fatalf("only %d blocks are found", len(blocks))
-			}
+	for _, tutorial := range [][]string{
+		{"getting-started-apis.md"},
+		{"publishing.md", "publishing-contents.md", "publishing-related.md", "publishing-check.md"},
+		{"getting-started-infrastructure.md"},
+	} {
+		t.Run(tutorial[0], func(t *testing.T) {
+			blocks := readBlocks(t, tutorial)
 			address := freeAddress(t)
 			output, err := runShell(t, newCheckout(t), strings.ReplaceAll(buildScript(blocks), webAddress, address))
 			if err != nil {
 				t.Errorf("the shell ends with %v", err)
 			}
-			compareOutput(t, page, blocks, strings.ReplaceAll(output, address, webAddress))
+			compareOutput(t, blocks, strings.ReplaceAll(output, address, webAddress))
 		})
 	}
 }
@@ -129,7 +147,7 @@ func freeAddress(t *testing.T) string {
 }
 
 // compareOutput checks for each block that the output matches the page.
-func compareOutput(t *testing.T, page string, blocks []block, output string) {
+func compareOutput(t *testing.T, blocks []block, output string) {
 	t.Helper()
 	for _, part := range strings.Split(output, marker)[1:] {
 		number, got, _ := strings.Cut(part, "\n")
@@ -138,7 +156,7 @@ func compareOutput(t *testing.T, page string, blocks []block, output string) {
 			t.Fatal(err)
 		}
 		one := blocks[i]
-		location := fmt.Sprintf("docs/%s:%d", page, one.line)
+		location := fmt.Sprintf("docs/%s:%d", one.page, one.line)
 		t.Logf("%s\n$ %s%s", location, one.commands, got)
 		if one.output != nil && !outputPattern(*one.output).MatchString(trimTrailingSpaces(got)) {
 			t.Errorf("%s prints\n%s\nwant the output of the page:\n%s", location, got, *one.output)

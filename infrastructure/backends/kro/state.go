@@ -149,12 +149,7 @@ func configField(path string) string {
 
 // isIgnored reports whether an expression refers to a resource that the instance does not include.
 func (p *pass) isIgnored(references []string) bool {
-	for _, id := range references {
-		if p.ignored[id] {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(references, func(id string) bool { return p.ignored[id] })
 }
 
 // isSet reports whether an object has a field.

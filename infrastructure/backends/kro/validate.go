@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/atoll-dev/atoll/infrastructure/instance"
 	"github.com/atoll-dev/atoll/infrastructure/runtimecluster"
 	"github.com/atoll-dev/atoll/internal/expression"
 )
@@ -37,9 +38,6 @@ var (
 		apiVersion context dependency dependencies each externalRef externalReference externalRefs externalReferences graph instance item
 		items kind kro metadata object resource resourcegraphdefinition resourceGraphDefinition resources root runtime schema self
 		serviceAccountName spec status this variables vars version`)...)
-
-	// reservedOutputs are the fields of the status that the platform writes.
-	reservedOutputs = sets.New("phase", "message", "conditions", "observedGeneration", "connectionSecret")
 )
 
 // root returns the path of backendConfig.
@@ -80,7 +78,7 @@ func (c *config) validateOutputs() field.ErrorList {
 		values map[string]any
 	}{{"statusMapping", c.StatusMapping}, {"status", c.Status}} {
 		for _, output := range slices.Sorted(maps.Keys(outputs.values)) {
-			if reservedOutputs.Has(output) {
+			if instance.IsCommonField(output) {
 				errs = append(errs, field.Forbidden(root().Child(outputs.name).Key(output), "is a field of the platform"))
 			}
 			errs = append(errs, expression.ValidateKey(output, root().Child(outputs.name).Key(output))...)

@@ -2,8 +2,6 @@ package opentofu
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -55,10 +53,7 @@ func defaultResources() corev1.ResourceRequirements {
 }
 
 // nameOf returns the name of the lease, service account and role of an instance, and the beginning of the names of its other objects.
-func nameOf(s runtimecluster.Set) string {
-	sum := sha256.Sum256([]byte(s.Template + "/" + s.Instance))
-	return "tofu-" + hex.EncodeToString(sum[:10])
-}
+func nameOf(s runtimecluster.Set) string { return "tofu-" + s.Hash() }
 
 func inputsName(name string) string      { return name + "-inputs" }
 func credentialsName(name string) string { return name + "-credentials" }
