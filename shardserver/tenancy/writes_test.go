@@ -87,13 +87,13 @@ func TestWorkspaceWrites(t *testing.T) {
 			"beta: /registry/rbac.authorization.k8s.io/clusterrolebindings/<cluster>/workspace-admin: put",
 			"root: /cache/sharding.kcp.io/logicalclusterreports/customresources/beta/<cluster>/root.<workspace>: put put delete",
 			"root: /cache/sharding.kcp.io/logicalclusterrequests/customresources/root/root/<workspace>.<cluster>: put put delete",
-			"root: /registry/tenancy.kcp.io/workspaces/<identity>/root/<workspace>: put put put",
+			"root: /registry/tenancy.kcp.io/workspaces/<identity>/root/<workspace>: put put",
 		}, []string{
 			"beta: apibindings/tenancy.kcp.io clusterrolebindings/workspace-admin namespaces/default",
 			"beta: apibindings/topology.kcp.io namespaces/kube-system",
 			"beta: configmaps/default/kube-root-ca.crt serviceaccounts/default/default",
 			"beta: configmaps/kube-system/kube-root-ca.crt serviceaccounts/kube-system/default",
-		}, 15, 11, 16 << 10},
+		}, 14, 11, 16 << 10},
 		"deletion on the shard of its parent": {deleted, "root", []string{
 			"root: /registry/apis.kcp.io/apibindings/customresources/<cluster>/tenancy.kcp.io-<hash>: put delete",
 			"root: /registry/apis.kcp.io/apibindings/customresources/<cluster>/topology.kcp.io-<hash>: put delete",
