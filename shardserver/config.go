@@ -245,6 +245,9 @@ func (d *dependencies) applyStorage(context.Context) error {
 	rest.cacheAPIs = d.options.FeatureEnabled(options.GateCacheAPIs)
 	rest.migrations = d.options.FeatureEnabled(options.GateLogicalClusterMigration)
 	rest.meter = d.objectCounts
+	if rest.transactions, err = d.keys.Connect(); err != nil {
+		return err
+	}
 	if d.fence != nil {
 		rest.guard = d.fence
 		d.registry.SetMoves(storage.Moves{Guard: d.fence, Unrestricted: fence.WithMover})

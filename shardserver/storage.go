@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -17,6 +18,7 @@ import (
 	storagevalue "k8s.io/apiserver/pkg/storage/value"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 	"k8s.io/kubernetes/pkg/apis/core"
+	"k8s.io/kubernetes/pkg/apis/rbac"
 	"k8s.io/kubernetes/pkg/kubeapiserver"
 
 	adminv1alpha1 "github.com/atoll-dev/atoll/api/admin/v1alpha1"
@@ -77,6 +79,13 @@ var systemResources = []schema.GroupResource{
 // largeResources have large objects in etcd that are small in a watch cache, where equal specifications are shared.
 var largeResources = []schema.GroupResource{apiextensions.Definitions, apisv1alpha2.Resource("apiresourceschemas")}
 
+// togetherResources are those of what a new workspace has.
+var togetherResources = []schema.GroupResource{
+	{Resource: "namespaces"}, {Resource: "serviceaccounts"}, {Resource: "configmaps"},
+	{Group: rbac.GroupName, Resource: "clusterrolebindings"},
+	apisv1alpha2.Resource("apibindings"),
+}
+
 // largePageSize is the page size of reading them from etcd.
 const largePageSize = 500
 
@@ -97,6 +106,8 @@ type restOptions struct {
 	interner *storage.Interner
 	// meter counts the bytes that are written.
 	meter storage.Meter
+	// transactions is the etcd client for creations of one logical cluster that are stored together; it is closed with the keys.
+	transactions *clientv3.Client
 	// guard refuses writes to logical clusters that move; nil where none do.
 	guard storage.Guard
 }
@@ -136,6 +147,9 @@ func (r *restOptions) GetRESTOptions(resource schema.GroupResource, example runt
 	cache := storage.CacheOptions{}
 	if slices.Contains(largeResources, resource) {
 		cache.MaxPageSize = largePageSize
+	}
+	if slices.Contains(togetherResources, resource) {
+		cache.Transactions = r.transactions
 	}
 	decorator := storage.WithCache(cache)
 	if resource.Resource == "events" || !r.options.EnableWatchCache {

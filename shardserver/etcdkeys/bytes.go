@@ -46,7 +46,7 @@ func (s *Scanner) CountBytes(ctx context.Context, cluster logicalcluster.Name) (
 
 // countPrefixBytes pages through the values below a prefix.
 func (s *Scanner) countPrefixBytes(ctx context.Context, prefix string) (sum int64, err error) {
-	client, err := s.connect()
+	client, err := s.Connect()
 	if err != nil {
 		return 0, err
 	}

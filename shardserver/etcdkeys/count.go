@@ -56,7 +56,7 @@ func (s *Scanner) CountIn(ctx context.Context, resources []*storage.Resource, na
 
 // countStorage reads the keys below a prefix, which are sorted by logical cluster.
 func (s *Scanner) countStorage(ctx context.Context, prefix string, count func(logicalcluster.Name, int64)) error {
-	client, err := s.connect()
+	client, err := s.Connect()
 	if err != nil {
 		return err
 	}

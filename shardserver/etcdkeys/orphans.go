@@ -92,7 +92,7 @@ func (s *Scanner) fence(cluster logicalcluster.Name, seen *corev1alpha1.LogicalC
 
 // deletePrefix deletes all keys below a prefix while the fence holds.
 func (s *Scanner) deletePrefix(ctx context.Context, prefix string, fence []clientv3.Cmp) (removed int, err error) {
-	client, err := s.connect()
+	client, err := s.Connect()
 	if err != nil {
 		return 0, err
 	}
@@ -217,7 +217,7 @@ func gapsBetween(root string, known map[string]bool) []gap {
 // first key of each gap between those that are known, many in one request, because etcd may count a range to return its first key. From what
 // it finds, it skips to the end of the storage.
 func (s *Scanner) findOrphans(ctx context.Context, known map[string]bool) (custom, other []string, err error) {
-	client, err := s.connect()
+	client, err := s.Connect()
 	if err != nil {
 		return nil, nil, err
 	}

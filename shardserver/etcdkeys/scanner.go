@@ -22,6 +22,8 @@ import (
 
 const (
 	dialTimeout = 20 * time.Second
+	// A server that disappears without closing its connections is noticed after these, as by the stock storage.
+	keepAliveTime, keepAliveTimeout = 30 * time.Second, 10 * time.Second
 	// opsPerRequest keeps transactions below etcd's default limit of 128 operations.
 	opsPerRequest = 100
 	// keysPerRequest is how many keys a request lists that are then deleted.
@@ -63,8 +65,8 @@ func (s *Scanner) Close() error {
 	return client.Close()
 }
 
-// connect returns the client, which dials in the background.
-func (s *Scanner) connect() (*clientv3.Client, error) {
+// Connect returns the client of the scanner, which dials in the background. Close closes it.
+func (s *Scanner) Connect() (*clientv3.Client, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.client != nil {
@@ -82,6 +84,7 @@ func (s *Scanner) connect() (*clientv3.Client, error) {
 func Connect(config storagebackend.TransportConfig) (*clientv3.Client, error) {
 	clientConfig := clientv3.Config{
 		Endpoints: config.ServerList, DialTimeout: dialTimeout, Logger: zap.NewNop(),
+		DialKeepAliveTime: keepAliveTime, DialKeepAliveTimeout: keepAliveTimeout,
 		DialOptions: []grpc.DialOption{etcddial.ConnectParams()},
 	}
 	if config.CertFile != "" || config.KeyFile != "" || config.TrustedCAFile != "" {
@@ -105,7 +108,7 @@ func (s *Scanner) prefixOf(storagePrefix string, cluster ...string) string {
 
 // countPrefixes returns the number of keys below each prefix.
 func (s *Scanner) countPrefixes(ctx context.Context, prefixes []string) ([]int64, error) {
-	client, err := s.connect()
+	client, err := s.Connect()
 	if err != nil {
 		return nil, err
 	}

@@ -195,7 +195,7 @@ func (m *SpaceMonitor) Run(ctx context.Context) {
 
 // update asks all members. A member that does not answer is left out, unless none does.
 func (m *SpaceMonitor) update(ctx context.Context) error {
-	client, err := m.scanner.connect()
+	client, err := m.scanner.Connect()
 	if err != nil {
 		return err
 	}
@@ -232,7 +232,7 @@ func (m *SpaceMonitor) set(space Space, written int64, asked time.Time) {
 
 // spaceOf asks one member. The alarms are those of the whole cluster; listing them would be a write.
 func (m *SpaceMonitor) spaceOf(ctx context.Context, endpoint string) (Space, error) {
-	client, err := m.scanner.connect()
+	client, err := m.scanner.Connect()
 	if err != nil {
 		return Space{}, err
 	}

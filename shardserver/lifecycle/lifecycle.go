@@ -12,11 +12,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/kubernetes/pkg/apis/core"
 	"k8s.io/kubernetes/pkg/serviceaccount"
 
-	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/controller"
 	"github.com/atoll-dev/atoll/shardserver/informer"
 	"github.com/atoll-dev/atoll/shardserver/lifecycle/content"
@@ -66,37 +64,13 @@ func Controllers(cfg Config) []controller.Controller {
 	}
 	controllers := []controller.Controller{
 		newNamespaceController(cfg),
-		newDefaultServiceAccountController(cfg),
-		newRootCAController(cfg),
+		newNamespaceDefaultsController(cfg),
 		newAggregationController(cfg),
 	}
 	if cfg.Tokens != nil {
 		controllers = append(controllers, newTokenController(cfg))
 	}
 	return controllers
-}
-
-// perNamespace maps an event of an active namespace to the object of a fixed name in it.
-func perNamespace(name string) func(watch.Event) []controller.Request {
-	return func(event watch.Event) []controller.Request {
-		namespace, ok := event.Object.(*core.Namespace)
-		if !ok || event.Type == watch.Deleted || !isActive(namespace) {
-			return nil
-		}
-		return []controller.Request{{ClusterName: logicalcluster.Of(namespace), Namespace: namespace.Name, Name: name}}
-	}
-}
-
-// onlyNamed maps events to their object if it has that name.
-func onlyNamed(name string) func(watch.Event) []controller.Request {
-	return func(event watch.Event) []controller.Request {
-		for _, key := range controller.RequestForObject(event) {
-			if key.Name == name {
-				return []controller.Request{key}
-			}
-		}
-		return nil
-	}
 }
 
 func isActive(namespace *core.Namespace) bool {

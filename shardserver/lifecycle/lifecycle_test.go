@@ -27,13 +27,12 @@ func TestNamespaceEvents(t *testing.T) {
 		return n
 	}
 	namespaceKeys := []controller.Request{{ClusterName: logicalcluster.MustParseName("a"), Name: "n"}}
-	defaultKeys := []controller.Request{{ClusterName: logicalcluster.MustParseName("a"), Namespace: "n", Name: "default"}}
 	for name, tc := range map[string]struct {
 		event            watch.Event
 		emptied, created []controller.Request
 	}{
 		"an active namespace gets its default objects": {
-			event: watch.Event{Type: watch.Added, Object: namespace(func(*core.Namespace) {})}, created: defaultKeys,
+			event: watch.Event{Type: watch.Added, Object: namespace(func(*core.Namespace) {})}, created: namespaceKeys,
 		},
 		"a terminating namespace is emptied": {
 			event: watch.Event{Type: watch.Modified, Object: namespace(func(n *core.Namespace) { n.DeletionTimestamp = &now })}, emptied: namespaceKeys,
@@ -49,7 +48,7 @@ func TestNamespaceEvents(t *testing.T) {
 			if diff := cmp.Diff(tc.emptied, terminatingKey(tc.event), cmp.Comparer(sameKey)); diff != "" {
 				t.Errorf("terminating: %s", diff)
 			}
-			if diff := cmp.Diff(tc.created, perNamespace("default")(tc.event), cmp.Comparer(sameKey)); diff != "" {
+			if diff := cmp.Diff(tc.created, mapActiveNamespace(tc.event), cmp.Comparer(sameKey)); diff != "" {
 				t.Errorf("defaults: %s", diff)
 			}
 		})

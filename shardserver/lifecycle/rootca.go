@@ -10,66 +10,49 @@ import (
 	"k8s.io/kubernetes/pkg/apis/core"
 	"k8s.io/kubernetes/pkg/controller/certificates/rootcacertpublisher"
 
-	"github.com/atoll-dev/atoll/shardserver/controller"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// rootCAController publishes the CA bundle of the server in each active namespace.
-type rootCAController struct {
+// rootCA publishes the CA bundle of the server in each active namespace.
+type rootCA struct {
 	cfg        Config
-	namespaces *storage.Reader[*core.Namespace]
 	configMaps *storage.Reader[*core.ConfigMap]
 }
 
-func newRootCAController(cfg Config) controller.Controller {
-	c := &rootCAController{
-		cfg:        cfg,
-		namespaces: storage.NewReader[*core.Namespace](cfg.Registry, namespaces),
-		configMaps: storage.NewReader[*core.ConfigMap](cfg.Registry, configMaps),
-	}
-	return controller.Controller{
-		Name: "root-ca",
-		Sources: []controller.Source{
-			{Resource: namespaces, MapFunc: perNamespace(rootcacertpublisher.RootCACertConfigMapName)},
-			{Resource: configMaps, MapFunc: onlyNamed(rootcacertpublisher.RootCACertConfigMapName)},
-		},
-		Reconcile: c.reconcile,
-	}
-}
-
-func (c *rootCAController) reconcile(ctx context.Context, key controller.Request) (controller.Result, error) {
+// missing implements namespaceDefault.
+func (c *rootCA) missing(ctx context.Context, namespace string) (func(context.Context) error, error) {
 	bundle := c.cfg.RootCA()
 	if len(bundle) == 0 {
-		return controller.Result{}, nil
+		return nil, nil
 	}
-	existing, err := c.configMaps.Get(ctx, key.Namespace, key.Name)
+	existing, err := c.configMaps.Get(ctx, namespace, rootcacertpublisher.RootCACertConfigMapName)
 	if err != nil && !apierrors.IsNotFound(err) {
-		return controller.Result{}, err
+		return nil, err
 	}
 	found := err == nil
 	if found && hasBundle(existing, bundle) {
-		return controller.Result{}, nil
+		return nil, nil
 	}
-	namespace, err := c.namespaces.Get(ctx, "", key.Namespace)
-	if apierrors.IsNotFound(err) || (err == nil && !isActive(namespace)) {
-		return controller.Result{}, nil
-	}
-	if err != nil {
-		return controller.Result{}, err
-	}
-	desired := rootCAConfigMap(key.Namespace, bundle)
-	if found {
-		// Metadata set by others is kept.
-		desired.ObjectMeta = *existing.ObjectMeta.DeepCopy()
-		metav1.SetMetaDataAnnotation(&desired.ObjectMeta, rootcacertpublisher.DescriptionAnnotation, rootcacertpublisher.Description)
-		err = c.cfg.Clients.Typed.Update(ctx, desired)
-	} else {
-		err = c.cfg.Clients.Typed.Create(ctx, desired)
-	}
-	if err = ignoreTerminatingNamespace(err); err != nil {
-		return controller.Result{}, fmt.Errorf("publishing config map %q in namespace %q: %w", key.Name, key.Namespace, err)
-	}
-	return controller.Result{}, nil
+	return func(ctx context.Context) error {
+		desired, write := rootCAConfigMap(namespace, bundle), c.create
+		if found {
+			// Metadata set by others is kept.
+			desired.ObjectMeta, write = *existing.ObjectMeta.DeepCopy(), c.update
+			metav1.SetMetaDataAnnotation(&desired.ObjectMeta, rootcacertpublisher.DescriptionAnnotation, rootcacertpublisher.Description)
+		}
+		if err := ignoreTerminatingNamespace(write(ctx, desired)); err != nil {
+			return fmt.Errorf("publishing config map %q in namespace %q: %w", desired.Name, namespace, err)
+		}
+		return nil
+	}, nil
+}
+
+func (c *rootCA) create(ctx context.Context, configMap *corev1.ConfigMap) error {
+	return c.cfg.Clients.Typed.Create(ctx, configMap)
+}
+
+func (c *rootCA) update(ctx context.Context, configMap *corev1.ConfigMap) error {
+	return c.cfg.Clients.Typed.Update(ctx, configMap)
 }
 
 // hasBundle reports whether a config map contains the bundle and nothing else.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/atoll-dev/atoll/internal/responserecorder"
 	"github.com/atoll-dev/atoll/shardserver/fence"
+	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
 // directHandler passes writes to the handler of this process, while one is set. They run the same handler chain as requests
@@ -41,8 +42,8 @@ func (d *directHandler) handlerFor(req *http.Request) http.Handler {
 // for each request.
 func serve(handler http.Handler, req *http.Request) (_ *http.Response, err error) {
 	// The handler must not inherit values of the caller's context, such as the user or the request info: it determines
-	// them itself. Whether the caller moves the logical cluster is nothing that it could determine.
-	ctx, cancel := context.WithCancel(fence.WithDirect(context.Background()))
+	// them itself. Whether the caller moves the logical cluster, and what it creates together, is nothing that it could determine.
+	ctx, cancel := context.WithCancel(storage.InheritTogether(fence.WithDirect(context.Background()), req.Context()))
 	defer cancel()
 	if fence.IsMover(req.Context()) {
 		ctx = fence.WithMover(ctx)

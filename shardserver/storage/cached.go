@@ -34,6 +34,12 @@ func newCachedStorage(
 	if options.MaxPageSize > 0 {
 		raw = smallPages{raw, options.MaxPageSize}
 	}
+	if options.Transactions != nil {
+		if raw, err = withTransactions(options.Transactions, raw, config, newFunc, newListFunc, resourcePrefix); err != nil {
+			destroyRaw()
+			return nil, nil, err
+		}
+	}
 	watchCache, err := cacher.NewCacherFromConfig(cacher.Config{
 		Storage:             &progressRequester{noWatchList: noWatchList{raw}},
 		Versioner:           storage.APIObjectVersioner{},

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"strings"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
@@ -38,6 +39,8 @@ type CacheOptions struct {
 	MaxPageSize int64
 	// Compact shrinks an object in place before the watch cache stores it, when no other reference to it exists.
 	Compact func(runtime.Object)
+	// Transactions is the etcd client with which creations of Together are stored; nil to store each alone.
+	Transactions *clientv3.Client
 }
 
 // WithCache returns the decorator for resources that have a watch cache.

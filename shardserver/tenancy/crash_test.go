@@ -2,6 +2,7 @@ package tenancy_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 
@@ -60,6 +61,17 @@ func TestControllersResumeAfterCrash(t *testing.T) {
 		reserved(w)
 		w.Spec.Cluster, w.Spec.URL = "cluster-of-"+w.Name, "https://old.example/clusters/root:"+w.Name
 	}))
+	// Some of what is created together may be stored without the rest.
+	createCluster(create("after-a-part", reserved))
+	inPart := shardtesting.In(t.Context(), "cluster-of-after-a-part")
+	for _, object := range []client.Object{
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}},
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "default"}},
+	} {
+		if err := masters.Create(inPart, object); err != nil {
+			t.Fatal(err)
+		}
+	}
 	deleted := create("deleted-meanwhile", reserved)
 	createCluster(deleted)
 	inDeleted := shardtesting.In(t.Context(), "cluster-of-deleted-meanwhile")
@@ -75,7 +87,7 @@ func TestControllersResumeAfterCrash(t *testing.T) {
 
 	shard := shardtesting.StartIn(t, idle.Directory)
 	masters = shard.Client(t, shard.Masters(t))
-	for _, name := range []string{"before-anything", "after-reserving", "after-making", "after-publishing"} {
+	for _, name := range []string{"before-anything", "after-reserving", "after-making", "after-publishing", "after-a-part"} {
 		workspace := waitReady(t, masters, "root", name)
 		if name != "before-anything" && workspace.Spec.Cluster != "cluster-of-"+name {
 			t.Errorf("%s: cluster %q", name, workspace.Spec.Cluster)
@@ -88,6 +100,13 @@ func TestControllersResumeAfterCrash(t *testing.T) {
 		if uid, made := clusters[name]; made && cluster.UID != uid {
 			t.Errorf("%s: its logical cluster has changed", name)
 		}
+	}
+	get(t, masters, inPart, &corev1.Namespace{}, "", "kube-system")
+	for _, namespace := range []string{"default", "kube-system"} {
+		shardtesting.Eventually(t, "the default objects of "+namespace, func(context.Context) error {
+			return errors.Join(masters.Get(inPart, client.ObjectKey{Namespace: namespace, Name: "default"}, &corev1.ServiceAccount{}),
+				masters.Get(inPart, client.ObjectKey{Namespace: namespace, Name: "kube-root-ca.crt"}, &corev1.ConfigMap{}))
+		})
 	}
 	shardtesting.Eventually(t, "the deletion", func(context.Context) error {
 		err := masters.Get(root, client.ObjectKeyFromObject(deleted), deleted)

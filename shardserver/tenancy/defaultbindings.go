@@ -30,21 +30,29 @@ type bindingsResult struct {
 	requeueAfter time.Duration
 }
 
-// bindDefaults creates the default bindings of the workspace's types, and returns their state. The condition
-// APIBindingsInitialized has the missing ones.
-func (c *logicalClusterController) bindDefaults(ctx context.Context, scope *clusterScope) (bindingsResult, error) {
+// newBindings returns the creation of the default bindings of the workspace's types; nil if the logical cluster does not wait for them, or if
+// a type cannot be resolved, which is in the condition APIBindingsInitialized then.
+func (c *logicalClusterController) newBindings(ctx context.Context, scope *clusterScope) (*defaultbindings.Initialization, error) {
 	if !defaultbindings.IsWaiting(scope.cluster) {
-		return bindingsResult{}, nil
+		return nil, nil
 	}
 	aliases, err := c.aliases(ctx, scope.name)
 	if errors.Is(err, workspacetype.ErrUnresolvable) {
 		conditionsv1alpha1.MarkFalse(scope.cluster, corev1alpha1.APIBindingsInitialized, corev1alpha1.ReasonWorkspaceTypesInvalid, conditionsv1alpha1.SeverityError, "%v", err)
-		return bindingsResult{}, nil
+		return nil, nil
 	}
 	if err != nil {
-		return bindingsResult{}, err
+		return nil, err
 	}
-	outcome, err := c.cfg.Defaults.Initialize(ctx, scope.cluster, aliases)
+	return c.cfg.Defaults.Initialize(ctx, scope.cluster, aliases)
+}
+
+// recordBindings returns the state of the default bindings after their creation. The condition APIBindingsInitialized has the missing ones.
+func recordBindings(scope *clusterScope, created *defaultbindings.Initialization) (bindingsResult, error) {
+	if created == nil {
+		return bindingsResult{}, nil
+	}
+	outcome, err := created.Outcome()
 	if err != nil {
 		return bindingsResult{}, err
 	}

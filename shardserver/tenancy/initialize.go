@@ -2,10 +2,10 @@ package tenancy
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
-	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,13 +13,17 @@ import (
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	"github.com/atoll-dev/atoll/shardserver/bootstrap"
 	"github.com/atoll-dev/atoll/shardserver/controller"
+	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
 // universalInitializer is the initializer of the built-in type that most others extend.
 const universalInitializer corev1alpha1.LogicalClusterInitializer = "root:universal"
 
+// parallelCreations bounds the objects that are created at once for one logical cluster. Each is a request.
+const parallelCreations = 8
+
 // initialize ensures the admin binding, runs the system initializers and removes the completed ones from the list. Others
-// are left to their controllers. The objects do not depend on each other: they are created at once, because each creation
+// are left to their controllers. The objects do not depend on each other: they are created together, because each creation
 // waits for etcd.
 func (c *logicalClusterController) initialize(ctx context.Context, scope *clusterScope) (controller.Result, error) {
 	cluster := scope.cluster
@@ -27,17 +31,24 @@ func (c *logicalClusterController) initialize(ctx context.Context, scope *cluste
 		return controller.Result{}, c.ensureAdmin(ctx, scope)
 	}
 	var result controller.Result
-	var bindings bindingsResult
-	var creating errgroup.Group
-	creating.Go(func() error { return c.ensureAdmin(ctx, scope) })
+	created, err := c.newBindings(ctx, scope) // an error does not delay the others
+	creations := []func(context.Context) error{func(ctx context.Context) error { return c.ensureAdmin(ctx, scope) }}
 	if slices.Contains(cluster.Status.Initializers, universalInitializer) {
-		creating.Go(func() error { return c.createNamespaces(ctx) })
+		creations = append(creations, c.missingNamespaces(ctx)...)
 	}
-	creating.Go(func() (err error) {
-		bindings, err = c.bindDefaults(ctx, scope) // alone changes the scope
-		return err
-	})
-	if err := creating.Wait(); err != nil {
+	if created != nil {
+		for _, create := range created.Creations() {
+			creations = append(creations, func(ctx context.Context) error { create(ctx); return nil })
+		}
+	}
+	for some := range slices.Chunk(creations, parallelCreations) {
+		err = errors.Join(err, errors.Join(storage.Together(ctx, some...)...))
+	}
+	if err != nil {
+		return result, err
+	}
+	bindings, err := recordBindings(scope, created)
+	if err != nil {
 		return result, err
 	}
 	var remaining []corev1alpha1.LogicalClusterInitializer
@@ -57,14 +68,14 @@ func (c *logicalClusterController) initialize(ctx context.Context, scope *cluste
 	return result, nil
 }
 
-// createNamespaces creates the namespaces that Kubernetes clients expect. Tenants may change them.
-func (c *logicalClusterController) createNamespaces(ctx context.Context) error {
-	var creating errgroup.Group
+// missingNamespaces returns the creations of the namespaces that Kubernetes clients expect. Tenants may change them.
+func (c *logicalClusterController) missingNamespaces(ctx context.Context) []func(context.Context) error {
+	var creations []func(context.Context) error
 	for _, name := range []string{metav1.NamespaceDefault, metav1.NamespaceSystem} {
 		if _, err := c.namespaces.Get(ctx, "", name); err == nil {
 			continue
 		}
-		creating.Go(func() error {
+		creations = append(creations, func(ctx context.Context) error {
 			namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{bootstrap.CreateOnlyAnnotation: "true"}}}
 			if err := c.cfg.Clients.Typed.Create(ctx, namespace); err != nil && !apierrors.IsAlreadyExists(err) {
 				return fmt.Errorf("creating namespace %q: %w", name, err)
@@ -72,5 +83,5 @@ func (c *logicalClusterController) createNamespaces(ctx context.Context) error {
 			return nil
 		})
 	}
-	return creating.Wait()
+	return creations
 }

@@ -265,6 +265,9 @@ func (m *model) reconcileWorkspace(name string) {
 	case workspace.Spec.Cluster == "" && state == remote.Accepted:
 		workspace.Spec.Cluster = cluster.String()
 		facts.cluster = placement.LogicalClusterFromReport(report, workspace)
+		if deferStatus(stored, facts) > 0 {
+			return
+		}
 	case workspace.Spec.Cluster == "":
 		facts.waiting = "x"
 	case placement.Ended(workspace) || state == remote.Disappeared:

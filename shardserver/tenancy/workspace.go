@@ -125,12 +125,9 @@ func (c *workspaceController) reconcile(ctx context.Context, key controller.Requ
 		return controller.Result{}, err
 	}
 	requeueAfter := setStatus(scope.workspace, scope.facts)
-	if wait := deferStatus(stored, scope.facts); wait > 0 {
-		if !c.isRemote(scope) { // paths do not resolve before the phase is updated, and the placement is stored already
-			c.waitForCache(ctx, scope)
-			return controller.Result{RequeueAfter: wait}, nil
-		}
-		scope.workspace.Status, requeueAfter = *stored.Status.DeepCopy(), wait
+	if wait := deferStatus(stored, scope.facts); wait > 0 { // paths do not resolve before the phase is updated, and the placement is stored already
+		c.waitForCache(ctx, scope)
+		return controller.Result{RequeueAfter: wait}, nil
 	}
 	if err := c.setMetadata(ctx, scope); err != nil {
 		return controller.Result{}, err

@@ -3,6 +3,7 @@ package tenancy_test
 import (
 	"context"
 	"fmt"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -17,9 +18,10 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// TestWorkspaceWrites checks the writes of the creation and the deletion of a workspace, key by key, in all stores:
-// each write is an event for every watch of the resource, and takes memory in watch caches. A change that adds one must
-// justify it. With -v the test logs the bytes that are stored.
+// TestWorkspaceWrites checks the writes of the creation and the deletion of a workspace, key by key, in all stores, and which of them are
+// one transaction: each changed key is an event for every watch of the resource, and takes memory in watch caches; each transaction is an entry
+// of etcd's log. A change that adds one must justify it. The keys that a new workspace leaves are those of its creation without a deletion, and their
+// bytes are bounded. With -v the test logs the bytes that are stored.
 func TestWorkspaceWrites(t *testing.T) {
 	in := startEnv(t, "beta")
 	for _, on := range []string{"root", "beta"} { // objects that exist once per shard are not part of a workspace
@@ -48,6 +50,11 @@ func TestWorkspaceWrites(t *testing.T) {
 		writes []storeWrite
 		on     string
 		want   []string
+		// together are the transactions of several keys, transactions are all.
+		together     []string
+		transactions int
+		// keys and maxBytes are what is stored afterwards.
+		keys, maxBytes int
 	}{
 		"creation on the shard of its parent": {created, "root", []string{
 			"root: /registry/apis.kcp.io/apibindings/customresources/<cluster>/tenancy.kcp.io-<hash>: put",
@@ -61,7 +68,12 @@ func TestWorkspaceWrites(t *testing.T) {
 			"root: /registry/core/serviceaccounts/<cluster>/kube-system/default: put",
 			"root: /registry/rbac.authorization.k8s.io/clusterrolebindings/<cluster>/workspace-admin: put",
 			"root: /registry/tenancy.kcp.io/workspaces/<identity>/root/<workspace>: put put",
-		}},
+		}, []string{
+			"root: apibindings/tenancy.kcp.io clusterrolebindings/workspace-admin namespaces/default",
+			"root: apibindings/topology.kcp.io namespaces/kube-system",
+			"root: configmaps/default/kube-root-ca.crt serviceaccounts/default/default",
+			"root: configmaps/kube-system/kube-root-ca.crt serviceaccounts/kube-system/default",
+		}, 8, 11, 16 << 10},
 		"creation on another shard": {created, "beta", []string{
 			"beta: /registry/apis.kcp.io/apibindings/customresources/<cluster>/tenancy.kcp.io-<hash>: put",
 			"beta: /registry/apis.kcp.io/apibindings/customresources/<cluster>/topology.kcp.io-<hash>: put",
@@ -75,8 +87,13 @@ func TestWorkspaceWrites(t *testing.T) {
 			"beta: /registry/rbac.authorization.k8s.io/clusterrolebindings/<cluster>/workspace-admin: put",
 			"root: /cache/sharding.kcp.io/logicalclusterreports/customresources/beta/<cluster>/root.<workspace>: put put delete",
 			"root: /cache/sharding.kcp.io/logicalclusterrequests/customresources/root/root/<workspace>.<cluster>: put put delete",
-			"root: /registry/tenancy.kcp.io/workspaces/<identity>/root/<workspace>: put put put",
-		}},
+			"root: /registry/tenancy.kcp.io/workspaces/<identity>/root/<workspace>: put put",
+		}, []string{
+			"beta: apibindings/tenancy.kcp.io clusterrolebindings/workspace-admin namespaces/default",
+			"beta: apibindings/topology.kcp.io namespaces/kube-system",
+			"beta: configmaps/default/kube-root-ca.crt serviceaccounts/default/default",
+			"beta: configmaps/kube-system/kube-root-ca.crt serviceaccounts/kube-system/default",
+		}, 14, 11, 16 << 10},
 		"deletion on the shard of its parent": {deleted, "root", []string{
 			"root: /registry/apis.kcp.io/apibindings/customresources/<cluster>/tenancy.kcp.io-<hash>: put delete",
 			"root: /registry/apis.kcp.io/apibindings/customresources/<cluster>/topology.kcp.io-<hash>: put delete",
@@ -89,7 +106,7 @@ func TestWorkspaceWrites(t *testing.T) {
 			"root: /registry/core/serviceaccounts/<cluster>/kube-system/default: delete",
 			"root: /registry/rbac.authorization.k8s.io/clusterrolebindings/<cluster>/workspace-admin: delete",
 			"root: /registry/tenancy.kcp.io/workspaces/<identity>/root/<workspace>: put put delete",
-		}},
+		}, nil, 18, 0, 0},
 		"deletion on another shard": {deleted, "beta", []string{
 			"beta: /registry/apis.kcp.io/apibindings/customresources/<cluster>/tenancy.kcp.io-<hash>: put delete",
 			"beta: /registry/apis.kcp.io/apibindings/customresources/<cluster>/topology.kcp.io-<hash>: put delete",
@@ -104,13 +121,20 @@ func TestWorkspaceWrites(t *testing.T) {
 			"root: /cache/sharding.kcp.io/logicalclusterreports/customresources/beta/<cluster>/root.<workspace>: put put delete",
 			"root: /cache/sharding.kcp.io/logicalclusterrequests/customresources/root/root/<workspace>.<cluster>: put delete",
 			"root: /registry/tenancy.kcp.io/workspaces/<identity>/root/<workspace>: put put delete",
-		}},
+		}, nil, 23, 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, values, bytes := summarizeWrites(tc.writes, workspaces[tc.on])
 			t.Logf("stored afterwards, bytes of keys and values: %d\n%s", sum(bytes), sortedBySize(bytes))
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("unexpected writes (-want +got):\n%s%s", diff, values)
+			}
+			together, transactions := summarizeTransactions(tc.writes, workspaces[tc.on])
+			if diff := cmp.Diff(tc.together, together); diff != "" || transactions != tc.transactions {
+				t.Errorf("%d transactions, want %d; unexpected ones of several keys (-want +got):\n%s", transactions, tc.transactions, diff)
+			}
+			if len(bytes) != tc.keys || sum(bytes) > tc.maxBytes {
+				t.Errorf("%d keys with %d bytes are stored, want %d with at most %d", len(bytes), sum(bytes), tc.keys, tc.maxBytes)
 			}
 		})
 	}
@@ -135,6 +159,11 @@ func (e *env) createByUser(t *testing.T, name, on string) *tenancyv1alpha1.Works
 type storeWrite struct {
 	shard string
 	shardtesting.Write
+}
+
+// isOf reports whether the key is that of a workspace, or in its logical cluster.
+func (w storeWrite) isOf(workspace *tenancyv1alpha1.Workspace) bool {
+	return strings.Contains(w.Key, workspace.Spec.Cluster) || strings.HasSuffix(w.Key, "/"+workspace.Name)
 }
 
 func (e *env) revisions(t *testing.T) map[string]int64 {
@@ -186,7 +215,7 @@ func summarizeWrites(writes []storeWrite, workspace *tenancyv1alpha1.Workspace) 
 	count, text := map[string][]string{}, strings.Builder{}
 	bytes = map[string]int{}
 	for _, write := range writes {
-		if !strings.Contains(write.Key, workspace.Spec.Cluster) && !strings.HasSuffix(write.Key, "/"+workspace.Name) {
+		if !write.isOf(workspace) {
 			continue
 		}
 		key := write.shard + ": " + hashes.ReplaceAllString(identities.ReplaceAllString(plain.Replace(write.Key), "/<identity>/"), ".kcp.io-<hash>")
@@ -206,6 +235,32 @@ func summarizeWrites(writes []storeWrite, workspace *tenancyv1alpha1.Workspace) 
 	}
 	slices.Sort(lines)
 	return lines, text.String(), bytes
+}
+
+// summarizeTransactions returns the transactions of one workspace that have changed several keys, one line each, and the number of all.
+func summarizeTransactions(writes []storeWrite, workspace *tenancyv1alpha1.Workspace) (together []string, count int) {
+	type transaction struct {
+		shard    string
+		revision int64
+	}
+	keys := map[transaction][]string{}
+	for _, write := range writes {
+		if !write.isOf(workspace) {
+			continue
+		}
+		prefix, name, _ := strings.Cut(write.Key, "/"+workspace.Spec.Cluster+"/")
+		resource := path.Base(strings.TrimSuffix(prefix, "/customresources"))
+		of := transaction{write.shard, write.Revision}
+		keys[of] = append(keys[of], resource+"/"+hashes.ReplaceAllString(name, ".kcp.io"))
+	}
+	for of, changed := range keys {
+		if len(changed) > 1 {
+			slices.Sort(changed)
+			together = append(together, of.shard+": "+strings.Join(changed, " "))
+		}
+	}
+	slices.Sort(together)
+	return together, len(keys)
 }
 
 func sum(bytes map[string]int) (total int) {

@@ -91,6 +91,8 @@ type Write struct {
 	Key string
 	// Value is nil if the key was deleted.
 	Value []byte
+	// Revision is that of the transaction, which may have written other keys, too.
+	Revision int64
 }
 
 // Revision returns the current revision of the shard's etcd, for Writes.
@@ -119,7 +121,7 @@ func (s *Shard) Writes(t testing.TB, after int64) []Write {
 			if event.Kv.ModRevision > last {
 				return writes
 			}
-			write := Write{Key: string(event.Kv.Key)}
+			write := Write{Key: string(event.Kv.Key), Revision: event.Kv.ModRevision}
 			if event.Type == clientv3.EventTypePut {
 				write.Value = event.Kv.Value
 			}

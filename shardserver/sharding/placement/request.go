@@ -46,7 +46,7 @@ func (r Requester) placementRequest() (*shardingv1alpha1.LogicalClusterRequest, 
 	case workspace.DeletionTimestamp != nil, Ended(workspace):
 		request.Spec.Delete = true
 		return request, nil
-	case workspace.Spec.Cluster == "":
+	case workspace.Spec.Cluster == "" && !r.accepted():
 		template, err := r.Template()
 		if err != nil {
 			return nil, err
@@ -58,10 +58,17 @@ func (r Requester) placementRequest() (*shardingv1alpha1.LogicalClusterRequest, 
 	case isWorkspaceReady(workspace) && (r.matchingReport() == nil || !mustBeReported(r.matchingReport())):
 		return nil, nil
 	}
-	if matching := r.matchingReport(); matching != nil && workspace.Spec.Cluster != "" && !matching.Spec.Deleting {
-		request.Spec.Confirmed = matching.Spec.UID
+	if r.accepted() {
+		request.Spec.Confirmed = r.Report.Spec.UID
 	}
 	return request, nil
+}
+
+// accepted reports whether the other shard has the logical cluster. It is confirmed although the workspace does not name it yet: the placement
+// is stored, and a workspace that is placed again requests the deletion of what it was placed on before.
+func (r Requester) accepted() bool {
+	matching := r.matchingReport()
+	return matching != nil && matching.Spec.State == shardingv1alpha1.LogicalClusterExists && !matching.Spec.Deleting
 }
 
 // placed reports whether the logical cluster of the workspace is on another shard.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"golang.org/x/sync/errgroup"
 	"k8s.io/klog/v2"
 
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
@@ -13,9 +12,6 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/tenancy/workspacetype"
 )
-
-// parallelCreates bounds the bindings that are created at once for one logical cluster. Each waits for etcd.
-const parallelCreates = 8
 
 // noReservations is the annotation value of a logical cluster without reservations.
 const noReservations = "{}"
@@ -45,57 +41,71 @@ func (b *Binder) Reservations(ctx context.Context, cluster logicalcluster.Name, 
 	return reservations
 }
 
-// Initialize creates the missing default bindings of the context's logical cluster. Existing ones are not changed. If
+// Initialization is the creation of the default bindings of a new logical cluster.
+type Initialization struct {
+	binder   *Binder
+	existing []*apisv1alpha2.APIBinding
+	outcome  Outcome
+	// created are the bindings to create, of defaults.
+	created  []*apisv1alpha2.APIBinding
+	defaults []defaultBinding
+	errs     []error
+}
+
+// Initialize returns the creation of the missing default bindings of the context's logical cluster. Existing ones are not changed. If
 // the logical cluster was created with their reservations, the bindings are complete immediately. It returns transient
 // errors only.
-func (b *Binder) Initialize(ctx context.Context, cluster *corev1alpha1.LogicalCluster, aliases []workspacetype.Resolved) (Outcome, error) {
+func (b *Binder) Initialize(ctx context.Context, cluster *corev1alpha1.LogicalCluster, aliases []workspacetype.Resolved) (*Initialization, error) {
 	name, _ := logicalcluster.From(ctx)
+	i := &Initialization{binder: b}
 	all, err := defaultBindings(name, aliases)
 	if err != nil {
-		return Outcome{Refused: []string{err.Error()}}, nil
+		i.outcome.Refused = []string{err.Error()}
+		return i, nil
 	}
-	existing, err := b.bindings.List(ctx, "", nil)
-	if err != nil {
-		return Outcome{}, fmt.Errorf("listing APIBindings: %w", err)
+	if i.existing, err = b.bindings.List(ctx, "", nil); err != nil {
+		return nil, fmt.Errorf("listing APIBindings: %w", err)
 	}
-	var outcome Outcome
-	var created []*apisv1alpha2.APIBinding
-	byName := map[string]defaultBinding{}
 	for _, w := range all {
-		if w.find(existing) != nil {
-			_ = outcome.record(w, existing, nil)
+		if w.find(i.existing) != nil {
+			_ = i.outcome.record(w, i.existing, nil)
 			continue
 		}
 		export, err := b.export(ctx, w.reference)
 		switch {
 		case errors.Is(err, errMissing):
-			_ = outcome.record(w, existing, err)
+			_ = i.outcome.record(w, i.existing, err)
 		case err != nil:
-			return outcome, err
+			return nil, err
 		default:
-			created, byName[w.name] = append(created, newBinding(w, newSpec(w.reference, export, true))), w
+			i.created, i.defaults = append(i.created, newBinding(w, newSpec(w.reference, export, true))), append(i.defaults, w)
 		}
 	}
-	if len(created) == len(all) {
-		if err := b.precompute(ctx, name, cluster, created); err != nil {
-			return outcome, err
+	if len(i.created) == len(all) {
+		if err := b.precompute(ctx, name, cluster, i.created); err != nil {
+			return nil, err
 		}
 	}
-	errs := make([]error, len(created))
-	var creating errgroup.Group
-	creating.SetLimit(parallelCreates)
-	for i, binding := range created {
-		creating.Go(func() error {
-			errs[i] = b.create(ctx, binding)
-			return nil
-		})
+	i.errs = make([]error, len(i.created))
+	return i, nil
+}
+
+// Creations returns functions that create the bindings. They may run concurrently, and return nothing: Outcome has their errors.
+func (i *Initialization) Creations() []func(context.Context) {
+	creations := make([]func(context.Context), 0, len(i.created))
+	for at, binding := range i.created {
+		creations = append(creations, func(ctx context.Context) { i.errs[at] = i.binder.create(ctx, binding) })
 	}
-	_ = creating.Wait()
+	return creations
+}
+
+// Outcome returns the state of all default bindings, after all creations. It returns transient errors only.
+func (i *Initialization) Outcome() (Outcome, error) {
 	var transient []error
-	for i, binding := range created {
-		transient = append(transient, outcome.record(byName[binding.Name], append(existing, binding), errs[i]))
+	for at, binding := range i.created {
+		transient = append(transient, i.outcome.record(i.defaults[at], append(i.existing, binding), i.errs[at]))
 	}
-	return outcome, errors.Join(transient...)
+	return i.outcome, errors.Join(transient...)
 }
 
 // precompute sets the status of new bindings if the logical cluster was created with their reservations.
