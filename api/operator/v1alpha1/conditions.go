@@ -45,8 +45,11 @@ const (
 	ConditionArgoCDRegistered = "ArgoCDRegistered"
 	// ConditionReachable is True when the server of a BackupStore lists the bucket with the credentials.
 	ConditionReachable = "Reachable"
-	// ConditionCompleted is True when everything of a Backup is in the store.
+	// ConditionCompleted is True when everything of a Backup is in the store, or everything of a Restore in the volumes of the installation.
 	ConditionCompleted = "Completed"
+	// ConditionReleased is False from the completion of a Restore until its spec.release has taken effect in all shards: until then, they delete
+	// nothing because it is absent.
+	ConditionReleased = "Released"
 	// ConditionScheduled is True when a BackupSchedule creates Backups when they are due. It is False after a time at which it could not.
 	ConditionScheduled = "Scheduled"
 	// ConditionCurrent is False when two Backups in a row that were due by a BackupSchedule have not been completed.
