@@ -187,6 +187,7 @@ func (s *Server) backgroundTasks() map[string][]backgroundTask {
 		{"object counts", s.objectCounts.Run, nil},
 		{"etcd space", s.space.Run, nil},
 		{"shard reports", s.heartbeats.Run, nil},
+		{"release of a restore", s.followRestore, nil},
 	}}
 	if s.fence != nil {
 		tasks[hookInformers] = append(tasks[hookInformers], backgroundTask{"moves of logical clusters", s.fence.Run, s.fence.WaitForSync})

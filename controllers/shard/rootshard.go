@@ -38,7 +38,7 @@ func NewRootShardReconciler(config reconcile.Config, registry Registry) *reconci
 			For:        &operatorv1alpha1.RootShard{},
 			List:       &operatorv1alpha1.RootShardList{},
 			Owns:       slices.Concat(reconcile.ServerKinds(), reconcile.StoreKinds()),
-			References: []client.Object{&operatorv1alpha1.Shard{}, &operatorv1alpha1.CacheServer{}, &operatorv1alpha1.VirtualWorkspace{}},
+			References: []client.Object{&operatorv1alpha1.Shard{}, &operatorv1alpha1.CacheServer{}, &operatorv1alpha1.VirtualWorkspace{}, &operatorv1alpha1.Restore{}},
 			Files:      reconcile.FileKinds(),
 		},
 		NewScope: func(root *operatorv1alpha1.RootShard, report *status.Report) reconcile.Scope {
@@ -80,6 +80,9 @@ func (s *rootShardScope) Observe(ctx context.Context) error {
 	if s.Spec = validateRootShard(s.root); s.Spec.State == status.Stalled {
 		return nil
 	}
+	if s.awaits, err = s.awaitRestore(ctx, s.root); err != nil || s.awaits.Type != "" {
+		return err
+	}
 	if conflict, err := dependencies.ResolveEtcdConflict(ctx, s.Cluster, s.root); err != nil || conflict.Type != "" {
 		s.Spec = conflict
 		return err
@@ -104,6 +107,7 @@ func (s *rootShardScope) Observe(ctx context.Context) error {
 // Steps implements reconcile.Scope.
 func (s *rootShardScope) Steps() []reconcile.Step {
 	return append([]reconcile.Step{
+		{Name: "await the Restore", Run: s.reportRestore},
 		{Name: "add the finalizer", Run: s.addFinalizer},
 		{Name: "rebalance the shards", Run: s.rebalance}, // before the steps that wait for a rollout
 	}, s.serverSteps()...)
@@ -112,7 +116,7 @@ func (s *rootShardScope) Steps() []reconcile.Step {
 // FinalizeSteps implements reconcile.Finalizer. The servers run while the RootShard waits for the deletion of the installation's
 // workspaces, because the workspaces must be reachable for that.
 func (s *rootShardScope) FinalizeSteps() []reconcile.Step {
-	return append([]reconcile.Step{{Name: "finalize", Run: s.finalize}}, s.serverSteps()...)
+	return append([]reconcile.Step{{Name: "finalize", Run: s.finalize}, {Name: "await the Restore", Run: s.reportRestore}}, s.serverSteps()...)
 }
 
 func (s *rootShardScope) serverSteps() []reconcile.Step {

@@ -133,4 +133,3 @@ func (b *Backup) compare(ctx context.Context, shard *manifest.Shard, file string
 	return nil, fmt.Errorf("the snapshot of shard %s differs from its inventory: %d logical clusters are missing (%s), %d are unexpected (%s)",
 		shard.Name, missed, strings.Join(missing, ", "), len(unexpected), strings.Join(unexpected[:min(len(unexpected), maxNamed)], ", "))
 }
-

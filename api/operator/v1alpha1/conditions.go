@@ -68,6 +68,8 @@ const (
 	ReasonReplicasUnavailable   = "ReplicasUnavailable"   // Available=False: the Deployment is there, its counts differ
 	ReasonDeploymentUnavailable = "DeploymentUnavailable" // Available=False: there is no Deployment yet
 
+	ReasonAwaitsRestore = "AwaitsRestore" // Available=False: a Restore fills the etcds before they start
+
 	ReasonDraining        = "Draining"        // Drained=False: workspaces move, or are tried again
 	ReasonRefused         = "Refused"         // Drained=False: nothing moves; the message has the reasons
 	ReasonFeatureDisabled = "FeatureDisabled" // Drained=False, Balanced=False: the installation moves no workspaces

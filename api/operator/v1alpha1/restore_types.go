@@ -129,6 +129,10 @@ type RestoreStatus struct {
 	// +optional
 	BackupTakenAt *metav1.Time `json:"backupTakenAt,omitempty"`
 
+	// manifestDigest is the SHA-256 digest of manifest.json: that of the spec, or, without it, of the backup that was found.
+	// +optional
+	ManifestDigest string `json:"manifestDigest,omitempty"`
+
 	// startedAt is when the first object of the installation was restored.
 	// +optional
 	StartedAt *metav1.Time `json:"startedAt,omitempty"`

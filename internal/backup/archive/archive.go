@@ -29,6 +29,8 @@ type Backup struct {
 	store      *objectstore.Store
 	identities []age.Identity
 	Manifest   *manifest.Manifest
+	// Digest is the SHA-256 digest of the manifest.
+	Digest string
 }
 
 // List returns the manifests of the folders of a store that have one, oldest first. The error names those that cannot be read, and the
@@ -77,7 +79,7 @@ func OpenIn(ctx context.Context, store *objectstore.Store, id, digest string, id
 		store.Close()
 		return nil, err
 	}
-	return &Backup{store, identities, found}, nil
+	return &Backup{store, identities, found, got}, nil
 }
 
 // Close ends the connections to the store.

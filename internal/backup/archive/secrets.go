@@ -110,7 +110,6 @@ func decodeSecret(from io.Reader) (Secret, error) {
 	return out, nil
 }
 
-
 // WriteSecrets writes the bundle of Secrets to a new file: a tar that only its user can read, with those Secrets that the manifest names and
 // nothing else. Whoever writes to the bucket could make the bundle as well as the manifest, unless the digest of the latter was given to Open.
 func (b *Backup) WriteSecrets(ctx context.Context, file string) error {
