@@ -52,7 +52,7 @@ func outcomeOf(job *batchv1.Job, pods []corev1.Pod) Outcome {
 			}
 			result, err := config.ParseResult(ended.Message)
 			switch {
-			case err == nil && ended.ExitCode == 0 && result.BackupID != "":
+			case err == nil && ended.ExitCode == 0 && (result.BackupID != "" || result.ManifestDigest != ""):
 				out.Result = &result
 			case err == nil && result.Error != "":
 				out.Message = result.Error

@@ -20,7 +20,7 @@ func TestRestore(t *testing.T) {
 		}
 	}
 	server := func(name string) client.Object {
-		return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "kcp"}}
+		return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "kcp"}, Spec: appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{}}}
 	}
 	for name, tc := range map[string]struct {
 		objects      []client.Object
