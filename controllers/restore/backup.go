@@ -125,7 +125,12 @@ func (s *scope) compare(saved *manifest.Manifest) error {
 
 // tagOf is an image without its repository, which may be a mirror.
 func tagOf(image string) string {
-	return image[strings.LastIndex(image, "/")+1:][strings.IndexAny(image[strings.LastIndex(image, "/")+1:]+":", ":@"):]
+	name := image[strings.LastIndex(image, "/")+1:]
+	at := strings.IndexAny(name, ":@")
+	if at < 0 {
+		return ""
+	}
+	return name[at:]
 }
 
 func without(names, others []string) []string {

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -135,9 +136,7 @@ func (s *scope) newJob(shard shard, volume etcd.Volume) *batchv1.Job {
 	})
 	// Where the pod runs, the volume stays: members of one etcd are spread as their own pods are.
 	spread := map[string]string{"operator.kcp.io/restores": shard.Name()}
-	for key, value := range spread {
-		job.Spec.Template.Labels[key] = value
-	}
+	maps.Copy(job.Spec.Template.Labels, spread)
 	job.Spec.Template.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
 		TopologyKey: corev1.LabelHostname, MaxSkew: 1, WhenUnsatisfiable: corev1.ScheduleAnyway, LabelSelector: &metav1.LabelSelector{MatchLabels: spread},
 	}}

@@ -2,6 +2,7 @@ package shard
 
 import (
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -13,9 +14,10 @@ import (
 )
 
 func TestRestore(t *testing.T) {
+	stopped := metav1.NewTime(time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC))
 	restore := func(phase operatorv1alpha1.RestorePhase, root string) client.Object {
 		return &operatorv1alpha1.Restore{
-			ObjectMeta: metav1.ObjectMeta{Name: "back", Namespace: "kcp"}, Status: operatorv1alpha1.RestoreStatus{Phase: phase},
+			ObjectMeta: metav1.ObjectMeta{Name: "back", Namespace: "kcp"}, Status: operatorv1alpha1.RestoreStatus{Phase: phase, StoppedAt: &stopped},
 			Spec: operatorv1alpha1.RestoreSpec{RootShardRef: corev1.LocalObjectReference{Name: root}},
 		}
 	}
@@ -31,6 +33,7 @@ func TestRestore(t *testing.T) {
 		"both wait while it runs":                          {[]client.Object{restore(operatorv1alpha1.RestorePhaseRunning, "root")}, nil, true, true},
 		"both wait after it has failed":                    {[]client.Object{restore(operatorv1alpha1.RestorePhaseFailed, "root")}, nil, true, true},
 		"the Restore of another installation is none":      {[]client.Object{restore(operatorv1alpha1.RestorePhaseCompleted, "other")}, nil, true, true},
+		"one that was completed before is none":            {[]client.Object{restore(operatorv1alpha1.RestorePhaseCompleted, "root")}, func(r *operatorv1alpha1.RootShard) { r.CreationTimestamp = metav1.NewTime(stopped.Add(time.Second)) }, true, true},
 		"they start when it is completed":                  {[]client.Object{restore(operatorv1alpha1.RestorePhaseCompleted, "root")}, nil, false, false},
 		"without the annotation, nothing waits":            {[]client.Object{restore(operatorv1alpha1.RestorePhaseRunning, "root")}, func(r *operatorv1alpha1.RootShard) { r.Annotations = nil }, false, false},
 		"an installation that has started is not held":     {nil, func(r *operatorv1alpha1.RootShard) { r.Status.Etcd = &operatorv1alpha1.EtcdStatus{ClusterID: "1"} }, false, false},
