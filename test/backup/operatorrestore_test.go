@@ -108,8 +108,8 @@ func testRestores(t *testing.T, c client.Client, s *s3) {
 	shardtesting.Eventually(t, "the installation to start", func(ctx context.Context) error {
 		return c.Get(ctx, client.ObjectKey{Namespace: restoredNamespace, Name: "root-ca"}, &certmanagerv1.Certificate{})
 	})
-	if _, output := r.execute(t, job); !strings.Contains(output, "was restored before") {
-		t.Errorf("an attempt after one that succeeded: %s", output)
+	if output, err := r.execute(t, job); err != nil || !strings.Contains(output, "was restored before") {
+		t.Errorf("an attempt after one that succeeded: %v: %s", err, output)
 	}
 	r.checkData(t)
 	r.checkRelease(t, restored)
@@ -117,7 +117,7 @@ func testRestores(t *testing.T, c client.Client, s *s3) {
 	// Another Restore of the same installation: the volume has data.
 	r.setRoot(t, "second", "")
 	r.create(t, "second", nil)
-	if err, output := r.execute(t, r.awaitJob(t, "second-")); err == nil || !strings.Contains(output, "is not empty: a restore replaces no data") {
+	if output, err := r.execute(t, r.awaitJob(t, "second-")); err == nil || !strings.Contains(output, "is not empty: a restore replaces no data") {
 		t.Errorf("%v: %s", err, output)
 	}
 }
@@ -215,7 +215,7 @@ func (r *restores) awaitJob(t *testing.T, prefix string) *batchv1.Job {
 }
 
 // execute runs the program of a Job with its arguments, on files instead of mounts.
-func (r *restores) execute(t *testing.T, job *batchv1.Job) (error, string) {
+func (r *restores) execute(t *testing.T, job *batchv1.Job) (string, error) {
 	t.Helper()
 	pod := job.Spec.Template.Spec
 	volume := pod.Volumes[len(pod.Volumes)-1].PersistentVolumeClaim
@@ -248,12 +248,12 @@ func (r *restores) execute(t *testing.T, job *batchv1.Job) (error, string) {
 		args = append(args, replace(arg))
 	}
 	output, err := exec.CommandContext(t.Context(), filepath.Join(bin, "etcd"), args...).CombinedOutput()
-	return err, string(output)
+	return string(output), err
 }
 
 func (r *restores) runJob(t *testing.T, job *batchv1.Job) string {
 	t.Helper()
-	if err, output := r.execute(t, job); err != nil {
+	if output, err := r.execute(t, job); err != nil {
 		t.Fatalf("%v: %s", err, output)
 	}
 	result, err := os.ReadFile(filepath.Join(r.directory, "result"))
