@@ -52,6 +52,7 @@ func TestEveryFolderBuilds(t *testing.T) {
 			"CustomResourceDefinition/-/backupstores.operator.kcp.io",
 			"CustomResourceDefinition/-/backups.operator.kcp.io",
 			"CustomResourceDefinition/-/backupschedules.operator.kcp.io",
+			"CustomResourceDefinition/-/restores.operator.kcp.io",
 			"ServiceAccount/atoll-system/atoll-controller-manager",
 			"ClusterRole/-/atoll-manager-role",
 			"ClusterRoleBinding/-/atoll-manager-rolebinding",

@@ -32,6 +32,7 @@ import (
 	"github.com/atoll-dev/atoll/internal/issuers"
 	"github.com/atoll-dev/atoll/internal/kubeversion"
 	"github.com/atoll-dev/atoll/internal/nesting"
+	"github.com/atoll-dev/atoll/internal/restoremark"
 	"github.com/atoll-dev/atoll/internal/servingcert"
 	"github.com/atoll-dev/atoll/shardserver/admission"
 	dynamicadmission "github.com/atoll-dev/atoll/shardserver/admission/dynamic"
@@ -142,6 +143,7 @@ type dependencies struct {
 	placer          *tenancy.Placer
 	replication     *shardReplication
 	cachedResources *cachedResources
+	restored        *restoremark.Mark
 	migrations      *shardMigrations // nil without the feature gate LogicalClusterMigration
 
 	manager *controller.Manager

@@ -183,6 +183,7 @@ func (d *dependencies) tenancyConfig() tenancy.Config {
 		ShardName:    d.options.Shard.Name,
 		Health:       d.reporter,
 		Heartbeats:   d.heartbeats,
+		Held:         d.restored.Held,
 		Mounts:       d.options.FeatureEnabled(options.GateWorkspaceMounts),
 		Keys:         d.keys,
 		PurgeOrphans: d.keys.PurgeOrphans,

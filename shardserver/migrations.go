@@ -36,6 +36,7 @@ func (d *dependencies) createMigrations(context.Context) error {
 		Shard: d.options.Shard.Name, Home: options.DefaultShardName, Registry: d.registry, Clients: d.clients,
 		Etcd: etcd, Prefix: storage.Prefix, Storages: d.keys.StoragePrefixes, Scan: d.keys.ScanStoragePrefixes, Transformers: d.restOptions.transformers,
 		Shortage: d.shortage,
+		Held:     d.restored.Held,
 		Fence:    d.fence,
 		Origins:  migration.Connector{Shards: endpoints.NewShardLister(d.registry), Config: d.originConfig},
 		Publication: migration.Publication{

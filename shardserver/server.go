@@ -188,6 +188,7 @@ func (s *Server) backgroundTasks() map[string][]backgroundTask {
 		{"workspace limits", s.workspaceLimits.Run, s.workspaceLimits.WaitForSync},
 		{"etcd space", s.space.Run, nil},
 		{"shard reports", s.heartbeats.Run, nil},
+		{"release of a restore", s.followRestore, nil},
 	}}
 	if s.fence != nil {
 		tasks[hookInformers] = append(tasks[hookInformers], backgroundTask{"moves of logical clusters", s.fence.Run, s.fence.WaitForSync})

@@ -16,6 +16,7 @@ import (
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	serverstorage "k8s.io/apiserver/pkg/server/storage"
 	storagevalue "k8s.io/apiserver/pkg/storage/value"
+	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 	"k8s.io/kubernetes/pkg/apis/core"
 	"k8s.io/kubernetes/pkg/apis/rbac"
@@ -29,6 +30,7 @@ import (
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 	topologyv1alpha1 "github.com/atoll-dev/atoll/api/topology/v1alpha1"
 	"github.com/atoll-dev/atoll/internal/etcdowner"
+	"github.com/atoll-dev/atoll/internal/restoremark"
 	"github.com/atoll-dev/atoll/shardserver/apiexport/identity"
 	kcpadmin "github.com/atoll-dev/atoll/shardserver/apis/admin"
 	"github.com/atoll-dev/atoll/shardserver/apis/apiextensions"
@@ -209,7 +211,26 @@ func (d *dependencies) claimKeys(ctx context.Context) error {
 	if d.embedsCache() {
 		prefixes = append(prefixes, embeddedCachePrefix(config.Prefix))
 	}
-	return explainStorageError(etcdowner.Acquire(ctx, etcd, d.generic.SecureServing, d.options.EtcdOwner, prefixes...), config.Transport)
+	if err := etcdowner.Acquire(ctx, etcd, d.generic.SecureServing, d.options.EtcdOwner, prefixes...); err != nil {
+		return explainStorageError(err, config.Transport)
+	}
+	d.restored, err = restoremark.Read(ctx, etcd, config.Prefix)
+	return explainStorageError(err, config.Transport)
+}
+
+// followRestore follows the mark of a restored shard until it is released. It ends at once in a shard that was not restored.
+func (d *dependencies) followRestore(ctx context.Context) {
+	if !d.restored.Held() {
+		return
+	}
+	config := d.options.Etcd.StorageConfig
+	etcd, err := etcdkeys.Connect(config.Transport)
+	if err != nil { // of its files, which were read before
+		klog.FromContext(ctx).Error(err, "Failed to follow the release of the restored keys; restart the shard after it")
+		return
+	}
+	defer etcd.Close()
+	d.restored.Follow(ctx, etcd, config.Prefix, restoremark.RetryInterval)
 }
 
 // startFence registers this process as a replica of the shard, so that a move of a logical cluster waits for its writes.

@@ -13,9 +13,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/atoll-dev/atoll/internal/backup"
+	"github.com/atoll-dev/atoll/internal/backup/archive"
 	"github.com/atoll-dev/atoll/internal/backup/config"
 	"github.com/atoll-dev/atoll/internal/backup/snapshot"
 	"github.com/atoll-dev/atoll/internal/buildversion"
+	"github.com/atoll-dev/atoll/internal/reservedkeys"
 )
 
 // newBackupCommand returns the command of backups. It is part of this program because a snapshot is restored by the libraries of the etcd
@@ -93,7 +95,7 @@ func newListCommand() *cobra.Command {
 				return err
 			}
 			// What can be read is listed, whatever else is in the store: this command is needed most when something is damaged.
-			found, err := backup.List(cmd.Context(), cfg.Store)
+			found, err := archive.List(cmd.Context(), cfg.Store)
 			table := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 3, ' ', 0)
 			fmt.Fprintln(table, "ID\tNAMESPACE\tROOTSHARD\tTAKEN\tSHARDS\tBYTES\tCLUSTER")
 			for _, m := range found {
@@ -166,31 +168,30 @@ func newRestoreCommand() *cobra.Command {
 	var from source
 	var shard string
 	var target snapshot.Target
+	var owner snapshot.Owner
 	var peerURLs []string
+	var resultFile string
 	cmd := &cobra.Command{
 		Use:   "restore --config FILE --id ID --identity-file FILE --shard NAME --data-dir DIRECTORY",
 		Short: "Restore the etcd of one shard into a new data directory",
 		Long: `Restore the etcd of one shard into a data directory that does not exist yet. The snapshot is verified first, and compared with the list of
-logical clusters that was read beside it. The revision is raised, and all earlier ones are compacted, so that clients list again.
+logical clusters that was read beside it. The revision is raised, and all earlier ones are compacted, so that clients list again. A key
+marks the shard as restored: while it exists, the shard deletes nothing because it is absent.
 Start etcd with the same --name, --initial-cluster and --initial-advertise-peer-urls. For several members, run it once for each, with the same
 --initial-cluster and --initial-cluster-token. The disk needs twice the size of the database for a while.`,
 		Example: `  etcd backup restore --config=store.yaml --id=20300102T030405Z-1a2b3c4d-5e6f7a8b --manifest-digest=DIGEST --identity-file=key.txt --shard=root --data-dir=restored \
     --name=root-etcd-0 --initial-cluster=root-etcd-0=https://localhost:2380 --initial-advertise-peer-urls=https://localhost:2380`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			opened, err := from.open(cmd)
-			if err != nil {
-				return err
-			}
-			defer opened.Close()
 			target.InitialAdvertisePeerURLs = peerURLs
-			restored, err := opened.RestoreShard(cmd.Context(), shard, target)
+			result, err := restore(cmd, from, shard, target, owner)
 			if err != nil {
-				return err
+				result = config.Result{Error: err.Error()}
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "restored shard %s as of %s into %s: revision %d to %d, %d logical clusters\n", shard,
-				opened.Manifest.CutStoppedAt.Format(time.RFC3339), target.DataDir, restored.RevisionFrom, restored.RevisionTo, restored.LogicalClusters)
-			return nil
+			if resultFile != "" {
+				err = errors.Join(err, result.Write(resultFile))
+			}
+			return err
 		},
 	}
 	from.addFlags(cmd)
@@ -201,10 +202,40 @@ Start etcd with the same --name, --initial-cluster and --initial-advertise-peer-
 	flags.StringVar(&target.InitialCluster, "initial-cluster", "default=http://localhost:2380", "NAME=PEER-URL of each member, separated by commas.")
 	flags.StringVar(&target.InitialClusterToken, "initial-cluster-token", "etcd-cluster", "Token of the new etcd; that of each restore is to be another one.")
 	flags.StringSliceVar(&peerURLs, "initial-advertise-peer-urls", []string{"http://localhost:2380"}, "Peer URLs of this member.")
+	flags.StringVar(&target.ID, "restore-id", "", "ID of a restore whose attempts are repeated: with a data directory that this restore has made, the command does nothing. Default: a data directory that exists is refused.")
+	flags.StringVar(&owner.Name, "owner", "", "Owner of the keys (--etcd-owner of the shard). A snapshot with keys of another one is refused. Default: any, and the shard says at its start whether it is the owner.")
+	flags.BoolVar(&owner.TakeOver, "take-over", false, "Give the keys of another owner to --owner. The installation of the other one must not run any more.")
+	flags.StringVar(&resultFile, "result-file", "", "File for the result or the error, in JSON. Default: none.")
 	for _, name := range []string{"shard", "data-dir"} {
 		_ = cmd.MarkFlagRequired(name) // the flag exists
 	}
 	return cmd
+}
+
+// restore restores one shard, and prints what it has restored.
+func restore(cmd *cobra.Command, from source, shard string, target snapshot.Target, owner snapshot.Owner) (config.Result, error) {
+	if owner.TakeOver && owner.Name == "" {
+		return config.Result{}, errors.New("--take-over: set --owner, too")
+	}
+	started := time.Now().UTC()
+	opened, err := from.open(cmd)
+	if err != nil {
+		return config.Result{}, err
+	}
+	defer opened.Close()
+	restored, repeated, err := opened.RestoreShard(cmd.Context(), shard, target, owner)
+	if err != nil {
+		return config.Result{}, err
+	}
+	if repeated {
+		fmt.Fprintf(cmd.OutOrStdout(), "%s was restored before by %s\n", target.DataDir, target.ID)
+	} else {
+		fmt.Fprintf(cmd.OutOrStdout(), "restored shard %s as of %s into %s: revision %d to %d, %d logical clusters. Nothing is deleted because it is absent until you delete the key %s\n", shard,
+			opened.Manifest.CutStoppedAt.Format(time.RFC3339), target.DataDir, restored.RevisionFrom, restored.RevisionTo, restored.LogicalClusters, reservedkeys.Restored(restored.Prefix))
+	}
+	return config.Result{
+		BackupID: opened.Manifest.ID, StartedAt: started, StoppedAt: time.Now().UTC(), Size: restored.Snapshot.Size, SnapshotSize: restored.Snapshot.ContentSize, Shards: 1, LogicalClusters: restored.LogicalClusters,
+	}, nil
 }
 
 func newSecretsCommand() *cobra.Command {

@@ -40,6 +40,7 @@ import (
 	"github.com/atoll-dev/atoll/controllers/kubeconfig"
 	"github.com/atoll-dev/atoll/controllers/metrics"
 	"github.com/atoll-dev/atoll/controllers/reconcile"
+	"github.com/atoll-dev/atoll/controllers/restore"
 	"github.com/atoll-dev/atoll/controllers/shard"
 	"github.com/atoll-dev/atoll/controllers/shardclient"
 	"github.com/atoll-dev/atoll/controllers/virtualworkspace"
@@ -89,7 +90,7 @@ func run(args []string) error {
 		// Secrets and ConfigMaps of the whole cluster are not cached: they are read when needed, and watched by
 		// metadata. Pods are read only while some of a workload are not ready.
 		Client: client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}, &corev1.ConfigMap{}, &corev1.PersistentVolumeClaim{}, &corev1.Pod{}, &corev1.Namespace{}, &batchv1.Job{}}}},
-		// Of the Jobs of the cluster, only those of Backups are watched.
+		// Of the Jobs of the cluster, only those of Backups and Restores are watched.
 		Cache: cache.Options{ByObject: map[client.Object]cache.ByObject{&batchv1.Job{}: {Label: labels.SelectorFromSet(labels.Set{"app.kubernetes.io/component": desired.ComponentBackup})}}},
 	})
 	if err != nil {
@@ -136,6 +137,7 @@ func addControllers(mgr ctrl.Manager, image desired.Image, argoCDNamespace strin
 		kubeconfig.NewReconciler(config),
 		backupstore.NewReconciler(config),
 		backup.NewReconciler(config),
+		restore.NewReconciler(config, etcdclient.Client{}),
 		backupschedule.NewReconciler(config),
 		&certificatesecret.Reconciler{Cluster: cluster},
 	} {

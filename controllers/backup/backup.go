@@ -62,7 +62,7 @@ type scope struct {
 	reference status.Result
 	store     *operatorv1alpha1.BackupStore // nil while it does not exist
 	job       *batchv1.Job                  // nil before it is created
-	outcome   outcome
+	outcome   Outcome
 }
 
 // IsFinal reports whether a Backup has ended. What happens to the installation or the Job later does not change it.
@@ -85,7 +85,7 @@ func (s *scope) Observe(ctx context.Context) (err error) {
 	if s.job, err = apply.Get[batchv1.Job](ctx, s.config.Cluster, s.backup.Namespace, jobName(s.backup)); err != nil || s.job == nil {
 		return err
 	}
-	s.outcome, err = readOutcome(ctx, s.config.Cluster, s.job)
+	s.outcome, err = ReadOutcome(ctx, s.config.Cluster, s.job)
 	return err
 }
 
@@ -186,16 +186,16 @@ func (s *scope) run(ctx context.Context) error {
 		s.backup.Status.StartedAt = &s.job.CreationTimestamp
 	}
 	switch {
-	case s.outcome.lost:
+	case s.outcome.Lost:
 		s.report.Set(s.lost(reasonFailed, "the pod of Job "+jobName(s.backup)))
-	case s.outcome.failed:
-		s.report.Set(status.Stall(condition, reasonFailed, "%s. Correct the cause, and create another Backup", s.outcome.message))
-	case s.outcome.result != nil:
-		s.setResult(s.outcome.result)
+	case s.outcome.Failed:
+		s.report.Set(status.Stall(condition, reasonFailed, "%s. Correct the cause, and create another Backup", s.outcome.Message))
+	case s.outcome.Result != nil:
+		s.setResult(s.outcome.Result)
 		s.report.Set(status.OK(condition, reasonSaved, "saved %d shards with %d logical clusters, and %d Secrets",
-			s.outcome.result.Shards, s.outcome.result.LogicalClusters, s.outcome.result.Secrets))
+			s.outcome.Result.Shards, s.outcome.Result.LogicalClusters, s.outcome.Result.Secrets))
 	default:
-		s.report.Set(status.Wait(condition, reasonRunning, "Job %s saves the installation%s", jobName(s.backup), s.outcome.message))
+		s.report.Set(status.Wait(condition, reasonRunning, "Job %s saves the installation%s", jobName(s.backup), s.outcome.Message))
 	}
 	return nil
 }

@@ -90,30 +90,59 @@ func newShard(usage etcd.Usage, connection desired.Etcd) config.Shard {
 	return config.Shard{Name: usage.Object.GetName(), Endpoints: connection.Servers, Prefix: usage.Locations[0].Prefix, CredentialsDirectory: connection.Credentials}
 }
 
-// volumes mounts Secrets, each once.
-type volumes struct {
+// Volumes are the volumes of a pod. Secrets are mounted once.
+type Volumes struct {
 	volumes []corev1.Volume
 	mounts  []corev1.VolumeMount
 	known   map[string]string
 }
 
+// Mount adds a volume.
+func (v *Volumes) Mount(volume corev1.Volume, path string, readOnly bool) {
+	v.volumes = append(v.volumes, volume)
+	v.mounts = append(v.mounts, corev1.VolumeMount{Name: volume.Name, MountPath: path, ReadOnly: readOnly})
+}
+
+// MountConfig mounts a ConfigMap, and returns its directory.
+func (v *Volumes) MountConfig(configMap string) string {
+	v.Mount(corev1.Volume{Name: "config", VolumeSource: corev1.VolumeSource{
+		ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: configMap}, DefaultMode: ptr.To[int32](0o444)},
+	}}, configMount, true)
+	return configMount
+}
+
 // add mounts a Secret and returns the directory. A pod starts without the Secret, because the error of its program names what is missing; a
 // pod that waits for a volume says nothing.
-func (v *volumes) add(secret string) string {
+func (v *Volumes) add(secret string) string {
 	if directory, found := v.known[secret]; found {
 		return directory
 	}
-	name, directory := fmt.Sprintf("secret-%d", len(v.volumes)), path.Join(secretsMount, secret)
-	v.volumes = append(v.volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{
+	name, directory := fmt.Sprintf("secret-%d", len(v.known)), path.Join(secretsMount, secret)
+	v.Mount(corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{
 		Secret: &corev1.SecretVolumeSource{SecretName: secret, DefaultMode: ptr.To[int32](0o440), Optional: ptr.To(true)},
-	}})
-	v.mounts = append(v.mounts, corev1.VolumeMount{Name: name, MountPath: directory, ReadOnly: true})
+	}}, directory, true)
+	if v.known == nil {
+		v.known = map[string]string{}
+	}
 	v.known[secret] = directory
 	return directory
 }
 
-func (v *volumes) addKey(ref operatorv1alpha1.SecretKeyReference) string {
+// MountKey mounts a Secret, and returns the file of a key.
+func (v *Volumes) MountKey(ref operatorv1alpha1.SecretKeyReference) string {
 	return path.Join(v.add(ref.Name), ref.Key)
+}
+
+// MountStore mounts the credentials of a store, and sets their files in its configuration.
+func (v *Volumes) MountStore(store *operatorv1alpha1.BackupStore, cfg *config.Store) {
+	keys := store.Spec.S3Credentials
+	cfg.AccessKeyIDFile, cfg.SecretAccessKeyFile = v.MountKey(keys.AccessKeyID), v.MountKey(keys.SecretAccessKey)
+	if keys.SessionToken != nil {
+		cfg.SessionTokenFile = v.MountKey(*keys.SessionToken)
+	}
+	if store.Spec.EndpointCA != nil {
+		cfg.EndpointCAFile = v.MountKey(*store.Spec.EndpointCA)
+	}
 }
 
 // render renders the objects of a run. It is pure.
@@ -121,20 +150,14 @@ func render(backup *operatorv1alpha1.Backup, store *operatorv1alpha1.BackupStore
 	shards []config.Shard, secrets []config.Secret,
 ) (input, error) {
 	image = image.With(root.Spec.Image)
-	files := &volumes{known: map[string]string{}}
+	files := &Volumes{}
 	cfg := config.Backup{
 		ID:           ID(backup),
 		Installation: config.Installation{KubernetesCluster: clusterID, Namespace: root.Namespace, RootShard: root.Name, Version: image.String()},
 		Store:        backupstore.Config(store, root.Name), Shards: slices.Clone(shards), Secrets: slices.Clone(secrets),
 	}
-	keys := store.Spec.S3Credentials
-	cfg.Store.AccessKeyIDFile, cfg.Store.SecretAccessKeyFile = files.addKey(keys.AccessKeyID), files.addKey(keys.SecretAccessKey)
-	if keys.SessionToken != nil {
-		cfg.Store.SessionTokenFile = files.addKey(*keys.SessionToken)
-	}
-	if store.Spec.EndpointCA != nil {
-		cfg.Store.EndpointCAFile = files.addKey(*store.Spec.EndpointCA)
-	}
+	files.MountConfig(jobName(backup))
+	files.MountStore(store, &cfg.Store)
 	for i := range cfg.Shards {
 		if secret := cfg.Shards[i].CredentialsDirectory; secret != "" {
 			cfg.Shards[i].CredentialsDirectory = files.add(secret)
@@ -152,10 +175,22 @@ func render(backup *operatorv1alpha1.Backup, store *operatorv1alpha1.BackupStore
 	configMap := &corev1.ConfigMap{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: meta, Data: map[string]string{configKey: string(content)},
 	}
-	return input{configMap, newJob(meta, image, root.Spec.Image, files)}, nil
+	return input{configMap, NewJob(meta, Program{
+		Image: image, Spec: root.Spec.Image, Command: []string{"/etcd", "backup", "create"}, Args: []string{"--config=" + configMount + "/" + configKey}, Files: files,
+	})}, nil
 }
 
-func newJob(meta metav1.ObjectMeta, image desired.Image, spec *operatorv1alpha1.ImageSpec, files *volumes) *batchv1.Job {
+// Program is a command of `etcd backup` in a pod.
+type Program struct {
+	Image desired.Image
+	// Spec is that of the installation, and may be nil.
+	Spec          *operatorv1alpha1.ImageSpec
+	Command, Args []string
+	Files         *Volumes
+}
+
+// NewJob returns a Job that runs a program until it succeeds, a few times. ReadOutcome returns what it reports.
+func NewJob(meta metav1.ObjectMeta, program Program) *batchv1.Job {
 	pod := corev1.PodSpec{
 		RestartPolicy: corev1.RestartPolicyNever,
 		SecurityContext: &corev1.PodSecurityContext{
@@ -165,24 +200,22 @@ func newJob(meta metav1.ObjectMeta, image desired.Image, spec *operatorv1alpha1.
 		// The pod needs nothing of the Kubernetes API.
 		AutomountServiceAccountToken: ptr.To(false),
 		EnableServiceLinks:           ptr.To(false),
-		Volumes: append([]corev1.Volume{{Name: "config", VolumeSource: corev1.VolumeSource{
-			ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: meta.Name}, DefaultMode: ptr.To[int32](0o444)},
-		}}}, files.volumes...),
+		Volumes:                      program.Files.volumes,
 		Containers: []corev1.Container{{
 			Name:            "backup",
-			Image:           image.String(),
+			Image:           program.Image.String(),
 			ImagePullPolicy: corev1.PullIfNotPresent,
-			Command:         []string{"/etcd", "backup", "create"},
-			Args:            []string{"--config=" + configMount + "/" + configKey, "--result-file=" + corev1.TerminationMessagePathDefault},
+			Command:         program.Command,
+			Args:            append(program.Args, "--result-file="+corev1.TerminationMessagePathDefault),
 			Resources: corev1.ResourceRequirements{
 				Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse(memoryLimit)},
 				Limits:   corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(memoryLimit)},
 			},
-			VolumeMounts:    append([]corev1.VolumeMount{{Name: "config", MountPath: configMount, ReadOnly: true}}, files.mounts...),
+			VolumeMounts:    program.Files.mounts,
 			SecurityContext: desired.ContainerSecurity(),
 		}},
 	}
-	if spec != nil {
+	if spec := program.Spec; spec != nil {
 		pod.ImagePullSecrets = spec.ImagePullSecrets
 	}
 	return &batchv1.Job{

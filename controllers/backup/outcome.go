@@ -17,29 +17,30 @@ import (
 	"github.com/atoll-dev/atoll/internal/backup/config"
 )
 
-// outcome is what the pods of a Job have reported.
-type outcome struct {
-	// result of a pod that succeeded; nil while none has.
-	result *config.Result
-	// failed is set when no pod will be tried any more.
-	failed bool
-	// lost is set when a pod has succeeded, and is gone with its result.
-	lost bool
-	// message is the last error.
-	message string
+// Outcome is what the pods of a Job have reported.
+type Outcome struct {
+	// Result of a pod that succeeded; nil while none has.
+	Result *config.Result
+	// Failed is set when no pod will be tried any more.
+	Failed bool
+	// Lost is set when a pod has succeeded, and is gone with its result.
+	Lost bool
+	// Message is the last error, or why no pod runs.
+	Message string
 }
 
-func readOutcome(ctx context.Context, cluster apply.Cluster, job *batchv1.Job) (outcome, error) {
+// ReadOutcome reads the pods of a Job of NewJob.
+func ReadOutcome(ctx context.Context, cluster apply.Cluster, job *batchv1.Job) (Outcome, error) {
 	pods := &corev1.PodList{}
 	if err := cluster.List(ctx, pods, client.InNamespace(job.Namespace), client.MatchingLabels{batchv1.JobNameLabel: job.Name}); err != nil {
-		return outcome{}, err
+		return Outcome{}, err
 	}
 	return outcomeOf(job, pods.Items), nil
 }
 
 // outcomeOf sums up a Job and its pods.
-func outcomeOf(job *batchv1.Job, pods []corev1.Pod) outcome {
-	var out outcome
+func outcomeOf(job *batchv1.Job, pods []corev1.Pod) Outcome {
+	var out Outcome
 	slices.SortFunc(pods, func(a, b corev1.Pod) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
 	waits := fmt.Sprintf("it has no pod yet; if that lasts, the events of Job %s say why", job.Name)
 	for _, pod := range pods {
@@ -51,17 +52,17 @@ func outcomeOf(job *batchv1.Job, pods []corev1.Pod) outcome {
 			}
 			result, err := config.ParseResult(ended.Message)
 			switch {
-			case err == nil && ended.ExitCode == 0 && result.ManifestDigest != "":
-				out.result = &result
+			case err == nil && ended.ExitCode == 0 && (result.BackupID != "" || result.ManifestDigest != ""):
+				out.Result = &result
 			case err == nil && result.Error != "":
-				out.message = result.Error
+				out.Message = result.Error
 			default: // killed before it could report
-				out.message = fmt.Sprintf("pod %s ended with %s: look at its log", pod.Name, cmp.Or(ended.Reason, "no reason"))
+				out.Message = fmt.Sprintf("pod %s ended with %s: look at its log", pod.Name, cmp.Or(ended.Reason, "no reason"))
 			}
 		}
 	}
-	if out.result != nil {
-		out.message = ""
+	if out.Result != nil {
+		out.Message = ""
 		return out
 	}
 	for _, condition := range job.Status.Conditions {
@@ -70,25 +71,25 @@ func outcomeOf(job *batchv1.Job, pods []corev1.Pod) outcome {
 		}
 		switch condition.Type {
 		case batchv1.JobFailed:
-			out.failed = true
+			out.Failed = true
 			switch {
 			case condition.Reason == batchv1.JobReasonDeadlineExceeded: // what the pod says is only that it was ended
-				out.message = fmt.Sprintf("the Backup did not end within %s: raise maxUploadRate of its store, or find what is slow, the store or an etcd", deadlineSeconds*time.Second)
-			case out.message == "":
-				out.message = condition.Message
+				out.Message = fmt.Sprintf("it did not end within %s: raise maxUploadRate of the store, or find what is slow, the store or an etcd", deadlineSeconds*time.Second)
+			case out.Message == "":
+				out.Message = condition.Message
 			}
 		case batchv1.JobComplete:
-			out.lost = true
+			out.Lost = true
 		}
 	}
-	if out.failed || out.lost {
+	if out.Failed || out.Lost {
 		return out
 	}
-	if out.message != "" {
-		out.message = "; the last attempt failed and is repeated: " + out.message
+	if out.Message != "" {
+		out.Message = "; the last attempt failed and is repeated: " + out.Message
 	}
 	if waits != "" {
-		out.message += "; " + waits
+		out.Message += "; " + waits
 	}
 	return out
 }

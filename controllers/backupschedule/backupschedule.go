@@ -36,6 +36,7 @@ const (
 	reasonOverdue     = "Overdue"
 	reasonEnforced    = "Enforced"
 	reasonMoved       = "Moved"
+	reasonNotReleased = "RestoreNotReleased"
 )
 
 // maxRequeue bounds the sleep until the next time: timers do not notice that a clock was set.
@@ -49,7 +50,7 @@ func NewReconciler(config reconcile.Config) *reconcile.Reconciler[*operatorv1alp
 			Name:       "backupschedule",
 			For:        &operatorv1alpha1.BackupSchedule{},
 			List:       &operatorv1alpha1.BackupScheduleList{},
-			References: []client.Object{&operatorv1alpha1.Backup{}, &operatorv1alpha1.BackupStore{}},
+			References: []client.Object{&operatorv1alpha1.Backup{}, &operatorv1alpha1.BackupStore{}, &operatorv1alpha1.Restore{}},
 		},
 		NewScope: func(object *operatorv1alpha1.BackupSchedule, report *status.Report) reconcile.Scope {
 			return &scope{config: config, report: report, object: object, now: config.Now()}

@@ -41,6 +41,13 @@ func (s *scope) retain(ctx context.Context) error {
 		s.report.RemoveCondition(condition)
 		return nil
 	}
+	if name, err := s.unreleased(ctx); err != nil || name != "" {
+		s.report.RequeueWithin(retentionInterval)
+		if name != "" {
+			s.report.Set(status.Warn(condition, reasonNotReleased, "nothing is removed until Restore %s of this installation is released: set its spec.release, or delete it if it has failed", name))
+		}
+		return err
+	}
 	if last := out.LastRetentionTime; last != nil && out.ObservedGeneration == s.object.Generation && !s.now.Before(last.Time) && s.now.Sub(last.Time) < retentionInterval {
 		if before := meta.FindStatusCondition(out.Conditions, condition); before != nil && before.Status != metav1.ConditionTrue {
 			s.report.Set(status.Warn(condition, before.Reason, "%s", before.Message))
@@ -65,6 +72,21 @@ func (s *scope) retain(ctx context.Context) error {
 	out.LastRetentionTime = &metav1.Time{Time: s.now}
 	s.report.RequeueWithin(retentionInterval)
 	return nil
+}
+
+// unreleased returns the name of a Restore of the installation whose data nobody has compared yet, or "". A schedule counts every Backup that is
+// completed, also of an installation that has lost its data, and would remove the good ones.
+func (s *scope) unreleased(ctx context.Context) (string, error) {
+	list := &operatorv1alpha1.RestoreList{}
+	if err := s.config.Cluster.List(ctx, list, client.InNamespace(s.object.Namespace)); err != nil {
+		return "", err
+	}
+	for _, restore := range list.Items {
+		if restore.Spec.RootShardRef == s.object.Spec.RootShardRef && !meta.IsStatusConditionTrue(restore.Status.Conditions, operatorv1alpha1.ConditionReleased) {
+			return restore.Name, nil
+		}
+	}
+	return "", nil
 }
 
 // removePass removes some Backups, and what interrupted attempts have left. It reports whether there are more.

@@ -196,6 +196,26 @@ func TestRetention(t *testing.T) {
 		}
 	})
 
+	t.Run("nothing is removed before a Restore is released", func(t *testing.T) {
+		b := newBucket(t, s3, "restored")
+		day1, id1 := b.newEnded(1, completed)
+		day2, id2 := b.newEnded(2, completed)
+		kept := slices.Concat(b.putBackup(ourPrefix, id1), b.putBackup(ourPrefix, id2))
+		restore := &operatorv1alpha1.Restore{ObjectMeta: metav1.ObjectMeta{Name: "back", Namespace: day1.Namespace}}
+		restore.Spec.RootShardRef = day1.Spec.RootShardRef
+		f := newFixture(t, newKeeping(1), append(b.store(), day1, day2, restore)...)
+		f.reconcile(now)
+		f.expectCondition(enforced, metav1.ConditionFalse, "until Restore back of this installation is released")
+		f.expect("day-1", "day-2")
+		b.expect(kept)
+		restore.Status.Conditions = []metav1.Condition{{Type: operatorv1alpha1.ConditionReleased, Status: metav1.ConditionTrue, Reason: "Released", LastTransitionTime: metav1.Now()}}
+		if err := f.client.Status().Update(t.Context(), restore); err != nil {
+			t.Fatal(err)
+		}
+		f.reconcile(now)
+		f.expect("day-2")
+	})
+
 	t.Run("an interrupted removal leaves no backup, and is continued", func(t *testing.T) {
 		b := newBucket(t, s3, "interrupted")
 		day1, id1 := b.newEnded(1, completed)

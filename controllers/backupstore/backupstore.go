@@ -97,6 +97,11 @@ func readAccess(ctx context.Context, cluster apply.Cluster, store *operatorv1alp
 // Open opens a store for the installation of a RootShard, with other credentials than its own if some are given. An error that is an
 // objectstore.Error has what the user has to do.
 func Open(ctx context.Context, cluster apply.Cluster, store *operatorv1alpha1.BackupStore, rootShard string, other *operatorv1alpha1.S3Credentials) (*objectstore.Store, error) {
+	return OpenFor(ctx, cluster, store, store.Namespace, rootShard, other)
+}
+
+// OpenFor is Open for the installation of a RootShard that was in any namespace.
+func OpenFor(ctx context.Context, cluster apply.Cluster, store *operatorv1alpha1.BackupStore, namespace, rootShard string, other *operatorv1alpha1.S3Credentials) (*objectstore.Store, error) {
 	credentials := store.Spec.S3Credentials
 	if other != nil {
 		credentials = *other
@@ -108,7 +113,7 @@ func Open(ctx context.Context, cluster apply.Cluster, store *operatorv1alpha1.Ba
 	if missing != nil {
 		return nil, &objectstore.Error{Reason: status.ReasonSecretNotFound, Message: fmt.Sprintf("Secret %s with key %s does not exist in namespace %s: create it, or correct the reference", missing.Name, missing.Key, store.Namespace)}
 	}
-	return objectstore.OpenWith(Config(store, rootShard), access.ca, access.keys)
+	return objectstore.OpenWith(ConfigFor(store, namespace, rootShard), access.ca, access.keys)
 }
 
 // trimmed is a key without the end of the line of a file, as pods read it.
@@ -162,8 +167,13 @@ func (s *scope) SetStatus() {
 // Config returns the configuration of a store for the installation of a RootShard, without the files of its credentials. An empty name is
 // for all installations.
 func Config(store *operatorv1alpha1.BackupStore, rootShard string) config.Store {
+	return ConfigFor(store, store.Namespace, rootShard)
+}
+
+// ConfigFor is Config for the installation of a RootShard that was in any namespace.
+func ConfigFor(store *operatorv1alpha1.BackupStore, namespace, rootShard string) config.Store {
 	out := config.Store{
-		EndpointURL: store.Spec.EndpointURL, Bucket: store.Spec.Bucket, Prefix: path.Join(store.Spec.Prefix, store.Namespace, rootShard), Region: store.Spec.Region,
+		EndpointURL: store.Spec.EndpointURL, Bucket: store.Spec.Bucket, Prefix: path.Join(store.Spec.Prefix, namespace, rootShard), Region: store.Spec.Region,
 		AddressingStyle: string(store.Spec.AddressingStyle), Recipients: store.Spec.Encryption.Recipients,
 	}
 	if rate := store.Spec.MaxUploadRate; rate != nil {

@@ -2,7 +2,6 @@ package etcd
 
 import (
 	"fmt"
-	"strings"
 
 	"go.etcd.io/etcd/api/v3/version"
 	appsv1 "k8s.io/api/apps/v1"
@@ -19,7 +18,6 @@ import (
 
 const (
 	dataVolume = "data"
-	dataMount  = "/var/lib/etcd"
 	// recordMount is where a member reads the record of the bootstrap.
 	recordMount = "/etc/etcd/cluster"
 	// user of the image; volumes are writable for its group.
@@ -176,7 +174,7 @@ func (c Cluster) pod(image desired.Image) corev1.PodSpec {
 			ReadinessProbe: httpProbe("/readyz", 5, 3),
 			LivenessProbe:  httpProbe("/livez", 10, 6),
 			VolumeMounts: []corev1.VolumeMount{
-				{Name: dataVolume, MountPath: dataMount},
+				{Name: dataVolume, MountPath: DataMount},
 				{Name: "server", MountPath: "/etc/etcd/tls/server", ReadOnly: true},
 				{Name: "peer", MountPath: "/etc/etcd/tls/peer", ReadOnly: true},
 				{Name: "ca", MountPath: "/etc/etcd/tls/ca", ReadOnly: true},
@@ -203,19 +201,14 @@ func (c Cluster) pod(image desired.Image) corev1.PodSpec {
 func (c Cluster) args() []string {
 	const self = "$(POD_NAME)"
 	host := self + "." + desired.ServiceHost(c.Name(), c.owner.Namespace, c.owner.Domain)
-	var members []string
-	for i := range c.members {
-		members = append(members, fmt.Sprintf("%s=https://%s:%d", c.memberName(i), c.memberHost(i), peerPort))
-	}
 	return []string{
 		"--name=" + self,
-		// The root of a volume may hold lost+found, which etcd rejects.
-		"--data-dir=" + dataMount + "/member-data",
+		"--data-dir=" + DataDirectory,
 		fmt.Sprintf("--listen-client-urls=https://0.0.0.0:%d", clientPort),
 		fmt.Sprintf("--advertise-client-urls=https://%s:%d", host, clientPort),
 		fmt.Sprintf("--listen-peer-urls=https://0.0.0.0:%d", peerPort),
 		fmt.Sprintf("--initial-advertise-peer-urls=https://%s:%d", host, peerPort),
-		"--initial-cluster=" + strings.Join(members, ","),
+		"--initial-cluster=" + c.InitialCluster(),
 		"--initial-cluster-state=new",
 		"--initial-cluster-token=" + c.owner.Namespace + "/" + c.Name(),
 		// Probes have no certificate: health and metrics have a separate port, which serves no data.

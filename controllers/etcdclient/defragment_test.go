@@ -36,6 +36,17 @@ func TestDefragment(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = client.Close() })
+	if _, err := client.Put(t.Context(), "marked", "x"); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // a key that does not exist is no error
+		if err := (etcdclient.Client{}).DeleteKey(t.Context(), []string{server.Endpoint}, credentials, "marked"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if found, err := client.Get(t.Context(), "marked"); err != nil || found.Count > 0 {
+		t.Errorf("a deleted key is found %d times, %v", found.Count, err)
+	}
 	value := strings.Repeat("x", 256<<10)
 	for i := 0; err == nil; i++ {
 		if i > 100 {

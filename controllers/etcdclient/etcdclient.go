@@ -44,6 +44,14 @@ func (Client) Credentials(data map[string][]byte) (*tls.Config, error) {
 	return &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, RootCAs: authorities}, nil
 }
 
+// DeleteKey deletes a key. One that does not exist is no error.
+func (Client) DeleteKey(ctx context.Context, endpoints []string, credentials *tls.Config, key string) error {
+	return request(ctx, endpoints, credentials, clusterTimeout, func(ctx context.Context, client *clientv3.Client) error {
+		_, err := client.Delete(ctx, key)
+		return err
+	})
+}
+
 // Observe adds the responses of the members to the facts. Members that do not respond are a fact, not an error.
 func (Client) Observe(ctx context.Context, endpoints []etcd.Endpoint, credentials *tls.Config, facts *etcd.Facts) {
 	facts.Members = make([]etcd.MemberFacts, len(endpoints))

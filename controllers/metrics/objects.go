@@ -59,6 +59,7 @@ func NewObjects(reader client.Reader, elected <-chan struct{}) *Objects {
 			{"backupstore", &operatorv1alpha1.BackupStoreList{}, count("backupstore", "namespace"), nil},
 			{"backup", &operatorv1alpha1.BackupList{}, count("backup", "phase", "namespace"), phase},
 			{"backupschedule", &operatorv1alpha1.BackupScheduleList{}, count("backupschedule", "namespace"), nil},
+			{"restore", &operatorv1alpha1.RestoreList{}, count("restore", "phase", "namespace"), phase},
 		},
 		success: prometheus.NewDesc("kcp_operator_backup_last_success_timestamp_seconds",
 			"When the last Backup of an installation that was completed had ended. Without one, there is no series.", []string{"namespace", "rootshard"}, nil),
@@ -77,6 +78,8 @@ func phase(object client.Object) string {
 	case *operatorv1alpha1.FrontProxy:
 		out = string(o.Status.Phase)
 	case *operatorv1alpha1.Backup:
+		out = string(o.Status.Phase)
+	case *operatorv1alpha1.Restore:
 		out = string(o.Status.Phase)
 	}
 	if out == "" {

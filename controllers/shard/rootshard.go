@@ -38,7 +38,7 @@ func NewRootShardReconciler(config reconcile.Config, registry Registry) *reconci
 			For:        &operatorv1alpha1.RootShard{},
 			List:       &operatorv1alpha1.RootShardList{},
 			Owns:       slices.Concat(reconcile.ServerKinds(), reconcile.StoreKinds()),
-			References: []client.Object{&operatorv1alpha1.Shard{}, &operatorv1alpha1.CacheServer{}, &operatorv1alpha1.VirtualWorkspace{}},
+			References: []client.Object{&operatorv1alpha1.Shard{}, &operatorv1alpha1.CacheServer{}, &operatorv1alpha1.VirtualWorkspace{}, &operatorv1alpha1.Restore{}},
 			Files:      reconcile.FileKinds(),
 		},
 		NewScope: func(root *operatorv1alpha1.RootShard, report *status.Report) reconcile.Scope {
@@ -81,6 +81,9 @@ func (s *rootShardScope) Observe(ctx context.Context) error {
 	if s.Spec = validateRootShard(s.root); s.Spec.State == status.Stalled {
 		return nil
 	}
+	if s.awaits, err = s.awaitRestore(ctx, s.root); err != nil || s.awaits.Type != "" {
+		return err
+	}
 	if conflict, err := dependencies.ResolveEtcdConflict(ctx, s.Cluster, s.root); err != nil || conflict.Type != "" {
 		s.Spec = conflict
 		return err
@@ -105,6 +108,7 @@ func (s *rootShardScope) Observe(ctx context.Context) error {
 // Steps implements reconcile.Scope.
 func (s *rootShardScope) Steps() []reconcile.Step {
 	return append([]reconcile.Step{
+		{Name: "await the Restore", Run: s.reportRestore},
 		{Name: "add the finalizer", Run: s.addFinalizer},
 		{Name: "re-key the certificate authorities", Run: s.rekey}, // before the steps that wait for a rollout, as the next
 		{Name: "rebalance the shards", Run: s.rebalance},
@@ -116,6 +120,7 @@ func (s *rootShardScope) Steps() []reconcile.Step {
 func (s *rootShardScope) FinalizeSteps() []reconcile.Step {
 	return append([]reconcile.Step{
 		{Name: "finalize", Run: s.finalize},
+		{Name: "await the Restore", Run: s.reportRestore},
 		{Name: "find the certificate authorities", Run: s.findUnknownCA},
 	}, s.serverSteps()...)
 }

@@ -18,6 +18,7 @@ import (
 type scope struct {
 	server.Scope
 	dependencies desired.Dependencies
+	awaits       status.Result // why the shard does not start before a Restore; without a type if it may
 }
 
 func newScope(config reconcile.Config, report *status.Report, namespace, name string) scope {
@@ -47,6 +48,23 @@ func (s *scope) observe(ctx context.Context, shard desired.Shard) (err error) {
 		return err
 	}
 	return s.Deployment.SetDesired(ctx, rendered)
+}
+
+// awaitRestore returns why a shard that has not started waits for a Restore of its installation.
+func (s *scope) awaitRestore(ctx context.Context, root *operatorv1alpha1.RootShard) (status.Result, error) {
+	if s.Deployment.Live() != nil {
+		return status.Result{}, nil
+	}
+	return dependencies.AwaitRestore(ctx, s.Cluster, root)
+}
+
+// reportRestore stops before anything of the shard exists while it waits for a Restore: certificate authorities are restored, too.
+func (s *scope) reportRestore(context.Context) error {
+	if s.awaits.Type == "" {
+		return nil
+	}
+	s.Report.Set(s.awaits)
+	return reconcile.ErrStop
 }
 
 // ofCacheServer returns the Secrets that cert-manager creates for the CacheServer of a shard.

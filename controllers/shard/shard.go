@@ -62,7 +62,7 @@ func NewShardReconciler(config reconcile.Config, registry Registry) *reconcile.R
 			List: &operatorv1alpha1.ShardList{},
 			Owns: slices.Concat(reconcile.ServerKinds(), reconcile.StoreKinds()),
 			// Events of other Shards arrive through their Secrets.
-			References: []client.Object{&operatorv1alpha1.RootShard{}, &operatorv1alpha1.CacheServer{}, &operatorv1alpha1.VirtualWorkspace{}},
+			References: []client.Object{&operatorv1alpha1.RootShard{}, &operatorv1alpha1.CacheServer{}, &operatorv1alpha1.VirtualWorkspace{}, &operatorv1alpha1.Restore{}},
 			Files:      reconcile.FileKinds(),
 		},
 		NewScope: func(shard *operatorv1alpha1.Shard, report *status.Report) reconcile.Scope {
@@ -98,6 +98,9 @@ func (s *shardScope) Observe(ctx context.Context) (err error) {
 	if s.Spec = validateShard(s.shard, s.root); s.Spec.State == status.Stalled {
 		return nil
 	}
+	if s.awaits, err = s.awaitRestore(ctx, s.root); err != nil || s.awaits.Type != "" {
+		return err
+	}
 	if conflict, err := dependencies.ResolveEtcdConflict(ctx, s.Cluster, s.shard); err != nil || conflict.Type != "" {
 		s.Spec = conflict
 		return err
@@ -109,6 +112,7 @@ func (s *shardScope) Observe(ctx context.Context) (err error) {
 func (s *shardScope) Steps() []reconcile.Step {
 	return append([]reconcile.Step{
 		{Name: "resolve the RootShard", Run: s.ReportReference},
+		{Name: "await the Restore", Run: s.reportRestore},
 		{Name: "add the finalizer", Run: s.addFinalizer},
 		{Name: "drain the shard", Run: s.drain}, // before the steps that wait for a rollout
 	}, s.EtcdServerSteps(s.issueCertificates)...)
@@ -120,6 +124,7 @@ func (s *shardScope) FinalizeSteps() []reconcile.Step {
 	return append([]reconcile.Step{
 		{Name: "resolve the RootShard", Run: s.ReportReference},
 		{Name: "finalize", Run: s.finalize},
+		{Name: "await the Restore", Run: s.reportRestore},
 	}, s.EtcdServerSteps(s.issueCertificates)...)
 }
 

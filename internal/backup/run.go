@@ -10,7 +10,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
 	"log/slog"
 	"time"
@@ -19,6 +18,7 @@ import (
 	"go.etcd.io/etcd/api/v3/version"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/atoll-dev/atoll/internal/backup/archive"
 	"github.com/atoll-dev/atoll/internal/backup/config"
 	"github.com/atoll-dev/atoll/internal/backup/manifest"
 	"github.com/atoll-dev/atoll/internal/backup/objectstore"
@@ -179,17 +179,17 @@ func (r *run) saveSnapshot(ctx context.Context, shard *manifest.Shard, stream *s
 // save seals what a function writes while it is uploaded. An error of the function ends the upload without an object.
 func (r *run) save(ctx context.Context, name string, write func(io.Writer) error) (manifest.Object, error) {
 	reader, writer := io.Pipe()
-	content := newMeter()
+	content := archive.NewMeter()
 	done := make(chan error, 1)
 	go func() {
 		err := r.seal(writer, func(w io.Writer) error { return write(io.MultiWriter(w, content)) })
 		writer.CloseWithError(err)
 		done <- err
 	}()
-	stored := newMeter()
+	stored := archive.NewMeter()
 	size, err := r.store.Put(ctx, manifest.Key(r.id, name), io.TeeReader(reader, stored))
-	if err == nil && size != stored.n {
-		err = fmt.Errorf("writing %s: the store has %d bytes of %d", name, size, stored.n)
+	if err == nil && size != stored.N {
+		err = fmt.Errorf("writing %s: the store has %d bytes of %d", name, size, stored.N)
 	}
 	reader.CloseWithError(errOr(err, io.ErrClosedPipe)) // ends the writer if the upload ended before it
 	writeErr := <-done
@@ -200,7 +200,7 @@ func (r *run) save(ctx context.Context, name string, write func(io.Writer) error
 	if err != nil {
 		return manifest.Object{}, err
 	}
-	return manifest.Object{Name: name, Size: stored.n, Digest: stored.digest(), ContentSize: content.n, ContentDigest: content.digest()}, nil
+	return manifest.Object{Name: name, Size: stored.N, Digest: stored.Digest(), ContentSize: content.N, ContentDigest: content.Digest()}, nil
 }
 
 func (r *run) seal(into io.Writer, write func(io.Writer) error) error {
@@ -220,20 +220,5 @@ func errOr(err, fallback error) error {
 	}
 	return fallback
 }
-
-// meter counts and hashes what is written to it.
-type meter struct {
-	hash hash.Hash
-	n    int64
-}
-
-func newMeter() *meter { return &meter{hash: sha256.New()} }
-
-func (m *meter) Write(p []byte) (int, error) {
-	m.n += int64(len(p))
-	return m.hash.Write(p)
-}
-
-func (m *meter) digest() string { return hex.EncodeToString(m.hash.Sum(nil)) }
 
 func now() time.Time { return time.Now().UTC().Truncate(time.Millisecond) }

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -14,12 +13,11 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/klog/v2"
 
+	"github.com/atoll-dev/atoll/internal/reservedkeys"
 	"github.com/atoll-dev/atoll/internal/startupserver"
 )
 
 const (
-	// segment is the last part of the key, where keys of objects have the API group. No API group can have this name.
-	segment = "~owner"
 	// check is the name of the readiness check that fails while another owner is found.
 	check = "etcd-owner"
 	// requestTimeout bounds one attempt to claim, retryInterval is the time between two attempts that find another owner.
@@ -40,7 +38,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet, fallback string) {
 }
 
 // Key returns the key that holds the owner of a prefix.
-func Key(prefix string) string { return path.Join("/", prefix, segment) }
+func Key(prefix string) string { return reservedkeys.Owner(prefix) }
 
 // OwnedError is returned for keys that belong to another owner.
 type OwnedError struct{ Key, Owner, Self string }

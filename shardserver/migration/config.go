@@ -44,8 +44,10 @@ type Config struct {
 	Transformers value.ResourceTransformers
 	// Shortage returns why etcd has no space for what other shards have, or "".
 	Shortage func() string
-	Fence    Fence
-	Origins  Connector
+	// Held reports whether this shard is restored and not released: another shard may not have what this one is to delete.
+	Held    func() bool
+	Fence   Fence
+	Origins Connector
 	// TokenKeys are the public keys of service account tokens of this shard, TokenMaxExpiration is the limit of these tokens (0 means none).
 	TokenKeys          serviceaccount.PublicKeysGetter
 	TokenMaxExpiration time.Duration

@@ -19,6 +19,7 @@ import (
 	migrationv1alpha1 "github.com/atoll-dev/atoll/api/migration/v1alpha1"
 	shardingv1alpha1 "github.com/atoll-dev/atoll/api/sharding/v1alpha1"
 	"github.com/atoll-dev/atoll/internal/movestate"
+	"github.com/atoll-dev/atoll/internal/restoremark"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/controller"
 	"github.com/atoll-dev/atoll/shardserver/tokenkeys"
@@ -118,6 +119,9 @@ func (d *destinationService) reconcile(ctx context.Context, key controller.Reque
 		// What follows does not wait for an event.
 		return controller.Result{RequeueAfter: time.Millisecond}, d.forgetRecords(ctx, transfer.Incoming{Cluster: logicalClusterOf(state.Migration), UID: state.Migration.UID})
 	case DestinationDrop:
+		if d.cfg.Held() {
+			return controller.Result{RequeueAfter: restoremark.RetryInterval}, nil
+		}
 		if err := d.drop(ctx, state.Cluster); err != nil {
 			return controller.Result{}, err
 		}

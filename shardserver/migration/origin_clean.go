@@ -15,6 +15,7 @@ import (
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	migrationv1alpha1 "github.com/atoll-dev/atoll/api/migration/v1alpha1"
 	"github.com/atoll-dev/atoll/internal/movestate"
+	"github.com/atoll-dev/atoll/internal/restoremark"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/controller"
 	"github.com/atoll-dev/atoll/shardserver/transfer"
@@ -27,6 +28,9 @@ const cleanDelay = 5 * time.Second
 // clean deletes the keys of a logical cluster that the destination serves, the LogicalCluster last. It fails as long as there are others than
 // those which were handed over.
 func (o *originService) clean(ctx context.Context, state Origin) (controller.Result, error) {
+	if o.cfg.Held() {
+		return controller.Result{RequeueAfter: restoremark.RetryInterval}, nil
+	}
 	name := logicalcluster.Of(state.Cluster)
 	stored, err := o.stored.get(ctx, name)
 	if err != nil || stored == nil {

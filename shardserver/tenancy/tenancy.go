@@ -64,6 +64,8 @@ type Config struct {
 	// Health returns the health of this shard, Heartbeats that of the others.
 	Health     Health
 	Heartbeats scheduling.HeartbeatTracker
+	// Held reports whether this shard is restored and not released.
+	Held func() bool
 	// Mounts enables workspace mounts.
 	Mounts bool
 	// Keys counts the keys of a logical cluster in etcd.
@@ -97,6 +99,7 @@ func (c Config) remote() remote.Config {
 		Defaults:  c.Defaults,
 		ShardName: c.ShardName,
 		Full:      c.Health.Full,
+		Held:      c.Held,
 		Workers:   workers,
 		Template: func(ctx context.Context, parent logicalcluster.Name, workspace *tenancyv1alpha1.Workspace) (*corev1alpha1.LogicalCluster, error) {
 			cluster, _, err := newLogicalCluster(ctx, c.Types, parent, workspace, workspace.Annotations[corev1alpha1.ShardAnnotationKey])

@@ -36,6 +36,8 @@ func TestDocumentation(t *testing.T) {
 				kind, object = "BackupStore", &operatorv1alpha1.BackupStore{}
 			case strings.Contains(document, "kind: BackupSchedule"):
 				kind, object = "BackupSchedule", &operatorv1alpha1.BackupSchedule{}
+			case strings.Contains(document, "kind: Restore"):
+				kind, object = "Restore", &operatorv1alpha1.Restore{}
 			case strings.Contains(document, "kind: Backup"):
 				kind, object = "Backup", &operatorv1alpha1.Backup{}
 			case strings.HasPrefix(document, "store:"):
@@ -54,7 +56,7 @@ func TestDocumentation(t *testing.T) {
 			}
 		}
 	}
-	if len(kinds) != 4 {
+	if len(kinds) != 5 {
 		t.Errorf("the page has %v", kinds)
 	}
 	reference, err := os.ReadFile(filepath.Join("..", "..", "docs", "reference", "flags", "etcd-backup.md"))

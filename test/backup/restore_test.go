@@ -8,9 +8,11 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	corev1 "k8s.io/api/core/v1"
@@ -23,6 +25,7 @@ import (
 	"github.com/atoll-dev/atoll/internal/backup/snapshot"
 	"github.com/atoll-dev/atoll/internal/embeddedetcd"
 	"github.com/atoll-dev/atoll/internal/etcdtest"
+	"github.com/atoll-dev/atoll/internal/reservedkeys"
 	"github.com/atoll-dev/atoll/shardserver/options"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
@@ -77,7 +80,7 @@ func TestRestore(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v: %s", err, output)
 	}
-	if left, err := filepath.Glob(filepath.Join(filepath.Dir(restoredDirectory), ".snapshot-*")); err != nil || len(left) > 0 {
+	if left, err := filepath.Glob(filepath.Join(filepath.Dir(restoredDirectory), ".*")); err != nil || len(left) > 0 {
 		t.Errorf("the restore left %v, %v", left, err)
 	}
 	output, err = i.read(t, "restore", target...)
@@ -119,7 +122,12 @@ func compareKeys(t *testing.T, old, restored *clientv3.Client, saved manifest.Sh
 	if err != nil {
 		t.Fatal(err)
 	}
-	revision := got.Header.Revision - snapshot.RevisionBump
+	mark := slices.IndexFunc(got.Kvs, func(kv *mvccpb.KeyValue) bool { return string(kv.Key) == reservedkeys.Restored(saved.Prefix) })
+	if mark < 0 {
+		t.Fatal("the restored etcd is not marked")
+	}
+	got.Kvs = slices.Delete(got.Kvs, mark, mark+1)
+	revision := got.Header.Revision - snapshot.RevisionBump - 1 // the mark
 	if revision < saved.RevisionFrom || revision > saved.RevisionTo {
 		t.Errorf("the snapshot is of revision %d, want one from %d to %d", revision, saved.RevisionFrom, saved.RevisionTo)
 	}

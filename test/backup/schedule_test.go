@@ -103,6 +103,7 @@ func TestSchedule(t *testing.T) {
 	if yearly.Status.LastSuccessfulTime == nil {
 		t.Errorf("the status is %+v", yearly.Status)
 	}
+	t.Run("Restores", func(t *testing.T) { testRestores(t, c, s) }) // with the same operator
 }
 
 func create(t *testing.T, c client.Client, objects ...client.Object) {

@@ -24,6 +24,7 @@ func shard(spec string) string            { return manifest("Shard", spec) }
 func cacheServer(spec string) string      { return manifest("CacheServer", spec) }
 func backupStore(spec string) string      { return manifest("BackupStore", spec) }
 func backup(spec string) string           { return manifest("Backup", spec) }
+func restore(spec string) string          { return manifest("Restore", spec) }
 func backupSchedule(spec string) string   { return manifest("BackupSchedule", scheduleBasics+spec) }
 func virtualWorkspace(spec string) string { return manifest("VirtualWorkspace", spec) }
 
@@ -44,6 +45,7 @@ const (
 	storeBasics    = "bucket: backups\ns3Credentials: {accessKeyId: {name: s3, key: id}, secretAccessKey: {name: s3, key: key}}\n"
 	storeAddress   = "endpointURL: https://s3.example.com\n"
 	scheduleBasics = "rootShardRef: {name: root}\nstoreRef: {name: s3}\n"
+	restoreBasics  = "rootShardRef: {name: root}\nstoreRef: {name: s3}\nbackupId: a\nidentity: {name: age, key: key.txt}\n"
 	recipients     = "encryption: {recipients: [age1abc]}\n"
 )
 
@@ -99,6 +101,14 @@ func TestManifests(t *testing.T) {
 		{"refuses a Backup of nothing", backup("storeRef: {name: s3}"), "spec.rootShardRef"},
 		{"refuses a reference without a name", backup("rootShardRef: {}\nstoreRef: {name: s3}"), "name must be set"},
 		{"refuses a Backup whose name has a dot", named("a.b", backup("rootShardRef: {name: root}\nstoreRef: {name: s3}")), "must not contain a dot"},
+		{"accepts a Restore", restore(restoreBasics), ""},
+		{"accepts a Restore with all settings", restore(restoreBasics + "manifestDigest: " + strings.Repeat("0a", 32) + "\nsource: {namespace: kcp}\ntakeOver: true\nrelease: true"), ""},
+		{"refuses a Restore without a private key", restore("rootShardRef: {name: root}\nstoreRef: {name: s3}\nbackupId: a"), "spec.identity"},
+		{"refuses a Restore of no backup", restore("rootShardRef: {name: root}\nstoreRef: {name: s3}\nidentity: {name: age, key: key.txt}"), "spec.backupId"},
+		{"refuses the backup of another installation", restore(strings.Replace(restoreBasics, "backupId: a", "backupId: ../a", 1)), "spec.backupId"},
+		{"refuses what is no digest", restore(restoreBasics + "manifestDigest: latest"), "spec.manifestDigest"},
+		{"refuses a source that leaves the store", restore(restoreBasics + "source: {namespace: ..}"), "spec.source.namespace"},
+		{"refuses a Restore whose name is too long for those of its pods", named(strings.Repeat("a", 41), restore(restoreBasics)), "at most 40 characters"},
 		{"accepts a BackupSchedule", backupSchedule("schedule: 0 3 * * *\ntimeZone: Europe/Berlin\nimmediate: true\nretention: {keepLast: 7, keepWithin: 720h}"), ""},
 		{"accepts a schedule by name", backupSchedule("schedule: '@daily'"), ""},
 		{"refuses an interval: it does not name times", backupSchedule("schedule: '@every 1h'"), "spec.schedule"},

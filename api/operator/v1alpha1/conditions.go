@@ -48,8 +48,11 @@ const (
 	ConditionArgoCDRegistered = "ArgoCDRegistered"
 	// ConditionReachable is True when the server of a BackupStore lists the bucket with the credentials.
 	ConditionReachable = "Reachable"
-	// ConditionCompleted is True when everything of a Backup is in the store.
+	// ConditionCompleted is True when everything of a Backup is in the store, or everything of a Restore in the volumes of the installation.
 	ConditionCompleted = "Completed"
+	// ConditionReleased is False from the completion of a Restore until its spec.release has taken effect in all shards: until then, they delete
+	// nothing because it is absent.
+	ConditionReleased = "Released"
 	// ConditionScheduled is True when a BackupSchedule creates Backups when they are due. It is False after a time at which it could not.
 	ConditionScheduled = "Scheduled"
 	// ConditionCurrent is False when two Backups in a row that were due by a BackupSchedule have not been completed.
@@ -67,6 +70,8 @@ const (
 	ReasonReplicasUp            = "ReplicasUp"            // Available=True
 	ReasonReplicasUnavailable   = "ReplicasUnavailable"   // Available=False: the Deployment is there, its counts differ
 	ReasonDeploymentUnavailable = "DeploymentUnavailable" // Available=False: there is no Deployment yet
+
+	ReasonAwaitsRestore = "AwaitsRestore" // Available=False: a Restore fills the etcds before they start
 
 	ReasonDraining        = "Draining"        // Drained=False: workspaces move, or are tried again
 	ReasonRefused         = "Refused"         // Drained=False: nothing moves; the message has the reasons

@@ -28,3 +28,6 @@ func (b *Backup) GetConditions() []metav1.Condition { return b.Status.Conditions
 
 // GetConditions returns status.conditions. Callers must not change them.
 func (b *BackupSchedule) GetConditions() []metav1.Condition { return b.Status.Conditions }
+
+// GetConditions returns status.conditions. Callers must not change them.
+func (r *Restore) GetConditions() []metav1.Condition { return r.Status.Conditions }

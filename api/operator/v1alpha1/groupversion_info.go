@@ -36,6 +36,7 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 		&BackupStore{}, &BackupStoreList{},
 		&Backup{}, &BackupList{},
 		&BackupSchedule{}, &BackupScheduleList{},
+		&Restore{}, &RestoreList{},
 	)
 	metav1.AddToGroupVersion(scheme, SchemeGroupVersion)
 	return nil

@@ -23,6 +23,10 @@ const AnnotationForceDelete = "operator.kcp.io/force-delete"
 // whatever the retention keeps.
 const AnnotationRemoveBackup = "operator.kcp.io/remove-backup"
 
+// AnnotationRestore, on a RootShard, is the name of a Restore of its namespace: it and its Shards do not start before that is completed. It has
+// no effect on an installation that has started. On a volume claim, it says that a Restore has created it.
+const AnnotationRestore = "operator.kcp.io/restore"
+
 // Annotations by which a user controls an etcd that the operator runs, on the object that it belongs to.
 const (
 	// AnnotationEtcdDataLost confirms that the data of an etcd is lost, and that it begins again without. The value is the

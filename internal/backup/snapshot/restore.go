@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 
 	bolt "go.etcd.io/bbolt"
@@ -14,6 +15,8 @@ import (
 	"go.etcd.io/etcd/server/v3/storage/schema"
 	"go.uber.org/zap"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/atoll-dev/atoll/internal/reservedkeys"
 )
 
 // RevisionBump is added to the revision of a restored etcd: it exceeds what any client saw after the snapshot, so that clients list again
@@ -24,6 +27,33 @@ const RevisionBump = 1_000_000_000
 type Target struct {
 	DataDir, Name, InitialCluster, InitialClusterToken string
 	InitialAdvertisePeerURLs                           []string
+	// ID is that of a restore whose attempts are repeated until one succeeds; with "", a data directory that exists is refused.
+	ID string
+}
+
+// beside is a file or directory next to the data directory, on the same volume.
+func (t Target) beside(suffix string) string {
+	return filepath.Join(filepath.Dir(t.DataDir), "."+filepath.Base(t.DataDir)+suffix)
+}
+
+// SnapshotFile is where the snapshot is while it is checked. It is not encrypted.
+func (t Target) SnapshotFile() string { return t.beside(".snapshot") }
+
+// IsRestored reports whether an earlier attempt of this restore has made the data directory.
+func (t Target) IsRestored() (bool, error) {
+	if t.ID == "" {
+		return false, nil
+	}
+	made, err := os.ReadFile(t.beside(".restored"))
+	if err == nil && string(made) == t.ID {
+		_, err = os.Stat(t.DataDir)
+	} else if err == nil {
+		return false, nil
+	}
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // Check refuses a target that exists: a restore never replaces data.
@@ -40,17 +70,30 @@ func (t Target) Check() error {
 	return nil
 }
 
-// Restore makes a data directory of a snapshot file, with another identity of the cluster, a bumped revision, and all earlier revisions
-// compacted.
+// Restore makes a data directory of a snapshot file that was checked, with another identity of the cluster, a bumped revision, and all
+// earlier revisions compacted. The directory exists only when it is complete.
 func (t Target) Restore(file string) error {
 	if err := t.Check(); err != nil {
 		return err
 	}
+	incomplete := t.beside(".incomplete")
+	if err := os.RemoveAll(incomplete); err != nil {
+		return fmt.Errorf("removing what an earlier attempt has left: %w", err)
+	}
 	err := snapshot.NewV3(zap.NewNop()).Restore(snapshot.RestoreConfig{
-		SnapshotPath: file, OutputDataDir: t.DataDir, Name: t.Name, PeerURLs: t.InitialAdvertisePeerURLs,
+		SnapshotPath: file, OutputDataDir: incomplete, Name: t.Name, PeerURLs: t.InitialAdvertisePeerURLs,
 		InitialCluster: t.InitialCluster, InitialClusterToken: t.InitialClusterToken, RevisionBump: RevisionBump, MarkCompacted: true,
+		SkipHashCheck: true, // Mark has removed the hash, which was checked before
 	})
 	if err != nil {
+		return errors.Join(fmt.Errorf("restoring into %s: %w", t.DataDir, err), os.RemoveAll(incomplete))
+	}
+	if t.ID != "" {
+		if err := os.WriteFile(t.beside(".restored"), []byte(t.ID), 0o600); err != nil {
+			return err
+		}
+	}
+	if err := os.Rename(incomplete, t.DataDir); err != nil {
 		return fmt.Errorf("restoring into %s: %w", t.DataDir, err)
 	}
 	return nil
@@ -62,6 +105,8 @@ type State struct {
 	Latest int64
 	// logicalClusters exist as of the revision that Read was called with.
 	logicalClusters map[string]struct{}
+	// reserved are the keys of package reservedkeys as of Latest.
+	reserved map[string]*mvccpb.KeyValue
 }
 
 // Read reads a snapshot file as of a revision. Its memory grows with the number of logical clusters.
@@ -71,7 +116,7 @@ func Read(file, prefix string, revision int64) (*State, error) {
 		return nil, fmt.Errorf("opening the snapshot: %w", err)
 	}
 	defer db.Close()
-	out := &State{logicalClusters: map[string]struct{}{}}
+	out := &State{logicalClusters: map[string]struct{}{}, reserved: map[string]*mvccpb.KeyValue{}}
 	clusters := logicalClusters(prefix)
 	err = db.View(func(tx *bolt.Tx) error {
 		keys := tx.Bucket(schema.Key.Name())
@@ -82,12 +127,17 @@ func Read(file, prefix string, revision int64) (*State, error) {
 		return keys.ForEach(func(k, v []byte) error {
 			at := mvcc.BytesToRev(k)
 			out.Latest = at.Main
+			kv := &mvccpb.KeyValue{}
+			if err := proto.Unmarshal(v, kv); err != nil {
+				return fmt.Errorf("reading revision %d: %w", at.Main, err)
+			}
+			if key := string(kv.Key); reservedkeys.IsReserved(key) {
+				if delete(out.reserved, key); !mvcc.IsTombstone(k) {
+					out.reserved[key] = kv
+				}
+			}
 			if at.Main > revision {
 				return nil
-			}
-			var kv mvccpb.KeyValue
-			if err := proto.Unmarshal(v, &kv); err != nil {
-				return fmt.Errorf("reading revision %d: %w", at.Main, err)
 			}
 			name, ok := logicalClusterOf(string(kv.Key), clusters)
 			switch {

@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"errors"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -83,8 +84,9 @@ func TestRequester(t *testing.T) {
 	for name, tc := range map[string]struct {
 		workspace *tenancyv1alpha1.Workspace
 		report    *shardingv1alpha1.LogicalClusterReport
-		// want is "", "create", "follow", "confirm" or "delete".
+		// want is "", "create", "follow", "confirm", "delete" or "held".
 		want string
+		held bool
 	}{
 		"create: scheduled to another shard":                          {workspace: newTestWorkspace(), want: "create"},
 		"none: scheduled to this shard":                               {workspace: newTestWorkspace(withShard("here"))},
@@ -114,12 +116,23 @@ func TestRequester(t *testing.T) {
 		"none: report to another shard, no workspace":                 {report: newTestReport(initializing, reportToOtherShard)},
 		"none: report that the logical cluster is gone":               {report: newTestReport("", reportGone)},
 		"none: no workspace and no report":                            {},
+		"held: report for a workspace that the restored shard lacks":  {report: newTestReport(initializing), held: true, want: "held"},
+		"held: report for a workspace that it has elsewhere":          {workspace: newTestWorkspace(withReservedCluster("cluster-2")), report: newTestReport(initializing), held: true, want: "held"},
+		"held: the logical cluster ended, the workspace did not":      {workspace: newTestWorkspace(withSpecCluster, withEndedCondition), report: newTestReport(initializing), held: true, want: "held"},
+		"delete: a user deletes a workspace of a restored shard":      {workspace: newTestWorkspace(withSpecCluster, withPhaseReady, withDeletionTimestamp), held: true, want: "delete"},
+		"confirm: reported logical cluster of a restored shard":       {workspace: newTestWorkspace(withSpecCluster), report: newTestReport(initializing), held: true, want: "confirm"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			request, err := Requester{
-				ShardName: "here", Parent: parent, Cluster: cluster, Workspace: tc.workspace, Report: tc.report,
+				Held: tc.held, ShardName: "here", Parent: parent, Cluster: cluster, Workspace: tc.workspace, Report: tc.report,
 				Template: func() (*corev1alpha1.LogicalCluster, error) { return &corev1alpha1.LogicalCluster{}, nil },
 			}.Request()
+			if tc.want == "held" {
+				if !errors.Is(err, ErrHeld) || request != nil {
+					t.Errorf("got %+v, %v", request, err)
+				}
+				return
+			}
 			if err != nil {
 				t.Fatal(err)
 			}

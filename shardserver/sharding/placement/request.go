@@ -1,6 +1,8 @@
 package placement
 
 import (
+	"errors"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
@@ -20,11 +22,16 @@ type Requester struct {
 	Workspace *tenancyv1alpha1.Workspace
 	// Report is the published report on the logical cluster, or nil.
 	Report *shardingv1alpha1.LogicalClusterReport
+	// Held is set while this shard is restored and not released: it may not know the workspace, or know an older state of it.
+	Held bool
 	// Template returns the desired LogicalCluster of the workspace.
 	Template func() (*corev1alpha1.LogicalCluster, error)
 }
 
-// Request returns the request to publish, or nil. Its errors are those of Template.
+// ErrHeld is returned instead of a request to delete a logical cluster whose workspace was not deleted by a user.
+var ErrHeld = errors.New("this shard was restored from a backup and is not released, so that no logical cluster is deleted because its workspace is missing")
+
+// Request returns the request to publish, or nil. Its errors are those of Template, and ErrHeld.
 func (r Requester) Request() (*shardingv1alpha1.LogicalClusterRequest, error) {
 	request, err := r.placementRequest()
 	if request == nil && err == nil {
@@ -37,12 +44,18 @@ func (r Requester) Request() (*shardingv1alpha1.LogicalClusterRequest, error) {
 func (r Requester) placementRequest() (*shardingv1alpha1.LogicalClusterRequest, error) {
 	workspace := r.Workspace
 	if workspace == nil || !r.placed() || released(workspace) {
-		return r.deletionRequest(), nil
+		request := r.deletionRequest()
+		if request != nil && r.Held {
+			return nil, ErrHeld
+		}
+		return request, nil
 	}
 	request := r.newRequest(workspace.Annotations[corev1alpha1.ShardAnnotationKey], Owner(r.Parent, workspace))
 	switch {
 	case workspace.DeletionTimestamp != nil && len(workspace.Finalizers) > 1:
 		// The finalizers of others are removed first.
+	case workspace.DeletionTimestamp == nil && Ended(workspace) && r.Held:
+		return nil, ErrHeld
 	case workspace.DeletionTimestamp != nil, Ended(workspace):
 		request.Spec.Delete = true
 		return request, nil

@@ -38,6 +38,8 @@ type Config struct {
 	ShardName string
 	// Full returns the reason why this shard accepts no new logical clusters, or "".
 	Full func() string
+	// Held reports whether this shard is restored and not released (package restoremark).
+	Held func() bool
 	// Workers is the number of workers of the controller.
 	Workers int
 	// Template returns the desired LogicalCluster of a workspace of this shard.

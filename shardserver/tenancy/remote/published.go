@@ -131,7 +131,7 @@ func (r *requestSource) request(ctx context.Context, key controller.Request, rea
 	if err != nil {
 		report = nil
 	}
-	requester := placement.Requester{ShardName: r.cfg.ShardName, Parent: key.ClusterName, Cluster: cluster, Workspace: workspace, Report: report}
+	requester := placement.Requester{ShardName: r.cfg.ShardName, Parent: key.ClusterName, Cluster: cluster, Workspace: workspace, Report: report, Held: r.cfg.Held()}
 	requester.Template = func() (*corev1alpha1.LogicalCluster, error) { return r.template(ctx, key.ClusterName, workspace) }
 	return requester.Request()
 }

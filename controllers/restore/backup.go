@@ -1,0 +1,187 @@
+package restore
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"filippo.io/age"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/atoll-dev/atoll/controllers/apply"
+	"github.com/atoll-dev/atoll/controllers/backupstore"
+	"github.com/atoll-dev/atoll/controllers/status"
+	"github.com/atoll-dev/atoll/internal/backup/archive"
+	"github.com/atoll-dev/atoll/internal/backup/manifest"
+	"github.com/atoll-dev/atoll/internal/backup/objectstore"
+)
+
+// maxSecretBytes bounds the Secrets of a backup in the memory of the operator.
+const maxSecretBytes = 32 << 20
+
+// sourceNamespace is that of the installation that was saved.
+func (s *scope) sourceNamespace() string {
+	if source := s.restore.Spec.Source; source != nil {
+		return source.Namespace
+	}
+	return s.restore.Namespace
+}
+
+// readBackup compares the manifest with the installation, and creates the Secrets. It changes nothing before all of them were compared.
+func (s *scope) readBackup(ctx context.Context) error {
+	if s.restore.Status.StartedAt != nil {
+		return nil
+	}
+	identities, err := s.readIdentities(ctx)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	store, err := backupstore.OpenFor(ctx, s.config.Cluster, s.store, s.sourceNamespace(), s.root.Name, nil)
+	if err != nil {
+		return s.unreadable(err)
+	}
+	opened, err := archive.OpenIn(ctx, store, s.restore.Spec.BackupID, s.restore.Spec.ManifestDigest, identities)
+	if err != nil {
+		return s.unreadable(err)
+	}
+	defer opened.Close()
+	if err := s.compare(opened.Manifest); err != nil {
+		return err
+	}
+	secrets, err := opened.Secrets(ctx, maxSecretBytes)
+	if err != nil {
+		return s.unreadable(err)
+	}
+	if err := s.createSecrets(ctx, secrets); err != nil {
+		return err
+	}
+	out, started, taken := &s.restore.Status, metav1.NewTime(s.config.Now()), metav1.NewTime(opened.Manifest.CutStoppedAt)
+	out.StartedAt, out.BackupTakenAt, out.ManifestDigest, out.Shards, out.Secrets = &started, &taken, opened.Digest, s.installation.names(), int32(len(secrets))
+	return nil
+}
+
+// readIdentities reads the private keys.
+func (s *scope) readIdentities(ctx context.Context) ([]age.Identity, error) {
+	ref := s.restore.Spec.Identity
+	secret, err := apply.Get[corev1.Secret](ctx, s.config.Cluster, s.restore.Namespace, ref.Name)
+	if err != nil {
+		return nil, err
+	}
+	if secret == nil || len(secret.Data[ref.Key]) == 0 {
+		return nil, s.wait(status.ReasonSecretNotFound, "Secret %s with key %s does not exist in namespace %s: create it", ref.Name, ref.Key, s.restore.Namespace)
+	}
+	identities, err := age.ParseIdentities(bytes.NewReader(secret.Data[ref.Key]))
+	if err != nil { // the error of age quotes the line, which may be a key
+		return nil, s.wait(reasonBackupUnusable, "Secret %s has no identities of age under key %s: want lines AGE-SECRET-KEY-..., as age-keygen writes them", ref.Name, ref.Key)
+	}
+	return identities, nil
+}
+
+// unreadable waits for a store that may answer later, and refuses what it has.
+func (s *scope) unreadable(err error) error {
+	var known *objectstore.Error
+	switch {
+	case errors.As(err, &known) && known.Reason != objectstore.ReasonObjectNotFound:
+		s.report.RequeueWithin(retryInterval)
+		return s.wait(known.Reason, "%s", known.Message)
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return err
+	}
+	return s.refuse(reasonBackupUnusable, "the backup cannot be restored: %v", err)
+}
+
+// compare compares the manifest with the installation.
+func (s *scope) compare(saved *manifest.Manifest) error {
+	from := saved.Installation
+	var names []string
+	for _, shard := range saved.Shards {
+		names = append(names, shard.Name)
+	}
+	missing, unknown := without(names, s.installation.names()), without(s.installation.names(), names)
+	switch {
+	case from.RootShard != s.root.Name || from.Namespace != s.sourceNamespace():
+		return s.refuse(reasonOtherOwner, "the backup is that of RootShard %s/%s, want %s/%s: correct rootShardRef or source", from.Namespace, from.RootShard, s.sourceNamespace(), s.root.Name)
+	case !s.restore.Spec.TakeOver && (from.Namespace != s.restore.Namespace || from.KubernetesCluster != s.config.ClusterID):
+		return s.refuse(reasonOtherOwner, "the backup is that of an installation in namespace %s of another place (cluster %s, this is namespace %s of cluster %s). Two installations must not live on one backup: if that one does not run any more, create another Restore with takeOver: true",
+			from.Namespace, cmp.Or(from.KubernetesCluster, "unknown"), s.restore.Namespace, s.config.ClusterID)
+	case len(missing) > 0:
+		return s.wait(reasonShardsDiffer, "the backup has shards that do not exist: create the Shards %s of RootShard %s", strings.Join(missing, ", "), s.root.Name)
+	case len(unknown) > 0:
+		return s.wait(reasonShardsDiffer, "the backup has no shards %s: delete these Shards, and create them again when the installation works", strings.Join(unknown, ", "))
+	}
+	if have, want := s.config.Image.With(s.root.Spec.Image).String(), from.Version; want != "" && tagOf(have) != tagOf(want) {
+		return s.refuse(reasonOtherVersion, "the backup is of version %s, and RootShard %s runs %s: set its image.tag to that version, create another Restore, and upgrade when the installation works", want, s.root.Name, have)
+	}
+	return nil
+}
+
+// tagOf is an image without its repository, which may be a mirror.
+func tagOf(image string) string {
+	name := image[strings.LastIndex(image, "/")+1:]
+	at := strings.IndexAny(name, ":@")
+	if at < 0 {
+		return ""
+	}
+	return name[at:]
+}
+
+func without(names, others []string) []string {
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return slices.Contains(others, name) })
+}
+
+// createSecrets creates the Secrets of a backup that do not exist. It refuses if one exists with another content.
+func (s *scope) createSecrets(ctx context.Context, secrets []archive.Secret) error {
+	var differing []string
+	var missing []*corev1.Secret
+	for _, saved := range secrets {
+		secret, err := newSecret(s.restore.Namespace, saved)
+		if err != nil {
+			return s.refuse(reasonBackupUnusable, "the backup cannot be restored: %v", err)
+		}
+		live, err := apply.Get[corev1.Secret](ctx, s.config.Cluster, s.restore.Namespace, secret.Name)
+		switch {
+		case err != nil:
+			return err
+		case live == nil:
+			missing = append(missing, secret)
+		case !maps.EqualFunc(live.Data, secret.Data, bytes.Equal):
+			differing = append(differing, secret.Name)
+		}
+	}
+	if len(differing) > 0 {
+		return s.refuse(reasonSecretsDiffer, "Secrets %s exist with another content than in the backup, and none is overwritten: delete those of an installation that nobody needs, and create another Restore", strings.Join(differing, ", "))
+	}
+	for _, secret := range missing {
+		// One that was created meanwhile is compared by the next reconcile.
+		if err := s.config.Cluster.Create(ctx, secret); err != nil {
+			return fmt.Errorf("creating Secret %s/%s: %w", secret.Namespace, secret.Name, err)
+		}
+	}
+	return nil
+}
+
+// newSecret returns a Secret of a backup. Whoever may write to the bucket may have made it: it gets no annotations that give it a meaning in the
+// cluster, and is no credential of the cluster.
+func newSecret(namespace string, saved archive.Secret) (*corev1.Secret, error) {
+	switch kind := corev1.SecretType(saved.Type); kind {
+	case corev1.SecretTypeServiceAccountToken, corev1.SecretTypeBootstrapToken:
+		return nil, fmt.Errorf("Secret %s has the type %s, which gives rights in the cluster", saved.Metadata.Name, kind)
+	}
+	out := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: saved.Metadata.Name, Namespace: namespace, Labels: saved.Metadata.Labels}, Type: corev1.SecretType(saved.Type), Data: saved.Data,
+	}
+	for key, value := range saved.Metadata.Annotations {
+		if strings.HasPrefix(key, "cert-manager.io/") { // without them, certificates are issued again
+			metav1.SetMetaDataAnnotation(&out.ObjectMeta, key, value)
+		}
+	}
+	return out, nil
+}

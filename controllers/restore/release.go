@@ -1,0 +1,66 @@
+package restore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
+	"github.com/atoll-dev/atoll/controllers/apply"
+	"github.com/atoll-dev/atoll/controllers/etcd"
+	"github.com/atoll-dev/atoll/controllers/status"
+	"github.com/atoll-dev/atoll/internal/reservedkeys"
+)
+
+// held is the condition of an installation that is restored and not released.
+func (s *scope) held() status.Result {
+	return status.Warn(operatorv1alpha1.ConditionReleased, "AwaitsRelease", "the restored shards delete nothing because they do not find it. Compare the installation with what lives outside of it (docs/backup.md), and set spec.release: true")
+}
+
+// release removes the marks of the shards when the user releases them, once.
+func (s *scope) release(ctx context.Context) error {
+	const condition = operatorv1alpha1.ConditionReleased
+	switch {
+	case meta.IsStatusConditionTrue(s.restore.Status.Conditions, condition):
+		s.report.Set(status.OK(condition, "Released", "the restored shards were released"))
+		return nil
+	case !s.restore.Spec.Release:
+		s.report.Set(s.held())
+		return nil
+	case s.root == nil:
+		s.report.Set(status.Warn(condition, operatorv1alpha1.ReasonReferenceNotFound, "RootShard %s does not exist any more", s.restore.Spec.RootShardRef.Name))
+		return nil
+	}
+	var problems []error
+	for _, shard := range s.installation.shards {
+		if err := s.releaseShard(ctx, shard); err != nil {
+			problems = append(problems, fmt.Errorf("shard %s: %w", shard.Name(), err))
+		}
+	}
+	if err := errors.Join(problems...); err != nil {
+		s.report.RequeueWithin(retryInterval)
+		s.report.Set(status.Warn(condition, "Unavailable", "not all shards could be released, and the next attempt follows: %v", err))
+		return nil
+	}
+	s.report.Set(status.OK(condition, "Released", "the restored shards were released"))
+	return nil
+}
+
+func (s *scope) releaseShard(ctx context.Context, shard shard) error {
+	connection := etcd.Connection(shard.AsOwner(), shard.Spec().Etcd)
+	secret, err := apply.Get[corev1.Secret](ctx, s.config.Cluster, shard.Namespace(), connection.Credentials)
+	if err != nil {
+		return err
+	}
+	if secret == nil {
+		return fmt.Errorf("Secret %s with the credentials of its etcd does not exist yet", connection.Credentials)
+	}
+	credentials, err := s.releaser.Credentials(secret.Data)
+	if err != nil {
+		return err
+	}
+	return s.releaser.DeleteKey(ctx, connection.Servers, credentials, reservedkeys.Restored(shard.usage.Locations[0].Prefix))
+}

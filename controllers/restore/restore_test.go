@@ -1,0 +1,175 @@
+package restore
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
+	"github.com/atoll-dev/atoll/controllers/apply"
+	"github.com/atoll-dev/atoll/controllers/desired"
+	"github.com/atoll-dev/atoll/controllers/internal/memory"
+	"github.com/atoll-dev/atoll/controllers/reconcile"
+	"github.com/atoll-dev/atoll/internal/backup/archive"
+)
+
+func named(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name, Namespace: "kcp"} }
+
+func newRestore() *operatorv1alpha1.Restore {
+	out := &operatorv1alpha1.Restore{ObjectMeta: named("back")}
+	out.UID = "11111111-2222"
+	out.Spec = operatorv1alpha1.RestoreSpec{RootShardRef: corev1.LocalObjectReference{Name: "root"}, StoreRef: corev1.LocalObjectReference{Name: "store"}, BackupID: "id"}
+	return out
+}
+
+func newRoot() *operatorv1alpha1.RootShard {
+	out := &operatorv1alpha1.RootShard{ObjectMeta: named("root")}
+	out.Annotations = map[string]string{operatorv1alpha1.AnnotationRestore: "back"}
+	return out
+}
+
+// releaser records the marks that are removed.
+type releaser struct {
+	err     error
+	removed []string
+}
+
+func (r *releaser) Credentials(map[string][]byte) (*tls.Config, error) { return &tls.Config{}, nil }
+
+func (r *releaser) DeleteKey(_ context.Context, endpoints []string, _ *tls.Config, key string) error {
+	r.removed = append(r.removed, endpoints[0]+key)
+	return r.err
+}
+
+// reconcileOnce reconciles the Restore, and returns it with one of its conditions.
+func reconcileOnce(t *testing.T, c client.Client, r Releaser, condition string) (*operatorv1alpha1.Restore, metav1.Condition) {
+	t.Helper()
+	reconciler := NewReconciler(reconcile.Config{
+		Cluster: apply.Cluster{Client: c}, Recorder: events.NewFakeRecorder(100), Now: time.Now, Image: desired.Image{Repository: "atoll", Tag: "v1"}, ClusterID: "cluster",
+	}, r)
+	key := client.ObjectKeyFromObject(newRestore())
+	if _, err := reconciler.Reconcile(t.Context(), ctrl.Request{NamespacedName: key}); err != nil {
+		t.Fatal(err)
+	}
+	out := &operatorv1alpha1.Restore{}
+	if err := c.Get(t.Context(), key, out); err != nil {
+		t.Fatal(err)
+	}
+	if found := meta.FindStatusCondition(out.Status.Conditions, condition); found != nil {
+		return out, *found
+	}
+	return out, metav1.Condition{}
+}
+
+// TestInstallation has what is found before anything is read of the store.
+func TestInstallation(t *testing.T) {
+	shard := &operatorv1alpha1.Shard{ObjectMeta: named("alpha")}
+	shard.Spec.RootShard.Reference = &corev1.LocalObjectReference{Name: "root"}
+	external := shard.DeepCopy()
+	external.Spec.Etcd = &operatorv1alpha1.EtcdConfig{Endpoints: []string{"https://etcd:2379"}}
+	inMemory := newRoot()
+	inMemory.Spec.Etcd = &operatorv1alpha1.EtcdConfig{Managed: &operatorv1alpha1.ManagedEtcd{Storage: &operatorv1alpha1.EtcdStorage{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
+	other := newRoot()
+	other.Annotations[operatorv1alpha1.AnnotationRestore] = "another"
+	ready := &operatorv1alpha1.BackupStore{ObjectMeta: named("store")}
+	ready.Status.Conditions = []metav1.Condition{{Type: operatorv1alpha1.ConditionReady, Status: metav1.ConditionTrue}}
+	for name, tc := range map[string]struct {
+		objects []client.Object
+		phase   operatorv1alpha1.RestorePhase
+		reason  string
+		text    string
+	}{
+		"no RootShard":                 {[]client.Object{ready}, "Pending", "ReferenceNotFound", "with the annotation operator.kcp.io/restore: back"},
+		"no BackupStore":               {[]client.Object{newRoot()}, "Pending", "ReferenceNotFound", "BackupStore store does not exist"},
+		"one that is not ready":        {[]client.Object{newRoot(), &operatorv1alpha1.BackupStore{ObjectMeta: named("store")}}, "Pending", "StoreNotReady", "is not ready"},
+		"a RootShard that may start":   {[]client.Object{other, ready}, "Pending", "NotAnnotated", "RootShard root does not wait"},
+		"a RootShard that has started": {[]client.Object{newRoot(), ready, &appsv1.StatefulSet{ObjectMeta: named("root-etcd")}}, "Failed", "InstallationHasData", "a Restore replaces no data"},
+		"a Shard that has started":     {[]client.Object{newRoot(), ready, shard, &appsv1.StatefulSet{ObjectMeta: named("alpha-etcd")}}, "Failed", "InstallationHasData", "shard alpha has started"},
+		"a volume of somebody else":    {[]client.Object{newRoot(), ready, &corev1.PersistentVolumeClaim{ObjectMeta: named("data-root-etcd-0")}}, "Failed", "InstallationHasData", "data-root-etcd-0 exists"},
+		"an etcd of the user":          {[]client.Object{newRoot(), ready, external}, "Failed", "NotSupported", "shard alpha has an etcd of its own"},
+		"an etcd without volumes":      {[]client.Object{inMemory, ready}, "Failed", "NotSupported", "emptyDir"},
+		"no identity":                  {[]client.Object{newRoot(), ready}, "Pending", "SecretNotFound", "create it"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := memory.NewClient(t, append([]client.Object{newRestore()}, tc.objects...)...)
+			restore, condition := reconcileOnce(t, c, nil, operatorv1alpha1.ConditionCompleted)
+			if restore.Status.Phase != tc.phase || condition.Reason != tc.reason || !strings.Contains(condition.Message, tc.text) {
+				t.Errorf("phase %s, condition %+v", restore.Status.Phase, condition)
+			}
+		})
+	}
+}
+
+func TestRelease(t *testing.T) {
+	restore := newRestore()
+	restore.Status.Phase = operatorv1alpha1.RestorePhaseCompleted
+	restore.Status.Conditions = []metav1.Condition{{Type: operatorv1alpha1.ConditionCompleted, Status: metav1.ConditionTrue, Reason: reasonRestored, Message: "restored"}}
+	shard := &operatorv1alpha1.Shard{ObjectMeta: named("alpha")}
+	shard.Spec.RootShard.Reference = &corev1.LocalObjectReference{Name: "root"}
+	shard.Spec.Etcd = &operatorv1alpha1.EtcdConfig{Managed: &operatorv1alpha1.ManagedEtcd{}, Prefix: "/alpha"}
+	c := memory.NewClient(t, restore, newRoot(), shard, &corev1.Secret{ObjectMeta: named("root-etcd-client")}, &corev1.Secret{ObjectMeta: named("alpha-etcd-client")},
+		&appsv1.StatefulSet{ObjectMeta: named("root-etcd")})
+	r := &releaser{err: errors.New("no connection")}
+
+	if _, released := reconcileOnce(t, c, r, operatorv1alpha1.ConditionReleased); released.Reason != "AwaitsRelease" || len(r.removed) > 0 {
+		t.Errorf("without a release: %+v, %v", released, r.removed)
+	}
+	restore, _ = reconcileOnce(t, c, r, operatorv1alpha1.ConditionReleased)
+	if !meta.IsStatusConditionTrue(restore.Status.Conditions, operatorv1alpha1.ConditionReady) {
+		t.Errorf("a Restore that is not released is not ready: %+v", restore.Status.Conditions)
+	}
+	restore.Spec.Release = true
+	if err := c.Update(t.Context(), restore); err != nil {
+		t.Fatal(err)
+	}
+	if _, released := reconcileOnce(t, c, r, operatorv1alpha1.ConditionReleased); released.Status != metav1.ConditionFalse || !strings.Contains(released.Message, "shard alpha: no connection") {
+		t.Errorf("without a connection: %+v", released)
+	}
+	r.err, r.removed = nil, nil
+	restore, released := reconcileOnce(t, c, r, operatorv1alpha1.ConditionReleased)
+	want := []string{"https://root-etcd-0.root-etcd.kcp.svc.cluster.local:2379/registry/~restored", "https://alpha-etcd-0.alpha-etcd.kcp.svc.cluster.local:2379/alpha/~restored"}
+	if released.Status != metav1.ConditionTrue || restore.Status.Phase != operatorv1alpha1.RestorePhaseCompleted || !slices.Equal(r.removed, want) {
+		t.Errorf("%+v: removed %v", released, r.removed)
+	}
+	r.removed = nil
+	if _, released := reconcileOnce(t, c, r, operatorv1alpha1.ConditionReleased); released.Status != metav1.ConditionTrue || len(r.removed) > 0 {
+		t.Errorf("a second time: %+v, %v", released, r.removed)
+	}
+}
+
+// TestSecret makes Secrets of bundles that somebody else may have made.
+func TestSecret(t *testing.T) {
+	saved := archive.Secret{Type: "Opaque", Metadata: archive.SecretMetadata{
+		Name: "a", Labels: map[string]string{"l": "v"}, Annotations: map[string]string{"cert-manager.io/issuer-name": "i", "kubernetes.io/service-account.name": "admin"},
+	}, Data: map[string][]byte{"k": []byte("v")}}
+	secret, err := newSecret("kcp", saved)
+	if err != nil || secret.Namespace != "kcp" || len(secret.Annotations) != 1 || secret.Annotations["cert-manager.io/issuer-name"] != "i" || secret.Labels["l"] != "v" || string(secret.Data["k"]) != "v" {
+		t.Errorf("got %+v, %v", secret, err)
+	}
+	for _, kind := range []corev1.SecretType{corev1.SecretTypeServiceAccountToken, corev1.SecretTypeBootstrapToken} {
+		saved.Type = string(kind)
+		if _, err := newSecret("kcp", saved); err == nil {
+			t.Errorf("a Secret of type %s is created", kind)
+		}
+	}
+}
+
+func TestTag(t *testing.T) {
+	for image, want := range map[string]string{"atoll:v1": ":v1", "localhost:5000/atoll:v1": ":v1", "localhost:5000/atoll": "", "a/b/atoll@sha256:1": "@sha256:1"} {
+		if got := tagOf(image); got != want {
+			t.Errorf("%s has %q, want %q", image, got, want)
+		}
+	}
+}
