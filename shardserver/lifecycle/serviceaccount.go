@@ -21,13 +21,13 @@ type defaultServiceAccount struct {
 }
 
 // missing implements namespaceDefault.
-func (c *defaultServiceAccount) missing(ctx context.Context, namespace string) (func(context.Context) error, error) {
-	if _, err := c.accounts.Get(ctx, namespace, defaultServiceAccountName); err == nil || !apierrors.IsNotFound(err) {
+func (d *defaultServiceAccount) missing(ctx context.Context, namespace string) (func(context.Context) error, error) {
+	if _, err := d.accounts.Get(ctx, namespace, defaultServiceAccountName); err == nil || !apierrors.IsNotFound(err) {
 		return nil, err
 	}
 	return func(ctx context.Context) error {
 		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: defaultServiceAccountName}}
-		if err := ignoreTerminatingNamespace(c.cfg.Clients.Typed.Create(ctx, account)); err != nil {
+		if err := ignoreTerminatingNamespace(d.cfg.Clients.Typed.Create(ctx, account)); err != nil {
 			return fmt.Errorf("creating service account %q in namespace %q: %w", account.Name, namespace, err)
 		}
 		return nil
