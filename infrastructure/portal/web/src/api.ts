@@ -59,6 +59,11 @@ export function isWorkspace(text: string): boolean {
   return workspacePattern.test(text)
 }
 
+/** isName says whether a text is the name of an object, which shells and paths take as it is. */
+export function isName(text: string): boolean {
+  return /^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$/.test(text)
+}
+
 /** inWorkspace returns the URL path of an API in a workspace. */
 export function inWorkspace(workspace: string, ...segments: string[]): string {
   if (!isWorkspace(workspace)) throw new Error(`${workspace} is no path of a workspace`)
