@@ -70,7 +70,7 @@ function explainStatus({ code, reason, message }: Status, what: string): string 
   if (refusal) return `A rule of the platform does not allow you to ${what}: ${refusal}`
   switch (code) {
     case 401:
-      return 'The server does not accept your credentials.'
+      return `This workspace does not accept your credentials: you may not ${what}. Sign in with those of one of its issuers.`
     case 403:
       return forbidden(message, what)
     case 404:
@@ -94,5 +94,6 @@ function forbidden(message: string, what: string): string {
   const quota = /exceeded quota: ([^,]+)/.exec(message)?.[1]
   if (quota) return `The quota ${quota} of the workspace does not allow you to ${what}: there is no more room in it.`
   if (/because it is being terminated|is being deleted/.test(message)) return `The workspace is being deleted: you cannot ${what} there.`
+  if (/marked inactive/.test(message)) return 'The workspace is closed: only its LogicalCluster can be read.'
   return `You may not ${what} in this workspace. Ask an administrator of the workspace for that permission.`
 }

@@ -115,7 +115,7 @@ export class Feed<T extends KubeObject> extends Observable {
   /** failed waits before the next attempt. The objects stay; a watch resumes where it ended, but after 410, which asks for a new list. */
   private async failed(error: Error, signal: AbortSignal): Promise<void> {
     const code = error instanceof APIError ? error.status.code : 0
-    const refused = code === 403 || code === 404
+    const refused = code === 401 || code === 403 || code === 404
     if (code === 410 || refused) this.resourceVersion = ''
     if (code !== 410) {
       this.error = error

@@ -51,6 +51,11 @@ function parseConsole([, page = 'workspaces', path = '', ...rest]: string[], par
   return undefined
 }
 
+/** signInAt is the workspace of which an address is, by whose issuers a token may be; empty for none. */
+export function signInAt(route: Route): string {
+  return route.view === 'tree' ? route.path : route.workspace
+}
+
 /** consoleHref is the address of a page of administrators. */
 export function consoleHref(page: 'workspaces' | 'shards', path = '', tab = ''): string {
   return `#/console/${page}${path && `/${path}`}${tab && `?tab=${encodeURIComponent(tab)}`}`
