@@ -34,7 +34,7 @@ function Overview({ path, parent, name }: { path: string; parent: string; name: 
 
 /** Unknown says why there is nothing to show of a feed, or nothing current: what is shown with it was there before. */
 function Unknown({ feed, what }: { feed: Feed<any>; what: string }) {
-  if (feed.state === 'failed') return <Failure kind="info" error={feed.error} what={what}>{feed.items.size > 0 && ' Below is what was there last.'}</Failure>
+  if (feed.state === 'failed') return <Failure kind="info" error={feed.error} what={what} where="">{feed.items.size > 0 && ' Below is what was there last.'}</Failure>
   return feed.state === 'loading' || (feed.state === 'reconnecting' && feed.items.size === 0) ? <Loading count={2} /> : null
 }
 
