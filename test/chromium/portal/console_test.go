@@ -58,6 +58,7 @@ func (e *env) testConsoleTree(t *testing.T) {
 	page.Wait("the line below", focusedItem+" === '"+unbound+"'")
 	page.Press(kb.ArrowLeft)
 	page.Wait("the workspace above", focusedItem+" === '"+tenant+"'")
+	page.Wait("one stop of the tab key", "document.querySelectorAll('.tree [tabindex=\"0\"]').length === 1")
 
 	workspace := e.shard.NewWorkspace(t, e.cluster, "live")
 	page.Wait("a workspace that somebody else creates", item(tenant+":live"))
@@ -77,6 +78,7 @@ func (e *env) testConsoleTree(t *testing.T) {
 	page.Fill(chromium.Labelled("Search by path"), "Not A Path")
 	page.Click(chromium.Named("Open"))
 	page.WaitText("A path is made of names")
+	page.Wait("the hint and the error at the input", "(i => i.getAttribute('aria-describedby').split(' ').every(id => document.getElementById(id)))("+chromium.Labelled("Search by path")+")")
 	page.Fill(chromium.Labelled("Search by path"), "root:tena")
 	page.WaitText("1 found below root.")
 	page.Click(chromium.Named(tenant))
@@ -143,6 +145,8 @@ func (e *env) testConsoleRights(t *testing.T) {
 	if text := page.Text(); strings.Contains(text, "Reconnecting") || strings.Contains(text, "Connection lost") {
 		t.Errorf("missing rights look like an outage: %s", text)
 	}
+	page.Open(e.consoleAt("workspaces/root" + strings.Repeat(":deep", 30)))
+	page.WaitTitle("There is no such page")
 	e.quiet(t, page)
 
 	// Without the flag, there is no console.
@@ -154,6 +158,25 @@ func (e *env) testConsoleRights(t *testing.T) {
 	plain.Open(e.url + "#/console/workspaces")
 	plain.WaitTitle("There is no such page")
 	e.quiet(t, plain)
+}
+
+// testConsoleIssuer: a token that only some workspaces accept signs in at one of these, and the others say that they do not accept it.
+func (e *env) testConsoleIssuer(t *testing.T) {
+	e.door.refuseIn("ada-token", "/clusters/root/")
+	t.Cleanup(func() { e.door.refuse("") })
+	page := e.openConsole(t, "ada-token", "workspaces/"+tenant)
+	page.WaitTitle(tenant)
+	page.WaitText("This workspace does not accept your credentials: you may not list the workspaces below root")
+	page.WaitText("Phase inside")
+	page.Click(item(tenant))
+	page.Click(item(unbound))
+	page.WaitTitle(unbound)
+	page.WaitText("WorkspaceInitialized")
+	page.Open(e.consoleAt("workspaces/" + tenant))
+	page.WaitTitle(tenant)
+	page.Click(chromium.Named("Infrastructure"))
+	page.WaitTitle("Catalogue")
+	e.quiet(t, page)
 }
 
 // testConsoleToken: a service account with the rights of docs/console.md sees workspaces and shards.

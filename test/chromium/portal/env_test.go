@@ -73,6 +73,7 @@ type env struct {
 	gate    *gate
 	url     string // of the portal
 	console string // of a portal with the console
+	door    *gate  // of that
 	admin   client.Client
 	cluster string // of the tenant
 	tenant  dynamic.Interface
@@ -100,7 +101,7 @@ func newEnv(t *testing.T, templates []*infrastructurev1alpha1.Template) *env {
 	e.signIn = issuer.EnableSignIn(t, "portal", map[string]any{"sub": "grace"}, time.Hour)
 	e.startProvider(t, shard.NewWorkspace(t, "root", "provider").Spec.Cluster, shard.NewWorkspace(t, "root", "runtime").Spec.Cluster)
 	e.url, e.gate = e.serve(t, false)
-	e.console, _ = e.serve(t, true)
+	e.console, e.door = e.serve(t, true)
 	e.signIn.RedirectURI = e.url
 	e.prepareTenant(t)
 	return e

@@ -15,6 +15,7 @@ type gate struct {
 	down    bool
 	closed  chan struct{}
 	refused string
+	within  string          // the beginning of the paths for which the token is refused
 	expired map[string]bool // paths of watches that are to be ended; nil for none
 	ends    int
 }
@@ -35,10 +36,13 @@ func (g *gate) set(down bool) {
 }
 
 // refuse makes the gate refuse a token.
-func (g *gate) refuse(token string) {
+func (g *gate) refuse(token string) { g.refuseIn(token, "") }
+
+// refuseIn makes the gate refuse a token for paths that begin like this, as workspaces do that do not know its issuer.
+func (g *gate) refuseIn(token, within string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.refused = token
+	g.refused, g.within = token, within
 }
 
 // expire makes the gate respond to the next watch of each path with status 410, and returns the number of such responses so far.
@@ -66,7 +70,7 @@ func (g *gate) isExpired(r *http.Request) bool {
 func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g.mu.Lock()
 	down, closed, expired := g.down, g.closed, g.isExpired(r)
-	refused := g.refused != "" && strings.HasSuffix(r.Header.Get("Authorization"), " "+g.refused)
+	refused := g.refused != "" && strings.HasPrefix(r.URL.Path, g.within) && strings.HasSuffix(r.Header.Get("Authorization"), " "+g.refused)
 	g.mu.Unlock()
 	switch {
 	case down:

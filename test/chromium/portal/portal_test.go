@@ -72,6 +72,7 @@ func TestPortal(t *testing.T) {
 		{"delete", e.testDelete},
 		{"deleted by others", e.testDeletedByOthers},
 		{"text is no markup", e.testMarkup},
+		{"text is no command", e.testNoCommand},
 		{"edit", e.testEdit},
 		{"edit as YAML", e.testEditYAML},
 		{"conflict", e.testConflict},
@@ -88,6 +89,7 @@ func TestPortal(t *testing.T) {
 		{"console: shards", e.testConsoleShards},
 		{"console: missing rights", e.testConsoleRights},
 		{"console: token of a service account", e.testConsoleToken},
+		{"console: token that root does not accept", e.testConsoleIssuer},
 		{"console: accessibility", e.testConsoleAccessibility},
 		{"console: size", e.testConsoleSize},
 	} {
@@ -400,6 +402,35 @@ func (e *env) createQueue(t *testing.T, name string) {
 
 func queue(name string) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{"apiVersion": group + "/v1alpha1", "kind": "Queue", "metadata": map[string]any{"name": name}, "spec": map[string]any{}}}
+}
+
+// testNoCommand: the page makes no command of a text in the status that would be more than a name in a shell. The instance is being deleted, so that
+// the provider keeps what somebody else writes there.
+func (e *env) testNoCommand(t *testing.T) {
+	object := queue("held")
+	object.SetFinalizers([]string{"example.org/hold"})
+	queues := e.resource("queues")
+	if _, err := queues.Create(t.Context(), object, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := queues.Delete(t.Context(), "held", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	page := e.open(t, "ada-token", tenant, "instances", "queues", "held")
+	for secret, shown := range map[string]string{"plain": "kubectl get secret plain", "x; echo attacked": "names a Secret that cannot exist"} {
+		patch := fmt.Sprintf(`{"status":{"connectionSecret":{"namespace":"default","name":%q}}}`, secret)
+		if _, err := queues.Patch(t.Context(), "held", types.MergePatchType, []byte(patch), metav1.PatchOptions{}, "status"); err != nil {
+			t.Fatal(err)
+		}
+		page.WaitText(shown)
+		if strings.Contains(page.Text(), "attacked") {
+			t.Error("the page shows the text as a command")
+		}
+	}
+	if _, err := queues.Patch(t.Context(), "held", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	e.quiet(t, page)
 }
 
 func (e *env) testMarkup(t *testing.T) {

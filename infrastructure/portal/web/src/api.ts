@@ -27,9 +27,12 @@ export async function statusOf(response: Response): Promise<Status> {
   return { code: response.status, message: text.trim().slice(0, 500) || `The server answered ${response.status} ${response.statusText}` }
 }
 
-/** API sends requests with the credentials of the user. It has a session sign in again where these are refused, and repeats the request. */
+/**
+ * API sends requests with the credentials of the user. It has a session sign in again where these are refused, and repeats the request. With
+ * several workspaces on a page, a refusal by one of them is an error like others as long as the workspace of the sign-in accepts the credentials.
+ */
 export class API {
-  constructor(private readonly session: Session) {}
+  constructor(private readonly session: Session, private readonly severalWorkspaces = false) {}
 
   async fetch(path: string, { method = 'GET', body, contentType = 'application/json', signal }: Request = {}): Promise<Response> {
     for (;;) {
@@ -42,7 +45,7 @@ export class API {
       })
       if (response.ok) return response
       const status = await statusOf(response)
-      if (response.status !== 401) throw new APIError(status)
+      if (response.status !== 401 || (this.severalWorkspaces && await this.session.isValid(token))) throw new APIError(status)
       this.session.refused(token)
     }
   }
@@ -57,6 +60,11 @@ const workspacePattern = /^[a-z0-9]([a-z0-9-]*[a-z0-9])?(:[a-z0-9]([a-z0-9-]*[a-
 /** isWorkspace says whether a text is the path, or the name of the logical cluster, of a workspace. */
 export function isWorkspace(text: string): boolean {
   return workspacePattern.test(text)
+}
+
+/** isName says whether a text is the name of an object, which shells and paths take as it is. */
+export function isName(text: string): boolean {
+  return /^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$/.test(text)
 }
 
 /** inWorkspace returns the URL path of an API in a workspace. */

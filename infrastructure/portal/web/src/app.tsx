@@ -7,7 +7,7 @@ import { ShardsPage } from './console/shards'
 import { WorkspacesPage } from './console/workspaces'
 import { PortalContext, StoreContext, usePortal, useStore, type Portal } from './context'
 import { useObservables } from './observable'
-import { consoleHref, href, type Route, useRoute } from './router'
+import { consoleHref, href, type Route, signInAt, useRoute } from './router'
 import { Store } from './store'
 import { setTheme, type Theme, theme } from './theme'
 import { Catalogue } from './views/catalogue'
@@ -39,12 +39,12 @@ export function App({ portal, problem }: { portal: Portal; problem: unknown }) {
           <div class="content">
             <Connectivity />
             <main id="main" tabIndex={-1}>
-              {inside ? <View route={route} /> : <SignIn workspace={route.workspace} problem={problem} />}
+              {inside ? <View route={route} /> : <SignIn workspace={signInAt(route)} problem={problem} />}
             </main>
             <footer><a href="assets/licences.txt" target="_blank" rel="noreferrer">Licences</a></footer>
           </div>
         </div>
-        {session.expired && <SignInAgain workspace={route.workspace} />}
+        {session.expired && <SignInAgain workspace={signInAt(route)} />}
       </StoreContext.Provider>
     </PortalContext.Provider>
   )
@@ -103,7 +103,8 @@ function View({ route }: { route: Route }) {
   }
 }
 
-function Header({ route: { view, workspace } }: { route: Route }) {
+function Header({ route }: { route: Route }) {
+  const { view, workspace } = route
   const { session, drafts, config } = usePortal()
   const store = useStore()
   useObservables(store)
@@ -132,7 +133,7 @@ function Header({ route: { view, workspace } }: { route: Route }) {
       )}
       <div class="end">
         {session.signedIn && config.console && (
-          <a class="button quiet" href={inConsole ? '#/' : consoleHref('workspaces')}><Glyph icon={inConsole ? LayoutGrid : ShieldCheck} size={16} />{inConsole ? 'Infrastructure' : 'Console'}</a>
+          <a class="button quiet" href={inConsole ? href(signInAt(route)) : consoleHref('workspaces', workspace)}><Glyph icon={inConsole ? LayoutGrid : ShieldCheck} size={16} />{inConsole ? 'Infrastructure' : 'Console'}</a>
         )}
         <ThemeSwitch />
         {session.signedIn && <span class="user" title="Signed in as"><Glyph icon={UserRound} size={16} /><span>{session.user}</span></span>}

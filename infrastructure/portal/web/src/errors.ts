@@ -56,23 +56,23 @@ export function rawOf(error: unknown): string {
   return error instanceof APIError ? error.status.message : ''
 }
 
-/** explain says in plain words what went wrong. what is what was tried, such as "create caches". */
-export function explain(error: unknown, what: string): Explanation {
+/** explain says in plain words what went wrong. what is what was tried, such as "create caches"; where is left out if that says it. */
+export function explain(error: unknown, what: string, where = ' in this workspace'): Explanation {
   const raw = rawOf(error)
-  if (error instanceof APIError) return { text: explainStatus(error.status, what), raw }
+  if (error instanceof APIError) return { text: explainStatus(error.status, what, where), raw }
   if (error instanceof TypeError) return { text: 'The server cannot be reached. What you have typed is kept; try again.', raw }
   return { text: error instanceof Error ? error.message : String(error), raw }
 }
 
-function explainStatus({ code, reason, message }: Status, what: string): string {
+function explainStatus({ code, reason, message }: Status, what: string, where: string): string {
   // Admission webhooks and policies, which are the provider's, have a message for people.
   const refusal = /denied (?:the )?request: (.+)$/s.exec(message)?.[1]
   if (refusal) return `A rule of the platform does not allow you to ${what}: ${refusal}`
   switch (code) {
     case 401:
-      return 'The server does not accept your credentials.'
+      return `This workspace does not accept your credentials: you may not ${what}. Sign in with those of one of its issuers.`
     case 403:
-      return forbidden(message, what)
+      return forbidden(message, what, where)
     case 404:
       return 'It is not there (any more).'
     case 409:
@@ -90,9 +90,10 @@ function explainStatus({ code, reason, message }: Status, what: string): string 
 }
 
 /** forbidden tells the permission of a user, which an administrator can give, from other limits. */
-function forbidden(message: string, what: string): string {
+function forbidden(message: string, what: string, where: string): string {
   const quota = /exceeded quota: ([^,]+)/.exec(message)?.[1]
   if (quota) return `The quota ${quota} of the workspace does not allow you to ${what}: there is no more room in it.`
   if (/because it is being terminated|is being deleted/.test(message)) return `The workspace is being deleted: you cannot ${what} there.`
-  return `You may not ${what} in this workspace. Ask an administrator of the workspace for that permission.`
+  if (/marked inactive/.test(message)) return 'The workspace is closed: only its LogicalCluster can be read.'
+  return `You may not ${what}${where}. Ask an administrator of the workspace for that permission.`
 }

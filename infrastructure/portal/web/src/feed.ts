@@ -8,7 +8,12 @@ export type FeedState = 'loading' | 'current' | 'reconnecting' | 'failed'
 /** Mode is how a feed stays current. */
 export type Mode = 'watch' | 'poll' | 'paused'
 
-const pageSize = 500
+/** pageSize is how many objects a request lists. */
+export const pageSize = 500
+/** mostItems is up to how many objects of an incomplete list are asked for: more make a page slow, and nobody reads them. */
+export const mostItems = 5_000
+/** together is how long changes are collected before the page is rendered, in milliseconds. */
+const together = 16
 const watchSeconds = 290
 const longestDelay = 30_000
 /** shortestWatch is the least time between two watches, for servers that end them at once. */
@@ -57,6 +62,7 @@ export class Feed<T extends KubeObject> extends Observable {
   private failures = 0
   /** last is the last name of an incomplete list; names come in the order of their bytes. */
   private last = ''
+  private telling: ReturnType<typeof setTimeout> | undefined
 
   /** selector are parameters of list and watch, such as fieldSelector. */
   constructor(private readonly api: API, readonly path: string, private readonly limiter: Limiter, private readonly selector: Record<string, string> = {}) {
@@ -73,9 +79,15 @@ export class Feed<T extends KubeObject> extends Observable {
     this.restart()
   }
 
+  /** hasMore says whether more() lists more. */
+  get hasMore(): boolean {
+    return !this.complete && this.items.size < mostItems
+  }
+
   /** more lists a page more. */
   more(): void {
-    this.maximum = this.items.size + pageSize
+    if (!this.hasMore) return
+    this.maximum = Math.min(this.items.size + pageSize, mostItems)
     this.resourceVersion = ''
     this.restart()
   }
@@ -115,7 +127,7 @@ export class Feed<T extends KubeObject> extends Observable {
   /** failed waits before the next attempt. The objects stay; a watch resumes where it ended, but after 410, which asks for a new list. */
   private async failed(error: Error, signal: AbortSignal): Promise<void> {
     const code = error instanceof APIError ? error.status.code : 0
-    const refused = code === 403 || code === 404
+    const refused = code === 401 || code === 403 || code === 404
     if (code === 410 || refused) this.resourceVersion = ''
     if (code !== 410) {
       this.error = error
@@ -170,22 +182,33 @@ export class Feed<T extends KubeObject> extends Observable {
     this.failures = 0
     this.resourceVersion = event.object.metadata.resourceVersion!
     if (event.type === 'BOOKMARK') return
-    if (event.type === 'DELETED') this.remove(event.object.metadata.name)
-    else if (this.complete || event.object.metadata.name <= this.last) this.put(event.object)
-    this.changed()
+    const { name } = event.object.metadata
+    if (event.type === 'DELETED' ? this.remove(name) : (this.complete || name <= this.last) && this.put(event.object)) this.changedSoon()
   }
 
-  private put(after: T): void {
+  /** changedSoon tells listeners once of all events that come together. */
+  private changedSoon(): void {
+    this.telling ??= setTimeout(() => {
+      this.telling = undefined
+      this.changed()
+    }, together)
+  }
+
+  /** put reports whether that changed anything. */
+  private put(after: T): boolean {
     const before = this.items.get(after.metadata.name)
-    if (before?.metadata.resourceVersion === after.metadata.resourceVersion && before?.metadata.uid === after.metadata.uid) return
+    if (before?.metadata.resourceVersion === after.metadata.resourceVersion && before?.metadata.uid === after.metadata.uid) return false
     this.items.set(after.metadata.name, after)
     if (this.loaded) this.onChange?.(before, after)
+    return true
   }
 
-  private remove(name: string): void {
+  /** remove reports whether that changed anything. */
+  private remove(name: string): boolean {
     const before = this.items.get(name)
     this.items.delete(name)
     if (before && this.loaded) this.onChange?.(before, undefined)
+    return before !== undefined
   }
 }
 

@@ -4,6 +4,7 @@ import { App } from './app'
 import { Toasts } from './components/toasts'
 import type { Portal } from './context'
 import { Drafts } from './drafts'
+import { parse, signInAt } from './router'
 import { Session } from './session'
 import { applyTheme } from './theme'
 import type { Config } from './types'
@@ -40,13 +41,11 @@ async function start(root: HTMLElement): Promise<void> {
   let problem: unknown
   try {
     const tokens = await session.oidc?.complete()
-    const workspace = /^#\/w\/([a-z0-9:-]+)/.exec(location.hash)?.[1]
-    if (tokens) await session.signIn(tokens, workspace ?? 'root')
+    if (tokens) await session.signIn(tokens, signInAt(parse(location.hash)) || 'root')
   } catch (error) {
     problem = error
   }
-  const api = new API(session)
-  const portal: Portal = { config, session, api, watches: new Watches(api), drafts: new Drafts(), announce: () => {} }
+  const portal: Portal = { config, session, api: new API(session), watches: new Watches(new API(session, true)), drafts: new Drafts(), announce: () => {} }
   render(<Root portal={portal} problem={problem} />, root)
 }
 

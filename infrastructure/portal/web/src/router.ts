@@ -43,12 +43,24 @@ export function parse(hash: string): Route {
   }
 }
 
+/** deepest is how many names a path in the console has at most: the tree lists and watches each workspace above the one in the address. */
+export const deepest = 30
+
+export function isShallow(path: string): boolean {
+  return path.split(':').length <= deepest
+}
+
 /** parseConsole reads the address of a page of administrators: #/console, #/console/workspaces/root:team, #/console/shards. */
 function parseConsole([, page = 'workspaces', path = '', ...rest]: string[], parameters: URLSearchParams): Route | undefined {
   if (rest.length > 0) return undefined
   if (page === 'shards' && !path) return { view: 'shards', workspace: '' }
-  if (page === 'workspaces' && (!path || isWorkspace(path))) return { view: 'tree', workspace: '', path, tab: parameters.get('tab') ?? '' }
+  if (page === 'workspaces' && (!path || (isWorkspace(path) && isShallow(path)))) return { view: 'tree', workspace: '', path, tab: parameters.get('tab') ?? '' }
   return undefined
+}
+
+/** signInAt is the workspace of which an address is, by whose issuers a token may be; empty for none. */
+export function signInAt(route: Route): string {
+  return route.view === 'tree' ? route.path : route.workspace
 }
 
 /** consoleHref is the address of a page of administrators. */

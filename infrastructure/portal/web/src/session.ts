@@ -1,4 +1,4 @@
-import { APIError, statusOf } from './api'
+import { APIError, inWorkspace, statusOf } from './api'
 import { Observable } from './observable'
 import { claimsOf, OIDC, type Tokens } from './oidc'
 import type { Config } from './types'
@@ -10,6 +10,17 @@ interface Signed extends Tokens {
   user: string
   /** since is when the token was obtained. */
   since: number
+  /** workspace is where the token was checked: an issuer may be known in some workspaces only. */
+  workspace: string
+}
+
+/** review asks a workspace whose token this is. */
+function review(token: string, workspace: string): Promise<Response> {
+  return fetch(inWorkspace(workspace, 'apis', 'authentication.k8s.io', 'v1', 'selfsubjectreviews'), {
+    method: 'POST', credentials: 'omit', cache: 'no-store', redirect: 'error',
+    headers: { 'Content-Type': 'application/json', Accept: 'application/json', Authorization: `Bearer ${token}` },
+    body: JSON.stringify({ apiVersion: 'authentication.k8s.io/v1', kind: 'SelfSubjectReview' }),
+  })
 }
 
 /**
@@ -54,6 +65,12 @@ export class Session extends Observable {
     })
   }
 
+  /** isValid says whether the workspace of the sign-in still accepts a token that another workspace does not. It needs no access there. */
+  async isValid(token: string): Promise<boolean> {
+    const response = await review(token, this.signed?.workspace || 'root')
+    return response.ok || response.status === 403
+  }
+
   /** refused is called with a token that a server does not accept. */
   refused(token: string): void {
     if (this.signed?.token !== token) return // there is another one since
@@ -81,7 +98,7 @@ export class Session extends Observable {
         }
         const tokens = await this.oidc.refresh(refreshToken)
         // Who has signed out meanwhile stays signed out.
-        if (this.signed === before) this.keep({ ...tokens, user: this.user, since: Date.now() })
+        if (before && this.signed === before) this.keep({ ...before, ...tokens, since: Date.now() })
       } catch {
         if (this.signed === before) this.expire()
       } finally {
@@ -104,18 +121,14 @@ export class Session extends Observable {
   /** signIn checks tokens by asking who the user is; it throws what is to be shown. */
   async signIn(tokens: Tokens, workspace: string): Promise<void> {
     if (!/^[\x21-\x7e]+$/.test(tokens.token)) throw new Error('This is no token: a token has no spaces and no line breaks.')
-    const response = await fetch(`/clusters/${workspace}/apis/authentication.k8s.io/v1/selfsubjectreviews`, {
-      method: 'POST', credentials: 'omit', cache: 'no-store', redirect: 'error',
-      headers: { 'Content-Type': 'application/json', Accept: 'application/json', Authorization: `Bearer ${tokens.token}` },
-      body: JSON.stringify({ apiVersion: 'authentication.k8s.io/v1', kind: 'SelfSubjectReview' }),
-    })
+    const response = await review(tokens.token, workspace)
     if (response.status === 401) throw new Error('The server does not accept this token: it is wrong or has expired.')
     // Who may not look into that workspace is signed in nevertheless; others may be open to them.
     if (!response.ok && response.status !== 403 && response.status !== 404) throw new APIError(await statusOf(response))
-    const review = response.ok ? await response.json() : undefined
+    const answer = response.ok ? await response.json() : undefined
     const claims = claimsOf(tokens.token)
-    const user = review?.status?.userInfo?.username ?? claims?.email ?? claims?.sub ?? ''
-    this.keep({ ...tokens, user: String(user), since: Date.now() })
+    const user = answer?.status?.userInfo?.username ?? claims?.email ?? claims?.sub ?? ''
+    this.keep({ ...tokens, user: String(user), since: Date.now(), workspace })
   }
 
   signOut(): void {

@@ -71,9 +71,15 @@ export interface LogicalCluster extends KubeObject {
   status?: ClusterStatus
 }
 
+export interface PermissionClaim {
+  group?: string
+  resource: string
+  identityHash?: string
+}
+
 export interface APIBinding extends KubeObject {
-  spec: { reference: { export?: { path?: string; name: string } }; permissionClaims?: { state: string }[] }
-  status?: { phase?: string; boundResources?: { group: string; resource: string }[]; exportPermissionClaims?: unknown[]; conditions?: Condition[] }
+  spec: { reference: { export?: { path?: string; name: string } }; permissionClaims?: (PermissionClaim & { state: string })[] }
+  status?: { phase?: string; boundResources?: { group: string; resource: string }[]; exportPermissionClaims?: PermissionClaim[]; conditions?: Condition[] }
 }
 
 export interface Shard extends KubeObject {

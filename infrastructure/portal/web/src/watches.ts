@@ -1,12 +1,9 @@
 import { useEffect, useState } from 'preact/hooks'
 import type { API } from './api'
 import { usePortal } from './context'
-import { Feed, Limiter, multiplexed } from './feed'
+import { Feed, Limiter, multiplexed, pageSize } from './feed'
 import { Observable, useObservables } from './observable'
 import type { KubeObject } from './types'
-
-/** pageOf is how many objects a list of the console has at first. */
-const pageOf = 500
 
 /**
  * Watches has the feeds of what is on the screen in the console. The newest ones watch; the others list again and again, because a browser has
@@ -27,7 +24,7 @@ export class Watches extends Observable {
 
   open<T extends KubeObject>(path: string, selector?: Record<string, string>): Feed<T> {
     const feed = new Feed<T>(this.api, path, this.limiter, selector)
-    feed.maximum = pageOf
+    feed.maximum = pageSize
     return feed
   }
 

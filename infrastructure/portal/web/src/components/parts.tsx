@@ -21,9 +21,9 @@ export function Notice({ kind, children }: { kind: 'error' | 'warning' | 'info';
   return <div class={`notice ${kind}`} role={kind === 'error' ? 'alert' : 'note'}><Glyph icon={icon} /><div>{children}</div></div>
 }
 
-/** Failure says what went wrong in words. what is what was tried, such as "list templates". */
-export function Failure({ kind = 'error', error, what, children }: { kind?: 'error' | 'warning' | 'info'; error: unknown; what: string; children?: ComponentChildren }) {
-  const { text, raw } = explain(error, what)
+/** Failure says what went wrong in words. what is what was tried, such as "list templates"; where is left out if that says it. */
+export function Failure({ kind = 'error', error, what, where, children }: { kind?: 'error' | 'warning' | 'info'; error: unknown; what: string; where?: string; children?: ComponentChildren }) {
+  const { text, raw } = explain(error, what, where)
   return <Notice kind={kind}><p>{text}{children}</p><Raw text={raw} /></Notice>
 }
 

@@ -4,7 +4,7 @@ import { Conditions } from '../components/conditions'
 import { Age, Command, Copy, Failure, Loading, Notice, Phase, Tabs, Title } from '../components/parts'
 import type { Feed } from '../feed'
 import { consoleHref } from '../router'
-import type { APIBinding, KubeObject, LogicalCluster, Workspace } from '../types'
+import type { APIBinding, KubeObject, LogicalCluster, PermissionClaim, Workspace } from '../types'
 import { useFeed } from '../watches'
 import { childrenOf, split } from './workspaces'
 
@@ -26,15 +26,15 @@ export function Details({ path, tab }: { path: string; tab: string }) {
 function Overview({ path, parent, name }: { path: string; parent: string; name: string }) {
   return (
     <>
-      {parent ? <InParent parent={parent} name={name} /> : <p class="muted">{path === 'root' ? 'The workspace at the top.' : 'This is the name of a logical cluster: nothing is known of a workspace above it.'}</p>}
+      {parent ? <InParent parent={parent} name={name} /> : <p class="muted">{path === 'root' ? 'The workspace at the top.' : path.startsWith('user:') ? 'A home workspace: there is none above it.' : 'This is the name of a logical cluster: nothing is known of a workspace above it.'}</p>}
       <Inside path={path} withFacts={!parent} />
     </>
   )
 }
 
-/** Unknown says why there is nothing to show of a feed; without a reason, there is something. */
+/** Unknown says why there is nothing to show of a feed, or nothing current: what is shown with it was there before. */
 function Unknown({ feed, what }: { feed: Feed<any>; what: string }) {
-  if (feed.state === 'failed') return <Failure kind="info" error={feed.error} what={what} />
+  if (feed.state === 'failed') return <Failure kind="info" error={feed.error} what={what} where="">{feed.items.size > 0 && ' Below is what was there last.'}</Failure>
   return feed.state === 'loading' || (feed.state === 'reconnecting' && feed.items.size === 0) ? <Loading count={2} /> : null
 }
 
@@ -50,9 +50,8 @@ function ownerOf({ metadata }: KubeObject): string {
 function InParent({ parent, name }: { parent: string; name: string }) {
   const feed = useFeed<Workspace>(childrenOf(parent), { fieldSelector: `metadata.name=${name}` })
   const workspace = feed.items.get(name)
-  if (!workspace) {
-    return <>{feed.state === 'current' ? <Notice kind="warning"><p>There is no workspace {name} below {parent} (any more).</p></Notice> : <Unknown feed={feed} what={`read the workspace ${name} in ${parent}`} />}</>
-  }
+  const unknown = <Unknown feed={feed} what={`read the workspace ${name} in ${parent}`} />
+  if (!workspace) return feed.state === 'current' ? <Notice kind="warning"><p>There is no workspace {name} below {parent} (any more).</p></Notice> : unknown
   const { spec = {}, status = {}, metadata } = workspace
   const facts: [string, preact.ComponentChildren][] = [
     ['Phase', <Phase phase={metadata.deletionTimestamp ? 'Deleting' : status.phase} />],
@@ -69,6 +68,7 @@ function InParent({ parent, name }: { parent: string; name: string }) {
   ]
   return (
     <>
+      {unknown}
       <Facts facts={facts} />
       <Conditions conditions={status.conditions ?? []} />
     </>
@@ -79,25 +79,41 @@ function Facts({ facts }: { facts: [string, preact.ComponentChildren][] }) {
   return <div class="panel"><dl>{facts.filter(([, value]) => value).map(([name, value]) => <div key={name}><dt>{name}</dt><dd>{value}</dd></div>)}</dl></div>
 }
 
-/** Inside is the LogicalCluster, which only users with access to the workspace may read. */
+/** isClosed says whether a workspace is inactive. One that is being deleted serves requests, because its content could not be removed otherwise. */
+function isClosed({ metadata: { annotations, deletionTimestamp } }: KubeObject): boolean {
+  return !deletionTimestamp && ['core.kcp.io/inactive', 'internal.kcp.io/inactive'].some((key) => annotations?.[key] === 'true')
+}
+
+/** Inside is the LogicalCluster, which only users who may list and watch logicalclusters in the workspace see: access to it alone is less. */
 function Inside({ path, withFacts }: { path: string; withFacts: boolean }) {
   const feed = useFeed<LogicalCluster>(inWorkspace(path, 'apis', 'core.kcp.io', 'v1alpha1', 'logicalclusters'))
   const cluster = feed.items.get('cluster')
-  if (!cluster) return <><h2>Inside the workspace</h2><Unknown feed={feed} what={`read the logical cluster of ${path}`} /></>
+  const unknown = feed.state === 'current' && !cluster
+    ? <Notice kind="warning"><p>There is no LogicalCluster in {path} (any more).</p></Notice>
+    : <Unknown feed={feed} what={`read the logical cluster of ${path}`} />
+  if (!cluster) return <><h2>Inside the workspace</h2>{unknown}</>
   const { spec = {}, status = {}, metadata } = cluster
   return (
     <>
       <h2>Inside the workspace</h2>
+      {unknown}
       <Facts facts={[
         ['Phase inside', <Phase phase={metadata.deletionTimestamp ? 'Deleting' : status.phase} />],
         ['Created by', spec.createdBy?.username],
         ['URL inside', withFacts && status.URL && <Copy text={status.URL} what="the URL" />],
-        ['Closed', metadata.annotations?.['core.kcp.io/inactive'] === 'true' && 'by an administrator: it serves no requests of others'],
+        ['Closed', isClosed(cluster) && 'closed: only its LogicalCluster can be read'],
         ['Created', <Age time={metadata.creationTimestamp} />],
       ]} />
       {withFacts && <Conditions conditions={status.conditions ?? []} />}
     </>
   )
+}
+
+/** acceptedOf counts the claims of the export that a binding accepts; it may accept others, which the export does not make (any more). */
+function acceptedOf(spec: APIBinding['spec'], status: APIBinding['status']): number {
+  const keyOf = ({ group = '', resource, identityHash = '' }: PermissionClaim) => `${resource}.${group}:${identityHash}`
+  const accepted = new Set(spec.permissionClaims?.filter(({ state }) => state === 'Accepted').map(keyOf))
+  return status?.exportPermissionClaims?.filter((claim) => accepted.has(keyOf(claim))).length ?? 0
 }
 
 function Bindings({ path }: { path: string }) {
@@ -117,7 +133,7 @@ function Bindings({ path }: { path: string }) {
                 <td data-label="Export"><code>{[spec.reference.export?.path, spec.reference.export?.name].filter(Boolean).join(':')}</code></td>
                 <td data-label="Phase"><Phase phase={metadata.deletionTimestamp ? 'Deleting' : status?.phase || 'Binding'} /></td>
                 <td data-label="Resources" class="text">{status?.boundResources?.map(({ group, resource }) => (group ? `${resource}.${group}` : resource)).join(', ')}</td>
-                <td data-label="Claims">{spec.permissionClaims?.filter(({ state }) => state === 'Accepted').length ?? 0} of {status?.exportPermissionClaims?.length ?? 0}</td>
+                <td data-label="Claims">{acceptedOf(spec, status)} of {status?.exportPermissionClaims?.length ?? 0}</td>
               </tr>
             ))}
           </tbody>

@@ -19,7 +19,7 @@ export function ShardsPage() {
     <>
       <Title text="Shards" product={consoleName} />
       {feed.state === 'failed' && (
-        <Failure kind="info" error={feed.error} what="list shards">
+        <Failure kind="info" error={feed.error} what="list shards" where="">
           {' '}Shards are objects in the workspace root: an administrator of the installation can give you the right to get, list and watch shards.core.kcp.io there.
         </Failure>
       )}
@@ -79,29 +79,41 @@ function State({ condition, good, bad }: { condition: Condition | undefined; goo
   )
 }
 
-const suffixes: Record<string, number> = { '': 1, m: 1e-3, k: 1e3, M: 1e6, G: 1e9, T: 1e12, Ki: 2 ** 10, Mi: 2 ** 20, Gi: 2 ** 30, Ti: 2 ** 40 }
+const suffixes: Record<string, number> = {
+  '': 1, n: 1e-9, u: 1e-6, m: 1e-3, k: 1e3, M: 1e6, G: 1e9, T: 1e12, P: 1e15, E: 1e18,
+  Ki: 2 ** 10, Mi: 2 ** 20, Gi: 2 ** 30, Ti: 2 ** 40, Pi: 2 ** 50, Ei: 2 ** 60,
+}
 
 /** quantity reads a quantity of Kubernetes; it is NaN for a text that is none. */
 export function quantity(text: string): number {
-  const [, number, suffix] = /^([0-9.]+(?:e[0-9]+)?)(m|k|[MGT]i?|Ki)?$/.exec(text) ?? []
+  const [, number, suffix] = /^([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)([numkMGTPE]|[KMGTPE]i)?$/.exec(text) ?? []
   return number === undefined ? NaN : Number(number) * suffixes[suffix ?? '']!
+}
+
+/** isLimit says whether a limit is one: 0 and negative ones are none. */
+function isLimit(limit: string | undefined): limit is string {
+  return limit !== undefined && quantity(limit) > 0
 }
 
 const names: Record<string, string> = { workspaces: 'workspaces', logicalclusters: 'logical clusters', objects: 'objects', memory: 'memory' }
 
 /** Load has what is used of each resource, beside the least limit there is for it. */
-function Load({ shard: { spec, status = {} }, used }: { shard: Shard; used: Record<string, string> }) {
+function Load({ shard, used }: { shard: Shard; used: Record<string, string> }) {
+  const { spec, status = {} } = shard
+  const applied = conditionOf(shard, 'ResourceLimitsApplied')
   const resources = Object.keys(used).sort()
-  if (resources.length === 0) return <span class="muted">Not reported</span>
   return (
     <div class="meter">
+      {resources.length === 0 && <span class="muted">Not reported</span>}
       {resources.map((resource) => {
-        const limits = [status.capacity?.[resource], spec.resourceLimits?.hard?.[resource]].filter((limit) => limit !== undefined)
+        const { soft: preferred = {}, hard = {} } = (resource === 'workspaces' && spec.resourceLimits) || {} // others have no effect
+        const limits = [status.capacity?.[resource], hard[resource]].filter(isLimit)
         const limit = limits.sort((a, b) => quantity(a) - quantity(b))[0]
-        const soft = spec.resourceLimits?.soft?.[resource]
+        const soft = [preferred[resource]].find(isLimit)
         const text = `${used[resource]}${limit ? ` of ${limit}` : ''} ${names[resource] ?? resource}${soft ? `, preferred up to ${soft}` : ''}`
         return <div key={resource}>{text}{limit && <progress aria-label={`${names[resource] ?? resource} used`} value={quantity(used[resource]!)} max={quantity(limit)} />}</div>
       })}
+      {applied?.status === 'False' && <div><span class="phase bad">A limit has no effect</span> <span class="muted">{applied.message}</span></div>}
     </div>
   )
 }

@@ -16,6 +16,10 @@ interface State {
   expanded: ReadonlySet<string>
   focused: string
   toggle(path: string): void
+  /** open shows a workspace, and what is below it. */
+  open(path: string): void
+  /** gone is called with a path that is no longer in the tree: one item has to be there for the tab key. */
+  gone(path: string): void
 }
 
 /** above are the workspaces above one that has a path from root. */
@@ -37,6 +41,11 @@ export function Tree({ selected }: { selected: string }) {
     if (!after.delete(path)) after.add(path)
     return after
   })
+  const gone = (path: string) => setFocused((now) => (now === path ? root : now))
+  const open = (path: string) => {
+    setExpanded((before) => new Set([...before, path]))
+    navigate(consoleHref('workspaces', path))
+  }
   const onKeyDown = (event: KeyboardEvent) => {
     const item = (event.target as Element).closest<HTMLElement>('[role=treeitem]')
     if (!item || event.ctrlKey || event.altKey || event.metaKey) return
@@ -59,18 +68,19 @@ export function Tree({ selected }: { selected: string }) {
     event.preventDefault()
   }
   return (
-    <ul class="tree" role="tree" aria-label="Workspaces" onKeyDown={onKeyDown} onFocusIn={(event) => setFocused((event.target as HTMLElement).dataset['path'] ?? '')}>
-      <Item path={root} name={root} level={1} state={{ selected, expanded, focused, toggle }} />
+    <ul class="tree" role="tree" aria-label="Workspaces" onKeyDown={onKeyDown} onFocusIn={(event) => setFocused((event.target as HTMLElement).dataset['path'] ?? root)}>
+      <Item path={root} name={root} level={1} state={{ selected, expanded, focused, toggle, open, gone }} />
     </ul>
   )
 }
 
 function Item({ path, name, phase, level, state }: { path: string; name: string; phase?: string | undefined; level: number; state: State }) {
   const expanded = state.expanded.has(path)
+  useEffect(() => () => state.gone(path), [])
   return (
     <li role="none">
       <div class="node" role="treeitem" aria-level={level} aria-expanded={expanded} aria-selected={state.selected === path} data-path={path} data-name={name}
-        tabIndex={path === state.focused || path === root ? 0 : -1} onClick={() => navigate(consoleHref('workspaces', path))}>
+        tabIndex={path === state.focused ? 0 : -1} onClick={() => state.open(path)}>
         <span class="twist" onClick={(event) => {
           event.stopPropagation()
           state.toggle(path)
@@ -105,9 +115,10 @@ function Branch({ parent, level, state }: { parent: string; level: number; state
         return <Item key={name} path={`${parent}:${name}`} name={name} phase={phase} level={level} state={state} />
       })}
       {children.state === 'loading' && <Note text="Loading…" icon={Folder} level={level} />}
-      {children.state === 'failed' && <Note text={explain(children.error, `list the workspaces below ${parent}`).text} icon={Lock} level={level} />}
+      {children.state === 'failed' && <Note text={explain(children.error, `list the workspaces below ${parent}`, '').text} icon={Lock} level={level} />}
       {children.state === 'current' && names.length === 0 && <Note text="No workspaces below it" icon={Folder} level={level} />}
-      {!children.complete && <Note text={`Show more than ${children.items.size}`} icon={CirclePlus} level={level} onClick={() => children.more()} />}
+      {children.hasMore && <Note text={`Show more than ${children.items.size}`} icon={CirclePlus} level={level} onClick={() => children.more()} />}
+      {!children.complete && !children.hasMore && <Note text={`Only the first ${children.items.size} are here: search others by path`} icon={Folder} level={level} />}
     </ul>
   )
 }

@@ -1,9 +1,9 @@
 import { Pencil, Trash2 } from 'lucide'
 import { useRef, useState } from 'preact/hooks'
-import { inWorkspace } from '../api'
+import { inWorkspace, isName } from '../api'
 import { Conditions } from '../components/conditions'
 import { Glyph } from '../components/glyph'
-import { Age, Command, CopyButton, Definitions, Failure, Icon, Loading, Phase, Tabs, Title } from '../components/parts'
+import { Age, Command, CopyButton, Definitions, Failure, Icon, Loading, Notice, Phase, Tabs, Title } from '../components/parts'
 import { usePortal, useStore } from '../context'
 import { useObservables } from '../observable'
 import { href } from '../router'
@@ -51,7 +51,7 @@ export function InstanceView({ workspace, resource, name, tab }: { workspace: st
         <>
           {status.message && <p class="description">{status.message}</p>}
           {outputs.length > 0 && <section class="panel"><h2>Outputs</h2><Definitions entries={outputs.map(([field, value]) => [field, typeof value === 'string' ? value : JSON.stringify(value)])} /></section>}
-          {status.connectionSecret?.name && <Connection namespace={status.connectionSecret.namespace ?? 'default'} name={status.connectionSecret.name} />}
+          {status.connectionSecret?.name && <Connection namespace={status.connectionSecret.namespace || 'default'} name={status.connectionSecret.name} />}
           <Conditions conditions={status.conditions ?? []} />
         </>
       )}
@@ -73,7 +73,10 @@ export function Gone({ resource, name, seen }: { resource: string; name: string;
   )
 }
 
-/** Connection names the Secret with which to connect. Its content is read only when the user asks for it, and never kept. */
+/**
+ * Connection names the Secret with which to connect. Its content is read only when the user asks for it, and never kept. Whoever writes the status
+ * chooses the text: one that is no name gets neither a command, which a shell would read as more than a name, nor a request.
+ */
 function Connection({ namespace, name }: { namespace: string; name: string }) {
   const { api } = usePortal()
   const { workspace } = useStore()
@@ -87,6 +90,9 @@ function Connection({ namespace, name }: { namespace: string; name: string }) {
     } catch (reason) {
       setError(reason)
     }
+  }
+  if (!isName(namespace) || !isName(name)) {
+    return <section class="panel"><h2>How to connect</h2><Notice kind="warning"><p>The status of the instance names a Secret that cannot exist. Ask who runs the platform.</p></Notice></section>
   }
   return (
     <section class="panel">

@@ -68,7 +68,7 @@ function Children({ parent }: { parent: string }) {
   return (
     <section aria-labelledby="children">
       <h2 id="children">Workspaces below {parent}</h2>
-      {error !== undefined && <Failure kind="info" error={error} what={`list the workspaces below ${parent}`}> You can still open a workspace by its path.</Failure>}
+      {error !== undefined && <Failure kind="info" error={error} what={`list the workspaces below ${parent}`} where=""> You can still open a workspace by its path.</Failure>}
       {error === undefined && !found && <Loading />}
       {found && <p role="status">{found.length === 0 ? 'There is none.' : plural(found.length, 'workspace')}</p>}
       {found && (
