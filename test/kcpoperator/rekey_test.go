@@ -278,6 +278,7 @@ func (r *rekeying) checkSchema() {
 	for patch, text := range map[string]string{
 		`[{"ca": "server-ca", "generation": 2}]`:                                       `supported values: "client-ca"`,
 		`[{"ca": "client-ca", "generation": 0}]`:                                       "greater than or equal to 1",
+		`[{"ca": "client-ca", "generation": 2, "retireGeneration": 2}]`:                "retireGeneration is to be lower than generation",
 		`[{"ca": "client-ca", "generation": 2}, {"ca": "client-ca", "generation": 3}]`: "Duplicate value",
 	} {
 		if err := r.patchRekey(patch); err == nil || !strings.Contains(strings.ToLower(err.Error()), strings.ToLower(text)) {
