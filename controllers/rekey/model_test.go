@@ -44,7 +44,7 @@ func TestModelOfLostRecords(t *testing.T) {
 			}
 		}
 		for phase, count := range m.lost {
-			lost[string(phase)] += count
+			lost[phase] += count
 		}
 		retired += int(m.wanted.Retire)
 	}
