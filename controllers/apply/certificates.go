@@ -2,6 +2,7 @@ package apply
 
 import (
 	"context"
+	"slices"
 
 	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -11,7 +12,7 @@ import (
 	"github.com/atoll-dev/atoll/controllers/status"
 )
 
-// ApplyCertificates applies cert-manager objects, and reports whether all certificates are issued.
+// ApplyCertificates applies cert-manager objects, and reports whether all certificates are issued except those that nothing waits for.
 func (c Cluster) ApplyCertificates(ctx context.Context, objects pki.Objects) (status.Result, error) {
 	const condition = operatorv1alpha1.ConditionCertificatesReady
 	for _, issuer := range objects.Issuers {
@@ -19,7 +20,7 @@ func (c Cluster) ApplyCertificates(ctx context.Context, objects pki.Objects) (st
 			return status.Result{}, err
 		}
 	}
-	for _, certificate := range objects.Certificates {
+	for _, certificate := range slices.Concat(objects.Certificates, objects.Pending) {
 		if err := c.ApplyObject(ctx, condition, certificate); err != nil {
 			return status.Result{}, err
 		}

@@ -58,7 +58,7 @@ type scope struct {
 	report *status.Report
 	backup *operatorv1alpha1.Backup
 
-	root      *operatorv1alpha1.RootShard // nil while the reference does not resolve
+	root      *operatorv1alpha1.RootShard // nil if there is no installation
 	reference status.Result
 	store     *operatorv1alpha1.BackupStore // nil while it does not exist
 	job       *batchv1.Job                  // nil before it is created
@@ -111,7 +111,7 @@ func (s *scope) resolve(context.Context) error {
 	switch {
 	case s.backup.Status.StartedAt != nil:
 		s.report.Set(s.lost(reasonJobDeleted, "Job "+jobName(s.backup)))
-	case s.root == nil:
+	case s.reference.State != status.Satisfied:
 	case s.store == nil:
 		s.report.Set(status.Wait(condition, operatorv1alpha1.ReasonReferenceNotFound,
 			"BackupStore %s does not exist in namespace %s: create it", s.backup.Spec.StoreRef.Name, s.backup.Namespace))

@@ -17,7 +17,8 @@ import (
 	"github.com/atoll-dev/atoll/controllers/validation"
 )
 
-// ResolveRootShard resolves the reference to an installation. The RootShard is nil unless the result is satisfied.
+// ResolveRootShard resolves the reference to an installation. The RootShard is nil if there is no installation. Unless the result is
+// satisfied, nothing may be rendered from it.
 func ResolveRootShard(ctx context.Context, c apply.Cluster, namespace string, ref operatorv1alpha1.RootShardReference) (*operatorv1alpha1.RootShard, status.Result, error) {
 	const condition = operatorv1alpha1.ConditionRootShard
 	// The schema admits an object that names no RootShard.
@@ -34,7 +35,7 @@ func ResolveRootShard(ctx context.Context, c apply.Cluster, namespace string, re
 			"RootShard %s does not exist in namespace %s: create it, or correct rootShard.ref.name", name, namespace), nil
 	}
 	if unknown := ResolveCAs(condition, root); unknown.Type != "" {
-		return nil, unknown, nil
+		return root, unknown, nil
 	}
 	return root, status.OK(condition, operatorv1alpha1.ReasonValid, "RootShard %s exists", name), nil
 }

@@ -11,9 +11,9 @@ import (
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 )
 
-// clientCATrustAnnotation, on pod templates, has the generations of the client CA that the pods trust and have certificates of. A change of
+// ClientCATrustAnnotation, on pod templates, has the generations of the client CA that the pods trust and have certificates of. A change of
 // it replaces the pods: a Deployment that has rolled out proves what its servers trust, which a reloaded file does not.
-const clientCATrustAnnotation = "operator.kcp.io/client-ca"
+const ClientCATrustAnnotation = "operator.kcp.io/client-ca"
 
 // firstGeneration is the generation of the CAs of a new installation. Its objects have no suffix.
 const firstGeneration = 1
@@ -22,6 +22,7 @@ const firstGeneration = 1
 type generations struct {
 	trusted []int32 // whose certificates servers accept
 	signing int32   // that issues
+	pending int32   // that is being made, and that no server waits for; 0 for none
 }
 
 // CAState returns the recorded state of the client CA, or nil while the RootShard's reconciler has not recorded it.
@@ -62,6 +63,9 @@ func clientCAGenerations(root *operatorv1alpha1.RootShard) generations {
 	both := []int32{state.Generation, state.NextGeneration}
 	switch state.Phase {
 	case operatorv1alpha1.CertificateAuthorityTrustBoth:
+		if state.NextFingerprint == "" { // servers do not wait for a certificate that may never be issued
+			return generations{trusted: both[:1], signing: state.Generation, pending: state.NextGeneration}
+		}
 		return generations{trusted: both, signing: state.Generation}
 	case operatorv1alpha1.CertificateAuthorityIssue:
 		return generations{trusted: both, signing: state.NextGeneration}
@@ -80,7 +84,15 @@ func CAOfGeneration(root *operatorv1alpha1.RootShard, generation int32) string {
 	return name + "-" + strconv.Itoa(int(generation))
 }
 
-// ExistingCAs are the names of the Certificates of a CA: of two generations while both are trusted.
+// PendingCA is the name of the Certificate of a client CA that no server trusts yet because it is not issued, or "".
+func PendingCA(root *operatorv1alpha1.RootShard) string {
+	if pending := clientCAGenerations(root).pending; pending != 0 {
+		return CAOfGeneration(root, pending)
+	}
+	return ""
+}
+
+// ExistingCAs are the names of the Certificates of a CA: of two generations while both are trusted. It leaves out PendingCA.
 func ExistingCAs(root *operatorv1alpha1.RootShard, ca CA) []string {
 	if ca != ClientCA {
 		return []string{CAName(root, ca)}
@@ -120,13 +132,13 @@ func ClientCATrust(root *operatorv1alpha1.RootShard) string {
 
 // LiveClientCATrust is ClientCATrust of the pods of a template.
 func LiveClientCATrust(template *corev1.PodTemplateSpec) string {
-	return template.Annotations[clientCATrustAnnotation]
+	return template.Annotations[ClientCATrustAnnotation]
 }
 
 // setClientCATrust sets the annotation on the pods of a server.
 func setClientCATrust(template *corev1.PodTemplateSpec, root *operatorv1alpha1.RootShard) {
 	if trust := ClientCATrust(root); trust != "" {
-		template.Annotations = mergeMaps(template.Annotations, map[string]string{clientCATrustAnnotation: trust})
+		template.Annotations = mergeMaps(template.Annotations, map[string]string{ClientCATrustAnnotation: trust})
 	}
 }
 

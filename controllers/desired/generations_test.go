@@ -23,6 +23,8 @@ func TestPhases(t *testing.T) {
 	}{
 		"without a record":        {nil, []string{first}, first, ""},
 		"before a re-keying":      {caState("Stable", 1, 0), []string{first}, first, ""},
+		"the new one is not made": {unissued(caState("TrustBoth", 1, 2)), []string{first}, first, ""},
+		"nor is a third one":      {unissued(caState("TrustBoth", 2, 3)), []string{second}, second, "trusts 2, has 2"},
 		"both are trusted":        {caState("TrustBoth", 1, 2), []string{first, second}, first, "trusts 1 and 2, has 1"},
 		"the new one issues":      {caState("Issue", 1, 2), []string{first, second}, second, "trusts 1 and 2, has 2"},
 		"the former one is gone":  {caState("Retire", 1, 2), []string{second}, second, "trusts 2, has 2"},
@@ -53,7 +55,13 @@ func TestPhases(t *testing.T) {
 }
 
 func caState(phase operatorv1alpha1.CertificateAuthorityPhase, generation, next int32) *operatorv1alpha1.CertificateAuthorityStatus {
-	return &operatorv1alpha1.CertificateAuthorityStatus{Name: operatorv1alpha1.ClientCA, Phase: phase, Generation: generation, NextGeneration: next}
+	return &operatorv1alpha1.CertificateAuthorityStatus{Name: operatorv1alpha1.ClientCA, Phase: phase, Generation: generation, NextGeneration: next, NextFingerprint: "00"}
+}
+
+// unissued is a state whose next generation has no certificate.
+func unissued(state *operatorv1alpha1.CertificateAuthorityStatus) *operatorv1alpha1.CertificateAuthorityStatus {
+	state.NextFingerprint = ""
+	return state
 }
 
 func renderAll(t *testing.T, root *operatorv1alpha1.RootShard) map[string]desired.Server {

@@ -44,7 +44,7 @@ type scope struct {
 	server.Scope
 	front *operatorv1alpha1.FrontProxy
 
-	root  *operatorv1alpha1.RootShard // nil while the reference does not resolve
+	root  *operatorv1alpha1.RootShard // nil if there is no installation
 	proxy desired.Proxy
 }
 
@@ -54,7 +54,7 @@ func (s *scope) Observe(ctx context.Context) (err error) {
 		return err
 	}
 	s.root, s.Reference, err = dependencies.ResolveRootShard(ctx, s.Cluster, s.front.Namespace, s.front.Spec.RootShard)
-	if err != nil || s.root == nil {
+	if err != nil || s.Reference.State != status.Satisfied {
 		return err
 	}
 	if s.Spec = validateSpec(s.front, s.root); s.Spec.State == status.Stalled {

@@ -24,9 +24,21 @@ type target struct {
 	caBundle    *corev1.LocalObjectReference // further CAs of the server, or nil
 }
 
-// findTarget resolves the target and its installation. It uses the first of several references. The target is nil unless the result is
-// satisfied.
+// findTarget resolves the target of a kubeconfig whose certificate can be issued. It is nil unless the result is satisfied.
 func findTarget(ctx context.Context, c apply.Cluster, kubeconfig *operatorv1alpha1.Kubeconfig) (*target, status.Result, error) {
+	found, result, err := resolveTarget(ctx, c, kubeconfig)
+	if err != nil || found == nil {
+		return nil, result, err
+	}
+	if unknown := dependencies.ResolveCAs(operatorv1alpha1.ConditionReferenceValid, found.root); unknown.Type != "" {
+		return nil, unknown, nil
+	}
+	return found, result, nil
+}
+
+// resolveTarget resolves the target and its installation. It uses the first of several references. The target is nil unless the result is
+// satisfied.
+func resolveTarget(ctx context.Context, c apply.Cluster, kubeconfig *operatorv1alpha1.Kubeconfig) (*target, status.Result, error) {
 	const condition = operatorv1alpha1.ConditionReferenceValid
 	referenceNotFound := func(format string, args ...any) (*target, status.Result, error) {
 		return nil, status.Wait(condition, operatorv1alpha1.ReasonReferenceNotFound, format, args...), nil
@@ -94,16 +106,13 @@ func findRootShard(ctx context.Context, c apply.Cluster, owner, namespace string
 }
 
 func validTarget(t *target) (*target, status.Result, error) {
-	if unknown := dependencies.ResolveCAs(operatorv1alpha1.ConditionReferenceValid, t.root); unknown.Type != "" {
-		return nil, unknown, nil
-	}
 	return t, status.OK(operatorv1alpha1.ConditionReferenceValid, operatorv1alpha1.ReasonReferenceValid, "%s exists", t.name), nil
 }
 
 // findInstallation resolves the installation in which bindings were created. If the target does not exist, the
 // certificate names it. It is nil if the installation does not exist or is being deleted.
 func findInstallation(ctx context.Context, c apply.Cluster, kubeconfig *operatorv1alpha1.Kubeconfig) (*target, error) {
-	found, _, err := findTarget(ctx, c, kubeconfig)
+	found, _, err := resolveTarget(ctx, c, kubeconfig)
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 	"github.com/atoll-dev/atoll/controllers/apply"
 	"github.com/atoll-dev/atoll/controllers/internal/memory"
+	"github.com/atoll-dev/atoll/controllers/status"
 )
 
 func TestFindTarget(t *testing.T) {
@@ -58,5 +59,20 @@ func TestFindTarget(t *testing.T) {
 				t.Errorf("got %+v", found)
 			}
 		})
+	}
+}
+
+// TestInstallationOfUnknownKeys: bindings can be deleted before the keys of the installation are known, and new certificates wait.
+func TestInstallationOfUnknownKeys(t *testing.T) {
+	root := &operatorv1alpha1.RootShard{ObjectMeta: metav1.ObjectMeta{Name: "root", Namespace: "kcp"}}
+	root.Spec.Certificates.Rekey = []operatorv1alpha1.CertificateRekey{{CA: operatorv1alpha1.ClientCA, Generation: 2}}
+	kubeconfig := &operatorv1alpha1.Kubeconfig{ObjectMeta: metav1.ObjectMeta{Name: "admin", Namespace: "kcp"}}
+	kubeconfig.Spec.Target.RootShardRef = &corev1.LocalObjectReference{Name: "root"}
+	c := apply.Cluster{Client: memory.NewClient(t, root)}
+	if found, result, err := findTarget(t.Context(), c, kubeconfig); found != nil || result.State != status.Waiting || err != nil {
+		t.Errorf("got %+v, %+v, %v", found, result, err)
+	}
+	if found, err := findInstallation(t.Context(), c, kubeconfig); found == nil || err != nil {
+		t.Errorf("got no installation: %v", err)
 	}
 }

@@ -13,6 +13,7 @@ import (
 type Objects struct {
 	Issuers      []*certmanagerv1.Issuer
 	Certificates []*certmanagerv1.Certificate
+	Pending      []*certmanagerv1.Certificate // that nothing waits for
 }
 
 // Secrets returns the names of the Secrets that cert-manager creates for the certificates.
@@ -32,4 +33,5 @@ func (o *Objects) Append(more Objects) {
 		}
 	}
 	o.Certificates = append(o.Certificates, more.Certificates...)
+	o.Pending = append(o.Pending, more.Pending...)
 }

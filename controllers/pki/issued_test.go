@@ -65,6 +65,21 @@ func createCertificate(t *testing.T, template, parent *x509.Certificate, key, si
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
+// TestPendingAuthority: nothing waits for the certificate of the next generation of the client CA while no server trusts it.
+func TestPendingAuthority(t *testing.T) {
+	root := newRootShard()
+	root.Status.Certificates = &operatorv1alpha1.CertificatesStatus{CAs: []operatorv1alpha1.CertificateAuthorityStatus{{
+		Name: operatorv1alpha1.ClientCA, Phase: operatorv1alpha1.CertificateAuthorityTrustBoth, Generation: 1, NextGeneration: 2,
+	}}}
+	objects := pki.RootShard(root, nil)
+	if len(objects.Pending) != 1 || objects.Pending[0].Name != "root-client-ca-2" || slices.Contains(objects.Secrets(), "root-client-ca-2") {
+		t.Errorf("got %+v, with the Secrets %v", objects.Pending, objects.Secrets())
+	}
+	if !slices.ContainsFunc(objects.Issuers, func(issuer *certmanagerv1.Issuer) bool { return issuer.Name == "root-client-ca-2" }) {
+		t.Error("it has no Issuer")
+	}
+}
+
 // TestRekeyedAuthorities: certificates of the operator name the Issuer of the generation that signs, and the Issuer that users name signs with
 // the same Secret.
 func TestRekeyedAuthorities(t *testing.T) {
@@ -76,7 +91,7 @@ func TestRekeyedAuthorities(t *testing.T) {
 		t.Run(string(phase), func(t *testing.T) {
 			root := newRootShard()
 			root.Status.Certificates = &operatorv1alpha1.CertificatesStatus{CAs: []operatorv1alpha1.CertificateAuthorityStatus{{
-				Name: operatorv1alpha1.ClientCA, Phase: phase, Generation: 1, NextGeneration: 2,
+				Name: operatorv1alpha1.ClientCA, Phase: phase, Generation: 1, NextGeneration: 2, NextFingerprint: "00",
 			}}}
 			objects := pki.RootShard(root, nil)
 			if got := findCertificate(t, objects, "root-kcp-operator").Spec.IssuerRef.Name; got != tc.signer {

@@ -30,6 +30,34 @@ func TestModel(t *testing.T) {
 	}
 }
 
+// TestModelOfLostRecords: the record is lost at every moment, and the user wants a higher generation at that moment.
+func TestModelOfLostRecords(t *testing.T) {
+	const courses, ticks = 120, 3000
+	lost, retired := map[string]int{}, 0
+	for seed := range uint64(courses) {
+		m := newModel(seed)
+		m.loses = true
+		for range ticks {
+			m.tick()
+			if broken := m.check(); broken != "" {
+				t.Fatalf("seed %d at %s in %+v: %s", seed, m.now.Sub(noon), m.record.now(), broken)
+			}
+		}
+		for phase, count := range m.lost {
+			lost[phase] += count
+		}
+		retired += int(m.wanted.Retire)
+	}
+	if retired < courses {
+		t.Errorf("%d generations were retired", retired)
+	}
+	for _, phase := range []string{string(Stable), string(TrustBoth), string(Issue), string(Retire)} {
+		if lost[phase] < courses/4 {
+			t.Errorf("the record was lost in the phases %v", lost)
+		}
+	}
+}
+
 // TestModelFindsMistakes: without the holds, the model finds a moment at which a server refuses a certificate in use.
 func TestModelFindsMistakes(t *testing.T) {
 	for seed := range uint64(60) {
@@ -89,7 +117,7 @@ type server struct {
 	template history[State]   // of which the annotation of the pods is made
 	pods     history[pod]
 	old      []pod
-	issuer   int32 // that its Certificate names
+	issuer   history[int32] // that its Certificate names
 	pending  *reconcile
 }
 
@@ -107,6 +135,9 @@ type model struct {
 	record  history[State]
 	servers []*server
 	laptop  int32 // generation of a kubeconfig of which the operator does not know
+	secrets history[[]int32]
+	loses   bool
+	lost    map[string]int // by phase
 	pending *struct {
 		seen State
 		next State
@@ -118,9 +149,12 @@ func newModel(seed uint64) *model {
 	first := State{Phase: Stable, Generation: 1}
 	m.record = history[State]{clock: &m.now}
 	m.record.set(first)
+	m.secrets, m.lost = history[[]int32]{clock: &m.now}, map[string]int{}
+	m.secrets.set([]int32{1})
 	for range 3 {
-		s := &server{issuer: 1, bundle: history[[]int32]{clock: &m.now}, leaf: history[int32]{clock: &m.now}, template: history[State]{clock: &m.now}, pods: history[pod]{clock: &m.now}}
+		s := &server{issuer: history[int32]{clock: &m.now}, bundle: history[[]int32]{clock: &m.now}, leaf: history[int32]{clock: &m.now}, template: history[State]{clock: &m.now}, pods: history[pod]{clock: &m.now}}
 		s.bundle.set([]int32{1})
+		s.issuer.set(1)
 		s.leaf.set(1)
 		s.template.set(first)
 		s.pods.set(pod{first, []int32{1}, 1, time.Time{}})
@@ -134,6 +168,8 @@ func trustOf(s State) []int32 {
 	switch s.Phase {
 	case Stable:
 		return []int32{s.Generation}
+	case "":
+		return nil
 	case Retire:
 		return []int32{s.Next}
 	}
@@ -161,7 +197,13 @@ func (m *model) tick() {
 	for _, s := range m.servers {
 		m.tickServer(s)
 	}
+	m.tickSecrets()
 	m.tickRecord()
+	if m.loses && m.record.now().Phase != "" && m.random.IntN(150) == 0 {
+		m.lost[string(m.record.now().Phase)]++
+		m.record.set(State{})
+		m.wanted.Generation++
+	}
 	// The user replaces the last old kubeconfig some time after new ones exist, and confirms it.
 	if m.record.now().Phase == Issue && m.chance(2) {
 		m.laptop, m.wanted.Retire = m.record.now().Next, m.record.now().Generation
@@ -184,6 +226,15 @@ func (m *model) tickRecord() {
 		return
 	}
 	seen := m.record.at(m.lag(cacheLag))
+	if seen.Phase == "" {
+		found, ok := Find(m.wanted.Generation, m.secrets.at(m.lag(cacheLag)), m.servers[0].issuer.at(m.lag(cacheLag)))
+		if ok {
+			m.pending = &struct{ seen, next State }{seen, found}
+		} else if m.chance(2) {
+			m.deleteUnused()
+		}
+		return
+	}
 	next := Decide(seen, m.wanted, m.missing(seen), m.now)
 	if m.haste && !next.ReadySince.IsZero() {
 		next.ReadySince = noon.Add(-time.Hour)
@@ -193,8 +244,42 @@ func (m *model) tickRecord() {
 	}
 }
 
+// tickSecrets makes the Secrets of the generations that are trusted, and deletes that of the former one when no server trusts it.
+func (m *model) tickSecrets() {
+	if !m.chance(20) {
+		return
+	}
+	seen := m.record.at(m.lag(cacheLag))
+	secrets := slices.Clone(m.secrets.now())
+	for _, generation := range trustOf(seen) {
+		if !slices.Contains(secrets, generation) {
+			secrets = append(secrets, generation)
+		}
+	}
+	if seen.Phase == Retire && len(m.missingServers(seen)) == 0 {
+		secrets = slices.DeleteFunc(secrets, func(generation int32) bool { return generation == seen.Generation })
+	}
+	m.secrets.set(secrets)
+}
+
+// deleteUnused is the user, who deletes the Secrets of the generations that the pods do not name.
+func (m *model) deleteUnused() {
+	m.secrets.set(slices.DeleteFunc(slices.Clone(m.secrets.now()), func(generation int32) bool {
+		return !slices.ContainsFunc(m.servers, func(s *server) bool { return slices.Contains(trustOf(s.template.now()), generation) })
+	}))
+}
+
 // missing is what the reconcile of the RootShard observes, from outdated caches.
 func (m *model) missing(state State) []string {
+	out := m.missingServers(state)
+	secrets := m.secrets.at(m.lag(cacheLag))
+	if state.Next != 0 && !slices.Contains(secrets, state.Next) || state.Phase == Retire && slices.Contains(secrets, state.Generation) {
+		out = append(out, "a Secret")
+	}
+	return out
+}
+
+func (m *model) missingServers(state State) []string {
 	var out []string
 	for i, s := range m.servers {
 		lag := m.lag(cacheLag)
@@ -211,20 +296,25 @@ func (m *model) missing(state State) []string {
 func (m *model) tickServer(s *server) {
 	switch {
 	case s.pending == nil && m.chance(30):
-		s.pending = &reconcile{record: m.record.at(m.lag(cacheLag))}
+		record, secrets := m.record.at(m.lag(cacheLag)), m.secrets.at(m.lag(cacheLag))
+		missing := slices.ContainsFunc(trustOf(record), func(generation int32) bool { return !slices.Contains(secrets, generation) })
+		if record.Phase != "" && !missing { // else the reconcile waits
+			s.pending = &reconcile{record: record}
+		}
 	case s.pending != nil && m.chance(5): // killed
 		s.pending = nil
 	case s.pending != nil && !s.pending.wrote && m.chance(60):
 		s.bundle.set(trustOf(s.pending.record))
-		s.issuer, s.pending.wrote = signerOf(s.pending.record), true
+		s.issuer.set(signerOf(s.pending.record))
+		s.pending.wrote = true
 	case s.pending != nil && s.pending.wrote && m.chance(60):
-		if s.leaf.now() == s.issuer && s.issuer == signerOf(s.pending.record) && !sameTrust(s.template.now(), s.pending.record) {
+		if s.leaf.now() == s.issuer.now() && s.issuer.now() == signerOf(s.pending.record) && !sameTrust(s.template.now(), s.pending.record) {
 			s.template.set(s.pending.record)
 		}
 		s.pending = nil
 	}
-	if s.leaf.now() != s.issuer && m.chance(30) {
-		s.leaf.set(s.issuer)
+	if issuer := s.issuer.now(); s.leaf.now() != issuer && m.chance(30) {
+		s.leaf.set(issuer)
 	}
 	pods := s.pods.now()
 	if !sameTrust(pods.template, s.template.now()) && m.chance(20) {

@@ -39,10 +39,10 @@ type State struct {
 type Wanted struct{ Generation, Retire int32 }
 
 // Decide returns the next state. It changes one thing at a time, and returns the state itself if nothing is to be done. missing has the
-// servers and certificates that do not match the state yet.
+// servers and certificates that do not match the state yet, in the phase Stable what prevents that a re-keying begins.
 func Decide(state State, wanted Wanted, missing []string, now time.Time) State {
 	if state.Phase == Stable {
-		if wanted.Generation > state.Generation {
+		if wanted.Generation > state.Generation && len(missing) == 0 {
 			return State{Phase: TrustBoth, Generation: state.Generation, Next: wanted.Generation}
 		}
 		return state
@@ -73,6 +73,11 @@ func Decide(state State, wanted Wanted, missing []string, now time.Time) State {
 // IsConfirmed reports whether the user has confirmed that no unknown client has a certificate of the former generation.
 func IsConfirmed(state State, wanted Wanted) bool { return wanted.Retire >= state.Generation }
 
+// AwaitsConfirmation reports whether a state lacks only the confirmation of the user.
+func AwaitsConfirmation(state State, wanted Wanted, now time.Time) bool {
+	return state.Phase == Issue && !state.ReadySince.IsZero() && now.Sub(state.ReadySince) >= IssueHold && !IsConfirmed(state, wanted)
+}
+
 func hold(phase operatorv1alpha1.CertificateAuthorityPhase) time.Duration {
 	switch phase {
 	case TrustBoth:
@@ -83,31 +88,25 @@ func hold(phase operatorv1alpha1.CertificateAuthorityPhase) time.Duration {
 	return 0
 }
 
-// Find returns the state of an authority whose record was lost: existing are the generations of which there is a Secret, and issuing is the
-// one by which the operator's own certificate is issued, 0 if that is unknown. The state trusts every generation that may be in use: it
-// may repeat phases, and never skips one.
-func Find(wanted int32, existing []int32, issuing int32) State {
-	if len(existing) == 0 {
-		return State{Phase: Stable, Generation: wanted}
-	}
-	if !slices.Contains(existing, issuing) {
-		issuing = 0
-	}
-	current := issuing
-	if current == 0 {
-		current = slices.Max(existing)
-	}
-	if current < wanted {
-		return State{Phase: TrustBoth, Generation: current, Next: wanted}
-	}
-	former := int32(0)
-	for _, generation := range existing {
-		if generation < current {
-			former = max(former, generation)
+// Find returns the state of an authority whose record was lost: existing are the generations of which there is a Secret or a Certificate, and
+// issuing is the one by which the operator's own certificate is issued, 0 if that is unknown. The state trusts every generation that may
+// be in use: it may repeat phases, and never skips one. A generation that does not exist is begun only if there is one other. Of three
+// generations each may be in use, and no state trusts three: then there is none.
+func Find(wanted int32, existing []int32, issuing int32) (State, bool) {
+	existing = slices.Compact(slices.Sorted(slices.Values(existing)))
+	switch len(existing) {
+	case 0:
+		return State{Phase: Stable, Generation: wanted}, true
+	case 1:
+		if only := existing[0]; only < wanted {
+			return State{Phase: TrustBoth, Generation: only, Next: wanted}, true
 		}
+		return State{Phase: Stable, Generation: existing[0]}, true
+	case 2:
+		if issuing == existing[1] {
+			return State{Phase: Issue, Generation: existing[0], Next: existing[1]}, true
+		}
+		return State{Phase: TrustBoth, Generation: existing[0], Next: existing[1]}, true
 	}
-	if former == 0 {
-		return State{Phase: Stable, Generation: current}
-	}
-	return State{Phase: Issue, Generation: former, Next: current}
+	return State{}, false
 }

@@ -38,6 +38,10 @@ func (s *shardScope) finalize(ctx context.Context) error {
 		return s.removeFinalizer(ctx) // without an installation, or never set up because the name belongs to another shard
 	case s.shard.Annotations[operatorv1alpha1.AnnotationForceDelete] == "true":
 		return s.forceFinalize(ctx)
+	case s.Reference.State != status.Satisfied: // the installation exists, and how to reach it is not known yet
+		s.Report.Set(status.Wait(operatorv1alpha1.ConditionWorkspacesGone, "RootShardUnavailable", "deletion waits: %s", s.Reference.Message))
+		s.Deployment.ReportLive()
+		return reconcile.ErrStop
 	}
 	result := s.unregisterIfEmpty(ctx)
 	if result.State == status.Satisfied {

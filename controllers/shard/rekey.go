@@ -3,6 +3,7 @@ package shard
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -23,8 +24,12 @@ import (
 
 // +kubebuilder:rbac:groups=cert-manager.io,resources=certificates,verbs=delete
 
-// rekeyInterval is how often a re-keying checks what is missing.
-const rekeyInterval = 10 * time.Second
+const (
+	// rekeyInterval is how often a re-keying checks what is missing.
+	rekeyInterval = 10 * time.Second
+	// confirmInterval is how often a re-keying that waits for the user checks it.
+	confirmInterval = 5 * time.Minute
+)
 
 // rekey records the next step of the re-keying of the client CA. Everything is rendered from the record of the last reconcile, so a record
 // that could not be written has had no effect. It has no influence on Ready: the installation serves.
@@ -35,14 +40,19 @@ func (s *rootShardScope) rekey(ctx context.Context) error {
 	}
 	state, wanted := rekey.FromStatus(record), wantedClientCA(s.root)
 	var missing []string
-	if state.Phase != rekey.Stable {
+	if state.Phase != rekey.Stable || wanted.Generation > state.Generation {
 		var err error
-		if missing, err = s.observeRekey(ctx, state); err != nil {
-			return err
+		if missing, err = s.observeRekey(ctx, state); err != nil { // what cannot be observed stops the re-keying, and not the installation
+			missing = []string{fmt.Sprintf("the re-keying cannot be observed: %v", err)}
 		}
-		s.Report.RequeueWithin(rekeyInterval)
 	}
 	next := rekey.Decide(state, wanted, missing, s.now)
+	switch {
+	case rekey.AwaitsConfirmation(next, wanted, s.now): // which is an event
+		s.Report.RequeueWithin(confirmInterval)
+	case state.Phase != rekey.Stable || wanted.Generation > state.Generation:
+		s.Report.RequeueWithin(rekeyInterval)
+	}
 	if next.Phase != state.Phase {
 		s.Report.RequeueWithin(time.Second)
 	}
@@ -87,6 +97,16 @@ func (s *rootShardScope) findClientCA(ctx context.Context) error {
 			existing = append(existing, generation)
 		}
 	}
+	certificates := &certmanagerv1.CertificateList{}
+	if err := s.Cluster.List(ctx, certificates, client.InNamespace(s.root.Namespace)); err != nil {
+		return fmt.Errorf("listing the Certificates of certificate authorities: %w", err)
+	}
+	for i := range certificates.Items { // a CA that is not issued yet is the one that is to be trusted next
+		certificate := &certificates.Items[i]
+		if generation := generationOf(s.root, certificate.Name); generation > 0 && metav1.IsControlledBy(certificate, s.root) {
+			existing = append(existing, generation)
+		}
+	}
 	own, err := apply.Get[certmanagerv1.Certificate](ctx, s.Cluster, s.root.Namespace, pki.OperatorCertificate(s.root))
 	if err != nil {
 		return err
@@ -95,11 +115,23 @@ func (s *rootShardScope) findClientCA(ctx context.Context) error {
 	if own != nil {
 		issuing = generationOf(s.root, own.Spec.IssuerRef.Name)
 	}
-	found := rekey.Find(wantedClientCA(s.root).Generation, existing, issuing)
+	found, ok := rekey.Find(wantedClientCA(s.root).Generation, existing, issuing)
+	if !ok {
+		slices.Sort(existing)
+		s.Report.Set(status.Stall(operatorv1alpha1.ConditionCertificatesReady, "Ambiguous",
+			"there are keys of the generations %v of client-ca, and no record of which are in use: delete the Certificates and Secrets %s-… of those that the annotation %s of no pod names; pods without it use generation 1",
+			slices.Compact(existing), desired.CAName(s.root, desired.ClientCA), desired.ClientCATrustAnnotation))
+		s.Deployment.ReportLive()
+		return reconcile.ErrStop
+	}
 	s.clientCA = &operatorv1alpha1.CertificateAuthorityStatus{Name: operatorv1alpha1.ClientCA}
 	found.ToStatus(s.clientCA)
+	if err := s.describeClientCA(ctx, s.clientCA); err != nil { // servers go on to trust a next generation that exists
+		return err
+	}
 	s.Report.RequeueWithin(time.Second)
-	if !desired.KnowsCAs(s.root) {
+	// A spec without an entry is rendered as the first generation, also if the entry was lost with the status.
+	if !desired.KnowsCAs(s.root) || found.Phase != rekey.Stable || found.Generation > 1 {
 		s.Report.Set(status.Wait(operatorv1alpha1.ConditionCertificatesReady, "Finding", "the client CA of generation %d was found; nothing is changed before that is recorded", found.Generation))
 		s.Deployment.ReportLive()
 		return reconcile.ErrStop
@@ -126,7 +158,10 @@ func generationOf(root *operatorv1alpha1.RootShard, name string) int32 {
 
 // describeClientCA adds to the status what the Secrets of the recorded generations contain.
 func (s *rootShardScope) describeClientCA(ctx context.Context, out *operatorv1alpha1.CertificateAuthorityStatus) error {
-	out.SecretName, out.Fingerprint, out.NextFingerprint, out.NotAfter = desired.SigningCA(s.root, desired.ClientCA), "", "", nil
+	out.SecretName, out.Fingerprint, out.NotAfter = desired.SigningCA(s.root, desired.ClientCA), "", nil
+	if record := desired.CAState(s.root); record == nil || record.NextGeneration != out.NextGeneration {
+		out.NextFingerprint = "" // else it remains while the Secret is missing: pods that trust the next generation keep that
+	}
 	for generation, fingerprint := range map[int32]*string{out.Generation: &out.Fingerprint, out.NextGeneration: &out.NextFingerprint} {
 		if generation == 0 {
 			continue
@@ -177,6 +212,8 @@ func (s *rootShardScope) reportRekey(state rekey.State, wanted rekey.Wanted, blo
 	switch {
 	case state.Phase == rekey.Stable && wanted.Generation < state.Generation:
 		s.Report.Set(status.Warn(condition, operatorv1alpha1.ReasonRetired, "client-ca has generation %d, and the key of generation %d does not come back: set generation to %d", state.Generation, wanted.Generation, state.Generation))
+	case state.Phase == rekey.Stable && len(blockedBy) > 0:
+		s.Report.Set(status.Warn(condition, operatorv1alpha1.ReasonRekeyBlocked, "client-ca has generation %d, and the re-keying to %d has not begun%s", state.Generation, wanted.Generation, waiting))
 	case state.Phase == rekey.Stable && state.Generation == 1:
 		s.Report.RemoveCondition(condition)
 	case state.Phase == rekey.Stable:

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	appsv1 "k8s.io/api/apps/v1"
@@ -26,6 +27,10 @@ type clientCAServer struct{ deployment, bundle string }
 
 // observeRekey returns what does not match the recorded state yet, servers first.
 func (s *rootShardScope) observeRekey(ctx context.Context, state rekey.State) ([]string, error) {
+	if state.Phase == rekey.Stable { // before a re-keying
+		servers, err := s.listClientCAServers(ctx)
+		return sharedBundles(servers), err
+	}
 	authority, missing, err := s.readCA(ctx, state.Next)
 	if err != nil || missing != "" {
 		return []string{missing}, err
@@ -88,6 +93,7 @@ func (s *rootShardScope) observeServers(ctx context.Context, state rekey.State) 
 		}
 	}
 	var out []string
+	out = append(out, sharedBundles(servers)...)
 	for _, server := range servers {
 		reason, err := s.observeServer(ctx, server, trusted, refused)
 		if err != nil {
@@ -98,6 +104,19 @@ func (s *rootShardScope) observeServers(ctx context.Context, state rekey.State) 
 		}
 	}
 	return out, nil
+}
+
+// sharedBundles returns the Secrets that several servers would write, each with its own content: a FrontProxy may have the name of a shard.
+func sharedBundles(servers []clientCAServer) []string {
+	var out []string
+	owners := map[string]string{}
+	for _, server := range servers {
+		if other, ok := owners[server.bundle]; ok {
+			out = append(out, fmt.Sprintf("Deployments %s and %s would have the same Secret %s: give one of their resources another name", other, server.deployment, server.bundle))
+		}
+		owners[server.bundle] = server.deployment
+	}
+	return out
 }
 
 // observeServer returns why a server does not run with the recorded trust, or "". A server without a Deployment starts with it.
@@ -144,6 +163,8 @@ func (s *rootShardScope) listClientCAServers(ctx context.Context) ([]clientCASer
 			return nil, fmt.Errorf("listing the servers of RootShard %s: %w", s.root.Name, err)
 		}
 	}
+	sortByName(fronts.Items, func(front operatorv1alpha1.FrontProxy) string { return front.Name })
+	sortByName(virtual.Items, func(server operatorv1alpha1.VirtualWorkspace) string { return server.Name })
 	for i := range fronts.Items {
 		front := &fronts.Items[i]
 		if ref := front.Spec.RootShard.Reference; ref != nil && ref.Name == s.root.Name {
@@ -161,6 +182,11 @@ func (s *rootShardScope) listClientCAServers(ctx context.Context) ([]clientCASer
 	return out, nil
 }
 
+// sortByName sorts what a cache lists in any order, so that the status changes only with the state of the cluster.
+func sortByName[T any](items []T, name func(T) string) {
+	slices.SortFunc(items, func(a, b T) int { return strings.Compare(name(a), name(b)) })
+}
+
 // observeCertificates returns the certificates of the client CA that the authority has not issued yet, also those of users, and the kubeconfigs
 // that contain such a certificate.
 func (s *rootShardScope) observeCertificates(ctx context.Context, authority []byte) ([]string, error) {
@@ -169,7 +195,8 @@ func (s *rootShardScope) observeCertificates(ctx context.Context, authority []by
 		return nil, fmt.Errorf("listing the certificates of the client CA: %w", err)
 	}
 	var out []string
-	issuer := desired.SigningCA(s.root, desired.ClientCA)
+	sortByName(list.Items, func(certificate certmanagerv1.Certificate) string { return certificate.Name })
+	issuer, newest := desired.SigningCA(s.root, desired.ClientCA), desired.CAName(s.root, desired.ClientCA)
 	issued := map[string]bool{}
 	for i := range list.Items {
 		certificate := &list.Items[i]
@@ -177,20 +204,28 @@ func (s *rootShardScope) observeCertificates(ctx context.Context, authority []by
 			continue
 		}
 		issued[certificate.Name] = true
-		secret, err := apply.Get[corev1.Secret](ctx, s.Cluster, certificate.Namespace, certificate.Spec.SecretName)
+		secret, err := s.findSecret(ctx, certificate.Namespace, certificate.Spec.SecretName)
 		switch {
 		case err != nil:
-			return nil, err
+			return nil, fmt.Errorf("observing Certificate %s: %w", certificate.Name, err)
 		case secret == nil && !isOfOperator(certificate):
 			continue // nobody has it
-		case isOfOperator(certificate) && certificate.Spec.IssuerRef.Name != issuer:
-			out = append(out, fmt.Sprintf("Certificate %s is to be issued by Issuer %s", certificate.Name, issuer))
+		case isOfOperator(certificate) && certificate.Spec.IssuerRef.Name != issuer && certificate.Spec.IssuerRef.Name != newest:
+			out = append(out, fmt.Sprintf("Certificate %s is to be issued by Issuer %s%s", certificate.Name, issuer, orDelete))
 		case secret == nil || !pki.IsIssuedBy(secret.Data[corev1.TLSCertKey], authority):
-			out = append(out, notIssued(certificate, issuer))
+			out = append(out, notIssued(certificate, issuer, newest))
 		}
 	}
 	kubeconfigs, err := s.observeKubeconfigs(ctx, authority, issued)
 	return append(out, kubeconfigs...), err
+}
+
+// findSecret returns a Secret, or nil if it does not exist. A name that the schema admits may be empty.
+func (s *rootShardScope) findSecret(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
+	if name == "" {
+		return nil, nil
+	}
+	return apply.Get[corev1.Secret](ctx, s.Cluster, namespace, name)
 }
 
 // isIssuer reports whether a Certificate names an Issuer of cert-manager, and not one of another kind with the same name.
@@ -204,9 +239,16 @@ func isOfOperator(certificate *certmanagerv1.Certificate) bool {
 	return owner != nil && owner.APIVersion == operatorv1alpha1.SchemeGroupVersion.String()
 }
 
-func notIssued(certificate *certmanagerv1.Certificate, issuer string) string {
-	if isOfOperator(certificate) {
-		return fmt.Sprintf("Certificate %s is not issued by Issuer %s yet", certificate.Name, issuer)
+// orDelete is about the operator's Certificates of a configuration that has changed since: nobody issues or deletes them.
+const orDelete = "; delete it if nothing uses it any more"
+
+// notIssued describes a Certificate. The Issuer newest, which has no suffix, always signs with the newest key.
+func notIssued(certificate *certmanagerv1.Certificate, issuer, newest string) string {
+	switch name := certificate.Spec.IssuerRef.Name; {
+	case isOfOperator(certificate):
+		return fmt.Sprintf("Certificate %s is not issued by Issuer %s yet%s", certificate.Name, issuer, orDelete)
+	case name != issuer && name != newest:
+		return fmt.Sprintf("Certificate %s, which is not the operator's, names Issuer %s of a former key: set its issuerRef to %s", certificate.Name, name, newest)
 	}
 	return fmt.Sprintf("Certificate %s, which is not the operator's, is not issued by Issuer %s yet: renew it with `cmctl renew -n %s %s`",
 		certificate.Name, issuer, certificate.Namespace, certificate.Name)
@@ -218,15 +260,16 @@ func (s *rootShardScope) observeKubeconfigs(ctx context.Context, authority []byt
 	if err := s.Cluster.List(ctx, list, client.InNamespace(s.root.Namespace)); err != nil {
 		return nil, fmt.Errorf("listing the Kubeconfigs: %w", err)
 	}
+	sortByName(list.Items, func(kubeconfig operatorv1alpha1.Kubeconfig) string { return kubeconfig.Name })
 	var out []string
 	for i := range list.Items {
 		kubeconfig := &list.Items[i]
 		if !issued[pki.KubeconfigCertificate(kubeconfig)] {
 			continue
 		}
-		secret, err := apply.Get[corev1.Secret](ctx, s.Cluster, kubeconfig.Namespace, kubeconfig.Spec.SecretRef.Name)
+		secret, err := s.findSecret(ctx, kubeconfig.Namespace, kubeconfig.Spec.SecretRef.Name)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("observing Kubeconfig %s: %w", kubeconfig.Name, err)
 		}
 		if secret != nil && !isIssued(authority, desired.KubeconfigClientCertificates(secret)) {
 			out = append(out, fmt.Sprintf("Kubeconfig %s: Secret %s has a certificate of the former generation", kubeconfig.Name, secret.Name))

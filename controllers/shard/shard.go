@@ -81,7 +81,7 @@ type shardScope struct {
 	registry Registry
 	now      time.Time
 
-	root *operatorv1alpha1.RootShard // nil while the reference does not resolve
+	root *operatorv1alpha1.RootShard // nil if there is no installation
 }
 
 func (s *shardScope) desiredShard() desired.Shard { return desired.NewShard(s.shard, s.root) }
@@ -92,7 +92,7 @@ func (s *shardScope) Observe(ctx context.Context) (err error) {
 		return err
 	}
 	s.root, s.Reference, err = dependencies.ResolveRootShard(ctx, s.Cluster, s.shard.Namespace, s.shard.Spec.RootShard)
-	if err != nil || s.root == nil {
+	if err != nil || s.Reference.State != status.Satisfied {
 		return err
 	}
 	if s.Spec = validateShard(s.shard, s.root); s.Spec.State == status.Stalled {

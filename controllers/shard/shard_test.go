@@ -201,12 +201,20 @@ func TestDeletion(t *testing.T) {
 			change: func(s *operatorv1alpha1.Shard) { s.Spec.RootShard.Reference.Name = "confirmed" }, env: func(s *env) { s.count = 12 }},
 		"the installation was deleted first": {
 			change: func(s *operatorv1alpha1.Shard) { s.Spec.RootShard.Reference.Name = "gone" }, env: func(s *env) { s.count = 12 }},
+		"a shard of an installation whose keys are not known waits": {
+			change: func(s *operatorv1alpha1.Shard) { s.Spec.RootShard.Reference.Name = "unknown" }, after: 24 * time.Hour,
+			text: "waiting until RootShard unknown has found the keys of its certificate authorities"},
+		"unless it is forced": {
+			change: func(s *operatorv1alpha1.Shard) { s.Spec.RootShard.Reference.Name = "unknown"; force(s) }, calls: "unregister"},
 		"a shard without an installation is deleted": {change: func(s *operatorv1alpha1.Shard) { s.Spec.RootShard.Reference = nil }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			waiting := deletedRootShard("waiting", "")
 			confirmed := deletedRootShard("confirmed", "true")
-			s := newEnv(t, newRootShard(), waiting, confirmed, newShard(func(shard *operatorv1alpha1.Shard) {
+			unknown := newRootShard()
+			unknown.Name, unknown.UID = "unknown", "unknown"
+			unknown.Spec.Certificates.Rekey = []operatorv1alpha1.CertificateRekey{{CA: operatorv1alpha1.ClientCA, Generation: 2}}
+			s := newEnv(t, newRootShard(), waiting, confirmed, unknown, newShard(func(shard *operatorv1alpha1.Shard) {
 				shard.Finalizers = []string{operatorv1alpha1.FinalizerShard}
 				if tc.change != nil {
 					tc.change(shard)

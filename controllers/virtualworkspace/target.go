@@ -21,7 +21,7 @@ func findTarget(ctx context.Context, c apply.Cluster, virtualWorkspace *operator
 		if err != nil {
 			return nil, status.Result{}, err
 		}
-		if root == nil {
+		if result.State != status.Satisfied {
 			return nil, status.Wait(condition, operatorv1alpha1.ReasonReferenceNotFound, "%s", result.Message), nil
 		}
 		target := desired.NewRootShard(root)
@@ -39,7 +39,7 @@ func findTarget(ctx context.Context, c apply.Cluster, virtualWorkspace *operator
 		if err != nil {
 			return nil, status.Result{}, err
 		}
-		if root == nil {
+		if result.State != status.Satisfied {
 			return nil, status.Wait(condition, operatorv1alpha1.ReasonReferenceNotFound, "of Shard %s: %s", shard.Name, result.Message), nil
 		}
 		target := desired.NewShard(shard, root)

@@ -74,7 +74,9 @@ func (e *env) testRekey(t *testing.T) {
 	former := r.kubeconfig()
 	r.laptop = former
 
+	r.certManager.refuses = "root-client-ca-2"
 	r.setRekey(`{"ca": "client-ca", "generation": 2}`)
+	r.checkUnissued()
 	issuing := r.until("the re-keying waits for the user", func(ca *operatorv1alpha1.CertificateAuthorityStatus) bool {
 		return ca.Phase == operatorv1alpha1.CertificateAuthorityIssue && ca.ReadySince == nil && len(ca.BlockedBy) == 2
 	})
@@ -272,12 +274,35 @@ func (r *rekeying) check() {
 	}
 }
 
+// checkUnissued: a next CA that cert-manager does not issue holds nothing else.
+func (r *rekeying) checkUnissued() {
+	r.t.Helper()
+	r.until("the re-keying waits for its CA", func(ca *operatorv1alpha1.CertificateAuthorityStatus) bool {
+		return ca.Phase == operatorv1alpha1.CertificateAuthorityTrustBoth && len(ca.BlockedBy) == 1 && strings.Contains(ca.BlockedBy[0], "see Certificate root-client-ca-2")
+	})
+	rounds := 3 // after which each reconciler has seen the record
+	r.until("all reconcilers have run", func(*operatorv1alpha1.CertificateAuthorityStatus) bool { rounds--; return rounds < 0 })
+	if err := r.Get(r.t.Context(), client.ObjectKey{Namespace: rekeyNamespace, Name: "root-client-ca-2"}, &certmanagerv1.Certificate{}); err != nil {
+		r.t.Errorf("the next CA is not made: %v", err)
+	}
+	if ready := meta.FindStatusCondition(r.root().Status.Conditions, operatorv1alpha1.ConditionCertificatesReady); ready == nil || ready.Status != metav1.ConditionTrue {
+		r.t.Errorf("the root shard waits for the next CA: %+v", ready)
+	}
+	for name := range r.pods.running {
+		if trust := desired.LiveClientCATrust(&r.deployment(name).Spec.Template); trust != "" {
+			r.t.Errorf("%s has pods that trust a CA that does not exist: %s", name, trust)
+		}
+	}
+	r.certManager.refuses = ""
+}
+
 // checkSchema: entries remain, generations grow, and no other authority is accepted.
 func (r *rekeying) checkSchema() {
 	r.t.Helper()
 	for patch, text := range map[string]string{
 		`[{"ca": "server-ca", "generation": 2}]`:                                       `supported values: "client-ca"`,
 		`[{"ca": "client-ca", "generation": 0}]`:                                       "greater than or equal to 1",
+		`[{"ca": "client-ca", "generation": 2, "retireGeneration": 2}]`:                "retireGeneration is to be lower than generation",
 		`[{"ca": "client-ca", "generation": 2}, {"ca": "client-ca", "generation": 3}]`: "Duplicate value",
 	} {
 		if err := r.patchRekey(patch); err == nil || !strings.Contains(strings.ToLower(err.Error()), strings.ToLower(text)) {

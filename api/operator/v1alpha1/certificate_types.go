@@ -38,6 +38,7 @@ type RekeyableCA string
 const ClientCA RekeyableCA = "client-ca"
 
 // CertificateRekey is the wanted key of a certificate authority.
+// +kubebuilder:validation:XValidation:rule="!has(self.retireGeneration) || self.retireGeneration < self.generation",message="retireGeneration is to be lower than generation, which remains trusted"
 type CertificateRekey struct {
 	// ca is the certificate authority: client-ca, which signs client certificates. Others cannot be re-keyed.
 	// +required

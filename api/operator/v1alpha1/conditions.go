@@ -87,6 +87,8 @@ const (
 	ReasonRetire    = "Retire"    // CertificatesRekeyed=False: servers cease to trust the former key
 	ReasonRetired   = "Retired"   // CertificatesRekeyed=False: the spec names a generation that has been retired
 	ReasonRekeyed   = "Rekeyed"   // CertificatesRekeyed=True
+	// ReasonRekeyBlocked is of CertificatesRekeyed=False: a re-keying cannot begin.
+	ReasonRekeyBlocked = "Blocked"
 
 	ReasonValid            = "Valid"            // RootShard=True
 	ReasonInvalidReference = "InvalidReference" // RootShard=False
