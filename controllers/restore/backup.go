@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 
@@ -14,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 	"github.com/atoll-dev/atoll/controllers/apply"
 	"github.com/atoll-dev/atoll/controllers/backupstore"
 	"github.com/atoll-dev/atoll/controllers/status"
@@ -53,7 +55,7 @@ func (s *scope) readBackup(ctx context.Context) error {
 		return s.unreadable(err)
 	}
 	defer opened.Close()
-	if err := s.compare(opened.Manifest); err != nil {
+	if err := s.compare(ctx, opened.Manifest); err != nil {
 		return err
 	}
 	secrets, err := opened.Secrets(ctx, maxSecretBytes)
@@ -99,7 +101,7 @@ func (s *scope) unreadable(err error) error {
 }
 
 // compare compares the manifest with the installation.
-func (s *scope) compare(saved *manifest.Manifest) error {
+func (s *scope) compare(ctx context.Context, saved *manifest.Manifest) error {
 	from := saved.Installation
 	var names []string
 	for _, shard := range saved.Shards {
@@ -116,6 +118,22 @@ func (s *scope) compare(saved *manifest.Manifest) error {
 		return s.wait(reasonShardsDiffer, "the backup has shards that do not exist: create the Shards %s of RootShard %s", strings.Join(missing, ", "), s.root.Name)
 	case len(unknown) > 0:
 		return s.wait(reasonShardsDiffer, "the backup has no shards %s: delete these Shards, and create them again when the installation works", strings.Join(unknown, ", "))
+	}
+	if from.KubernetesCluster == s.config.ClusterID && from.Namespace != s.restore.Namespace { // a takeover
+		other, err := apply.Get[operatorv1alpha1.RootShard](ctx, s.config.Cluster, from.Namespace, from.RootShard)
+		if err != nil {
+			return err
+		}
+		if other != nil {
+			return s.refuse(reasonOtherOwner, "the backup is that of RootShard %s/%s, which still exists: two installations must not live on one backup. Delete that one with its Shards, and create another Restore", from.Namespace, from.RootShard)
+		}
+	}
+	for _, shard := range s.installation.shards {
+		at := slices.IndexFunc(saved.Shards, func(saved manifest.Shard) bool { return saved.Name == shard.Name() }) // it is there
+		// A shard with another prefix does not find the keys that are restored, and starts empty.
+		if was, is := path.Join("/", saved.Shards[at].Prefix), shard.prefix(); was != is {
+			return s.wait(reasonShardsDiffer, "the keys of shard %s have the prefix %s in the backup, and the shard reads those of %s: set its etcd.prefix to %s", shard.Name(), was, is, was)
+		}
 	}
 	if have, want := s.config.Image.With(s.root.Spec.Image).String(), from.Version; want != "" && tagOf(have) != tagOf(want) {
 		return s.refuse(reasonOtherVersion, "the backup is of version %s, and RootShard %s runs %s: set its image.tag to that version, create another Restore, and upgrade when the installation works", want, s.root.Name, have)

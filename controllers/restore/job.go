@@ -125,7 +125,7 @@ func (s *scope) newJob(shard shard, volume etcd.Volume) *batchv1.Job {
 	}}, etcd.DataMount, false)
 	args := []string{
 		"--config=" + directory + "/" + configKey, "--id=" + s.restore.Spec.BackupID, "--manifest-digest=" + s.restore.Status.ManifestDigest, "--identity-file=" + identity,
-		"--shard=" + shard.Name(), "--data-dir=" + etcd.DataDirectory, "--name=" + volume.Member, "--initial-cluster=" + etcd.NewForShard(shard.Shard).InitialCluster(),
+		"--shard=" + shard.Name(), "--prefix=" + shard.prefix(), "--data-dir=" + etcd.DataDirectory, "--name=" + volume.Member, "--initial-cluster=" + etcd.NewForShard(shard.Shard).InitialCluster(),
 		"--initial-cluster-token=" + string(s.restore.UID), "--initial-advertise-peer-urls=" + volume.PeerURL, "--restore-id=" + string(s.restore.UID), "--owner=" + shard.EtcdOwner(s.config.ClusterID),
 	}
 	if s.restore.Spec.TakeOver {

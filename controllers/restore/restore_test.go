@@ -22,7 +22,9 @@ import (
 	"github.com/atoll-dev/atoll/controllers/desired"
 	"github.com/atoll-dev/atoll/controllers/internal/memory"
 	"github.com/atoll-dev/atoll/controllers/reconcile"
+	"github.com/atoll-dev/atoll/controllers/status"
 	"github.com/atoll-dev/atoll/internal/backup/archive"
+	"github.com/atoll-dev/atoll/internal/backup/manifest"
 )
 
 func named(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name, Namespace: "kcp"} }
@@ -114,12 +116,14 @@ func TestInstallation(t *testing.T) {
 
 func TestRelease(t *testing.T) {
 	restore := newRestore()
-	restore.Status.Phase = operatorv1alpha1.RestorePhaseCompleted
+	restore.Status.Phase, restore.Status.Shards = operatorv1alpha1.RestorePhaseCompleted, []string{"root", "alpha"}
 	restore.Status.Conditions = []metav1.Condition{{Type: operatorv1alpha1.ConditionCompleted, Status: metav1.ConditionTrue, Reason: reasonRestored, Message: "restored"}}
 	shard := &operatorv1alpha1.Shard{ObjectMeta: named("alpha")}
 	shard.Spec.RootShard.Reference = &corev1.LocalObjectReference{Name: "root"}
 	shard.Spec.Etcd = &operatorv1alpha1.EtcdConfig{Managed: &operatorv1alpha1.ManagedEtcd{}, Prefix: "/alpha"}
-	c := memory.NewClient(t, restore, newRoot(), shard, &corev1.Secret{ObjectMeta: named("root-etcd-client")}, &corev1.Secret{ObjectMeta: named("alpha-etcd-client")},
+	later := shard.DeepCopy()
+	later.Name, later.Spec.Etcd.Prefix = "later", "/later"
+	c := memory.NewClient(t, restore, newRoot(), shard, later, &corev1.Secret{ObjectMeta: named("later-etcd-client")}, &corev1.Secret{ObjectMeta: named("root-etcd-client")}, &corev1.Secret{ObjectMeta: named("alpha-etcd-client")},
 		&appsv1.StatefulSet{ObjectMeta: named("root-etcd")})
 	r := &releaser{err: errors.New("no connection")}
 
@@ -171,5 +175,41 @@ func TestTag(t *testing.T) {
 		if got := tagOf(image); got != want {
 			t.Errorf("%s has %q, want %q", image, got, want)
 		}
+	}
+}
+
+// TestCompare compares manifests with an installation of one shard.
+func TestCompare(t *testing.T) {
+	old := &operatorv1alpha1.RootShard{ObjectMeta: metav1.ObjectMeta{Name: "root", Namespace: "old"}}
+	for name, tc := range map[string]struct {
+		prefix, namespace, cluster string
+		takeOver                   bool
+		reason, text               string
+	}{
+		"its own":                           {"/registry", "kcp", "cluster", false, "", ""},
+		"a prefix that is written in short": {"registry/", "kcp", "cluster", false, "", ""},
+		"another prefix":                    {"/other", "kcp", "cluster", false, "ShardsDiffer", "set its etcd.prefix to /other"},
+		"another namespace":                 {"/registry", "old", "cluster", false, "OtherOwner", "with takeOver: true"},
+		"one that exists":                   {"/registry", "old", "cluster", true, "OtherOwner", "RootShard old/root, which still exists"},
+		"one that is gone":                  {"/registry", "gone", "cluster", true, "", ""},
+		"one of another cluster":            {"/registry", "old", "another", true, "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root, report, restore := newRoot(), &status.Report{}, newRestore()
+			restore.Spec.TakeOver, restore.Spec.Source = tc.takeOver, &operatorv1alpha1.RestoreSource{Namespace: tc.namespace}
+			c := apply.Cluster{Client: memory.NewClient(t, root, old)}
+			installation, err := observeInstallation(t.Context(), c, root)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := &scope{config: reconcile.Config{Cluster: c, ClusterID: "cluster"}, report: report, restore: restore, root: root, installation: installation}
+			err = s.compare(t.Context(), &manifest.Manifest{
+				Installation: manifest.Installation{KubernetesCluster: tc.cluster, Namespace: tc.namespace, RootShard: "root"}, Shards: []manifest.Shard{{Name: "root", Prefix: tc.prefix}},
+			})
+			result := report.Get(operatorv1alpha1.ConditionCompleted)
+			if (err != nil) != (tc.reason != "") || result.Reason != tc.reason || !strings.Contains(result.Message, tc.text) {
+				t.Errorf("%v: %+v", err, result)
+			}
+		})
 	}
 }

@@ -62,6 +62,9 @@ func (b *Backup) RestoreShard(ctx context.Context, name string, target snapshot.
 	if err := checkVersion(shard); err != nil {
 		return nil, false, err
 	}
+	if err := owner.CheckPrefix(shard.Prefix); err != nil {
+		return nil, false, fmt.Errorf("the snapshot of shard %s: %w", shard.Name, err)
+	}
 	if repeated, err = target.IsRestored(); err != nil || repeated {
 		return shard, repeated, err
 	}
