@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"filippo.io/age"
+	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -23,6 +24,9 @@ import (
 	"github.com/atoll-dev/atoll/internal/backup/manifest"
 	"github.com/atoll-dev/atoll/internal/backup/objectstore"
 )
+
+// maxManifestBytes bounds the manifest of a backup in the memory of the operator: more than a thousand shards.
+const maxManifestBytes = 1 << 20
 
 // maxSecretBytes bounds the Secrets of a backup in the memory of the operator.
 const maxSecretBytes = 32 << 20
@@ -47,10 +51,13 @@ func (s *scope) readBackup(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	store, err := backupstore.OpenFor(ctx, s.config.Cluster, s.store, s.sourceNamespace(), s.root.Name, nil)
+	if known := (*objectstore.Error)(nil); err != nil && !errors.As(err, &known) {
+		return err // of the API server, for one: it says nothing of the backup
+	}
 	if err != nil {
 		return s.unreadable(err)
 	}
-	opened, err := archive.OpenIn(ctx, store, s.restore.Spec.BackupID, s.restore.Spec.ManifestDigest, identities)
+	opened, err := archive.OpenIn(ctx, store, s.restore.Spec.BackupID, s.restore.Spec.ManifestDigest, maxManifestBytes, identities)
 	if err != nil {
 		return s.unreadable(err)
 	}
@@ -186,7 +193,7 @@ func (s *scope) createSecrets(ctx context.Context, secrets []archive.Secret) err
 	return nil
 }
 
-// newSecret returns a Secret of a backup. Whoever may write to the bucket may have made it: it gets no annotations that give it a meaning in the
+// newSecret returns a Secret of a backup. Whoever may write to the bucket may have made it: it gets no labels and annotations that give it a meaning in the
 // cluster, and is no credential of the cluster.
 func newSecret(namespace string, saved archive.Secret) (*corev1.Secret, error) {
 	switch kind := corev1.SecretType(saved.Type); kind {
@@ -194,7 +201,11 @@ func newSecret(namespace string, saved archive.Secret) (*corev1.Secret, error) {
 		return nil, fmt.Errorf("Secret %s has the type %s, which gives rights in the cluster", saved.Metadata.Name, kind)
 	}
 	out := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Name: saved.Metadata.Name, Namespace: namespace, Labels: saved.Metadata.Labels}, Type: corev1.SecretType(saved.Type), Data: saved.Data,
+		ObjectMeta: metav1.ObjectMeta{Name: saved.Metadata.Name, Namespace: namespace}, Type: corev1.SecretType(saved.Type), Data: saved.Data,
+	}
+	// Others select Secrets, such as those of clusters or repositories for a tool that deploys with the rights that it has there.
+	if value, found := saved.Metadata.Labels[certmanagerv1.PartOfCertManagerControllerLabelKey]; found {
+		metav1.SetMetaDataLabel(&out.ObjectMeta, certmanagerv1.PartOfCertManagerControllerLabelKey, value)
 	}
 	for key, value := range saved.Metadata.Annotations {
 		if strings.HasPrefix(key, "cert-manager.io/") { // without them, certificates are issued again

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -20,6 +21,7 @@ import (
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 	"github.com/atoll-dev/atoll/controllers/apply"
 	"github.com/atoll-dev/atoll/controllers/desired"
+	"github.com/atoll-dev/atoll/controllers/etcd"
 	"github.com/atoll-dev/atoll/controllers/internal/memory"
 	"github.com/atoll-dev/atoll/controllers/reconcile"
 	"github.com/atoll-dev/atoll/controllers/status"
@@ -156,10 +158,10 @@ func TestRelease(t *testing.T) {
 // TestSecret makes Secrets of bundles that somebody else may have made.
 func TestSecret(t *testing.T) {
 	saved := archive.Secret{Type: "Opaque", Metadata: archive.SecretMetadata{
-		Name: "a", Labels: map[string]string{"l": "v"}, Annotations: map[string]string{"cert-manager.io/issuer-name": "i", "kubernetes.io/service-account.name": "admin"},
+		Name: "a", Labels: map[string]string{"l": "v", "controller.cert-manager.io/fao": "true"}, Annotations: map[string]string{"cert-manager.io/issuer-name": "i", "kubernetes.io/service-account.name": "admin"},
 	}, Data: map[string][]byte{"k": []byte("v")}}
 	secret, err := newSecret("kcp", saved)
-	if err != nil || secret.Namespace != "kcp" || len(secret.Annotations) != 1 || secret.Annotations["cert-manager.io/issuer-name"] != "i" || secret.Labels["l"] != "v" || string(secret.Data["k"]) != "v" {
+	if err != nil || secret.Namespace != "kcp" || len(secret.Annotations) != 1 || secret.Annotations["cert-manager.io/issuer-name"] != "i" || len(secret.Labels) != 1 || secret.Labels["controller.cert-manager.io/fao"] != "true" || string(secret.Data["k"]) != "v" {
 		t.Errorf("got %+v, %v", secret, err)
 	}
 	for _, kind := range []corev1.SecretType{corev1.SecretTypeServiceAccountToken, corev1.SecretTypeBootstrapToken} {
@@ -211,5 +213,15 @@ func TestCompare(t *testing.T) {
 				t.Errorf("%v: %+v", err, result)
 			}
 		})
+	}
+}
+
+// TestJobName names the Jobs of a claim that is deleted and created again.
+func TestJobName(t *testing.T) {
+	claim := func(uid types.UID) etcd.Volume {
+		return etcd.Volume{Member: "root-etcd-0", Claim: &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{UID: uid}}}
+	}
+	if first, second := jobName(newRestore(), claim("a")), jobName(newRestore(), claim("b")); first == second || first != jobName(newRestore(), claim("a")) {
+		t.Errorf("the Jobs are %s and %s", first, second)
 	}
 }
