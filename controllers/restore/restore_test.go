@@ -9,14 +9,17 @@ import (
 	"testing"
 	"time"
 
+	"filippo.io/age"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 	"github.com/atoll-dev/atoll/controllers/apply"
@@ -223,5 +226,28 @@ func TestJobName(t *testing.T) {
 	}
 	if first, second := jobName(newRestore(), claim("a")), jobName(newRestore(), claim("b")); first == second || first != jobName(newRestore(), claim("a")) {
 		t.Errorf("the Jobs are %s and %s", first, second)
+	}
+}
+
+// TestTransient reads a store whose Secret the API server does not return at the moment: the Restore goes on.
+func TestTransient(t *testing.T) {
+	identity, err := age.GenerateX25519Identity()
+	if err != nil {
+		t.Fatal(err)
+	}
+	restore, store := newRestore(), &operatorv1alpha1.BackupStore{ObjectMeta: named("store")}
+	restore.Spec.Identity = operatorv1alpha1.SecretKeyReference{Name: "age", Key: "key"}
+	store.Spec.S3Credentials = operatorv1alpha1.S3Credentials{AccessKeyID: operatorv1alpha1.SecretKeyReference{Name: "s3", Key: "id"}, SecretAccessKey: operatorv1alpha1.SecretKeyReference{Name: "s3", Key: "key"}}
+	c := memory.NewClient(t, restore, newRoot(), &corev1.Secret{ObjectMeta: named("age"), Data: map[string][]byte{"key": []byte(identity.String())}})
+	report, unavailable := &status.Report{}, apierrors.NewServiceUnavailable("later")
+	failing := interceptor.NewClient(c.(client.WithWatch), interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+		if key.Name == "s3" {
+			return unavailable
+		}
+		return c.Get(ctx, key, object, options...)
+	}})
+	s := &scope{config: reconcile.Config{Cluster: apply.Cluster{Client: failing}}, report: report, restore: restore, root: newRoot(), store: store}
+	if err := s.readBackup(t.Context()); !errors.Is(err, unavailable) || len(report.Results) > 0 {
+		t.Errorf("got %v, %+v", err, report.Results)
 	}
 }
