@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"path"
 	"slices"
 	"strings"
 	"time"
@@ -17,7 +16,6 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/klog/v2"
 	"k8s.io/kube-openapi/pkg/validation/spec"
-	kubeoptions "k8s.io/kubernetes/pkg/kubeapiserver/options"
 	"k8s.io/kubernetes/pkg/routes"
 	"k8s.io/kubernetes/pkg/serviceaccount"
 
@@ -27,6 +25,7 @@ import (
 	"github.com/atoll-dev/atoll/cacheserver/embedded"
 	"github.com/atoll-dev/atoll/internal/movestate"
 	"github.com/atoll-dev/atoll/internal/nesting"
+	"github.com/atoll-dev/atoll/internal/reservedkeys"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/authentication"
 	"github.com/atoll-dev/atoll/shardserver/authorization"
@@ -49,9 +48,6 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/virtual/lifecycle"
 	"github.com/atoll-dev/atoll/shardserver/virtual/syncer"
 )
-
-// cachePrefix is the prefix of the embedded cache's keys in the shard's etcd, where the shard has the stock prefix.
-const cachePrefix = "/cache"
 
 func (d *dependencies) applyHandlerChain(context.Context) error {
 	d.registry.SetVisibilityFunc(d.isVisible)
@@ -321,7 +317,7 @@ func (d *dependencies) createCache(ctx context.Context, create embedded.NewServe
 	}
 	config := embedded.Config{
 		Transport:   d.options.Etcd.StorageConfig.Transport,
-		Prefix:      embeddedCachePrefix(d.options.Etcd.StorageConfig.Prefix),
+		Prefix:      reservedkeys.EmbeddedCache(d.options.Etcd.StorageConfig.Prefix),
 		MinWatch:    time.Duration(d.generic.MinRequestTimeout) * time.Second,
 		MaxBody:     d.generic.MaxRequestBodyBytes,
 		AlwaysAllow: d.options.Authorization.AlwaysAllowPaths,
@@ -340,15 +336,6 @@ func (d *dependencies) createCache(ctx context.Context, create embedded.NewServe
 
 // embedsCache reports whether the shard runs the cache server of its installation.
 func (d *dependencies) embedsCache() bool { return d.options.Shard.CacheKubeconfig == "" }
-
-// embeddedCachePrefix returns the prefix of the embedded cache's keys. Installations that share an etcd by prefixes have
-// caches of their own.
-func embeddedCachePrefix(shard string) string {
-	if path.Join("/", shard) == kubeoptions.DefaultEtcdPathPrefix {
-		return cachePrefix
-	}
-	return path.Join("/", shard) + strings.ReplaceAll(cachePrefix, "/", "-")
-}
 
 // visibleInVirtualWorkspace is the watchterminator.VisibilityFunc of the shard's virtual workspaces.
 func visibleInVirtualWorkspace(ctx context.Context) func(*corev1alpha1.LogicalCluster) bool {

@@ -30,6 +30,7 @@ import (
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 	topologyv1alpha1 "github.com/atoll-dev/atoll/api/topology/v1alpha1"
 	"github.com/atoll-dev/atoll/internal/etcdowner"
+	"github.com/atoll-dev/atoll/internal/reservedkeys"
 	"github.com/atoll-dev/atoll/internal/restoremark"
 	"github.com/atoll-dev/atoll/shardserver/apiexport/identity"
 	kcpadmin "github.com/atoll-dev/atoll/shardserver/apis/admin"
@@ -209,7 +210,7 @@ func (d *dependencies) claimKeys(ctx context.Context) error {
 	defer etcd.Close()
 	prefixes := []string{config.Prefix}
 	if d.embedsCache() {
-		prefixes = append(prefixes, embeddedCachePrefix(config.Prefix))
+		prefixes = append(prefixes, reservedkeys.EmbeddedCache(config.Prefix))
 	}
 	if err := etcdowner.Acquire(ctx, etcd, d.generic.SecureServing, d.options.EtcdOwner, prefixes...); err != nil {
 		return explainStorageError(err, config.Transport)

@@ -204,6 +204,7 @@ Start etcd with the same --name, --initial-cluster and --initial-advertise-peer-
 	flags.StringSliceVar(&peerURLs, "initial-advertise-peer-urls", []string{"http://localhost:2380"}, "Peer URLs of this member.")
 	flags.StringVar(&target.ID, "restore-id", "", "ID of a restore whose attempts are repeated: with a data directory that this restore has made, the command does nothing. Default: a data directory that exists is refused.")
 	flags.StringVar(&owner.Name, "owner", "", "Owner of the keys (--etcd-owner of the shard). A snapshot with keys of another one is refused. Default: any, and the shard says at its start whether it is the owner.")
+	flags.StringVar(&owner.Prefix, "prefix", "", "Prefix of the keys (--etcd-prefix of the shard). A backup of another one is refused. Default: any.")
 	flags.BoolVar(&owner.TakeOver, "take-over", false, "Give the keys of another owner to --owner. The installation of the other one must not run any more.")
 	flags.StringVar(&resultFile, "result-file", "", "File for the result or the error, in JSON. Default: none.")
 	for _, name := range []string{"shard", "data-dir"} {

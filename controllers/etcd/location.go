@@ -13,14 +13,14 @@ import (
 
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 	"github.com/atoll-dev/atoll/controllers/desired"
+	"github.com/atoll-dev/atoll/internal/reservedkeys"
 )
 
 // Default prefixes of servers.
 const (
-	shardPrefix         = "/registry"
-	cachePrefix         = "/cache"
-	sharedIndexPrefix   = "/kcp-index"
-	embeddedCacheSuffix = "-cache"
+	shardPrefix       = "/registry"
+	cachePrefix       = "/cache"
+	sharedIndexPrefix = "/kcp-index"
 )
 
 // Location is a prefix in an etcd.
@@ -49,11 +49,7 @@ func RootShardUsage(root *operatorv1alpha1.RootShard) Usage {
 	location := newLocation(shard.AsOwner(), root.Spec.Etcd, shardPrefix)
 	out := Usage{Kind: "RootShard", Object: root, Domain: shard.ClusterDomain(), Locations: []Location{location}}
 	if name, _ := shard.CacheRef(); name == "" {
-		embedded := Location{Servers: location.Servers, Prefix: cachePrefix}
-		if location.Prefix != shardPrefix {
-			embedded.Prefix = location.Prefix + embeddedCacheSuffix
-		}
-		out.Locations = append(out.Locations, embedded)
+		out.Locations = append(out.Locations, Location{Servers: location.Servers, Prefix: reservedkeys.EmbeddedCache(location.Prefix)})
 	}
 	if index := root.Spec.SharedIndex; index != nil {
 		out.Locations = append(out.Locations, Location{Servers: index.Endpoints, Prefix: cleanPrefix(index.Prefix, sharedIndexPrefix)})

@@ -7,13 +7,16 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 
 	"filippo.io/age"
+	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 	"github.com/atoll-dev/atoll/controllers/apply"
 	"github.com/atoll-dev/atoll/controllers/backupstore"
 	"github.com/atoll-dev/atoll/controllers/status"
@@ -21,6 +24,9 @@ import (
 	"github.com/atoll-dev/atoll/internal/backup/manifest"
 	"github.com/atoll-dev/atoll/internal/backup/objectstore"
 )
+
+// maxManifestBytes bounds the manifest of a backup in the memory of the operator: more than a thousand shards.
+const maxManifestBytes = 1 << 20
 
 // maxSecretBytes bounds the Secrets of a backup in the memory of the operator.
 const maxSecretBytes = 32 << 20
@@ -45,15 +51,18 @@ func (s *scope) readBackup(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	store, err := backupstore.OpenFor(ctx, s.config.Cluster, s.store, s.sourceNamespace(), s.root.Name, nil)
+	if known := (*objectstore.Error)(nil); err != nil && !errors.As(err, &known) {
+		return err // of the API server, for one: it says nothing of the backup
+	}
 	if err != nil {
 		return s.unreadable(err)
 	}
-	opened, err := archive.OpenIn(ctx, store, s.restore.Spec.BackupID, s.restore.Spec.ManifestDigest, identities)
+	opened, err := archive.OpenIn(ctx, store, s.restore.Spec.BackupID, s.restore.Spec.ManifestDigest, maxManifestBytes, identities)
 	if err != nil {
 		return s.unreadable(err)
 	}
 	defer opened.Close()
-	if err := s.compare(opened.Manifest); err != nil {
+	if err := s.compare(ctx, opened.Manifest); err != nil {
 		return err
 	}
 	secrets, err := opened.Secrets(ctx, maxSecretBytes)
@@ -99,7 +108,7 @@ func (s *scope) unreadable(err error) error {
 }
 
 // compare compares the manifest with the installation.
-func (s *scope) compare(saved *manifest.Manifest) error {
+func (s *scope) compare(ctx context.Context, saved *manifest.Manifest) error {
 	from := saved.Installation
 	var names []string
 	for _, shard := range saved.Shards {
@@ -116,6 +125,22 @@ func (s *scope) compare(saved *manifest.Manifest) error {
 		return s.wait(reasonShardsDiffer, "the backup has shards that do not exist: create the Shards %s of RootShard %s", strings.Join(missing, ", "), s.root.Name)
 	case len(unknown) > 0:
 		return s.wait(reasonShardsDiffer, "the backup has no shards %s: delete these Shards, and create them again when the installation works", strings.Join(unknown, ", "))
+	}
+	if from.KubernetesCluster == s.config.ClusterID && from.Namespace != s.restore.Namespace { // a takeover
+		other, err := apply.Get[operatorv1alpha1.RootShard](ctx, s.config.Cluster, from.Namespace, from.RootShard)
+		if err != nil {
+			return err
+		}
+		if other != nil {
+			return s.refuse(reasonOtherOwner, "the backup is that of RootShard %s/%s, which still exists: two installations must not live on one backup. Delete that one with its Shards, and create another Restore", from.Namespace, from.RootShard)
+		}
+	}
+	for _, shard := range s.installation.shards {
+		at := slices.IndexFunc(saved.Shards, func(saved manifest.Shard) bool { return saved.Name == shard.Name() }) // it is there
+		// A shard with another prefix does not find the keys that are restored, and starts empty.
+		if was, is := path.Join("/", saved.Shards[at].Prefix), shard.prefix(); was != is {
+			return s.wait(reasonShardsDiffer, "the keys of shard %s have the prefix %s in the backup, and the shard reads those of %s: set its etcd.prefix to %s", shard.Name(), was, is, was)
+		}
 	}
 	if have, want := s.config.Image.With(s.root.Spec.Image).String(), from.Version; want != "" && tagOf(have) != tagOf(want) {
 		return s.refuse(reasonOtherVersion, "the backup is of version %s, and RootShard %s runs %s: set its image.tag to that version, create another Restore, and upgrade when the installation works", want, s.root.Name, have)
@@ -168,7 +193,7 @@ func (s *scope) createSecrets(ctx context.Context, secrets []archive.Secret) err
 	return nil
 }
 
-// newSecret returns a Secret of a backup. Whoever may write to the bucket may have made it: it gets no annotations that give it a meaning in the
+// newSecret returns a Secret of a backup. Whoever may write to the bucket may have made it: it gets no labels and annotations that give it a meaning in the
 // cluster, and is no credential of the cluster.
 func newSecret(namespace string, saved archive.Secret) (*corev1.Secret, error) {
 	switch kind := corev1.SecretType(saved.Type); kind {
@@ -176,7 +201,11 @@ func newSecret(namespace string, saved archive.Secret) (*corev1.Secret, error) {
 		return nil, fmt.Errorf("Secret %s has the type %s, which gives rights in the cluster", saved.Metadata.Name, kind)
 	}
 	out := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Name: saved.Metadata.Name, Namespace: namespace, Labels: saved.Metadata.Labels}, Type: corev1.SecretType(saved.Type), Data: saved.Data,
+		ObjectMeta: metav1.ObjectMeta{Name: saved.Metadata.Name, Namespace: namespace}, Type: corev1.SecretType(saved.Type), Data: saved.Data,
+	}
+	// Others select Secrets, such as those of clusters or repositories for a tool that deploys with the rights that it has there.
+	if value, found := saved.Metadata.Labels[certmanagerv1.PartOfCertManagerControllerLabelKey]; found {
+		metav1.SetMetaDataLabel(&out.ObjectMeta, certmanagerv1.PartOfCertManagerControllerLabelKey, value)
 	}
 	for key, value := range saved.Metadata.Annotations {
 		if strings.HasPrefix(key, "cert-manager.io/") { // without them, certificates are issued again

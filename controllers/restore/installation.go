@@ -30,6 +30,9 @@ type shard struct {
 
 func (s shard) isManaged() bool { return etcd.IsManaged(s.Spec().Etcd) }
 
+// prefix is that of the keys of the shard.
+func (s shard) prefix() string { return s.usage.Locations[0].Prefix }
+
 func (i *installation) names() []string {
 	var out []string
 	for _, shard := range i.shards {

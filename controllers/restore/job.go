@@ -33,9 +33,10 @@ func prefix(restore *operatorv1alpha1.Restore) string {
 	return restore.Name + "-" + uid
 }
 
-// jobName is short enough for the name of a pod, whatever the name of the member is.
-func jobName(restore *operatorv1alpha1.Restore, member string) string {
-	digest := sha256.Sum256([]byte(member))
+// jobName is short enough for the name of a pod, whatever the name of the member is. The Job of a volume claim that was deleted has another
+// name than that of the claim which replaces it: that it has succeeded says nothing of the new volume.
+func jobName(restore *operatorv1alpha1.Restore, volume etcd.Volume) string {
+	digest := sha256.Sum256([]byte(volume.Member + "/" + string(volume.Claim.UID)))
 	return prefix(restore) + "-" + hex.EncodeToString(digest[:4])
 }
 
@@ -58,10 +59,14 @@ func (s *scope) restoreEtcds(ctx context.Context) error {
 		for _, volume := range etcd.NewForShard(shard.Shard).Volumes() {
 			all++
 			metav1.SetMetaDataAnnotation(&volume.Claim.ObjectMeta, operatorv1alpha1.AnnotationRestore, s.restore.Name)
-			job := s.newJob(shard, volume)
 			if err := s.config.Cluster.ApplyObject(ctx, condition, volume.Claim); err != nil {
 				return s.report.SetResult(status.Result{}, err)
 			}
+			if volume.Claim.DeletionTimestamp != nil {
+				s.report.RequeueWithin(retryInterval)
+				return s.wait(reasonRunning, "PersistentVolumeClaim %s is being deleted, and is created again", volume.Claim.Name)
+			}
+			job := s.newJob(shard, volume)
 			if err := s.config.Cluster.ApplyObject(ctx, condition, job); err != nil {
 				return s.report.SetResult(status.Result{}, err)
 			}
@@ -113,7 +118,7 @@ func (s *scope) configMap() (*corev1.ConfigMap, error) {
 	return &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: s.meta(prefix(s.restore)), Data: map[string]string{configKey: string(content)}}, nil
 }
 
-// newJob renders the Job of a member.
+// newJob renders the Job of a member, whose volume claim exists.
 func (s *scope) newJob(shard shard, volume etcd.Volume) *batchv1.Job {
 	files := &backup.Volumes{}
 	directory := files.MountConfig(prefix(s.restore))
@@ -125,13 +130,13 @@ func (s *scope) newJob(shard shard, volume etcd.Volume) *batchv1.Job {
 	}}, etcd.DataMount, false)
 	args := []string{
 		"--config=" + directory + "/" + configKey, "--id=" + s.restore.Spec.BackupID, "--manifest-digest=" + s.restore.Status.ManifestDigest, "--identity-file=" + identity,
-		"--shard=" + shard.Name(), "--data-dir=" + etcd.DataDirectory, "--name=" + volume.Member, "--initial-cluster=" + etcd.NewForShard(shard.Shard).InitialCluster(),
+		"--shard=" + shard.Name(), "--prefix=" + shard.prefix(), "--data-dir=" + etcd.DataDirectory, "--name=" + volume.Member, "--initial-cluster=" + etcd.NewForShard(shard.Shard).InitialCluster(),
 		"--initial-cluster-token=" + string(s.restore.UID), "--initial-advertise-peer-urls=" + volume.PeerURL, "--restore-id=" + string(s.restore.UID), "--owner=" + shard.EtcdOwner(s.config.ClusterID),
 	}
 	if s.restore.Spec.TakeOver {
 		args = append(args, "--take-over")
 	}
-	job := backup.NewJob(s.meta(jobName(s.restore, volume.Member)), backup.Program{
+	job := backup.NewJob(s.meta(jobName(s.restore, volume)), backup.Program{
 		Image: s.config.Image.With(s.root.Spec.Image), Spec: s.root.Spec.Image, Command: []string{"/etcd", "backup", "restore"}, Args: args, Files: files,
 	})
 	// Where the pod runs, the volume stays: members of one etcd are spread as their own pods are.

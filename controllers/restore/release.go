@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -36,6 +37,9 @@ func (s *scope) release(ctx context.Context) error {
 	}
 	var problems []error
 	for _, shard := range s.installation.shards {
+		if !slices.Contains(s.restore.Status.Shards, shard.Name()) { // it was created later, and what was restored by hand is not released by this Restore
+			continue
+		}
 		if err := s.releaseShard(ctx, shard); err != nil {
 			problems = append(problems, fmt.Errorf("shard %s: %w", shard.Name(), err))
 		}
@@ -62,5 +66,5 @@ func (s *scope) releaseShard(ctx context.Context, shard shard) error {
 	if err != nil {
 		return err
 	}
-	return s.releaser.DeleteKey(ctx, connection.Servers, credentials, reservedkeys.Restored(shard.usage.Locations[0].Prefix))
+	return s.releaser.DeleteKey(ctx, connection.Servers, credentials, reservedkeys.Restored(shard.prefix()))
 }

@@ -9,20 +9,27 @@ import (
 	"testing"
 	"time"
 
+	"filippo.io/age"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 	"github.com/atoll-dev/atoll/controllers/apply"
 	"github.com/atoll-dev/atoll/controllers/desired"
+	"github.com/atoll-dev/atoll/controllers/etcd"
 	"github.com/atoll-dev/atoll/controllers/internal/memory"
 	"github.com/atoll-dev/atoll/controllers/reconcile"
+	"github.com/atoll-dev/atoll/controllers/status"
 	"github.com/atoll-dev/atoll/internal/backup/archive"
+	"github.com/atoll-dev/atoll/internal/backup/manifest"
 )
 
 func named(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name, Namespace: "kcp"} }
@@ -114,12 +121,14 @@ func TestInstallation(t *testing.T) {
 
 func TestRelease(t *testing.T) {
 	restore := newRestore()
-	restore.Status.Phase = operatorv1alpha1.RestorePhaseCompleted
+	restore.Status.Phase, restore.Status.Shards = operatorv1alpha1.RestorePhaseCompleted, []string{"root", "alpha"}
 	restore.Status.Conditions = []metav1.Condition{{Type: operatorv1alpha1.ConditionCompleted, Status: metav1.ConditionTrue, Reason: reasonRestored, Message: "restored"}}
 	shard := &operatorv1alpha1.Shard{ObjectMeta: named("alpha")}
 	shard.Spec.RootShard.Reference = &corev1.LocalObjectReference{Name: "root"}
 	shard.Spec.Etcd = &operatorv1alpha1.EtcdConfig{Managed: &operatorv1alpha1.ManagedEtcd{}, Prefix: "/alpha"}
-	c := memory.NewClient(t, restore, newRoot(), shard, &corev1.Secret{ObjectMeta: named("root-etcd-client")}, &corev1.Secret{ObjectMeta: named("alpha-etcd-client")},
+	later := shard.DeepCopy()
+	later.Name, later.Spec.Etcd.Prefix = "later", "/later"
+	c := memory.NewClient(t, restore, newRoot(), shard, later, &corev1.Secret{ObjectMeta: named("later-etcd-client")}, &corev1.Secret{ObjectMeta: named("root-etcd-client")}, &corev1.Secret{ObjectMeta: named("alpha-etcd-client")},
 		&appsv1.StatefulSet{ObjectMeta: named("root-etcd")})
 	r := &releaser{err: errors.New("no connection")}
 
@@ -152,10 +161,10 @@ func TestRelease(t *testing.T) {
 // TestSecret makes Secrets of bundles that somebody else may have made.
 func TestSecret(t *testing.T) {
 	saved := archive.Secret{Type: "Opaque", Metadata: archive.SecretMetadata{
-		Name: "a", Labels: map[string]string{"l": "v"}, Annotations: map[string]string{"cert-manager.io/issuer-name": "i", "kubernetes.io/service-account.name": "admin"},
+		Name: "a", Labels: map[string]string{"l": "v", "controller.cert-manager.io/fao": "true"}, Annotations: map[string]string{"cert-manager.io/issuer-name": "i", "kubernetes.io/service-account.name": "admin"},
 	}, Data: map[string][]byte{"k": []byte("v")}}
 	secret, err := newSecret("kcp", saved)
-	if err != nil || secret.Namespace != "kcp" || len(secret.Annotations) != 1 || secret.Annotations["cert-manager.io/issuer-name"] != "i" || secret.Labels["l"] != "v" || string(secret.Data["k"]) != "v" {
+	if err != nil || secret.Namespace != "kcp" || len(secret.Annotations) != 1 || secret.Annotations["cert-manager.io/issuer-name"] != "i" || len(secret.Labels) != 1 || secret.Labels["controller.cert-manager.io/fao"] != "true" || string(secret.Data["k"]) != "v" {
 		t.Errorf("got %+v, %v", secret, err)
 	}
 	for _, kind := range []corev1.SecretType{corev1.SecretTypeServiceAccountToken, corev1.SecretTypeBootstrapToken} {
@@ -171,5 +180,74 @@ func TestTag(t *testing.T) {
 		if got := tagOf(image); got != want {
 			t.Errorf("%s has %q, want %q", image, got, want)
 		}
+	}
+}
+
+// TestCompare compares manifests with an installation of one shard.
+func TestCompare(t *testing.T) {
+	old := &operatorv1alpha1.RootShard{ObjectMeta: metav1.ObjectMeta{Name: "root", Namespace: "old"}}
+	for name, tc := range map[string]struct {
+		prefix, namespace, cluster string
+		takeOver                   bool
+		reason, text               string
+	}{
+		"its own":                           {"/registry", "kcp", "cluster", false, "", ""},
+		"a prefix that is written in short": {"registry/", "kcp", "cluster", false, "", ""},
+		"another prefix":                    {"/other", "kcp", "cluster", false, "ShardsDiffer", "set its etcd.prefix to /other"},
+		"another namespace":                 {"/registry", "old", "cluster", false, "OtherOwner", "with takeOver: true"},
+		"one that exists":                   {"/registry", "old", "cluster", true, "OtherOwner", "RootShard old/root, which still exists"},
+		"one that is gone":                  {"/registry", "gone", "cluster", true, "", ""},
+		"one of another cluster":            {"/registry", "old", "another", true, "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root, report, restore := newRoot(), &status.Report{}, newRestore()
+			restore.Spec.TakeOver, restore.Spec.Source = tc.takeOver, &operatorv1alpha1.RestoreSource{Namespace: tc.namespace}
+			c := apply.Cluster{Client: memory.NewClient(t, root, old)}
+			installation, err := observeInstallation(t.Context(), c, root)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := &scope{config: reconcile.Config{Cluster: c, ClusterID: "cluster"}, report: report, restore: restore, root: root, installation: installation}
+			err = s.compare(t.Context(), &manifest.Manifest{
+				Installation: manifest.Installation{KubernetesCluster: tc.cluster, Namespace: tc.namespace, RootShard: "root"}, Shards: []manifest.Shard{{Name: "root", Prefix: tc.prefix}},
+			})
+			result := report.Get(operatorv1alpha1.ConditionCompleted)
+			if (err != nil) != (tc.reason != "") || result.Reason != tc.reason || !strings.Contains(result.Message, tc.text) {
+				t.Errorf("%v: %+v", err, result)
+			}
+		})
+	}
+}
+
+// TestJobName names the Jobs of a claim that is deleted and created again.
+func TestJobName(t *testing.T) {
+	claim := func(uid types.UID) etcd.Volume {
+		return etcd.Volume{Member: "root-etcd-0", Claim: &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{UID: uid}}}
+	}
+	if first, second := jobName(newRestore(), claim("a")), jobName(newRestore(), claim("b")); first == second || first != jobName(newRestore(), claim("a")) {
+		t.Errorf("the Jobs are %s and %s", first, second)
+	}
+}
+
+// TestTransient reads a store whose Secret the API server does not return at the moment: the Restore goes on.
+func TestTransient(t *testing.T) {
+	identity, err := age.GenerateX25519Identity()
+	if err != nil {
+		t.Fatal(err)
+	}
+	restore, store := newRestore(), &operatorv1alpha1.BackupStore{ObjectMeta: named("store")}
+	restore.Spec.Identity = operatorv1alpha1.SecretKeyReference{Name: "age", Key: "key"}
+	store.Spec.S3Credentials = operatorv1alpha1.S3Credentials{AccessKeyID: operatorv1alpha1.SecretKeyReference{Name: "s3", Key: "id"}, SecretAccessKey: operatorv1alpha1.SecretKeyReference{Name: "s3", Key: "key"}}
+	c := memory.NewClient(t, restore, newRoot(), &corev1.Secret{ObjectMeta: named("age"), Data: map[string][]byte{"key": []byte(identity.String())}})
+	report, unavailable := &status.Report{}, apierrors.NewServiceUnavailable("later")
+	failing := interceptor.NewClient(c.(client.WithWatch), interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+		if key.Name == "s3" {
+			return unavailable
+		}
+		return c.Get(ctx, key, object, options...)
+	}})
+	s := &scope{config: reconcile.Config{Cluster: apply.Cluster{Client: failing}}, report: report, restore: restore, root: newRoot(), store: store}
+	if err := s.readBackup(t.Context()); !errors.Is(err, unavailable) || len(report.Results) > 0 {
+		t.Errorf("got %v, %+v", err, report.Results)
 	}
 }

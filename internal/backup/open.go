@@ -62,13 +62,18 @@ func (b *Backup) RestoreShard(ctx context.Context, name string, target snapshot.
 	if err := checkVersion(shard); err != nil {
 		return nil, false, err
 	}
+	if err := owner.CheckPrefix(shard.Prefix); err != nil {
+		return nil, false, fmt.Errorf("the snapshot of shard %s: %w", shard.Name, err)
+	}
+	unlock, err := target.Lock()
+	if err != nil {
+		return nil, false, err
+	}
+	defer unlock()
 	if repeated, err = target.IsRestored(); err != nil || repeated {
 		return shard, repeated, err
 	}
 	if err := target.Check(); err != nil {
-		return nil, false, err
-	}
-	if err := os.MkdirAll(filepath.Dir(target.DataDir), 0o700); err != nil {
 		return nil, false, err
 	}
 	// The name is that of an earlier attempt that was killed.

@@ -1,5 +1,5 @@
 // Package reservedkeys names the keys in etcd, below the prefix of a server, that are no objects. Where keys of objects have the API group,
-// they have a name that no API group can have.
+// they have a name that no API group can have. Deeper, an object of a tenant may have the same name: only the whole key tells.
 package reservedkeys
 
 import "path"
@@ -7,6 +7,10 @@ import "path"
 const (
 	owner    = "~owner"
 	restored = "~restored"
+
+	shardPrefix = "/registry"
+	cachePrefix = "/cache"
+	cacheSuffix = "-cache"
 )
 
 // Owner is the key with the owner of a prefix (package etcdowner).
@@ -15,8 +19,12 @@ func Owner(prefix string) string { return path.Join("/", prefix, owner) }
 // Restored is the key that exists from a restore of the prefix until a person releases it (package restoremark).
 func Restored(prefix string) string { return path.Join("/", prefix, restored) }
 
-// IsReserved reports whether a key is one of these, of whatever prefix.
-func IsReserved(key string) bool {
-	name := path.Base(key)
-	return name == owner || name == restored
+// EmbeddedCache is the prefix of the cache that a shard of a prefix embeds. Installations that share an etcd by prefixes have caches of
+// their own.
+func EmbeddedCache(shard string) string {
+	shard = path.Join("/", shard)
+	if shard == shardPrefix {
+		return cachePrefix
+	}
+	return shard + cacheSuffix
 }

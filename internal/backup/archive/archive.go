@@ -21,7 +21,7 @@ import (
 	"github.com/atoll-dev/atoll/internal/backup/seal"
 )
 
-// maxManifestBytes bounds what is read of a manifest: some ten thousand shards.
+// maxManifestBytes bounds what is read of a manifest.
 const maxManifestBytes = 16 << 20
 
 // Backup is a backup in a store, opened for reading.
@@ -48,7 +48,7 @@ func List(ctx context.Context, cfg config.Store) ([]*manifest.Manifest, error) {
 	var out []*manifest.Manifest
 	var problems []error
 	for _, id := range ids {
-		found, _, err := readManifest(ctx, store, id)
+		found, _, err := readManifest(ctx, store, id, "", maxManifestBytes)
 		switch {
 		case objectstore.HasReason(err, objectstore.ReasonObjectNotFound):
 		case err != nil:
@@ -66,15 +66,12 @@ func Open(ctx context.Context, cfg config.Store, id, digest string, identities [
 	if err != nil {
 		return nil, err
 	}
-	return OpenIn(ctx, store, id, digest, identities)
+	return OpenIn(ctx, store, id, digest, maxManifestBytes, identities)
 }
 
-// OpenIn is Open in a store that is open already. Close closes it; an error has closed it.
-func OpenIn(ctx context.Context, store *objectstore.Store, id, digest string, identities []age.Identity) (*Backup, error) {
-	found, got, err := readManifest(ctx, store, id)
-	if err == nil && digest != "" && digest != got {
-		err = fmt.Errorf("%s has the digest %s, want %s: it is not the backup that was made", store.Location(manifest.Key(id, manifest.Name)), got, digest)
-	}
+// OpenIn is Open in a store that is open already, for a manifest of at most maxBytes. Close closes it; an error has closed it.
+func OpenIn(ctx context.Context, store *objectstore.Store, id, digest string, maxBytes int64, identities []age.Identity) (*Backup, error) {
+	found, got, err := readManifest(ctx, store, id, digest, maxBytes)
 	if err != nil {
 		store.Close()
 		return nil, err
@@ -85,18 +82,24 @@ func OpenIn(ctx context.Context, store *objectstore.Store, id, digest string, id
 // Close ends the connections to the store.
 func (b *Backup) Close() { b.store.Close() }
 
-func readManifest(ctx context.Context, store *objectstore.Store, id string) (*manifest.Manifest, string, error) {
+// readManifest reads a manifest of at most maxBytes. With a digest, one that has another is refused before it is decoded.
+func readManifest(ctx context.Context, store *objectstore.Store, id, want string, maxBytes int64) (*manifest.Manifest, string, error) {
 	object, _, err := store.Get(ctx, manifest.Key(id, manifest.Name))
 	if err != nil {
 		return nil, "", err
 	}
 	defer object.Close()
-	content, err := io.ReadAll(io.LimitReader(object, maxManifestBytes+1))
+	content, err := io.ReadAll(io.LimitReader(object, maxBytes+1))
 	if err != nil {
 		return nil, "", fmt.Errorf("reading %s of backup %s: %w", manifest.Name, id, err)
 	}
-	if len(content) > maxManifestBytes {
-		return nil, "", fmt.Errorf("%s of backup %s is damaged: it has more than %d bytes", manifest.Name, id, maxManifestBytes)
+	if int64(len(content)) > maxBytes {
+		return nil, "", fmt.Errorf("%s of backup %s has more than %d bytes, which are not read", manifest.Name, id, maxBytes)
+	}
+	sum := sha256.Sum256(content)
+	digest := hex.EncodeToString(sum[:])
+	if want != "" && digest != want {
+		return nil, "", fmt.Errorf("%s has the digest %s, want %s: it is not the backup that was made", store.Location(manifest.Key(id, manifest.Name)), digest, want)
 	}
 	out, err := manifest.Decode(content)
 	if err != nil {
@@ -105,8 +108,7 @@ func readManifest(ctx context.Context, store *objectstore.Store, id string) (*ma
 	if out.ID != id {
 		return nil, "", fmt.Errorf("backup %s: %s is that of backup %q", id, manifest.Name, out.ID)
 	}
-	digest := sha256.Sum256(content)
-	return out, hex.EncodeToString(digest[:]), nil
+	return out, digest, nil
 }
 
 // Read passes the content of an object to a writer, and returns an error with the place of the damage unless the object and its content

@@ -110,10 +110,28 @@ func (m *Manifest) Encode() ([]byte, error) {
 	return append(content, '\n'), err
 }
 
+// maxShards bounds what is decoded of a manifest: an element of a few bytes takes some hundred in memory.
+const maxShards = 10_000
+
+// shards is a list of shards whose length is checked, each time that the field occurs.
+type shards struct{}
+
+func (shards) UnmarshalJSON(content []byte) error {
+	var elements []struct{}
+	if err := json.Unmarshal(content, &elements); err != nil {
+		return err
+	}
+	if len(elements) > maxShards {
+		return fmt.Errorf("it has %d shards, want at most %d", len(elements), maxShards)
+	}
+	return nil
+}
+
 // Decode reads a manifest. It refuses another version, and names that leave the folder of the backup.
 func Decode(content []byte) (*Manifest, error) {
 	var version struct {
-		FormatVersion int `json:"formatVersion"`
+		FormatVersion int    `json:"formatVersion"`
+		Shards        shards `json:"shards"`
 	}
 	if err := json.Unmarshal(content, &version); err != nil {
 		return nil, fmt.Errorf("%s is damaged: %w", Name, err)

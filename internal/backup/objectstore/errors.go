@@ -82,6 +82,16 @@ func (s *Store) explain(operation string, err error) error {
 	}
 }
 
+// explainRead is explain for a request that reads an object: whatever is not known is a failure of the store, too.
+func (s *Store) explainRead(key string, err error) error {
+	operation := "reading " + s.key(key)
+	explained := s.explain(operation, err)
+	if known := (*Error)(nil); errors.As(explained, &known) || errors.Is(err, context.Canceled) {
+		return explained
+	}
+	return &Error{Reason: ReasonUnreachable, err: err, Message: fmt.Sprintf("%s: the connection to %s broke, or it does not answer as S3 does: look into its log, and into that of what is between", operation, s.description)}
+}
+
 func (s *Store) explainResponse(response minio.ErrorResponse, newError func(reason, format string, args ...any) error) error {
 	switch response.Code {
 	case minio.NoSuchBucket:

@@ -199,9 +199,24 @@ func (s *Store) Get(ctx context.Context, key string) (io.ReadCloser, int64, erro
 	core := minio.Core{Client: s.client}
 	object, info, _, err := core.GetObject(ctx, s.bucket, s.key(key), minio.GetObjectOptions{})
 	if err != nil {
-		return nil, 0, s.explain("reading "+s.key(key), err)
+		return nil, 0, s.explainRead(key, err)
 	}
-	return object, info.Size, nil
+	return &body{object, s, key}, info.Size, nil
+}
+
+// body is the content of an object. A connection that breaks is an error of the store, and says nothing of the object.
+type body struct {
+	io.ReadCloser
+	store *Store
+	key   string
+}
+
+func (b *body) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err == nil || err == io.EOF { //nolint:errorlint // readers compare it
+		return n, err
+	}
+	return n, b.store.explainRead(b.key, err)
 }
 
 // Location names an object for people.

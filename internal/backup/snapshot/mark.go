@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path"
 	"slices"
 
 	bolt "go.etcd.io/bbolt"
@@ -19,10 +20,20 @@ import (
 
 // Owner is the owner of the keys of the shard that is restored (package etcdowner).
 type Owner struct {
+	// Prefix is that of the keys that the owner reads. A backup with another one is refused, because the owner would start empty; "" accepts any.
+	Prefix string
 	// Name is the owner that the restored keys must have; "" accepts any, and leaves it.
 	Name string
 	// TakeOver confirms that the owner that is found does not run any more, and gives its keys to Name.
 	TakeOver bool
+}
+
+// CheckPrefix refuses a backup of another prefix.
+func (o Owner) CheckPrefix(saved string) error {
+	if o.Prefix == "" || path.Join("/", o.Prefix) == path.Join("/", saved) {
+		return nil
+	}
+	return fmt.Errorf("its keys have the prefix %s, and are to be restored for the prefix %s: a server with another prefix does not find them, and starts empty", saved, o.Prefix)
 }
 
 // changes returns the values of keys to write.

@@ -105,9 +105,12 @@ type State struct {
 	Latest int64
 	// logicalClusters exist as of the revision that Read was called with.
 	logicalClusters map[string]struct{}
-	// reserved are the keys of package reservedkeys as of Latest.
+	// reserved are the keys of package reservedkeys that the prefix has, and that of the cache embedded beside it, as of Latest.
 	reserved map[string]*mvccpb.KeyValue
 }
+
+// maxReservedBytes bounds the values of reserved keys: names of owners and of backups.
+const maxReservedBytes = 1 << 10
 
 // Read reads a snapshot file as of a revision. Its memory grows with the number of logical clusters.
 func Read(file, prefix string, revision int64) (*State, error) {
@@ -118,6 +121,7 @@ func Read(file, prefix string, revision int64) (*State, error) {
 	defer db.Close()
 	out := &State{logicalClusters: map[string]struct{}{}, reserved: map[string]*mvccpb.KeyValue{}}
 	clusters := logicalClusters(prefix)
+	reserved := []string{reservedkeys.Owner(prefix), reservedkeys.Restored(prefix), reservedkeys.Owner(reservedkeys.EmbeddedCache(prefix))}
 	err = db.View(func(tx *bolt.Tx) error {
 		keys := tx.Bucket(schema.Key.Name())
 		if keys == nil {
@@ -131,7 +135,7 @@ func Read(file, prefix string, revision int64) (*State, error) {
 			if err := proto.Unmarshal(v, kv); err != nil {
 				return fmt.Errorf("reading revision %d: %w", at.Main, err)
 			}
-			if key := string(kv.Key); reservedkeys.IsReserved(key) {
+			if key := string(kv.Key); slices.Contains(reserved, key) {
 				if delete(out.reserved, key); !mvcc.IsTombstone(k) {
 					out.reserved[key] = kv
 				}
@@ -150,6 +154,11 @@ func Read(file, prefix string, revision int64) (*State, error) {
 			return nil
 		})
 	})
+	for key, kv := range out.reserved {
+		if len(kv.Value) > maxReservedBytes {
+			err = errors.Join(err, fmt.Errorf("key %s of the snapshot has a value of %d bytes, want at most %d", key, len(kv.Value), maxReservedBytes))
+		}
+	}
 	return out, err
 }
 
