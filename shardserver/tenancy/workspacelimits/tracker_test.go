@@ -2,6 +2,7 @@ package workspacelimits
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -148,6 +149,23 @@ func TestCountFailures(t *testing.T) {
 	}
 	if _ = tracker.addWorkspace(t.Context(), workspace); tracker.reserved[key] != nil {
 		t.Error("a workspace that is delivered is still reserved")
+	}
+}
+
+// TestCheckEndsWithRequest checks that a request does not wait for another check after its own end.
+func TestCheckEndsWithRequest(t *testing.T) {
+	tracker := NewTracker(storage.NewRegistry(storage.Locality{}))
+	ctx, cancel := context.WithCancel(t.Context())
+	if err := tracker.startCheck(ctx); err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	if err := tracker.startCheck(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("a second check: %v", err)
+	}
+	tracker.endCheck()
+	if err := tracker.startCheck(t.Context()); err != nil {
+		t.Errorf("a check after the first one: %v", err)
 	}
 }
 
