@@ -91,6 +91,9 @@ func testWorkspaceLimits(t *testing.T, in *env) {
 			in.waitDryRun(t, shard, cluster, false)
 			assertRefused(t, in.clients[shard].Create(shardtesting.In(t.Context(), cluster), newLimited("refused")), "root:limited", "max-descendant-workspaces=5")
 		}
+		if err := in.clients["alpha"].Create(shardtesting.In(t.Context(), top), newLimited("third")); !apierrors.IsAlreadyExists(err) {
+			t.Errorf("a workspace that exists, at the limit: %v", err)
+		}
 		if err := in.clients["root"].Create(shardtesting.In(t.Context(), "root"), newLimited("limitedtoo")); err != nil {
 			t.Errorf("a workspace beside the limited one: %v", err)
 		}
@@ -99,9 +102,13 @@ func testWorkspaceLimits(t *testing.T, in *env) {
 		in.delete(t, "beta", middle, "second")
 		in.waitDeleted(t, "beta", middle, "second")
 		in.waitUsage(t, "alpha", top, "4 of 5 workspaces in it and below")
-		shardtesting.Eventually(t, "room on shard root", func(ctx context.Context) error {
-			return in.clients["root"].Create(shardtesting.In(ctx, leaf), newLimited("fourth"))
-		})
+		in.waitDryRun(t, "root", leaf, true)
+		if err := in.clients["root"].Create(shardtesting.In(t.Context(), leaf), newLimited("first")); !apierrors.IsAlreadyExists(err) {
+			t.Errorf("a workspace that exists: %v", err)
+		}
+		if err := in.clients["root"].Create(shardtesting.In(t.Context(), leaf), newLimited("fourth")); err != nil {
+			t.Errorf("a workspace that fits, after one that exists: %v", err)
+		}
 		in.waitUsage(t, "alpha", top, "5 of 5 workspaces in it and below")
 	})
 	t.Run("a tenant cannot change limits, and is bound by those above", func(t *testing.T) { testTenantOfLimits(t, in, leaf, top) })

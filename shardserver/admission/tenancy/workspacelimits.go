@@ -55,6 +55,9 @@ func (w *workspaceLimits) Validate(ctx context.Context, a admission.Attributes, 
 		return apierrors.NewInternalError(fmt.Errorf("path of logical cluster %q: %w", cluster, err))
 	}
 	exceeded, err := w.limits.Reserve(ctx, cluster, path, obj.Name, a.IsDryRun())
+	if apierrors.IsAlreadyExists(err) {
+		return err
+	}
 	if err != nil {
 		return apierrors.NewTooManyRequests(fmt.Sprintf("unable to create workspace %q: %v; try again", obj.Name, err), 1)
 	}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
@@ -26,8 +28,8 @@ type Exceeded struct {
 }
 
 // Reserve checks the limits for a new Workspace in a logical cluster, and counts it unless the request is a dry run. The
-// Workspace counts until the watch delivers it, or some seconds after the end of the context. An error means that the
-// limits cannot be checked at the moment.
+// Workspace counts until the watch delivers it, or some seconds after the end of the context. The error is AlreadyExists if
+// there is a Workspace of the name; otherwise it means that the limits cannot be checked at the moment.
 func (t *Tracker) Reserve(ctx context.Context, cluster logicalcluster.Name, path logicalcluster.Path, name string, dryRun bool) (*Exceeded, error) {
 	t.mu.Lock()
 	limiting := t.above(path)
@@ -35,11 +37,16 @@ func (t *Tracker) Reserve(ctx context.Context, cluster logicalcluster.Name, path
 	if len(limiting) == 0 {
 		return nil, nil
 	}
+	if err := t.checkAbsent(ctx, cluster, name); err != nil {
+		return nil, err
+	}
 	if err := waitUntilCounted(ctx, limiting); err != nil {
 		return nil, err
 	}
-	t.checking.Lock()
-	defer t.checking.Unlock()
+	if err := t.startCheck(ctx); err != nil {
+		return nil, err
+	}
+	defer t.endCheck()
 	exceeded, err := t.checkChildren(ctx, cluster, name, limiting)
 	if err != nil || exceeded != nil {
 		return exceeded, err
@@ -61,6 +68,39 @@ func (t *Tracker) Reserve(ctx context.Context, cluster logicalcluster.Name, path
 	return nil, nil
 }
 
+// checkAbsent returns AlreadyExists if a Workspace exists, as storage would: such a request is not refused at the limit, and
+// reserves nothing. If storage had to answer, a Workspace that is deleted in between would be created again without a check.
+func (t *Tracker) checkAbsent(ctx context.Context, cluster logicalcluster.Name, name string) error {
+	ctx = logicalcluster.With(ctx, cluster)
+	existing, err := t.children.Get(ctx, "", name)
+	if err == nil { // the watch cache may still have one that is deleted
+		existing, err = t.children.GetLatest(ctx, "", name)
+	}
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("reading the workspace: %w", err)
+	}
+	exists := apierrors.NewAlreadyExists(workspaces, name)
+	if existing.DeletionTimestamp != nil {
+		exists.ErrStatus.Message = "object is being deleted: " + exists.ErrStatus.Message
+	}
+	return exists
+}
+
+// startCheck waits until no other check runs; endCheck must follow.
+func (t *Tracker) startCheck(ctx context.Context) error {
+	select {
+	case t.checking <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("waiting for other checks of limits: %w", context.Cause(ctx))
+	}
+}
+
+func (t *Tracker) endCheck() { <-t.checking }
+
 func waitUntilCounted(ctx context.Context, entries []*entry) error {
 	ctx, cancel := context.WithTimeout(ctx, countTimeout)
 	defer cancel()
@@ -74,8 +114,8 @@ func waitUntilCounted(ctx context.Context, entries []*entry) error {
 	return nil
 }
 
-// checkChildren checks the lowest limit of children that applies to a logical cluster. Callers must hold checking: no other
-// request reserves between the list and the check.
+// checkChildren checks the lowest limit of children that applies to a logical cluster. Callers must be between
+// startCheck and endCheck: no other request reserves between the list and the check.
 func (t *Tracker) checkChildren(ctx context.Context, cluster logicalcluster.Name, name string, limiting []*entry) (*Exceeded, error) {
 	var lowest *Exceeded
 	names := map[string]bool{}

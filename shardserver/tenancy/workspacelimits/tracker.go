@@ -39,8 +39,9 @@ type Tracker struct {
 		workspaces *informer.Informer[*tenancyv1alpha1.Workspace]
 	}
 
-	// checking is held by one check of the limits at a time: each counts what the others have admitted.
-	checking sync.Mutex
+	// checking has an element during a check of the limits, one at a time: each counts what the others have admitted. It is
+	// a channel so that requests that end stop waiting.
+	checking chan struct{}
 
 	mu sync.Mutex
 	// entries are the limited logical clusters, paths the same by path. Logical clusters of different shards may claim one
@@ -95,6 +96,7 @@ func NewTracker(registry *storage.Registry) *Tracker {
 		remote:   storage.NewReader[*shardingv1alpha1.WorkspaceCount](registry, workspaceCounts).Global(),
 		entries:  map[logicalcluster.Name]*entry{},
 		paths:    map[string]map[logicalcluster.Name]*entry{},
+		checking: make(chan struct{}, 1),
 		reserved: map[workspaceKey]*reservation{},
 		changed:  map[logicalcluster.Name]struct{}{},
 		watchers: map[*watcher]struct{}{},

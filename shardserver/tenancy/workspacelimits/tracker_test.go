@@ -2,6 +2,7 @@ package workspacelimits
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -13,6 +14,7 @@ import (
 
 	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/controller"
 	"github.com/atoll-dev/atoll/shardserver/storage"
@@ -116,6 +118,55 @@ func TestReservationsEnd(t *testing.T) {
 			t.Errorf("reservations remain: %v", tracker.reserved)
 		}
 	})
+}
+
+// TestCountFailures checks that counts which cannot be right are not used. No resource is stored, so that reads fail.
+func TestCountFailures(t *testing.T) {
+	tracker := NewTracker(storage.NewRegistry(storage.Locality{}))
+	path := logicalcluster.MustParsePath("root:org")
+	_ = tracker.updateCluster(t.Context(), clusterWith("org", path.String(), map[string]string{"max-descendant-workspaces": "3"}))
+	cluster := logicalcluster.MustParseName("org")
+	e := tracker.entries[cluster]
+	workspace := &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{Name: "a", Annotations: map[string]string{logicalcluster.AnnotationKey: "org"}}}
+	e.stored = 1
+	if err := tracker.replaceWorkspaces(t.Context(), []*tenancyv1alpha1.Workspace{workspace}, ""); err == nil || e.isCounted() || e.stored != 1 {
+		t.Errorf("a list without the path of a workspace: error %v, counted %t, %d stored", err, e.isCounted(), e.stored)
+	}
+	if _ = tracker.addWorkspace(t.Context(), workspace); !tracker.recount || e.stored != 1 {
+		t.Errorf("an event without the path of the workspace: recount %t, %d stored", tracker.recount, e.stored)
+	}
+	tracker.flush(t.Context())
+	if tracker.add(path, -1); tracker.recount || e.stored != 0 {
+		t.Errorf("the deletion of the only workspace: recount %t, %d stored", tracker.recount, e.stored)
+	}
+	if tracker.add(path, -1); !tracker.recount || e.stored != 0 {
+		t.Errorf("one deletion too many: recount %t, %d stored", tracker.recount, e.stored)
+	}
+	key := workspaceKey{cluster, "a"}
+	tracker.reserve(t.Context(), key, path)
+	if _ = tracker.deleteWorkspace(t.Context(), workspace); tracker.reserved[key] == nil {
+		t.Error("the deletion of an earlier workspace ends the reservation of one that is created again")
+	}
+	if _ = tracker.addWorkspace(t.Context(), workspace); tracker.reserved[key] != nil {
+		t.Error("a workspace that is delivered is still reserved")
+	}
+}
+
+// TestCheckEndsWithRequest checks that a request does not wait for another check after its own end.
+func TestCheckEndsWithRequest(t *testing.T) {
+	tracker := NewTracker(storage.NewRegistry(storage.Locality{}))
+	ctx, cancel := context.WithCancel(t.Context())
+	if err := tracker.startCheck(ctx); err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	if err := tracker.startCheck(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("a second check: %v", err)
+	}
+	tracker.endCheck()
+	if err := tracker.startCheck(t.Context()); err != nil {
+		t.Errorf("a check after the first one: %v", err)
+	}
 }
 
 // TestWatch checks that a watch delivers every changed entry, removed ones included, and leaves nothing behind.
