@@ -12,9 +12,11 @@ import (
 )
 
 const (
-	// maxTogetherWait bounds how long a creation waits for the others. Admission of one may take long, for instance because a webhook
-	// does not answer.
-	maxTogetherWait = 10 * time.Second
+	// MaxTogetherWait bounds how long a creation waits for the others. Admission of one may take long, for instance because a webhook
+	// does not answer. The wait is within the fence and after admission: it must be clearly shorter than fence.PauseTimeout, within which
+	// a pause waits for the writes that are under way, and than the settle period of namespaces (package lifecycle), within which
+	// creations that were admitted before the deletion end.
+	MaxTogetherWait = time.Second
 	// transactionTimeout bounds a transaction.
 	transactionTimeout = 30 * time.Second
 	// maxTransactionBytes bounds the values of a transaction, because etcd refuses larger requests than 1.5 MiB by default. A larger value
@@ -28,7 +30,7 @@ const (
 // may leave some of them.
 func Together(ctx context.Context, creations ...func(context.Context) error) []error {
 	g := &group{ctx: ctx, open: len(creations)}
-	expiry := time.AfterFunc(maxTogetherWait, g.expire)
+	expiry := time.AfterFunc(MaxTogetherWait, g.expire)
 	defer expiry.Stop()
 	errs := make([]error, len(creations))
 	var running sync.WaitGroup

@@ -186,7 +186,7 @@ func TestTogether(t *testing.T) {
 			_, err := e.create(ctx, "a/quick")
 			return err
 		}, func(ctx context.Context) error {
-			memberOf(ctx).group.expire() // as after maxTogetherWait
+			memberOf(ctx).group.expire() // as after MaxTogetherWait
 			<-stored
 			response, err := e.create(ctx, "b/slow")
 			e.assertStored(t, "b/slow", response)
