@@ -35,7 +35,7 @@ var dashboards = []dashboard{
 			{"Size", "bytes", "At its quota, etcd refuses writes.", []query{
 				{of(shard, `max by (shard) (atoll_etcd_in_use_bytes{@})`), "{{shard}} in use"}, {of(shard, `max by (shard) (atoll_etcd_size_bytes{@})`), "{{shard}} file"}, {of(shard, `max by (shard) (atoll_etcd_quota_bytes{@})`), "{{shard}} quota"},
 			}},
-			{"Latency", "s", "Of requests of the shard to etcd.", []query{{of(shard, `histogram_quantile(0.99, sum by (le, operation) (rate(etcd_request_duration_seconds_bucket{@}[5m])))`), "{{operation}} p99"}}},
+			{"Latency", "s", "Of requests of the shard to etcd. Creations of several objects that are stored together include up to a second of waiting for each other.", []query{{of(shard, `histogram_quantile(0.99, sum by (le, operation) (rate(etcd_request_duration_seconds_bucket{@}[5m])))`), "{{operation}} p99"}}},
 			{"Refuses writes", "short", "1 while etcd is full.", []query{{of(shard, `max by (shard) (atoll_etcd_no_space{@})`), "{{shard}}"}}},
 		}},
 		{"Replication", []panel{

@@ -4,7 +4,19 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/atoll-dev/atoll/shardserver/fence"
+	"github.com/atoll-dev/atoll/shardserver/storage"
 )
+
+// TestTogetherWaitIsShort: creations that wait for others have been admitted, and are under way for the fence.
+func TestTogetherWaitIsShort(t *testing.T) {
+	for name, bound := range map[string]time.Duration{"settle period": settlePeriod, "pause of writes": fence.PauseTimeout} {
+		if storage.MaxTogetherWait > bound/2 {
+			t.Errorf("creations wait for others for up to %s, more than half of the %s of %s", storage.MaxTogetherWait, name, bound)
+		}
+	}
+}
 
 func TestRemainingSettlePeriod(t *testing.T) {
 	for name, test := range map[string]struct {

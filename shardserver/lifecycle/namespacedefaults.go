@@ -14,6 +14,9 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
+// namespaceDefaultsWorkers is the number of namespaces that get their default objects concurrently. Workers mostly wait for etcd.
+const namespaceDefaultsWorkers = 16
+
 // namespaceDefaultsController keeps the default objects of each active namespace. It is one controller for all of them, so that they are
 // stored together.
 type namespaceDefaultsController struct {
@@ -42,7 +45,8 @@ func newNamespaceDefaultsController(cfg Config) controller.Controller {
 			{Resource: serviceAccounts, MapFunc: mapToNamespace(defaultServiceAccountName)},
 			{Resource: configMaps, MapFunc: mapToNamespace(rootcacertpublisher.RootCACertConfigMapName)},
 		},
-		Reconcile: c.reconcile,
+		MaxConcurrentReconciles: namespaceDefaultsWorkers,
+		Reconcile:               c.reconcile,
 	}
 }
 

@@ -2,6 +2,7 @@ package storage
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -9,12 +10,16 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/kubernetes"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	endpointsrequest "k8s.io/apiserver/pkg/endpoints/request"
 )
 
 const (
-	// maxTogetherWait bounds how long a creation waits for the others. Admission of one may take long, for instance because a webhook
-	// does not answer.
-	maxTogetherWait = 10 * time.Second
+	// MaxTogetherWait bounds how long a creation waits for the others. Admission of one may take long, for instance because a webhook
+	// does not answer. The wait is within the fence and after admission: it must be clearly shorter than fence.PauseTimeout, within which
+	// a pause waits for the writes that are under way, and than the settle period of namespaces (package lifecycle), within which
+	// creations that were admitted before the deletion end.
+	MaxTogetherWait = time.Second
 	// transactionTimeout bounds a transaction.
 	transactionTimeout = 30 * time.Second
 	// maxTransactionBytes bounds the values of a transaction, because etcd refuses larger requests than 1.5 MiB by default. A larger value
@@ -28,7 +33,7 @@ const (
 // may leave some of them.
 func Together(ctx context.Context, creations ...func(context.Context) error) []error {
 	g := &group{ctx: ctx, open: len(creations)}
-	expiry := time.AfterFunc(maxTogetherWait, g.expire)
+	expiry := time.AfterFunc(MaxTogetherWait, g.expire)
 	defer expiry.Stop()
 	errs := make([]error, len(creations))
 	var running sync.WaitGroup
@@ -36,11 +41,24 @@ func Together(ctx context.Context, creations ...func(context.Context) error) []e
 		running.Go(func() {
 			m := &member{group: g, index: i}
 			defer m.leave()
-			errs[i] = create(context.WithValue(ctx, memberKey{}, m))
+			errs[i] = recovered(context.WithValue(ctx, memberKey{}, m), create)
 		})
 	}
 	running.Wait()
 	return errs
+}
+
+// recovered returns a panic as an error, as controller-runtime does for a reconcile, which does not see this goroutine.
+func recovered(ctx context.Context, create func(context.Context) error) (err error) {
+	defer func() {
+		if reason := recover(); reason != nil {
+			for _, handle := range utilruntime.PanicHandlers {
+				handle(ctx, reason)
+			}
+			err = fmt.Errorf("panic: %v [recovered]", reason)
+		}
+	}()
+	return create(ctx)
 }
 
 type memberKey struct{}
@@ -84,7 +102,8 @@ type put struct {
 	value    []byte
 	revision int64
 
-	done     chan struct{} // closed when response and err are set
+	done     chan struct{} // closed when the others are set
+	took     time.Duration // by the transaction, without the wait for others
 	response kubernetes.PutResponse
 	err      error
 }
@@ -196,8 +215,11 @@ func (t transaction) send(ctx context.Context) {
 			[]clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(p.key), "=", p.revision)},
 			[]clientv3.Op{clientv3.OpPut(p.key, string(p.value))}, nil))
 	}
+	begun := time.Now()
 	response, err := t[0].client.etcd.Txn(ctx).Then(ops...).Commit()
+	took := time.Since(begun)
 	for i, p := range t {
+		p.took = took
 		if p.err = err; err == nil {
 			p.response = kubernetes.PutResponse{Succeeded: response.Responses[i].GetResponseTxn().Succeeded, Revision: response.Header.Revision}
 		}
@@ -226,5 +248,6 @@ func (c *transactionClient) OptimisticPut(ctx context.Context, key string, value
 		}
 		<-p.done // soon, because the transaction has a timeout
 	}
+	endpointsrequest.TrackStorageLatency(ctx, p.took)
 	return p.response, p.err
 }

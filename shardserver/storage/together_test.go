@@ -13,6 +13,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/kubernetes"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	endpointsrequest "k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/atoll-dev/atoll/internal/etcdtest"
 )
@@ -162,6 +163,26 @@ func TestTogether(t *testing.T) {
 		e.assertStored(t, "a/beside-refused", responses["a/beside-refused"])
 	})
 
+	t.Run("a creation that panics does not affect the others", func(t *testing.T) {
+		creations, responses := e.creations("a/beside-panic")
+		errs := Together(t.Context(), append(creations, func(context.Context) error { panic("of a test") })...)
+		if errs[0] != nil || errs[1] == nil || errs[1].Error() != "panic: of a test [recovered]" {
+			t.Errorf("got %v", errs)
+		}
+		e.assertStored(t, "a/beside-panic", responses["a/beside-panic"])
+	})
+
+	t.Run("the latency of a request includes its transaction", func(t *testing.T) {
+		ctx := endpointsrequest.WithLatencyTrackers(t.Context())
+		creations, _ := e.creations("a/tracked")
+		if err := errors.Join(Together(ctx, creations...)...); err != nil {
+			t.Fatal(err)
+		}
+		if trackers, _ := endpointsrequest.LatencyTrackersFrom(ctx); trackers.StorageTracker.GetLatency() <= 0 {
+			t.Error("no latency is tracked")
+		}
+	})
+
 	t.Run("what a creation stores next is stored at once", func(t *testing.T) {
 		stored := make(chan kubernetes.PutResponse, 1)
 		creations, _ := e.creations("b/beside-second")
@@ -186,7 +207,7 @@ func TestTogether(t *testing.T) {
 			_, err := e.create(ctx, "a/quick")
 			return err
 		}, func(ctx context.Context) error {
-			memberOf(ctx).group.expire() // as after maxTogetherWait
+			memberOf(ctx).group.expire() // as after MaxTogetherWait
 			<-stored
 			response, err := e.create(ctx, "b/slow")
 			e.assertStored(t, "b/slow", response)

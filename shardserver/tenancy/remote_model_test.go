@@ -65,6 +65,7 @@ type model struct {
 	full    bool
 	// quietFactor is the weight of regular work compared with faults.
 	quietFactor int
+	settling    bool // there are no faults any more
 
 	violations, history []string
 }
@@ -115,7 +116,7 @@ func (m *model) step() {
 
 // settle delivers and executes everything until nothing changes any more.
 func (m *model) settle() {
-	m.full = false
+	m.full, m.settling = false, true
 	m.log("--- settling")
 	for range 60 {
 		m.now = m.now.Add(time.Minute)
@@ -262,6 +263,10 @@ func (m *model) reconcileWorkspace(name string) {
 		m.next++
 		setMapEntry(&workspace.Annotations, tenancyv1alpha1.WorkspaceClusterAnnotationKey, fmt.Sprintf("c%d", m.next))
 		facts.waiting = "x"
+	case workspace.Spec.Cluster == "" && state == remote.Accepted && !m.settling && m.rand.IntN(4) == 0:
+		m.seenReports = maps.Clone(m.olderReports)
+		m.log("here ends before it stores cluster %q of %s, in phase %s there", cluster, name, report.Spec.Phase)
+		return
 	case workspace.Spec.Cluster == "" && state == remote.Accepted:
 		workspace.Spec.Cluster = cluster.String()
 		facts.cluster = placement.LogicalClusterFromReport(report, workspace)
@@ -441,7 +446,10 @@ func (m *model) reconcileRequest(key string, late bool) {
 func (m *model) checkDeletion(cluster string) {
 	owner := m.clusters[cluster].Spec.Owner
 	workspace := m.workspaces[owner.Name]
-	if workspace != nil && workspace.UID == owner.UID && workspace.DeletionTimestamp == nil && workspace.Spec.Cluster == cluster && !placement.Ended(workspace) {
+	if workspace == nil || workspace.UID != owner.UID || workspace.DeletionTimestamp != nil || placement.Ended(workspace) {
+		return
+	}
+	if name, ok := placement.Cluster(workspace); ok && name.String() == cluster {
 		m.violations = append(m.violations, fmt.Sprintf("logical cluster %s of workspace %s is deleted", cluster, owner.Name))
 	}
 }

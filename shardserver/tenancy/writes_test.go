@@ -30,16 +30,15 @@ func TestWorkspaceWrites(t *testing.T) {
 	begun := in.revisions(t)
 	workspaces := map[string]*tenancyv1alpha1.Workspace{}
 	for _, on := range []string{"root", "beta"} {
-		workspaces[on] = in.createByUser(t, "on-"+on, on)
-		in.waitSettled(t, workspaces[on], on)
+		workspaces[on] = in.createTogether(t, "on-"+on, on, togetherOn(on))
 	}
 	in.waitSettled(t, in.createReady(t, "root", "root", "last", "beta"), "beta") // so that late writes of the others are included
 	created := in.writes(t, begun)
 
 	begun = in.revisions(t)
 	for _, on := range []string{"root", "beta"} {
-		in.delete(t, "root", "root", "on-"+on)
-		in.waitDeleted(t, "root", "root", "on-"+on)
+		in.delete(t, "root", "root", workspaces[on].Name)
+		in.waitDeleted(t, "root", "root", workspaces[on].Name)
 	}
 	in.delete(t, "root", "root", "last")
 	in.waitDeleted(t, "root", "root", "last")
@@ -68,12 +67,7 @@ func TestWorkspaceWrites(t *testing.T) {
 			"root: /registry/core/serviceaccounts/<cluster>/kube-system/default: put",
 			"root: /registry/rbac.authorization.k8s.io/clusterrolebindings/<cluster>/workspace-admin: put",
 			"root: /registry/tenancy.kcp.io/workspaces/<identity>/root/<workspace>: put put",
-		}, []string{
-			"root: apibindings/tenancy.kcp.io clusterrolebindings/workspace-admin namespaces/default",
-			"root: apibindings/topology.kcp.io namespaces/kube-system",
-			"root: configmaps/default/kube-root-ca.crt serviceaccounts/default/default",
-			"root: configmaps/kube-system/kube-root-ca.crt serviceaccounts/kube-system/default",
-		}, 8, 11, 16 << 10},
+		}, togetherOn("root"), 8, 11, 16 << 10},
 		"creation on another shard": {created, "beta", []string{
 			"beta: /registry/apis.kcp.io/apibindings/customresources/<cluster>/tenancy.kcp.io-<hash>: put",
 			"beta: /registry/apis.kcp.io/apibindings/customresources/<cluster>/topology.kcp.io-<hash>: put",
@@ -88,12 +82,7 @@ func TestWorkspaceWrites(t *testing.T) {
 			"root: /cache/sharding.kcp.io/logicalclusterreports/customresources/beta/<cluster>/root.<workspace>: put put delete",
 			"root: /cache/sharding.kcp.io/logicalclusterrequests/customresources/root/root/<workspace>.<cluster>: put put delete",
 			"root: /registry/tenancy.kcp.io/workspaces/<identity>/root/<workspace>: put put",
-		}, []string{
-			"beta: apibindings/tenancy.kcp.io clusterrolebindings/workspace-admin namespaces/default",
-			"beta: apibindings/topology.kcp.io namespaces/kube-system",
-			"beta: configmaps/default/kube-root-ca.crt serviceaccounts/default/default",
-			"beta: configmaps/kube-system/kube-root-ca.crt serviceaccounts/kube-system/default",
-		}, 14, 11, 16 << 10},
+		}, togetherOn("beta"), 14, 11, 16 << 10},
 		"deletion on the shard of its parent": {deleted, "root", []string{
 			"root: /registry/apis.kcp.io/apibindings/customresources/<cluster>/tenancy.kcp.io-<hash>: put delete",
 			"root: /registry/apis.kcp.io/apibindings/customresources/<cluster>/topology.kcp.io-<hash>: put delete",
@@ -137,6 +126,32 @@ func TestWorkspaceWrites(t *testing.T) {
 				t.Errorf("%d keys with %d bytes are stored, want %d with at most %d", len(bytes), sum(bytes), tc.keys, tc.maxBytes)
 			}
 		})
+	}
+}
+
+// togetherOn returns the transactions of several keys that the creation of a workspace has on a shard.
+func togetherOn(shard string) []string {
+	return []string{
+		shard + ": apibindings/tenancy.kcp.io clusterrolebindings/workspace-admin namespaces/default",
+		shard + ": apibindings/topology.kcp.io namespaces/kube-system",
+		shard + ": configmaps/default/kube-root-ca.crt serviceaccounts/default/default",
+		shard + ": configmaps/kube-system/kube-root-ca.crt serviceaccounts/kube-system/default",
+	}
+}
+
+// createTogether creates a workspace until its objects are stored in the wanted transactions, thrice at most: on a machine that is busy,
+// a creation can reach its storage after storage.MaxTogetherWait, and is stored alone.
+func (e *env) createTogether(t *testing.T, name, on string, want []string) *tenancyv1alpha1.Workspace {
+	t.Helper()
+	for attempt := 1; ; attempt++ {
+		begun := e.revisions(t)
+		workspace := e.createByUser(t, fmt.Sprintf("%s-%d", name, attempt), on)
+		e.waitSettled(t, workspace, on)
+		together, _ := summarizeTransactions(e.writes(t, begun), workspace)
+		if slices.Equal(want, together) || attempt == 3 {
+			return workspace
+		}
+		t.Logf("workspace %s is stored in other transactions: %v", workspace.Name, together)
 	}
 }
 

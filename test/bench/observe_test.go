@@ -24,7 +24,8 @@ type observation struct {
 	processUsage
 	etcdUsage
 	series int
-	// requests counts the requests that the shard has served, without watches, etcdRequests its own to etcd.
+	// requests counts the requests that the shard has served, without watches, etcdRequests those of its
+	// storages to etcd: several creations that share a transaction count one each, while the revision of etcd counts transactions.
 	requests, etcdRequests float64
 }
 
@@ -73,7 +74,7 @@ func (o observation) recordCost(after observation, n int) {
 	record("etcd bytes per empty workspace"+suffix, per(after.bytes, o.bytes)/1024, "KiB", "database in use, without history")
 	record("etcd writes per workspace created"+suffix, per(after.writes, o.writes), "", "revisions")
 	record("requests per workspace created"+suffix, (after.requests-o.requests)/float64(n), "", "one of them is the client's; without watches")
-	record("requests to etcd per workspace created"+suffix, (after.etcdRequests-o.etcdRequests)/float64(n), "", "reads and writes")
+	record("requests to etcd per workspace created"+suffix, (after.etcdRequests-o.etcdRequests)/float64(n), "", "reads and writes of storages; writes of several objects can be one transaction, see etcd writes")
 }
 
 // total sums the series of a metric on a /metrics page whose labels match.
