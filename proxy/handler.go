@@ -55,11 +55,17 @@ type proxyHandler struct {
 // headers of its allow-list.
 func (h *proxyHandler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	to, err := h.resolve(req)
-	if err != nil {
+	waits := errors.Is(err, errMoving) && isRead(req)
+	if err != nil && !waits {
 		h.respond.resolutionError(w, req, err)
 		return
 	}
 	u, err := h.authenticator.Authenticate(req, to.tokens)
+	if err != nil && waits {
+		// Nobody knows the issuers of the workspace, whose tokens are right.
+		h.respond.resolutionError(w, req, errMoving)
+		return
+	}
 	if err != nil {
 		klog.V(2).InfoS("Failed to authenticate the request", "err", err)
 		h.respond.authenticationError(w, req, err)
@@ -74,7 +80,7 @@ func (h *proxyHandler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	if to.mountHops > 0 {
 		req = mountRequest(req, to.mountHops)
 	}
-	if !to.isShard || !isRead(req) {
+	if !waits && (!to.isShard || !isRead(req)) {
 		h.forwarder.Forward(w, req, to.backend, to.url, u)
 		return
 	}
@@ -112,7 +118,8 @@ type destination struct {
 var (
 	errForbidden   = errors.New("the path does not resolve")
 	errUnavailable = errors.New("a workspace in the path is unavailable")
-	errNotSynced   = errors.New("a shard that may have the logical cluster is not synced, or it moves to one")
+	errNotSynced   = errors.New("a shard that may have the logical cluster is not synced")
+	errMoving      = fmt.Errorf("the logical cluster moves: %w", errNotSynced)
 	errMountLoop   = errors.New("too many mounts lead to each other")
 )
 
@@ -182,6 +189,8 @@ func resolutionError(resolution index.Resolution) error {
 		return errUnavailable
 	case index.NotSynced:
 		return errNotSynced
+	case index.Moving:
+		return errMoving
 	default:
 		return errForbidden
 	}

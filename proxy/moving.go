@@ -23,12 +23,12 @@ func isRead(req *http.Request) bool {
 }
 
 // forwardRead forwards a read to a shard, and repeats it while the shard says that the logical cluster moves: between the moments at which the origin
-// serves its last read and the destination its first one, and until this proxy knows of the latter. At the end of its time the client gets the answer of the
-// shard. The request waits in its own goroutine, and counts as one in flight.
+// serves its last read and the destination its first one, and until this proxy knows of the latter. A destination without a URL is not known yet. At
+// the end of its time the client gets the answer of the shard. The request waits in its own goroutine, and counts as one in flight.
 func (h *proxyHandler) forwardRead(w http.ResponseWriter, req *http.Request, to destination, u user.Info) {
 	deadline := time.Now().Add(movingTimeout)
 	for delay := minMovingDelay; time.Now().Before(deadline); delay = min(2*delay, maxMovingDelay) {
-		if !h.forwarder.ForwardRead(w, req, to.backend, to.url, u) {
+		if to.url != nil && !h.forwarder.ForwardRead(w, req, to.backend, to.url, u) {
 			return
 		}
 		timer := time.NewTimer(delay)
@@ -50,6 +50,10 @@ func (h *proxyHandler) forwardRead(w http.ResponseWriter, req *http.Request, to 
 			return
 		}
 		to = next
+	}
+	if to.url == nil {
+		h.respond.resolutionError(w, req, errMoving)
+		return
 	}
 	h.forwarder.Forward(w, req, to.backend, to.url, u)
 }

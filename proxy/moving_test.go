@@ -72,6 +72,42 @@ func TestReadsOfMovingCluster(t *testing.T) {
 	}
 }
 
+// TestReadsBeforeDestinationIsKnown: the Workspace names another shard before this proxy has the logical cluster from that. Reads
+// wait for it, other requests do not.
+func TestReadsBeforeDestinationIsKnown(t *testing.T) {
+	i := newEnv(t)
+	client := i.clientFor("alice")
+	get := func(client *http.Client) (int, string) {
+		res, err := client.Get(i.url + "/clusters/root:org:team/api")
+		must(t, err)
+		defer res.Body.Close()
+		content, err := io.ReadAll(res.Body)
+		must(t, err)
+		return res.StatusCode, string(content)
+	}
+	i.root.put("workspaces", "org1", "team", map[string]any{"spec": map[string]any{"cluster": "team1"}, "status": map[string]any{"phase": "Ready"},
+		"metadata": map[string]any{"name": "team", "resourceVersion": "1000", "annotations": map[string]string{
+			logicalcluster.AnnotationKey: "org1", corev1alpha1.ShardAnnotationKey: "root"}}})
+	i.eventually("the change of the Workspace", func() bool {
+		res, err := client.Post(i.url+"/clusters/root:org:team/api", "application/json", strings.NewReader("{}"))
+		must(t, err)
+		res.Body.Close()
+		return res.StatusCode == http.StatusServiceUnavailable
+	})
+
+	start := time.Now()
+	if status, content := get(client); status != http.StatusServiceUnavailable || time.Since(start) < 2*time.Second {
+		t.Errorf("a read of which nobody knows the shard gets %d after %s: %s", status, time.Since(start), content)
+	}
+	answer := make(chan string, 1)
+	go func() { _, content := get(client); answer <- content }()
+	i.root.putCluster("team1")
+	var got received
+	if content := <-answer; json.Unmarshal([]byte(content), &got) != nil || got.Backend != "root" || got.Path != "/clusters/team1/api" {
+		t.Errorf("the read gets %s", content)
+	}
+}
+
 // TestOthersDoNotMove: what is no shard cannot have reads repeated, and the header by which shards ask for that reaches no client.
 func TestOthersDoNotMove(t *testing.T) {
 	i := newEnv(t)

@@ -138,7 +138,7 @@ func TestMovedCluster(t *testing.T) {
 			}
 			for path, want := range map[string]string{"org1": tc.name, "root:org": tc.path, "root:org:deep": tc.child} {
 				route, resolution := i.Load().Resolve(logicalcluster.MustParsePath(path))
-				got := map[Resolution]string{NotSynced: retry, NotFound: missing}[resolution]
+				got := map[Resolution]string{NotSynced: retry, Moving: retry, NotFound: missing}[resolution]
 				if resolution == Found {
 					got = route.Shard.Name
 				}

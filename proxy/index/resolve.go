@@ -20,9 +20,11 @@ const (
 	Mounted
 	// Unavailable is a path that resolves, but through a workspace in phase Unavailable.
 	Unavailable
-	// NotSynced is a path that does not resolve while a shard that may have it is not synced, or while the index lacks
-	// the report of a shard to which a logical cluster moves.
+	// NotSynced is a path that does not resolve while a shard that may have it is not synced.
 	NotSynced
+	// Moving is a path that does not resolve because the index has the change of one shard by the move of a logical cluster, and
+	// not yet that of another.
+	Moving
 )
 
 // Route is where a path leads.
@@ -85,7 +87,7 @@ func (s *Snapshot) Resolve(path logicalcluster.Path) (Route, Resolution) {
 			if named == nil {
 				// After a move, the index may have the end of the origin's entry before the change of the workspace, or this
 				// one before the destination's entry. Another shard's entry alone proves nothing, so it is not used.
-				return Route{}, NotSynced
+				return Route{}, Moving
 			}
 			cluster = cluster.destination(named)
 		}
@@ -136,13 +138,16 @@ func (s *Snapshot) missingWorkspace(parent *clusterEntry, k workspaceKey) Resolu
 	if parent == nil {
 		return s.missingCluster()
 	}
-	if s.synced[parent.owner.name]&workspacesSynced == 0 || parent.hasMoved() {
+	switch {
+	case s.synced[parent.owner.name]&workspacesSynced == 0:
 		return NotSynced
+	case parent.hasMoved():
+		return Moving
 	}
 	first := s.cluster(k.parent)
 	for w := s.workspace(k); w != nil; w = w.next {
 		if from := first.reportedBy(w.owner.name); from != nil && first.destination(from) == parent {
-			return NotSynced
+			return Moving
 		}
 	}
 	return NotFound

@@ -18,7 +18,7 @@ func (e *env) testLoad(t *testing.T) {
 	}
 	l.End()
 	if len(l.Reads.Failures) > 0 || l.Reads.Unavailable > 0 {
-		t.Errorf("of %d reads %d were refused, and fail with %q", l.Reads.Served, l.Reads.Unavailable, l.Reads.Failures)
+		t.Errorf("of %d reads %d were refused (%s), and fail with %q", l.Reads.Served, l.Reads.Unavailable, l.Reads.Refusal, l.Reads.Failures)
 	}
 	// A version of the origin may be refused as a conflict at the destination, once for each move.
 	if len(l.Writes.Failures) > 2 {

@@ -25,6 +25,8 @@ const (
 // Outcome is what the requests of one client got.
 type Outcome struct {
 	Served, Unavailable int
+	// Refusal is the last answer with status 503.
+	Refusal string
 	// Down is the time from the first request that got 503 to the next that was served, in sum.
 	Down time.Duration
 	// Slowest is the longest time that a request took.
@@ -46,6 +48,7 @@ func (o *Outcome) add(err error, took time.Duration) {
 		}
 	case apierrors.IsServiceUnavailable(err):
 		o.Unavailable++
+		o.Refusal = fmt.Sprintf("%s after %s: %v", time.Now().Format(time.StampMilli), took, err)
 		if o.since.IsZero() {
 			o.since = time.Now()
 		}
