@@ -258,7 +258,7 @@ func TestFailures(t *testing.T) {
 		"the last one has the reason":             {`{"error":"bucket b is full"}`, failed, operatorv1alpha1.BackupPhaseFailed, "bucket b is full. Correct the cause, and create another Backup"},
 		"one that is ended by its deadline":       {`{"error":"writing x: context canceled"}`, deadline, operatorv1alpha1.BackupPhaseFailed, "it did not end within 6h0m0s: raise maxUploadRate"},
 		"a result that is lost may be a backup":   {"", with(batchv1.JobComplete, "", ""), operatorv1alpha1.BackupPhaseFailed, "look for folders 20300102T030405Z-11111111-* with manifest.json in the store"},
-		"a pod that was killed says nothing more": {"", failed, operatorv1alpha1.BackupPhaseFailed, "pod pod ended with Error: look at its log. Correct the cause"},
+		"a pod that was killed says nothing more": {"", failed, operatorv1alpha1.BackupPhaseFailed, "pod pod ended with Error: read its log. Correct the cause"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			i := newInstallation(t)

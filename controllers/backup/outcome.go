@@ -57,7 +57,7 @@ func outcomeOf(job *batchv1.Job, pods []corev1.Pod) Outcome {
 			case err == nil && result.Error != "":
 				out.Message = result.Error
 			default: // killed before it could report
-				out.Message = fmt.Sprintf("pod %s ended with %s: look at its log", pod.Name, cmp.Or(ended.Reason, "no reason"))
+				out.Message = fmt.Sprintf("pod %s ended with %s: read its log", pod.Name, cmp.Or(ended.Reason, "no reason"))
 			}
 		}
 	}

@@ -74,7 +74,7 @@ func (s *scope) retain(ctx context.Context) error {
 	return nil
 }
 
-// unreleased returns the name of a Restore of the installation whose data nobody has compared yet, or "". A schedule counts every Backup that is
+// unreleased returns the name of a Restore of the installation that no person has released yet, or "". A schedule counts every Backup that is
 // completed, also of an installation that has lost its data, and would remove the good ones.
 func (s *scope) unreleased(ctx context.Context) (string, error) {
 	list := &operatorv1alpha1.RestoreList{}

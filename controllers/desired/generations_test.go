@@ -27,7 +27,7 @@ func TestPhases(t *testing.T) {
 		"nor is a third one":      {unissued(caState("TrustBoth", 2, 3)), []string{second}, second, "trusts 2, has 2"},
 		"both are trusted":        {caState("TrustBoth", 1, 2), []string{first, second}, first, "trusts 1 and 2, has 1"},
 		"the new one issues":      {caState("Issue", 1, 2), []string{first, second}, second, "trusts 1 and 2, has 2"},
-		"the former one is gone":  {caState("Retire", 1, 2), []string{second}, second, "trusts 2, has 2"},
+		"the previous one is gone":  {caState("Retire", 1, 2), []string{second}, second, "trusts 2, has 2"},
 		"after a re-keying":       {caState("Stable", 2, 0), []string{second}, second, "trusts 2, has 2"},
 		"generations are skipped": {caState("Issue", 2, 9), []string{second, first + "-9"}, first + "-9", "trusts 2 and 9, has 9"},
 	} {

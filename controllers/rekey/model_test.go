@@ -244,7 +244,7 @@ func (m *model) tickRecord() {
 	}
 }
 
-// tickSecrets makes the Secrets of the generations that are trusted, and deletes that of the former one when no server trusts it.
+// tickSecrets makes the Secrets of the generations that are trusted, and deletes that of the previous one when no server trusts it.
 func (m *model) tickSecrets() {
 	if !m.chance(20) {
 		return

@@ -23,7 +23,7 @@ const (
 	// TrustHold is how long nothing must be missing before the new key issues. It covers reconciles that have read an older record, files of
 	// pods that a kubelet has from its cache, and pods that still serve while they terminate.
 	TrustHold = 2 * time.Minute
-	// IssueHold is how long nothing must be missing before the former key is retired. It covers in addition clients that read
+	// IssueHold is how long nothing must be missing before the previous key is retired. It covers in addition clients that read
 	// their certificate from a file again every five minutes, and tools that read a kubeconfig from its Secret.
 	IssueHold = 10 * time.Minute
 )
@@ -70,7 +70,7 @@ func Decide(state State, wanted Wanted, missing []string, now time.Time) State {
 	return state
 }
 
-// IsConfirmed reports whether the user has confirmed that no unknown client has a certificate of the former generation.
+// IsConfirmed reports whether the user has confirmed that no unknown client has a certificate of the previous generation.
 func IsConfirmed(state State, wanted Wanted) bool { return wanted.Retire >= state.Generation }
 
 // AwaitsConfirmation reports whether a state lacks only the confirmation of the user.

@@ -33,9 +33,9 @@ func TestDecide(t *testing.T) {
 		"another retirement is confirmed": {State{Issue, 2, 3, noon.Add(-time.Hour)}, Wanted{3, 1}, nil, State{Issue, 2, 3, noon.Add(-time.Hour)}},
 		"the longer hold is not over":     {State{Issue, 1, 2, noon.Add(-IssueHold + 1)}, Wanted{2, 1}, nil, State{Issue, 1, 2, noon.Add(-IssueHold + 1)}},
 		"retirement begins":               {State{Issue, 1, 2, noon.Add(-IssueHold)}, Wanted{2, 1}, nil, State{Phase: Retire, Generation: 1, Next: 2}},
-		"a server trusts the former key":  {State{Phase: Retire, Generation: 1, Next: 2}, Wanted{2, 1}, missing, State{Phase: Retire, Generation: 1, Next: 2}},
-		"no server trusts the former key": {State{Phase: Retire, Generation: 1, Next: 2}, Wanted{2, 1}, nil, State{Retire, 1, 2, noon}},
-		"the former key is retired":       {State{Retire, 1, 2, noon}, Wanted{2, 1}, nil, State{Phase: Stable, Generation: 2}},
+		"a server trusts the previous key":  {State{Phase: Retire, Generation: 1, Next: 2}, Wanted{2, 1}, missing, State{Phase: Retire, Generation: 1, Next: 2}},
+		"no server trusts the previous key": {State{Phase: Retire, Generation: 1, Next: 2}, Wanted{2, 1}, nil, State{Retire, 1, 2, noon}},
+		"the previous key is retired":       {State{Retire, 1, 2, noon}, Wanted{2, 1}, nil, State{Phase: Stable, Generation: 2}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := Decide(tc.state, tc.wanted, tc.missing, noon); got != tc.want {

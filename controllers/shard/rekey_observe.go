@@ -137,7 +137,7 @@ func (s *rootShardScope) observeServer(ctx context.Context, server clientCAServe
 	case slices.ContainsFunc(trusted, lacks):
 		return fmt.Sprintf("Secret %s, which has what Deployment %s trusts, is to be written", server.bundle, server.deployment), nil
 	case slices.ContainsFunc(refused, contains):
-		return fmt.Sprintf("Secret %s, which has what Deployment %s trusts, contains the former client CA", server.bundle, server.deployment), nil
+		return fmt.Sprintf("Secret %s, which has what Deployment %s trusts, contains the previous client CA", server.bundle, server.deployment), nil
 	case desired.LiveClientCATrust(&live.Spec.Template) != desired.ClientCATrust(s.root):
 		return fmt.Sprintf("the pods of Deployment %s are to be replaced", server.deployment), nil
 	}
@@ -248,7 +248,7 @@ func notIssued(certificate *certmanagerv1.Certificate, issuer, newest string) st
 	case isOfOperator(certificate):
 		return fmt.Sprintf("Certificate %s is not issued by Issuer %s yet%s", certificate.Name, issuer, orDelete)
 	case name != issuer && name != newest:
-		return fmt.Sprintf("Certificate %s, which is not the operator's, names Issuer %s of a former key: set its issuerRef to %s", certificate.Name, name, newest)
+		return fmt.Sprintf("Certificate %s, which is not the operator's, names Issuer %s of an earlier key: set its issuerRef to %s", certificate.Name, name, newest)
 	}
 	return fmt.Sprintf("Certificate %s, which is not the operator's, is not issued by Issuer %s yet: renew it with `cmctl renew -n %s %s`",
 		certificate.Name, issuer, certificate.Namespace, certificate.Name)
@@ -272,7 +272,7 @@ func (s *rootShardScope) observeKubeconfigs(ctx context.Context, authority []byt
 			return nil, fmt.Errorf("observing Kubeconfig %s: %w", kubeconfig.Name, err)
 		}
 		if secret != nil && !isIssued(authority, desired.KubeconfigClientCertificates(secret)) {
-			out = append(out, fmt.Sprintf("Kubeconfig %s: Secret %s has a certificate of the former generation", kubeconfig.Name, secret.Name))
+			out = append(out, fmt.Sprintf("Kubeconfig %s: Secret %s has a certificate of the previous generation", kubeconfig.Name, secret.Name))
 		}
 		recorded := kubeconfig.Status.ArgoCDSecret
 		if recorded == nil {
@@ -283,7 +283,7 @@ func (s *rootShardScope) observeKubeconfigs(ctx context.Context, authority []byt
 			return nil, err
 		}
 		if cluster != nil && !isIssued(authority, desired.ArgoCDClientCertificates(cluster)) {
-			out = append(out, fmt.Sprintf("Kubeconfig %s: Secret %s/%s of Argo CD has a certificate of the former generation", kubeconfig.Name, recorded.Namespace, recorded.Name))
+			out = append(out, fmt.Sprintf("Kubeconfig %s: Secret %s/%s of Argo CD has a certificate of the previous generation", kubeconfig.Name, recorded.Namespace, recorded.Name))
 		}
 	}
 	return out, nil

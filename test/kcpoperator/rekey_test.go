@@ -71,8 +71,8 @@ func (e *env) testRekey(t *testing.T) {
 		}
 	}
 	r.checkSchema()
-	former := r.kubeconfig()
-	r.laptop = former
+	previous := r.kubeconfig()
+	r.laptop = previous
 
 	r.certManager.refuses = "root-client-ca-2"
 	r.setRekey(`{"ca": "client-ca", "generation": 2}`)
@@ -96,7 +96,7 @@ func (e *env) testRekey(t *testing.T) {
 	ended := r.until("the re-keying has ended", func(ca *operatorv1alpha1.CertificateAuthorityStatus) bool {
 		return ca.Phase == operatorv1alpha1.CertificateAuthorityStable && ca.Generation == 2
 	})
-	r.checkEnd(ended, former)
+	r.checkEnd(ended, previous)
 	if r.killed == 0 {
 		t.Error("the operator was never killed")
 	}
@@ -336,21 +336,21 @@ func (r *rekeying) loseStatus() {
 	}
 }
 
-func (r *rekeying) checkEnd(state *operatorv1alpha1.CertificateAuthorityStatus, former []byte) {
+func (r *rekeying) checkEnd(state *operatorv1alpha1.CertificateAuthorityStatus, previous []byte) {
 	r.t.Helper()
 	if state.SecretName != "root-client-ca-2" || state.NextGeneration != 0 || state.NextFingerprint != "" || state.Fingerprint == "" || len(state.BlockedBy) > 0 {
 		r.t.Errorf("got %+v", state)
 	}
 	for name, files := range r.pods.running {
-		if verifyClient(former, files.trusts) == nil {
-			r.t.Errorf("%s accepts a certificate of the former key", name)
+		if verifyClient(previous, files.trusts) == nil {
+			r.t.Errorf("%s accepts a certificate of the previous key", name)
 		}
 		if trust := desired.LiveClientCATrust(&r.deployment(name).Spec.Template); trust != "trusts 2, has 2" {
 			r.t.Errorf("the pods of %s say: %s", name, trust)
 		}
 	}
 	if secret := r.secret("root-client-ca"); secret.UID != "" {
-		r.t.Error("the key of the former generation remains")
+		r.t.Error("the key of the previous generation remains")
 	}
 	issuer := &certmanagerv1.Issuer{}
 	if err := r.Get(r.t.Context(), client.ObjectKey{Namespace: rekeyNamespace, Name: "root-client-ca"}, issuer); err != nil || issuer.Spec.CA.SecretName != "root-client-ca-2" {

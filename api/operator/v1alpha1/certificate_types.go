@@ -78,7 +78,7 @@ const (
 	CertificateAuthorityStable    CertificateAuthorityPhase = "Stable"    // there is one generation
 	CertificateAuthorityTrustBoth CertificateAuthorityPhase = "TrustBoth" // servers learn to trust the next one, too
 	CertificateAuthorityIssue     CertificateAuthorityPhase = "Issue"     // certificates are issued by the next one
-	CertificateAuthorityRetire    CertificateAuthorityPhase = "Retire"    // servers cease to trust the former one
+	CertificateAuthorityRetire    CertificateAuthorityPhase = "Retire"    // servers cease to trust the previous one
 )
 
 // CertificateAuthorityStatus is the state of one certificate authority.
@@ -91,7 +91,7 @@ type CertificateAuthorityStatus struct {
 	// +required
 	Phase CertificateAuthorityPhase `json:"phase"`
 
-	// generation is the number of the key; during a re-keying, that of the former one.
+	// generation is the number of the key; during a re-keying, that of the previous one.
 	// +required
 	Generation int32 `json:"generation"`
 

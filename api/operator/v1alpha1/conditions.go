@@ -84,7 +84,7 @@ const (
 
 	ReasonTrustBoth = "TrustBoth" // CertificatesRekeyed=False: servers learn to trust the new key, too
 	ReasonIssue     = "Issue"     // CertificatesRekeyed=False: certificates are issued by the new key
-	ReasonRetire    = "Retire"    // CertificatesRekeyed=False: servers cease to trust the former key
+	ReasonRetire    = "Retire"    // CertificatesRekeyed=False: servers cease to trust the previous key
 	ReasonRetired   = "Retired"   // CertificatesRekeyed=False: the spec names a generation that has been retired
 	ReasonRekeyed   = "Rekeyed"   // CertificatesRekeyed=True
 	// ReasonRekeyBlocked is of CertificatesRekeyed=False: a re-keying cannot begin.
