@@ -26,8 +26,8 @@ func newBackupCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "backup",
 		Short: "Save the etcds and Secrets of an installation to an S3 store, verify backups, and restore an etcd from one",
-		Long: `The operator runs "create" for Backups. The other commands are for people: they need the store of a configuration file, and the identity
-(private key of age) of a recipient for whatever is encrypted.`,
+		Long: `The operator runs "create" for Backups, and "restore" for Restores. All commands but "create" are for people, too: they need the store of a
+configuration file, and the identity (private key of age) of a recipient for whatever is encrypted.`,
 		Version:       buildversion.Get(),
 		SilenceUsage:  true,
 		SilenceErrors: true,

@@ -44,7 +44,7 @@ func (s *scope) retain(ctx context.Context) error {
 	if name, err := s.unreleased(ctx); err != nil || name != "" {
 		s.report.RequeueWithin(retentionInterval)
 		if name != "" {
-			s.report.Set(status.Warn(condition, reasonNotReleased, "nothing is removed until Restore %s of this installation is released: set its spec.release, or delete it if it has failed", name))
+			s.report.Set(status.Warn(condition, reasonNotReleased, "nothing is removed until Restore %s of this installation is released: set its spec.release, or delete it if it has failed, or if the installation that it restored is gone", name))
 		}
 		return err
 	}

@@ -26,7 +26,7 @@ func AwaitRestore(ctx context.Context, c apply.Cluster, root *operatorv1alpha1.R
 	case restore.Status.Phase != operatorv1alpha1.RestorePhaseCompleted || restore.Spec.RootShardRef.Name != root.Name:
 		return status.Wait(condition, operatorv1alpha1.ReasonAwaitsRestore, "Restore %s fills the etcds of RootShard %s before they start: see its conditions", name, root.Name), nil
 	}
-	if stopped := restore.Status.StoppedAt; stopped != nil && stopped.Before(&root.CreationTimestamp) {
+	if restore.Status.StoppedAt.Before(&root.CreationTimestamp) {
 		return status.Wait(condition, operatorv1alpha1.ReasonAwaitsRestore, "Restore %s has filled an installation that was there before RootShard %s: create another Restore, and name it in the annotation %s; or remove the annotation to start without data",
 			name, root.Name, operatorv1alpha1.AnnotationRestore), nil
 	}

@@ -21,15 +21,15 @@ func TestPhases(t *testing.T) {
 		signer  string
 		trust   string
 	}{
-		"without a record":        {nil, []string{first}, first, ""},
-		"before a re-keying":      {caState("Stable", 1, 0), []string{first}, first, ""},
-		"the new one is not made": {unissued(caState("TrustBoth", 1, 2)), []string{first}, first, ""},
-		"nor is a third one":      {unissued(caState("TrustBoth", 2, 3)), []string{second}, second, "trusts 2, has 2"},
-		"both are trusted":        {caState("TrustBoth", 1, 2), []string{first, second}, first, "trusts 1 and 2, has 1"},
-		"the new one issues":      {caState("Issue", 1, 2), []string{first, second}, second, "trusts 1 and 2, has 2"},
-		"the previous one is gone":  {caState("Retire", 1, 2), []string{second}, second, "trusts 2, has 2"},
-		"after a re-keying":       {caState("Stable", 2, 0), []string{second}, second, "trusts 2, has 2"},
-		"generations are skipped": {caState("Issue", 2, 9), []string{second, first + "-9"}, first + "-9", "trusts 2 and 9, has 9"},
+		"without a record":         {nil, []string{first}, first, ""},
+		"before a re-keying":       {caState("Stable", 1, 0), []string{first}, first, ""},
+		"the new one is not made":  {unissued(caState("TrustBoth", 1, 2)), []string{first}, first, ""},
+		"nor is a third one":       {unissued(caState("TrustBoth", 2, 3)), []string{second}, second, "trusts 2, has 2"},
+		"both are trusted":         {caState("TrustBoth", 1, 2), []string{first, second}, first, "trusts 1 and 2, has 1"},
+		"the new one issues":       {caState("Issue", 1, 2), []string{first, second}, second, "trusts 1 and 2, has 2"},
+		"the previous one is gone": {caState("Retire", 1, 2), []string{second}, second, "trusts 2, has 2"},
+		"after a re-keying":        {caState("Stable", 2, 0), []string{second}, second, "trusts 2, has 2"},
+		"generations are skipped":  {caState("Issue", 2, 9), []string{second, first + "-9"}, first + "-9", "trusts 2 and 9, has 9"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			root := &operatorv1alpha1.RootShard{ObjectMeta: metav1.ObjectMeta{Name: "root", Namespace: "kcp"}}

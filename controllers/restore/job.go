@@ -13,9 +13,11 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
+	"github.com/atoll-dev/atoll/controllers/apply"
 	"github.com/atoll-dev/atoll/controllers/backup"
 	"github.com/atoll-dev/atoll/controllers/backupstore"
 	"github.com/atoll-dev/atoll/controllers/desired"
@@ -59,7 +61,7 @@ func (s *scope) restoreEtcds(ctx context.Context) error {
 		for _, volume := range etcd.NewForShard(shard.Shard).Volumes() {
 			all++
 			metav1.SetMetaDataAnnotation(&volume.Claim.ObjectMeta, operatorv1alpha1.AnnotationRestore, s.restore.Name)
-			if err := s.config.Cluster.ApplyObject(ctx, condition, volume.Claim); err != nil {
+			if err := create(ctx, s.config.Cluster, condition, volume.Claim); err != nil {
 				return s.report.SetResult(status.Result{}, err)
 			}
 			if volume.Claim.DeletionTimestamp != nil {
@@ -67,10 +69,10 @@ func (s *scope) restoreEtcds(ctx context.Context) error {
 				return s.wait(reasonRunning, "PersistentVolumeClaim %s is being deleted, and is created again", volume.Claim.Name)
 			}
 			job := s.newJob(shard, volume)
-			if err := s.config.Cluster.ApplyObject(ctx, condition, job); err != nil {
+			if err := create(ctx, s.config.Cluster, condition, job); err != nil {
 				return s.report.SetResult(status.Result{}, err)
 			}
-			outcome, err := s.outcomeOf(ctx, job)
+			outcome, err := backup.ReadOutcome(ctx, s.config.Cluster, job)
 			switch {
 			case err != nil:
 				return err
@@ -93,6 +95,23 @@ func (s *scope) restoreEtcds(ctx context.Context) error {
 	s.report.Set(status.OK(condition, reasonRestored, "restored the etcds of %d shards, and %d Secrets; the installation starts", len(out.Shards), out.Secrets))
 	s.report.Set(s.held())
 	return nil
+}
+
+// create applies an object that does not exist yet. One that exists stays as it is, because a Job and a claim cannot be changed when the image, the store
+// or the installation changes. object becomes the one in the cluster.
+func create[T any, P interface {
+	*T
+	client.Object
+}](ctx context.Context, cluster apply.Cluster, condition string, object P) error {
+	live, err := apply.Get[T, P](ctx, cluster, object.GetNamespace(), object.GetName())
+	if err != nil {
+		return err
+	}
+	if live != nil {
+		*object = *live
+		return nil
+	}
+	return cluster.ApplyObject(ctx, condition, object)
 }
 
 func (s *scope) meta(name string) metav1.ObjectMeta {

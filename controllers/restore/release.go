@@ -31,8 +31,8 @@ func (s *scope) release(ctx context.Context) error {
 	case !s.restore.Spec.Release:
 		s.report.Set(s.held())
 		return nil
-	case s.root == nil:
-		s.report.Set(status.Warn(condition, operatorv1alpha1.ReasonReferenceNotFound, "RootShard %s does not exist any more", s.restore.Spec.RootShardRef.Name))
+	case s.root == nil, s.restore.Status.StoppedAt.Before(&s.root.CreationTimestamp): // a later one of the same name may await a release of its own
+		s.report.Set(status.Warn(condition, operatorv1alpha1.ReasonReferenceNotFound, "RootShard %s, which was restored, does not exist any more", s.restore.Spec.RootShardRef.Name))
 		return nil
 	}
 	var problems []error

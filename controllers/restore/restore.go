@@ -15,7 +15,6 @@ import (
 
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 	"github.com/atoll-dev/atoll/controllers/apply"
-	"github.com/atoll-dev/atoll/controllers/backup"
 	"github.com/atoll-dev/atoll/controllers/reconcile"
 	"github.com/atoll-dev/atoll/controllers/status"
 )
@@ -201,9 +200,4 @@ func (s *scope) SetStatus() {
 	default:
 		out.Phase = operatorv1alpha1.RestorePhasePending
 	}
-}
-
-// outcomeOf reads what the Job of a member has reported.
-func (s *scope) outcomeOf(ctx context.Context, job *batchv1.Job) (backup.Outcome, error) {
-	return backup.ReadOutcome(ctx, s.config.Cluster, job)
 }

@@ -11,6 +11,7 @@ import (
 
 	"filippo.io/age"
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -155,6 +156,47 @@ func TestRelease(t *testing.T) {
 	r.removed = nil
 	if _, released := reconcileOnce(t, c, r, operatorv1alpha1.ConditionReleased); released.Status != metav1.ConditionTrue || len(r.removed) > 0 {
 		t.Errorf("a second time: %+v, %v", released, r.removed)
+	}
+
+	stopped, again := metav1.NewTime(time.Unix(1000, 0)), newRoot()
+	again.CreationTimestamp = metav1.NewTime(stopped.Add(time.Hour))
+	restore.ResourceVersion, restore.Status.StoppedAt = "", &stopped
+	meta.SetStatusCondition(&restore.Status.Conditions, metav1.Condition{Type: operatorv1alpha1.ConditionReleased, Status: metav1.ConditionFalse, Reason: "AwaitsRelease"})
+	c = memory.NewClient(t, restore, again, shard, &corev1.Secret{ObjectMeta: named("root-etcd-client")}, &corev1.Secret{ObjectMeta: named("alpha-etcd-client")})
+	if _, released := reconcileOnce(t, c, r, operatorv1alpha1.ConditionReleased); released.Status != metav1.ConditionFalse || len(r.removed) > 0 {
+		t.Errorf("of an installation that was created later: %+v, %v", released, r.removed)
+	}
+}
+
+// TestImageChangesWhileRunning: Jobs stay as they are, because their templates cannot be changed.
+func TestImageChangesWhileRunning(t *testing.T) {
+	restore, started := newRestore(), metav1.Now()
+	restore.Status.Phase, restore.Status.StartedAt, restore.Status.Shards = operatorv1alpha1.RestorePhaseRunning, &started, []string{"root"}
+	store := &operatorv1alpha1.BackupStore{ObjectMeta: named("store")}
+	store.Status.Conditions = []metav1.Condition{{Type: operatorv1alpha1.ConditionReady, Status: metav1.ConditionTrue}}
+	root := newRoot()
+	c := memory.NewClient(t, restore, root, store)
+	images := func() (out []string) {
+		t.Helper()
+		if restore, completed := reconcileOnce(t, c, nil, operatorv1alpha1.ConditionCompleted); restore.Status.Phase != operatorv1alpha1.RestorePhaseRunning {
+			t.Fatalf("%s: %+v", restore.Status.Phase, completed)
+		}
+		jobs := &batchv1.JobList{}
+		if err := c.List(t.Context(), jobs); err != nil {
+			t.Fatal(err)
+		}
+		for i := range jobs.Items {
+			out = append(out, jobs.Items[i].Spec.Template.Spec.Containers[0].Image)
+		}
+		return out
+	}
+	before := images()
+	root.Spec.Image = &operatorv1alpha1.ImageSpec{Tag: "v2"}
+	if err := c.Update(t.Context(), root); err != nil {
+		t.Fatal(err)
+	}
+	if after := images(); len(before) != 1 || !slices.Equal(after, before) {
+		t.Errorf("Jobs have %q, before %q", after, before)
 	}
 }
 

@@ -21,8 +21,11 @@ func findTarget(ctx context.Context, c apply.Cluster, virtualWorkspace *operator
 		if err != nil {
 			return nil, status.Result{}, err
 		}
-		if result.State != status.Satisfied {
+		if root == nil {
 			return nil, status.Wait(condition, operatorv1alpha1.ReasonReferenceNotFound, "%s", result.Message), nil
+		}
+		if unknown := dependencies.ResolveCAs(condition, root); unknown.Type != "" {
+			return nil, unknown, nil
 		}
 		target := desired.NewRootShard(root)
 		return &target, status.OK(condition, operatorv1alpha1.ReasonReferenceValid, "RootShard %s exists", root.Name), nil
@@ -39,8 +42,11 @@ func findTarget(ctx context.Context, c apply.Cluster, virtualWorkspace *operator
 		if err != nil {
 			return nil, status.Result{}, err
 		}
-		if result.State != status.Satisfied {
+		if root == nil {
 			return nil, status.Wait(condition, operatorv1alpha1.ReasonReferenceNotFound, "of Shard %s: %s", shard.Name, result.Message), nil
+		}
+		if unknown := dependencies.ResolveCAs(condition, root); unknown.Type != "" {
+			return nil, unknown, nil
 		}
 		target := desired.NewShard(shard, root)
 		return &target, status.OK(condition, operatorv1alpha1.ReasonReferenceValid, "Shard %s exists", shard.Name), nil
