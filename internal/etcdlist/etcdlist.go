@@ -30,8 +30,8 @@ const (
 var errSlow = errors.New("etcd has not sent the next part of a list within " + partTimeout.String())
 
 // Read passes the keys below a prefix to a function, in their order and in parts, and ends with its first error. All are of one revision: the given
-// one, or the latest for 0. The options are those of a read (clientv3.WithKeysOnly), without a limit or an order. Errors of etcd are rpctypes.EtcdError
-// or those of the context.
+// one, or the latest for 0. The options are those of a read (clientv3.WithKeysOnly), without a limit or an order. Errors of etcd are rpctypes.EtcdError,
+// those of the context, or say that the next part has not arrived in time.
 func Read(ctx context.Context, kv clientv3.KV, prefix string, revision int64, visit func([]*mvccpb.KeyValue) error, options ...clientv3.OpOption) error {
 	options = append(options, clientv3.WithRange(clientv3.GetPrefixRangeEnd(prefix)))
 	if supported, err := stream(ctx, kv, prefix, revision, visit, options); supported {

@@ -238,6 +238,8 @@ type transactionClient struct {
 func (c *transactionClient) OptimisticPut(ctx context.Context, key string, value []byte, revision int64, opts kubernetes.PutOptions) (kubernetes.PutResponse, error) {
 	p := &put{member: memberOf(ctx), client: c, key: key, value: value, revision: revision, done: make(chan struct{})}
 	if p.member == nil || opts != (kubernetes.PutOptions{}) || !p.join() {
+		begun := time.Now()
+		defer func() { endpointsrequest.TrackStorageLatency(ctx, time.Since(begun)) }()
 		return c.Interface.OptimisticPut(ctx, key, value, revision, opts)
 	}
 	select {

@@ -19,7 +19,7 @@ import (
 func withTransactions(etcd *clientv3.Client, raw storage.Interface, config *storagebackend.ConfigForResource,
 	newFunc, newListFunc func() runtime.Object, resourcePrefix string) (storage.Interface, error) {
 	client := &kubernetes.Client{Client: etcd}
-	client.Kubernetes = &transactionClient{Interface: &kubernetes.Client{Client: etcd}, etcd: etcd, resource: config.GroupResource}
+	client.Kubernetes = &transactionClient{Interface: client, etcd: etcd, resource: config.GroupResource}
 	transformer := config.Transformer
 	if transformer == nil {
 		transformer = identity.NewEncryptCheckTransformer()

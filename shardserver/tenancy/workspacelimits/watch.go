@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	"github.com/atoll-dev/atoll/internal/background"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/controller"
 )
@@ -16,7 +17,7 @@ import (
 // watcher has the logical clusters whose count or limits have changed, each once, until a watch delivers them.
 type watcher struct {
 	pending map[logicalcluster.Name]struct{}
-	ready   chan struct{}
+	ready   background.Signal
 }
 
 // source returns the source of changes for a controller. Its requests are for the LogicalClusters with limits.
@@ -27,7 +28,7 @@ func (t *Tracker) source() controller.Source {
 // watch returns a watch of the entries: first all, then those that have changed.
 func (t *Tracker) watch(ctx context.Context) (watch.Interface, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	w := &watcher{pending: map[logicalcluster.Name]struct{}{}, ready: make(chan struct{}, 1)}
+	w := &watcher{pending: map[logicalcluster.Name]struct{}{}, ready: background.NewSignal()}
 	t.mu.Lock()
 	initial := slices.Collect(maps.Keys(t.entries))
 	t.watchers[w] = struct{}{}
@@ -66,10 +67,7 @@ func (t *Tracker) flush(context.Context) {
 	}
 	for w := range t.watchers {
 		maps.Copy(w.pending, t.changed)
-		select {
-		case w.ready <- struct{}{}:
-		default: // a delivery is due already
-		}
+		w.ready.Set()
 	}
 	clear(t.changed)
 }
