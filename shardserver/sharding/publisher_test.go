@@ -64,11 +64,13 @@ func TestPublisher(t *testing.T) {
 			annotations["kcp.io/cluster"] != "root" || annotations["cache.kcp.io/original-resource-version"] == "" || annotations["cache.kcp.io/reach"] != "global" || len(annotations) != len(created.Annotations)+4 {
 			t.Errorf("got %s, original UID %s", object.Raw, created.UID)
 		}
-		report, err := writer.Get(t.Context(), cacheclient.Reports, key("root"))
-		must(t, err)
-		if report.Meta.Annotations["cache.kcp.io/reach"] != "global" {
-			t.Errorf("caches of earlier versions do not copy %s", report.Raw)
-		}
+		shardtesting.Eventually(t, "the report of the shard", func(ctx context.Context) error {
+			report, err := writer.Get(ctx, cacheclient.Reports, key("root"))
+			if err == nil && report.Meta.Annotations["cache.kcp.io/reach"] != "global" {
+				t.Errorf("caches of earlier versions do not copy %s", report.Raw)
+			}
+			return err
+		})
 	})
 	t.Run("tenants cannot set annotations of caches or names of shards", func(t *testing.T) {
 		patch := `{"metadata":{"labels":{"marked":"true"},"annotations":{"cache.kcp.io/down":"true","cache.kcp.io/via":"remote","kcp.io/shard":"other"}}}`
