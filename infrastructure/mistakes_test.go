@@ -9,8 +9,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
 	"github.com/atoll-dev/atoll/infrastructure/catalogue"
@@ -61,6 +63,12 @@ func (e *instancesEnv) testExportDeleted(t *testing.T) {
 	instance := e.waitPhase(t, e.second, "mine", infrastructurev1alpha1.PhaseReady)
 	deleted := &apisv1alpha2.APIExport{}
 	if err := e.c.Get(t.Context(), client.ObjectKey{Name: export}, deleted); err != nil {
+		t.Fatal(err)
+	}
+	// Either the provider or the server creates the endpoint slice; the server's belongs to the export, and is deleted with it.
+	slice := &apisv1alpha1.APIExportEndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: export}}
+	owned := fmt.Sprintf(`{"metadata":{"ownerReferences":[{"apiVersion":"%s","kind":"APIExport","name":"%s","uid":"%s"}]}}`, apisv1alpha2.SchemeGroupVersion, export, deleted.UID)
+	if err := e.c.Patch(t.Context(), slice, client.RawPatch(types.MergePatchType, []byte(owned))); err != nil {
 		t.Fatal(err)
 	}
 	if err := e.c.Delete(t.Context(), deleted); err != nil {

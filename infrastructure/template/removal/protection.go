@@ -11,6 +11,8 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -139,6 +141,8 @@ func (p *Protection) lease(ctx context.Context) (*coordinationv1.Lease, error) {
 type use struct {
 	templates, catalogues bool
 	exports, schemas      map[string]bool
+	// current are the UIDs of the exports that are not being deleted, by name.
+	current map[string]types.UID
 }
 
 func (u *use) has(object client.Object) bool {
@@ -147,9 +151,20 @@ func (u *use) has(object client.Object) bool {
 		return u.schemas[object.GetName()]
 	case *coordinationv1.Lease:
 		return u.templates || u.catalogues
-	default: // exports and their endpoint slices
+	case *apisv1alpha1.APIExportEndpointSlice:
+		return u.exports[object.GetName()] && !u.isOrphaned(object)
+	default: // exports
 		return u.exports[object.GetName()]
 	}
+}
+
+// isOrphaned reports whether an endpoint slice is owned by a previous export of its name, as the default slice of an export that was deleted
+// and created again is. The garbage collector deletes it, and the server creates one for the current export once it is gone.
+func (u *use) isOrphaned(slice client.Object) bool {
+	current, exists := u.current[slice.GetName()]
+	return exists && slices.ContainsFunc(slice.GetOwnerReferences(), func(owner metav1.OwnerReference) bool {
+		return owner.Kind == "APIExport" && owner.Name == slice.GetName() && owner.UID != current
+	})
 }
 
 // use returns which objects Templates and Catalogues need. It reads them from the cache, or without it if live is set.
@@ -161,7 +176,7 @@ func (p *Protection) use(ctx context.Context, exports []apisv1alpha2.APIExport, 
 			return nil, err
 		}
 	}
-	u := &use{schemas: map[string]bool{}}
+	u := &use{schemas: map[string]bool{}, current: map[string]types.UID{}}
 	u.templates = slices.ContainsFunc(templates.Items, func(t infrastructurev1alpha1.Template) bool {
 		return controllerutil.ContainsFinalizer(&t, template.Finalizer(p.Group))
 	})
@@ -172,6 +187,9 @@ func (p *Protection) use(ctx context.Context, exports []apisv1alpha2.APIExport, 
 		}
 	}
 	for i := range exports {
+		if exports[i].DeletionTimestamp == nil {
+			u.current[exports[i].Name] = exports[i].UID
+		}
 		for _, entry := range exports[i].Spec.Resources {
 			u.schemas[entry.Schema] = u.schemas[entry.Schema] || u.exports[exports[i].Name]
 		}
