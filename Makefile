@@ -245,6 +245,6 @@ faults: ## Every fault of test/faults in its full form, with the figures of docs
 	ATOLL_FAULTS=full go test -count=1 -v -timeout 120m ./test/faults
 
 .PHONY: bench
-bench: ## Figures of one run as a table, in bench.json and in docs/performance.md: about three quarters of an hour on an idle machine. BENCH_SCALE=0.1 takes a quarter of an hour and leaves docs/performance.md as it is.
+bench: ## Figures of one run as a table, in bench.json and in docs/performance-figures.md: about three quarters of an hour on an idle machine. BENCH_SCALE=0.1 takes a quarter of an hour and leaves docs/performance-figures.md as it is.
 	go test -run '^$$' -bench . -benchtime 1x -timeout 120m ./test/bench/...
-	@if [[ -z "$${BENCH_SCALE:-}" ]]; then go run ./hack/benchtable bench.json docs/performance.md $(GIT_COMMIT); fi
+	@if [[ -z "$${BENCH_SCALE:-}" ]]; then go run ./hack/benchtable bench.json docs/performance-figures.md $(GIT_COMMIT); fi

@@ -224,14 +224,12 @@ func (d *dependencies) followRestore(ctx context.Context) {
 	if !d.restored.Held() {
 		return
 	}
-	config := d.options.Etcd.StorageConfig
-	etcd, err := etcdkeys.Connect(config.Transport)
+	etcd, err := d.keys.Connect()
 	if err != nil { // of its files, which were read before
 		klog.FromContext(ctx).Error(err, "Failed to follow the release of the restored keys; restart the shard after it")
 		return
 	}
-	defer etcd.Close()
-	d.restored.Follow(ctx, etcd, config.Prefix, restoremark.RetryInterval)
+	d.restored.Follow(ctx, etcd, d.options.Etcd.StorageConfig.Prefix, restoremark.RetryInterval)
 }
 
 // startFence registers this process as a replica of the shard, so that a move of a logical cluster waits for its writes.

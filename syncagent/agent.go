@@ -27,8 +27,8 @@ import (
 
 // Config configures an agent.
 type Config struct {
-	*options.Completed
-	Log logr.Logger
+	Options *options.Completed
+	Log     logr.Logger
 	// OrphanDelay is how long a copy has to be without a source before it counts as an orphan; 0 means the default.
 	OrphanDelay time.Duration
 	// ViewInterval is how often the agent, where it does not use the syncer's view checks whether the view is available; 0 means the
@@ -39,15 +39,15 @@ type Config struct {
 // Run runs an agent until the context ends. It returns an error at startup if a server does not respond, or if an object that a flag
 // names does not exist.
 func Run(ctx context.Context, config Config) error {
-	export, err := servers.Check(ctx, &config.Config)
+	export, err := servers.Check(ctx, &config.Options.Config)
 	if err != nil {
 		return err
 	}
-	mgr, err := newManager(config)
+	mgr, err := newManager(config.Options, config.Log)
 	if err != nil {
 		return err
 	}
-	kcp, err := newKcp(config.Completed)
+	kcp, err := newKcp(config.Options)
 	if err != nil {
 		return err
 	}
@@ -57,12 +57,12 @@ func Run(ctx context.Context, config Config) error {
 	if err := addControllers(mgr, kcp, config, export); err != nil {
 		return err
 	}
-	config.Log.Info("Starting", "agent", config.AgentName, "endpointSlice", config.EndpointSlice, "export", export.Name)
+	config.Log.Info("Starting", "agent", config.Options.AgentName, "endpointSlice", config.Options.EndpointSlice, "export", export.Name)
 	return mgr.Start(ctx)
 }
 
 // newManager returns the manager, whose cluster is the service cluster.
-func newManager(config Config) (manager.Manager, error) {
+func newManager(config *options.Completed, log logr.Logger) (manager.Manager, error) {
 	service := rest.CopyConfig(config.Service)
 	service.QPS = -1 // the server's priority and fairness applies
 	health := config.HealthAddress
@@ -70,7 +70,7 @@ func newManager(config Config) (manager.Manager, error) {
 		health = "0"
 	}
 	mgr, err := ctrl.NewManager(service, ctrl.Options{
-		Scheme: servers.Scheme, Logger: config.Log,
+		Scheme: servers.Scheme, Logger: log,
 		Metrics: metricsserver.Options{BindAddress: config.MetricsAddress}, HealthProbeBindAddress: health,
 		LeaderElection: config.LeaderElection, LeaderElectionID: "syncagent." + config.AgentName, LeaderElectionNamespace: config.Namespace,
 		LeaderElectionResourceLock: "leases",
@@ -94,25 +94,26 @@ func newKcp(config *options.Completed) (cluster.Cluster, error) {
 }
 
 func addControllers(mgr manager.Manager, kcp cluster.Cluster, config Config, export *servers.Export) error {
+	completed := config.Options
 	exports, err := servers.NewClient(export.Config, servers.APIExports)
 	if err != nil {
 		return err
 	}
-	reader, err := dialects.NewReader(dialects.Options{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Selector: config.Selector, Group: dialects.ServiceGroup(exports, export.Name)})
+	reader, err := dialects.NewReader(dialects.Options{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Selector: completed.Selector, Group: dialects.ServiceGroup(exports, export.Name)})
 	if err != nil {
 		return err
 	}
 	if err := publisher.Add(mgr, publisher.Options{
-		Workspace: export.Config, ExportName: export.Name, AgentName: config.AgentName, Publications: reader,
-		WithoutSchemas: !config.Enabled(options.APIResourceSchemaController), WithoutExport: !config.Enabled(options.APIExportController),
+		Workspace: export.Config, ExportName: export.Name, AgentName: completed.AgentName, Publications: reader,
+		WithoutSchemas: !completed.Enabled(options.APIResourceSchemaController), WithoutExport: !completed.Enabled(options.APIExportController),
 	}); err != nil {
 		return err
 	}
-	if !config.Enabled(options.SyncController) {
+	if !completed.Enabled(options.SyncController) {
 		return nil
 	}
-	sync := publicationsync.Options{Config: config.Completed, Log: config.Log, OrphanDelay: config.OrphanDelay, ViewInterval: config.ViewInterval, Reader: reader}
-	if config.Enabled(options.APIExportController) {
+	sync := publicationsync.Options{Config: completed, Log: config.Log, OrphanDelay: config.OrphanDelay, ViewInterval: config.ViewInterval, Reader: reader}
+	if completed.Enabled(options.APIExportController) {
 		sync.Export = &publicationsync.ExportClient{Client: exports, Name: export.Name}
 	}
 	return publicationsync.AddToManager(mgr, kcp, sync)

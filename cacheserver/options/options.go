@@ -23,6 +23,7 @@ import (
 	"github.com/atoll-dev/atoll/internal/embeddedetcd"
 	"github.com/atoll-dev/atoll/internal/etcdowner"
 	"github.com/atoll-dev/atoll/internal/kubeconfig"
+	"github.com/atoll-dev/atoll/internal/reservedkeys"
 	"github.com/atoll-dev/atoll/internal/servingcert"
 	"github.com/atoll-dev/atoll/internal/writetimeout"
 )
@@ -31,9 +32,8 @@ const (
 	// DefaultRootDirectory is the default directory of generated files.
 	DefaultRootDirectory = ".kcp-cache"
 
-	defaultPrefix = "/cache"
-	defaultPort   = 6443
-	defaultOwner  = "cache-server"
+	defaultPort  = 6443
+	defaultOwner = "cache-server"
 	// compactionInterval is how long etcd keeps old revisions at least: a watch that was disconnected for less resumes.
 	compactionInterval = 5 * time.Minute
 )
@@ -73,7 +73,7 @@ func New() *Options {
 	o := &Options{
 		RootDirectory:    DefaultRootDirectory,
 		ServerRun:        genericoptions.NewServerRunOptions(),
-		Etcd:             genericoptions.NewEtcdOptions(storagebackend.NewDefaultConfig(defaultPrefix, nil)),
+		Etcd:             genericoptions.NewEtcdOptions(storagebackend.NewDefaultConfig(reservedkeys.DefaultCachePrefix, nil)),
 		SecureServing:    genericoptions.NewSecureServingOptions(),
 		ClientCert:       &genericoptions.ClientCertAuthenticationOptions{},
 		Audit:            genericoptions.NewAuditOptions(),

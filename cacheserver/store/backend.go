@@ -13,11 +13,8 @@ import (
 	"sync"
 	"time"
 
-	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/kubernetes"
-	"go.uber.org/zap"
-	"google.golang.org/grpc"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -34,10 +31,7 @@ import (
 )
 
 const (
-	dialTimeout      = 20 * time.Second
-	keepAliveTime    = 30 * time.Second
-	keepAliveTimeout = 10 * time.Second
-
+	startTimeout     = 20 * time.Second
 	progressInterval = 5 * time.Second
 	checkTimeout     = 5 * time.Second
 
@@ -97,23 +91,11 @@ func Open(ctx context.Context, config Config) (*Backend, error) {
 }
 
 func connect(config storagebackend.TransportConfig) (*kubernetes.Client, error) {
-	given := clientv3.Config{
-		Endpoints:            config.ServerList,
-		DialTimeout:          dialTimeout,
-		DialKeepAliveTime:    keepAliveTime,
-		DialKeepAliveTimeout: keepAliveTimeout,
-		DialOptions:          []grpc.DialOption{etcddial.ConnectParams()},
-		Logger:               zap.NewNop(), // failures are returned as errors
+	clientConfig, err := etcddial.NewConfig(config)
+	if err != nil {
+		return nil, err
 	}
-	if config.CertFile != "" || config.KeyFile != "" || config.TrustedCAFile != "" {
-		info := transport.TLSInfo{CertFile: config.CertFile, KeyFile: config.KeyFile, TrustedCAFile: config.TrustedCAFile}
-		tls, err := info.ClientConfig()
-		if err != nil {
-			return nil, err
-		}
-		given.TLS = tls
-	}
-	client, err := kubernetes.New(given)
+	client, err := kubernetes.New(clientConfig)
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +106,7 @@ func connect(config storagebackend.TransportConfig) (*kubernetes.Client, error) 
 // ensureIncarnation returns the identity of the store, and creates it if it is missing. Concurrent replicas agree on
 // one.
 func (b *Backend) ensureIncarnation(ctx context.Context) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	key := path.Join("/", b.config.Prefix, incarnationKey)
 	response, err := b.client.Txn(ctx).

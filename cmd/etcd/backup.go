@@ -37,26 +37,38 @@ configuration file, and the identity (private key of age) of a recipient for wha
 }
 
 func newCreateCommand() *cobra.Command {
-	var configFile, resultFile string
+	var configFile string
+	var report resultFile
 	cmd := &cobra.Command{
 		Use:     "create --config FILE",
 		Short:   "Make a backup, as the operator does for a Backup",
 		Example: `  etcd backup create --config=backup.yaml`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			result, err := create(cmd, configFile)
-			if err != nil {
-				result = config.Result{Error: err.Error()}
-			}
-			if resultFile != "" {
-				err = errors.Join(err, result.Write(resultFile))
-			}
-			return err
+			return report.write(create(cmd, configFile))
 		},
 	}
 	addConfig(cmd, &configFile)
-	cmd.Flags().StringVar(&resultFile, "result-file", "", "File for the result or the error, in JSON. Default: none.")
+	report.addFlag(cmd)
 	return cmd
+}
+
+// resultFile is the file in which a command leaves its result for the operator; empty for none.
+type resultFile string
+
+func (r *resultFile) addFlag(cmd *cobra.Command) {
+	cmd.Flags().StringVar((*string)(r), "result-file", "", "File for the result or the error, in JSON. Default: none.")
+}
+
+// write writes the result of a command, or its error, which it returns.
+func (r *resultFile) write(result config.Result, err error) error {
+	if err != nil {
+		result = config.Result{Error: err.Error()}
+	}
+	if *r != "" {
+		err = errors.Join(err, result.Write(string(*r)))
+	}
+	return err
 }
 
 func create(cmd *cobra.Command, configFile string) (config.Result, error) {
@@ -170,7 +182,7 @@ func newRestoreCommand() *cobra.Command {
 	var target snapshot.Target
 	var owner snapshot.Owner
 	var peerURLs []string
-	var resultFile string
+	var report resultFile
 	cmd := &cobra.Command{
 		Use:   "restore --config FILE --id ID --identity-file FILE --shard NAME --data-dir DIRECTORY",
 		Short: "Restore the etcd of one shard into a new data directory",
@@ -184,14 +196,7 @@ Start etcd with the same --name, --initial-cluster and --initial-advertise-peer-
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			target.InitialAdvertisePeerURLs = peerURLs
-			result, err := restore(cmd, from, shard, target, owner)
-			if err != nil {
-				result = config.Result{Error: err.Error()}
-			}
-			if resultFile != "" {
-				err = errors.Join(err, result.Write(resultFile))
-			}
-			return err
+			return report.write(restore(cmd, from, shard, target, owner))
 		},
 	}
 	from.addFlags(cmd)
@@ -206,7 +211,7 @@ Start etcd with the same --name, --initial-cluster and --initial-advertise-peer-
 	flags.StringVar(&owner.Name, "owner", "", "Owner of the keys (--etcd-owner of the shard). A snapshot with keys of another one is refused. Default: any, and the shard says at its start whether it is the owner.")
 	flags.StringVar(&owner.Prefix, "prefix", "", "Prefix of the keys (--etcd-prefix of the shard). A backup of another one is refused. Default: any.")
 	flags.BoolVar(&owner.TakeOver, "take-over", false, "Give the keys of another owner to --owner. The installation of the other one must not run any more.")
-	flags.StringVar(&resultFile, "result-file", "", "File for the result or the error, in JSON. Default: none.")
+	report.addFlag(cmd)
 	for _, name := range []string{"shard", "data-dir"} {
 		_ = cmd.MarkFlagRequired(name) // the flag exists
 	}

@@ -49,7 +49,7 @@ related objects are copied back.`,
 				return err
 			}
 			gomemlimit.Set()
-			return syncagent.Run(cmd.Context(), syncagent.Config{Completed: config, Log: processlog.Set(o.LogFormat == "Console", o.LogDebug)})
+			return syncagent.Run(cmd.Context(), syncagent.Config{Options: config, Log: processlog.Set(o.LogFormat == "Console", o.LogDebug)})
 		},
 	}
 	o.AddFlags(cmd.Flags())

@@ -85,7 +85,7 @@ func (s *scope) Observe(ctx context.Context) (err error) {
 	if s.job, err = apply.Get[batchv1.Job](ctx, s.config.Cluster, s.backup.Namespace, jobName(s.backup)); err != nil || s.job == nil {
 		return err
 	}
-	s.outcome, err = ReadOutcome(ctx, s.config.Cluster, s.job)
+	s.outcome, err = ReadOutcome(ctx, s.config.Cluster, s.job, "raise maxUploadRate of the store, or find what is slow, the store or an etcd")
 	return err
 }
 

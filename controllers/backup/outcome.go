@@ -29,17 +29,17 @@ type Outcome struct {
 	Message string
 }
 
-// ReadOutcome reads the pods of a Job of NewJob.
-func ReadOutcome(ctx context.Context, cluster apply.Cluster, job *batchv1.Job) (Outcome, error) {
+// ReadOutcome reads the pods of a Job of NewJob. ifSlow is what to do about a Job that did not end in time.
+func ReadOutcome(ctx context.Context, cluster apply.Cluster, job *batchv1.Job, ifSlow string) (Outcome, error) {
 	pods := &corev1.PodList{}
 	if err := cluster.List(ctx, pods, client.InNamespace(job.Namespace), client.MatchingLabels{batchv1.JobNameLabel: job.Name}); err != nil {
 		return Outcome{}, err
 	}
-	return outcomeOf(job, pods.Items), nil
+	return outcomeOf(job, pods.Items, ifSlow), nil
 }
 
 // outcomeOf sums up a Job and its pods.
-func outcomeOf(job *batchv1.Job, pods []corev1.Pod) Outcome {
+func outcomeOf(job *batchv1.Job, pods []corev1.Pod, ifSlow string) Outcome {
 	var out Outcome
 	slices.SortFunc(pods, func(a, b corev1.Pod) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
 	waits := fmt.Sprintf("it has no pod yet; if that lasts, the events of Job %s say why", job.Name)
@@ -74,7 +74,7 @@ func outcomeOf(job *batchv1.Job, pods []corev1.Pod) Outcome {
 			out.Failed = true
 			switch {
 			case condition.Reason == batchv1.JobReasonDeadlineExceeded: // what the pod says is only that it was ended
-				out.Message = fmt.Sprintf("it did not end within %s: raise maxUploadRate of the store, or find what is slow, the store or an etcd", deadlineSeconds*time.Second)
+				out.Message = fmt.Sprintf("it did not end within %s: %s", deadlineSeconds*time.Second, ifSlow)
 			case out.Message == "":
 				out.Message = condition.Message
 			}

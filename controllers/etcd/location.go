@@ -16,12 +16,8 @@ import (
 	"github.com/atoll-dev/atoll/internal/reservedkeys"
 )
 
-// Default prefixes of servers.
-const (
-	shardPrefix       = "/registry"
-	cachePrefix       = "/cache"
-	sharedIndexPrefix = "/kcp-index"
-)
+// sharedIndexPrefix is the default prefix of the shared index.
+const sharedIndexPrefix = "/kcp-index"
 
 // Location is a prefix in an etcd.
 type Location struct {
@@ -46,7 +42,7 @@ func (u Usage) String() string {
 // its installation.
 func RootShardUsage(root *operatorv1alpha1.RootShard) Usage {
 	shard := desired.NewRootShard(root)
-	location := newLocation(shard.AsOwner(), root.Spec.Etcd, shardPrefix)
+	location := newLocation(shard.AsOwner(), root.Spec.Etcd, reservedkeys.DefaultShardPrefix)
 	out := Usage{Kind: "RootShard", Object: root, Domain: shard.ClusterDomain(), Locations: []Location{location}}
 	if name, _ := shard.CacheRef(); name == "" {
 		out.Locations = append(out.Locations, Location{Servers: location.Servers, Prefix: reservedkeys.EmbeddedCache(location.Prefix)})
@@ -60,7 +56,7 @@ func RootShardUsage(root *operatorv1alpha1.RootShard) Usage {
 // ShardUsage is the usage of a Shard.
 func ShardUsage(shard *operatorv1alpha1.Shard) Usage {
 	owner := desired.Owner{Name: shard.Name, Namespace: shard.Namespace, Domain: desired.NewShard(shard, nil).ClusterDomain()}
-	return Usage{Kind: "Shard", Object: shard, Domain: owner.Domain, Locations: []Location{newLocation(owner, shard.Spec.Etcd, shardPrefix)}}
+	return Usage{Kind: "Shard", Object: shard, Domain: owner.Domain, Locations: []Location{newLocation(owner, shard.Spec.Etcd, reservedkeys.DefaultShardPrefix)}}
 }
 
 // CacheServerUsage is the usage of a CacheServer. An embedded store is in its pod.
@@ -68,7 +64,7 @@ func CacheServerUsage(cache *operatorv1alpha1.CacheServer) Usage {
 	server := desired.NewCacheServer(cache)
 	out := Usage{Kind: "CacheServer", Object: cache, Domain: server.ClusterDomain()}
 	if !server.IsEmbedded() {
-		out.Locations = append(out.Locations, newLocation(server.AsOwner(), cache.Spec.Etcd, cachePrefix))
+		out.Locations = append(out.Locations, newLocation(server.AsOwner(), cache.Spec.Etcd, reservedkeys.DefaultCachePrefix))
 	}
 	return out
 }

@@ -72,7 +72,7 @@ func (s *scope) restoreEtcds(ctx context.Context) error {
 			if err := create(ctx, s.config.Cluster, condition, job); err != nil {
 				return s.report.SetResult(status.Result{}, err)
 			}
-			outcome, err := backup.ReadOutcome(ctx, s.config.Cluster, job)
+			outcome, err := backup.ReadOutcome(ctx, s.config.Cluster, job, "find what is slow, the store or the volume")
 			switch {
 			case err != nil:
 				return err

@@ -27,7 +27,7 @@ type figure struct {
 
 func main() {
 	if len(os.Args) != 4 {
-		fmt.Fprintln(os.Stderr, "Usage: benchtable BENCH_JSON MARKDOWN COMMIT\n\nExample: benchtable bench.json docs/performance.md \"$(git rev-parse --short HEAD)\"")
+		fmt.Fprintln(os.Stderr, "Usage: benchtable BENCH_JSON MARKDOWN COMMIT\n\nExample: benchtable bench.json docs/performance-figures.md \"$(git rev-parse --short HEAD)\"")
 		os.Exit(2)
 	}
 	if err := run(os.Args[1], os.Args[2], os.Args[3], time.Now()); err != nil {

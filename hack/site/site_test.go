@@ -48,16 +48,21 @@ func TestSite(t *testing.T) {
 		}
 	}
 	// The build has checked that the targets exist.
-	page, err := os.ReadFile(filepath.Join(out, "user-guide.html"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, link := range []string{`href="./getting-started-apis.html"`, `href="./threat-model.html#requests-that-tenants-cause"`, `href="` + repository + `test/conformance/specs.yaml"`} {
-		if !strings.Contains(string(page), link) {
-			t.Errorf("the user guide lacks %s", link)
+	for _, want := range []struct{ page, link string }{
+		{"user-guide.html", `href="./getting-started-apis.html"`},
+		{"user-guide.html", `href="` + repository + `test/conformance/specs.yaml"`},
+		{"workspace-limits.html", `href="./threat-model.html#requests-that-tenants-cause"`},
+	} {
+		page, err := os.ReadFile(filepath.Join(out, want.page))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(page), want.link) {
+			t.Errorf("%s lacks %s", want.page, want.link)
 		}
 	}
-	if page, err = os.ReadFile(filepath.Join(out, "architecture.html")); err != nil {
+	page, err := os.ReadFile(filepath.Join(out, "architecture.html"))
+	if err != nil {
 		t.Fatal(err)
 	}
 	if drawing := `<div class="drawing"><svg role="img" aria-label="Folders in layers"`; !strings.Contains(string(page), drawing) {

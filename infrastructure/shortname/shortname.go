@@ -24,12 +24,12 @@ func Of(name string, limit int) string {
 	return strings.TrimRight(name[:limit-hashed-1], "-._") + "-" + hex.EncodeToString(sum[:hashed/2])
 }
 
-// Truncate returns a text of any length, or its first bytes.
+// Truncate returns a text that has at most some bytes: the text itself, or its beginning and three dots.
 func Truncate(text string, bytes int) string {
 	if len(text) <= bytes {
 		return text
 	}
-	return strings.ToValidUTF8(text[:bytes], "") + "..."
+	return strings.ToValidUTF8(text[:bytes-len("...")], "") + "..."
 }
 
 // LabelValue converts a text to a label value: it replaces invalid characters, like the plus sign of a semantic version, by dashes.

@@ -32,6 +32,14 @@ func TestOf(t *testing.T) {
 	}
 }
 
+func TestTruncate(t *testing.T) {
+	for text, want := range map[string]string{"": "", "12345678": "12345678", "123456789": "12345...", "1234äöü": "1234...", "1234\xff": "1234\xff"} {
+		if got := Truncate(text, 8); got != want {
+			t.Errorf("%q: got %q, want %q", text, got, want)
+		}
+	}
+}
+
 func TestLabelValue(t *testing.T) {
 	for text, want := range map[string]string{
 		"1.2.3": "1.2.3", "1.2.3-rc.1+build.5": "1.2.3-rc.1-build.5", "version 2": "version-2", "1.0 (ß)": "1.0", "+": "", "": "",

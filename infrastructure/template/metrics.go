@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
+	"github.com/atoll-dev/atoll/infrastructure/shortname"
 )
 
 // Labels of metrics.
@@ -112,7 +113,7 @@ func (r *Reconciler) recordChange(before, after *infrastructurev1alpha1.Template
 	case ready.Status == metav1.ConditionTrue:
 		r.Events.Eventf(after, nil, corev1.EventTypeNormal, ready.Reason, "Publish", "instances can be created")
 	case ready.Reason != infrastructurev1alpha1.ReasonAwaitingEstablish && ready.Reason != infrastructurev1alpha1.ReasonReconciling:
-		r.Events.Eventf(after, nil, corev1.EventTypeWarning, ready.Reason, "Publish", "%s", truncateTo(maxNote, ready.Message))
+		r.Events.Eventf(after, nil, corev1.EventTypeWarning, ready.Reason, "Publish", "%s", shortname.Truncate(ready.Message, maxNote))
 	}
 }
 

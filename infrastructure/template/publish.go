@@ -17,6 +17,7 @@ import (
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
 	"github.com/atoll-dev/atoll/infrastructure/backend"
+	"github.com/atoll-dev/atoll/infrastructure/shortname"
 )
 
 // maxMessage bounds the messages of backends in the status.
@@ -125,10 +126,10 @@ func (r *Reconciler) setUp(ctx context.Context, s *scope) error {
 	observeSetUp(s.template, started, answer.Ready, err)
 	status := &s.template.Status.Backend
 	if err != nil {
-		status.Ready, status.Message = false, truncate(err.Error())
+		status.Ready, status.Message = false, shortname.Truncate(err.Error(), maxMessage)
 		return &problem{condition: infrastructurev1alpha1.ConditionBackendReady, reason: infrastructurev1alpha1.ReasonBackendError, message: status.Message, cause: err}
 	}
-	status.Ready, status.Message = answer.Ready, truncate(answer.Message)
+	status.Ready, status.Message = answer.Ready, shortname.Truncate(answer.Message, maxMessage)
 	if !answer.Ready {
 		return &problem{condition: infrastructurev1alpha1.ConditionBackendReady, reason: infrastructurev1alpha1.ReasonBackendNotReady, message: status.Message}
 	}
@@ -203,13 +204,4 @@ func withoutPanic(call func() error) (err error) {
 		}
 	}()
 	return call()
-}
-
-func truncate(message string) string { return truncateTo(maxMessage, message) }
-
-func truncateTo(limit int, message string) string {
-	if len(message) <= limit {
-		return message
-	}
-	return strings.ToValidUTF8(message[:limit-3], "") + "..."
 }

@@ -19,6 +19,7 @@ import (
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
 	"github.com/atoll-dev/atoll/infrastructure/backend"
+	"github.com/atoll-dev/atoll/infrastructure/shortname"
 	"github.com/atoll-dev/atoll/infrastructure/template/export"
 )
 
@@ -198,10 +199,10 @@ func (r *Reconciler) tearDownBackend(ctx context.Context, s *scope, name string)
 	err := withoutPanic(func() error { return found.TeardownTemplate(ctx, s.template.DeepCopy()) })
 	if left, ok := errors.AsType[*backend.InstancesLeftError](err); ok {
 		return &problem{condition: infrastructurev1alpha1.ConditionReady, reason: infrastructurev1alpha1.ReasonDraining, after: closeInterval,
-			message: truncate(fmt.Sprintf("backend %q: %s", name, left.Message))}
+			message: shortname.Truncate(fmt.Sprintf("backend %q: %s", name, left.Message), maxMessage)}
 	}
 	if err != nil {
-		return &problem{condition: infrastructurev1alpha1.ConditionBackendReady, reason: infrastructurev1alpha1.ReasonBackendError, message: truncate(err.Error()), cause: err}
+		return &problem{condition: infrastructurev1alpha1.ConditionBackendReady, reason: infrastructurev1alpha1.ReasonBackendError, message: shortname.Truncate(err.Error(), maxMessage), cause: err}
 	}
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
 	"github.com/atoll-dev/atoll/infrastructure/backend"
+	"github.com/atoll-dev/atoll/infrastructure/shortname"
 )
 
 // step is one step of a reconciliation. It returns a *problem if the user must act or the step waits for something, and any other error to
@@ -61,13 +62,13 @@ func outcome(s *scope, err error) (ctrl.Result, error) {
 		return ctrl.Result{}, nil
 	}
 	if errors.As(err, &s.problem) {
-		s.problem.message = truncateTo(maxCondition, s.problem.message)
+		s.problem.message = shortname.Truncate(s.problem.message, maxCondition)
 		if s.problem.cause != nil || s.problem.wait {
 			return ctrl.Result{}, s.problem.cause
 		}
 		return ctrl.Result{RequeueAfter: cmp.Or(s.problem.after, retryInterval)}, nil
 	}
-	s.problem = &problem{condition: infrastructurev1alpha1.ConditionReady, reason: infrastructurev1alpha1.ReasonReconciling, message: truncateTo(maxCondition, err.Error())}
+	s.problem = &problem{condition: infrastructurev1alpha1.ConditionReady, reason: infrastructurev1alpha1.ReasonReconciling, message: shortname.Truncate(err.Error(), maxCondition)}
 	return ctrl.Result{}, err
 }
 

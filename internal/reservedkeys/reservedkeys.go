@@ -1,4 +1,4 @@
-// Package reservedkeys names the keys in etcd, below the prefix of a server, that are no objects. Where keys of objects have the API group,
+// Package reservedkeys names the prefixes of servers in etcd, and the keys below them that are no objects. Where keys of objects have the API group,
 // they have a name that no API group can have. Deeper, an object of a tenant may have the same name: only the whole key tells.
 package reservedkeys
 
@@ -8,9 +8,13 @@ const (
 	owner    = "~owner"
 	restored = "~restored"
 
-	shardPrefix = "/registry"
-	cachePrefix = "/cache"
 	cacheSuffix = "-cache"
+)
+
+// Default prefixes of servers. That of shards is that of Kubernetes.
+const (
+	DefaultShardPrefix = "/registry"
+	DefaultCachePrefix = "/cache"
 )
 
 // Owner is the key with the owner of a prefix (package etcdowner).
@@ -23,8 +27,8 @@ func Restored(prefix string) string { return path.Join("/", prefix, restored) }
 // their own.
 func EmbeddedCache(shard string) string {
 	shard = path.Join("/", shard)
-	if shard == shardPrefix {
-		return cachePrefix
+	if shard == DefaultShardPrefix {
+		return DefaultCachePrefix
 	}
 	return shard + cacheSuffix
 }

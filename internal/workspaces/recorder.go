@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -43,7 +44,9 @@ type Recorder struct {
 	component string
 	labels    map[string]string
 	queue     *fairQueue[*queued, logicalcluster.Name]
-	paused    pauses
+	// paused are the workspaces whose events are dropped for a while. Their number is bounded by how many slow workspaces the writers can
+	// find in that time.
+	paused *cache.Expiring
 }
 
 type queued struct {
@@ -54,13 +57,16 @@ type queued struct {
 
 // NewRecorder returns a recorder of a component, which writes nothing before Run. All its events have the given labels.
 func NewRecorder(component string, labels map[string]string) *Recorder {
-	return &Recorder{component: component, labels: labels, queue: newFairQueue("", func(q *queued) logicalcluster.Name { return q.cluster }, 1)}
+	return &Recorder{
+		component: component, labels: labels, paused: cache.NewExpiring(),
+		queue: newFairQueue("", func(q *queued) logicalcluster.Name { return q.cluster }, 1),
+	}
 }
 
 // Event records an event, or drops it if too many wait, or if the workspace of the object is slow.
 func (r *Recorder) Event(ctx context.Context, workspace EventClient, object *unstructured.Unstructured, eventType, reason, message string) {
 	cluster := logicalcluster.Of(object)
-	if r.queue.Len() >= maxQueued || r.queue.LenOf(cluster) >= maxQueuedOfWorkspace || r.paused.has(cluster) {
+	if r.queue.Len() >= maxQueued || r.queue.LenOf(cluster) >= maxQueuedOfWorkspace || r.isPaused(cluster) {
 		log.FromContext(ctx).V(1).Info("Dropped an event, too many wait to be written or the workspace is slow", "reason", reason)
 		return
 	}
@@ -109,7 +115,7 @@ func (r *Recorder) writeNext(ctx context.Context) bool {
 		return false
 	}
 	defer r.queue.Done(next)
-	if ctx.Err() != nil || r.paused.has(next.cluster) {
+	if ctx.Err() != nil || r.isPaused(next.cluster) {
 		return true
 	}
 	ctx, cancel := context.WithTimeout(ctx, eventTimeout)
@@ -118,10 +124,15 @@ func (r *Recorder) writeNext(ctx context.Context) bool {
 	if err := writeEvent(ctx, next.workspace, next.event); err != nil {
 		log.FromContext(ctx).V(1).Info("Failed to write an event", "reason", next.event.Reason, "err", err)
 	}
-	if time.Since(started) >= slowWrite {
-		r.paused.add(next.cluster)
+	if time.Since(started) >= slowWrite && !next.cluster.Empty() {
+		r.paused.Set(next.cluster, nil, pauseTime)
 	}
 	return true
+}
+
+func (r *Recorder) isPaused(cluster logicalcluster.Name) bool {
+	_, paused := r.paused.Get(cluster)
+	return paused
 }
 
 func writeEvent(ctx context.Context, workspace EventClient, event *corev1.Event) error {

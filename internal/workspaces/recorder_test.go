@@ -124,8 +124,9 @@ func TestSlowWorkspace(t *testing.T) {
 		if got := slow.events(t); len(got) != 1 || got[0].Reason != "Later" {
 			t.Errorf("after the pause, the workspace has the events %v", got)
 		}
-		if len(recorder.paused.until) != 0 {
-			t.Errorf("after the pause, it is kept: %v", recorder.paused.until)
+		recorder.paused.Set("another", nil, pauseTime)
+		if got := recorder.paused.Len(); got != 1 {
+			t.Errorf("after the pause, it is kept: %d are, want another", got)
 		}
 	})
 }
@@ -142,11 +143,9 @@ func TestPausesEnd(t *testing.T) {
 		for range 10 {
 			time.Sleep(pauseTime)
 			synctest.Wait()
-			recorder.paused.mu.Lock()
-			if got := len(recorder.paused.until); got > most {
+			if got := recorder.paused.Len(); got > most {
 				t.Errorf("%d workspaces are kept", got)
 			}
-			recorder.paused.mu.Unlock()
 		}
 	})
 }

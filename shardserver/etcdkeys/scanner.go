@@ -8,12 +8,8 @@ import (
 	"fmt"
 	"path"
 	"sync"
-	"time"
 
-	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
-	"google.golang.org/grpc"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 
 	"github.com/atoll-dev/atoll/internal/etcddial"
@@ -21,9 +17,6 @@ import (
 )
 
 const (
-	dialTimeout = 20 * time.Second
-	// A server that disappears without closing its connections is noticed after these, as by the stock storage.
-	keepAliveTime, keepAliveTimeout = 30 * time.Second, 10 * time.Second
 	// opsPerRequest keeps transactions below etcd's default limit of 128 operations.
 	opsPerRequest = 100
 	// keysPerRequest is how many keys a request lists that are then deleted.
@@ -82,17 +75,9 @@ func (s *Scanner) Connect() (*clientv3.Client, error) {
 
 // Connect returns an etcd client, which dials in the background. It must be closed.
 func Connect(config storagebackend.TransportConfig) (*clientv3.Client, error) {
-	clientConfig := clientv3.Config{
-		Endpoints: config.ServerList, DialTimeout: dialTimeout, Logger: zap.NewNop(),
-		DialKeepAliveTime: keepAliveTime, DialKeepAliveTimeout: keepAliveTimeout,
-		DialOptions: []grpc.DialOption{etcddial.ConnectParams()},
-	}
-	if config.CertFile != "" || config.KeyFile != "" || config.TrustedCAFile != "" {
-		tls, err := transport.TLSInfo{CertFile: config.CertFile, KeyFile: config.KeyFile, TrustedCAFile: config.TrustedCAFile}.ClientConfig()
-		if err != nil {
-			return nil, fmt.Errorf("reading the etcd certificates: %w", err)
-		}
-		clientConfig.TLS = tls
+	clientConfig, err := etcddial.NewConfig(config)
+	if err != nil {
+		return nil, err
 	}
 	client, err := clientv3.New(clientConfig)
 	if err != nil {

@@ -53,8 +53,8 @@ type Config struct {
 	TokenMaxExpiration time.Duration
 	Publication        Publication
 
-	// changed and changedOfHome have the migrations whose progress has changed, for the publisher and for the home.
-	changed, changedOfHome, changedOfParent *changes
+	// progressed are the migrations whose progress has changed.
+	progressed *controller.Changes
 }
 
 // Publication is what this shard publishes to others about a logical cluster that moves to it.
@@ -78,9 +78,7 @@ func (p Publication) awaitEndpoints(ctx context.Context, cluster logicalcluster.
 
 // onProgress lets the report on a migration be computed again.
 func (c Config) onProgress(key controller.Request) {
-	c.changed.add(key)
-	c.changedOfHome.add(key)
-	c.changedOfParent.add(key)
+	c.progressed.Add(key)
 }
 
 // Migrations is what a shard does for migrations, in all three roles.
@@ -96,7 +94,7 @@ type Migrations struct {
 
 // New returns what a shard does for migrations.
 func New(cfg Config) *Migrations {
-	cfg.changed, cfg.changedOfHome, cfg.changedOfParent = newChanges(), newChanges(), newChanges()
+	cfg.progressed = controller.NewChanges(nil)
 	transformer := identity.NewEncryptCheckTransformer()
 	if cfg.Transformers != nil {
 		transformer = cfg.Transformers.TransformerForResource(logicalClusters)
@@ -198,8 +196,8 @@ func (m *Migrations) Controllers() []controller.Controller {
 	return []controller.Controller{
 		{Name: "migration-origin", Sources: sources, Reconcile: m.origin.reconcile},
 		{Name: "migration-destination", Sources: sources, Reconcile: m.destination.reconcile, MaxConcurrentReconciles: maxMoves},
-		{Name: "migration-parent", Sources: append(m.parent.sources(), m.cfg.changedOfParent.source()), Reconcile: m.parent.reconcile, MaxConcurrentReconciles: 1},
-		{Name: "migration", Sources: append(sources, m.cfg.changedOfHome.source()), Reconcile: m.home.reconcile},
+		{Name: "migration-parent", Sources: append(m.parent.sources(), m.cfg.progressed.Source(reports)), Reconcile: m.parent.reconcile, MaxConcurrentReconciles: 1},
+		{Name: "migration", Sources: append(sources, m.cfg.progressed.Source(reports)), Reconcile: m.home.reconcile},
 	}
 }
 
@@ -207,7 +205,7 @@ func (m *Migrations) Controllers() []controller.Controller {
 func (m *Migrations) PublishedSource() publisher.Source {
 	return publisher.Source{
 		Resource: reports,
-		Inputs:   append(m.home.sources(), m.cfg.changed.source()),
+		Inputs:   append(m.home.sources(), m.cfg.progressed.Source(reports)),
 		Desired: func(ctx context.Context, key controller.Request) (runtime.Object, error) {
 			spec, err := m.report(ctx, key)
 			if err != nil || spec == nil {

@@ -15,7 +15,7 @@ import (
 
 // TestRetryAt: an attempt that the origin has refused for a time is not repeated before, whatever else changes.
 func TestRetryAt(t *testing.T) {
-	d := &destinationService{cfg: Config{changed: newChanges(), changedOfHome: newChanges(), changedOfParent: newChanges()}, progress: map[types.UID]progress{}}
+	d := &destinationService{cfg: Config{progressed: controller.NewChanges(nil)}, progress: map[types.UID]progress{}}
 	d.fail(controller.Request{}, "a", migrationv1alpha1.ReasonCopyFailed, fmt.Errorf("pausing writes: %w", &retryLaterError{errors.New("too early"), time.Minute}))
 	d.fail(controller.Request{}, "b", migrationv1alpha1.ReasonCopyFailed, errors.New("too large"))
 	d.begin(controller.Request{}, "a")
@@ -51,7 +51,7 @@ func TestBegin(t *testing.T) {
 		"after one that could not begin":  {progress{reason: migrationv1alpha1.ReasonWaitingForDestination, message: "no address"}, progress{}},
 		"after one that copied something": {progress{entries: 7}, progress{}},
 	} {
-		d := &destinationService{cfg: Config{changed: newChanges(), changedOfHome: newChanges(), changedOfParent: newChanges()}, progress: map[types.UID]progress{uid: tc.before}}
+		d := &destinationService{cfg: Config{progressed: controller.NewChanges(nil)}, progress: map[types.UID]progress{uid: tc.before}}
 		d.begin(controller.Request{}, uid)
 		if got := d.progress[uid]; got != tc.want {
 			t.Errorf("%s: got %+v, want %+v", name, got, tc.want)

@@ -37,9 +37,7 @@ func (c *logicalClusterController) initialize(ctx context.Context, scope *cluste
 		creations = append(creations, c.missingNamespaces(ctx)...)
 	}
 	if created != nil {
-		for _, create := range created.Creations() {
-			creations = append(creations, func(ctx context.Context) error { create(ctx); return nil })
-		}
+		creations = append(creations, created.Creations()...)
 	}
 	for some := range slices.Chunk(creations, parallelCreations) {
 		err = errors.Join(err, errors.Join(storage.Together(ctx, some...)...))

@@ -57,8 +57,15 @@ func (w *storeStatusWriter) Patch(ctx context.Context, object client.Object, pat
 
 // workspaceClient is the client of one logical cluster that reads primary objects from the store of their informer.
 type workspaceClient struct {
-	storeClient
-	cluster logicalcluster.Name
+	client.Client
+	cluster  logicalcluster.Name
+	resource workspaces.Resource
+	store    *workspaces.Store
+}
+
+// newWorkspaceClient returns a client whose reads and writes of a resource use a store.
+func newWorkspaceClient(inner client.Client, cluster logicalcluster.Name, resource workspaces.Resource, store *workspaces.Store) *workspaceClient {
+	return &workspaceClient{Client: &storeClient{inner, resource, store}, cluster: cluster, resource: resource, store: store}
 }
 
 func (c *workspaceClient) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {

@@ -347,7 +347,7 @@ func (r *primaryReconciler) Reconcile(ctx context.Context, key workspaces.Key) (
 	}
 	request := syncer.Request{Cluster: cluster}
 	request.Namespace, request.Name = key.Namespace, key.Name
-	request.Workspace = view.NewClient(&workspaceClient{storeClient{r.clients.Client(cluster), r.served, r.store}, cluster}, r.workspace, r.served)
+	request.Workspace = view.NewClient(newWorkspaceClient(r.clients.Client(cluster), cluster, r.served, r.store), r.workspace, r.served)
 	result, err := r.syncer.Sync(ctx, request)
 	return reconcile.Result{RequeueAfter: result.RequeueAfter}, err
 }

@@ -142,7 +142,7 @@ func (s *syncEnv) startAgent(b *testing.B, provider *rest.Config) {
 	}
 	ctx, cancel := context.WithCancel(b.Context())
 	s.cancel, s.ended = cancel, make(chan error, 1)
-	go func() { s.ended <- syncagent.Run(ctx, syncagent.Config{Completed: completed, Log: logr.Discard()}) }()
+	go func() { s.ended <- syncagent.Run(ctx, syncagent.Config{Options: completed, Log: logr.Discard()}) }()
 }
 
 func (s *syncEnv) stop(b *testing.B) {

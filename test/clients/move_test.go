@@ -9,7 +9,7 @@ import (
 
 // TestMoveContent runs the commands by which a page moves content between two installations.
 func TestMoveContent(t *testing.T) {
-	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "coming-from-kcp.md"))
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "coming-from-kcp-move.md"))
 	if err != nil {
 		t.Fatal(err)
 	}

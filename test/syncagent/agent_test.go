@@ -64,7 +64,7 @@ func (e *env) run(t *testing.T, completed *options.Completed) *agent {
 	a := &agent{stop: stop, ended: make(chan error, 1)}
 	log := testr.NewWithInterface(t, testr.Options{})
 	go func() {
-		a.ended <- syncagent.Run(ctx, syncagent.Config{Completed: completed, Log: log, OrphanDelay: 100 * time.Millisecond, ViewInterval: time.Second})
+		a.ended <- syncagent.Run(ctx, syncagent.Config{Options: completed, Log: log, OrphanDelay: 100 * time.Millisecond, ViewInterval: time.Second})
 	}()
 	t.Cleanup(func() { a.Stop(t) })
 	return a

@@ -36,7 +36,7 @@ func TestTheAgentDoesNotStartWithoutWhatItsFlagsName(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			err = syncagent.Run(t.Context(), syncagent.Config{Completed: completed, Log: logr.Discard()})
+			err = syncagent.Run(t.Context(), syncagent.Config{Options: completed, Log: logr.Discard()})
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("got %v, want %q", err, test.want)
 			}

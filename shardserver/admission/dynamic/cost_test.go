@@ -13,7 +13,7 @@ import (
 	"k8s.io/kubernetes/pkg/apis/admissionregistration"
 )
 
-// The benchmarks measure what is cached; docs/performance.md has the figures.
+// The benchmarks measure what is cached; docs/performance-decisions.md has the figures.
 
 func BenchmarkPreparedWebhooks(b *testing.B) {
 	url := "https://webhook.example.com"

@@ -116,7 +116,7 @@ func (o *objectWatch) enqueue(cluster logicalcluster.Name) {
 	}
 	for _, cluster := range clusters {
 		for key := range o.keys[cluster] {
-			o.publisher.changeQueue.add(key)
+			o.publisher.changes.Add(key)
 		}
 	}
 }

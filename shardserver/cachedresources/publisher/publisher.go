@@ -38,8 +38,9 @@ type Config struct {
 
 // Publisher implements cachedresources.Publisher. One replica of a shard uses it at a time.
 type Publisher struct {
-	cfg         Config
-	changeQueue *changeQueue
+	cfg Config
+	// changes are the ClusterCachedResources whose objects have changed.
+	changes *controller.Changes
 	// epoch is incremented whenever the cache may have lost objects.
 	epoch atomic.Uint64
 
@@ -59,7 +60,7 @@ var _ cachedresources.Publisher = &Publisher{}
 // New returns a publisher.
 func New(cfg Config) *Publisher {
 	return &Publisher{
-		cfg: cfg, changeQueue: newChangeQueue(),
+		cfg: cfg, changes: controller.NewChanges(nil),
 		states: map[controller.Request]*publishedState{}, watches: map[string]*objectWatch{},
 	}
 }
@@ -68,7 +69,7 @@ func New(cfg Config) *Publisher {
 // shards.
 func (p *Publisher) Inputs() []controller.Source {
 	return []controller.Source{
-		{Resource: schema.GroupResource{Resource: "objects of clustercachedresources"}, MapFunc: controller.RequestForObject, WatchFunc: p.changeQueue.stream},
+		p.changes.Source(schema.GroupResource{Resource: "objects of clustercachedresources"}),
 		{Resource: schema.GroupResource{Resource: "published clustercachedresources"}, MapFunc: controller.RequestForObject, WatchFunc: func(ctx context.Context) (watch.Interface, error) {
 			p.epoch.Add(1) // the watch is restarted when the cache may have lost objects
 			return p.cfg.Informer.WatchPublished(ctx, clusterCachedResources)

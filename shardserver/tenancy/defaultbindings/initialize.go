@@ -90,11 +90,14 @@ func (b *Binder) Initialize(ctx context.Context, cluster *corev1alpha1.LogicalCl
 	return i, nil
 }
 
-// Creations returns functions that create the bindings. They may run concurrently, and return nothing: Outcome has their errors.
-func (i *Initialization) Creations() []func(context.Context) {
-	creations := make([]func(context.Context), 0, len(i.created))
+// Creations returns functions that create the bindings. They may run concurrently, and return no errors: Outcome has them.
+func (i *Initialization) Creations() []func(context.Context) error {
+	creations := make([]func(context.Context) error, 0, len(i.created))
 	for at, binding := range i.created {
-		creations = append(creations, func(ctx context.Context) { i.errs[at] = i.binder.create(ctx, binding) })
+		creations = append(creations, func(ctx context.Context) error {
+			i.errs[at] = i.binder.create(ctx, binding)
+			return nil
+		})
 	}
 	return creations
 }

@@ -12,6 +12,7 @@ import (
 	shardingv1alpha1 "github.com/atoll-dev/atoll/api/sharding/v1alpha1"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/controller"
 	"github.com/atoll-dev/atoll/shardserver/informer"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
@@ -55,8 +56,9 @@ type Tracker struct {
 	recount bool
 	restart context.CancelFunc
 	// changed are the entries whose count or limits have changed since the last flush.
-	changed  map[logicalcluster.Name]struct{}
-	watchers map[*watcher]struct{}
+	changed map[logicalcluster.Name]struct{}
+	// changes delivers the entries that have changed to controllers.
+	changes *controller.Changes
 }
 
 // entry is a logical cluster with limits.
@@ -99,8 +101,8 @@ func NewTracker(registry *storage.Registry) *Tracker {
 		checking: make(chan struct{}, 1),
 		reserved: map[workspaceKey]*reservation{},
 		changed:  map[logicalcluster.Name]struct{}{},
-		watchers: map[*watcher]struct{}{},
 	}
+	t.changes = controller.NewChanges(t.listEntries)
 	t.informers.clusters = informer.NewWithHandler(logicalClusters, t.clusters.WatchAll, informer.EventHandler[*corev1alpha1.LogicalCluster]{
 		OnReplace: t.replaceClusters, OnAdd: t.updateCluster, OnUpdate: t.updateCluster, OnDelete: t.deleteCluster,
 	})
