@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -15,13 +16,14 @@ import (
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
 	"github.com/atoll-dev/atoll/infrastructure/backends/manifest"
+	"github.com/atoll-dev/atoll/shardserver/options"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
 // TestWorkspaceAtItsLimit uses a workspace at its byte limit, which refuses every write that makes an object larger. This must block neither
 // the takeover by another backend, nor the removal of a Template.
 func TestWorkspaceAtItsLimit(t *testing.T) {
-	e := newInstancesEnv(t)
+	e := newInstancesEnv(t, func(o *options.Options) { o.Objects.ScanInterval = 500 * time.Millisecond })
 	for _, tenant := range []string{e.tenant, e.second} {
 		e.provision(t, tenant, "mine", "small")
 	}

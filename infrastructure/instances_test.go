@@ -23,6 +23,7 @@ import (
 	"github.com/atoll-dev/atoll/infrastructure/backends/manifest"
 	"github.com/atoll-dev/atoll/infrastructure/backendtest/stub"
 	"github.com/atoll-dev/atoll/infrastructure/instance"
+	"github.com/atoll-dev/atoll/shardserver/options"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
@@ -46,8 +47,8 @@ type instancesEnv struct {
 	view    *instance.View
 }
 
-func newInstancesEnv(t *testing.T) *instancesEnv {
-	e := &instancesEnv{env: newWorkspaces(t)}
+func newInstancesEnv(t *testing.T, configure ...func(*options.Options)) *instancesEnv {
+	e := &instancesEnv{env: newWorkspaces(t, configure...)}
 	e.second = e.shard.NewWorkspace(t, "root", "second").Spec.Cluster
 	config := shardtesting.At(e.shard.Admin(t), e.shard.NewWorkspace(t, "root", "runtime").Spec.Cluster)
 	var err error

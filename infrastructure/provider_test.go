@@ -99,11 +99,11 @@ func newEnv(t *testing.T) *env {
 }
 
 // newWorkspaces starts a shard with the workspaces of a provider and of a tenant.
-func newWorkspaces(t *testing.T) *env {
+func newWorkspaces(t *testing.T, configure ...func(*options.Options)) *env {
 	tokens := writeTokens(t)
-	shard := shardtesting.Start(t, func(o *options.Options) {
+	shard := shardtesting.Start(t, append(configure, func(o *options.Options) {
 		o.FeatureGates, o.Authentication.TokenFile.TokenFile = []string{"CacheAPIs=true"}, tokens
-	})
+	})...)
 	e := &env{shard: shard}
 	e.provider = shard.NewWorkspace(t, "root", "provider").Spec.Cluster
 	e.tenant = shard.NewWorkspace(t, "root", "tenant").Spec.Cluster

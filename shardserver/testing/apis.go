@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -94,9 +95,13 @@ func Bind(t testing.TB, c client.Client, cluster, exportCluster, exportName stri
 	for _, change := range changes {
 		change(binding)
 	}
-	if err := c.Create(In(context.Background(), cluster), binding); err != nil {
-		t.Fatalf("creating APIBinding %s in %s: %v", binding.Name, cluster, err)
-	}
+	Eventually(t, fmt.Sprintf("creation of APIBinding %s in %s", binding.Name, cluster), func(ctx context.Context) error {
+		err := c.Create(In(ctx, cluster), binding)
+		if err != nil && !apierrors.IsForbidden(err) { // it is Forbidden until the shard has the export and its access rules, which another one may store
+			t.Fatalf("creating APIBinding %s in %s: %v", binding.Name, cluster, err)
+		}
+		return err
+	})
 	Eventually(t, "APIBinding "+binding.Name+" becomes Bound", func(ctx context.Context) error {
 		if err := c.Get(In(ctx, cluster), client.ObjectKey{Name: binding.Name}, binding); err != nil {
 			return err

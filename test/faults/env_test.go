@@ -114,15 +114,18 @@ func (e *env) createWidget(ctx context.Context, cluster, name string) error {
 func (e *env) expectServing(since failureCounts, shards ...string) {
 	e.Helper()
 	const enough = 20
+	from := e.acknowledgedCounts()
 	for _, shard := range shards {
 		w := e.writers[shard]
-		from := w.acknowledgedCount()
 		shardtesting.Eventually(e.T, "writes continue on "+shard, func(context.Context) error {
-			if got := w.acknowledgedCount() - from; got < enough {
+			if got := w.acknowledgedCount() - from[shard]; got < enough {
 				return fmt.Errorf("%d of %d; last failure: %v", got, enough, w.lastFailure())
 			}
 			return nil
 		})
+	}
+	for _, shard := range shards {
+		w := e.writers[shard]
 		if failures := w.failureCount() - since[shard]; failures > 0 {
 			e.Errorf("%d requests failed on %s, the last with: %v", failures, shard, w.lastFailure())
 		}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -241,50 +242,23 @@ func (e *env) checkExists(t *testing.T, cluster, name string) {
 func TestMove(t *testing.T) {
 	e := start(t)
 
-	t.Run("a workspace moves with all its objects", func(t *testing.T) {
-		workspace, c := e.workspace(t, "moving", installation.Alpha)
-		var before []*corev1.ConfigMap
-		for i := range 5 {
-			before = append(before, put(t, c, fmt.Sprint("object-", i)))
-		}
-		migration := e.moveTo(t, "moving", workspace, c, installation.Beta)
-		if migration.Status.OriginShard != installation.Alpha || migration.Status.EntriesCopied == 0 || migration.Status.DumpContinue != "" {
-			t.Errorf("status %+v", migration.Status)
-		}
-		for _, condition := range []conditionsv1alpha1.Type{migrationv1alpha1.OriginReady, migrationv1alpha1.DataCopied, migrationv1alpha1.OriginCleaned, migrationv1alpha1.Completed} {
-			if !conditionsv1alpha1.IsTrue(migration, condition) {
-				t.Errorf("condition %s is not True: %+v", condition, migration.Status.Conditions)
-			}
-		}
-		checkObjects(t, c, append(before, put(t, c, "later")))
-		e.deleteWorkspace(t, workspace)
-	})
+	t.Run("a workspace moves with all its objects", e.testObjects)
 
-	t.Run("to the shard of its parent, from it, and back again", func(t *testing.T) {
-		workspace, c := e.workspace(t, "travelling", installation.Alpha)
-		tokens := e.newTokens(t, workspace)
-		tokens.request(t, installation.Alpha)
-		var objects []*corev1.ConfigMap
-		var versions []string
-		informer := e.startInformer(t, "root:travelling")
-		for i, shard := range []string{installation.Root, installation.Beta, installation.Alpha, installation.Beta} {
-			objects = append(objects, put(t, c, fmt.Sprint("before-", i)))
-			e.moveTo(t, fmt.Sprint("travelling-", i), workspace, c, shard)
-			checkObjects(t, c, objects)
-			tokens.check(t, shard)
-			tokens.request(t, shard)
-			versions = append(versions, objects[i].ResourceVersion)
-			e.checkVersions(t, "root:travelling", versions, objects[i])
-		}
-		informer.checkRelisted(t, put(t, c, "after"))
-		settled, _ := e.workspace(t, "settled", installation.Beta)
-		tokens.checkForeign(t, installation.Alpha, installation.Beta, settled)
-		tokens.checkRevoked(t, installation.Beta)
-		e.deleteWorkspace(t, workspace)
-	})
+	// Most of a move is a wait until front proxies have learned of it, so workspaces that have nothing to do with each other move at once.
+	var moving sync.WaitGroup
+	for name, test := range map[string]func(*testing.T){
+		"to the shard of its parent, from it, and back again":                e.testJourney,
+		"a provider of exports moves":                                        func(t *testing.T) { moveProvider(t, e) },
+		"children of a workspace that moves stay usable":                     func(t *testing.T) { testParent(t, e) },
+		"children move with their parent":                                    func(t *testing.T) { testChildren(t, e) },
+		"a migration to an unknown shard waits, and ends with the workspace": e.testUnknownDestination,
+	} {
+		moving.Go(func() { t.Run(name, test) })
+	}
+	moving.Wait()
 
+	// These compare times or counts, or close a shard: other moves would disturb them.
 	t.Run("a consumer of exports moves", func(t *testing.T) { moveConsumer(t, e) })
-	t.Run("a provider of exports moves", func(t *testing.T) { moveProvider(t, e) })
 	t.Run("reads and writes go on while it moves", e.testLoad)
 
 	t.Run("its content is given to the destination only", func(t *testing.T) {
@@ -356,9 +330,6 @@ func TestMove(t *testing.T) {
 	})
 
 	t.Run("the rules of placement hold", func(t *testing.T) { testPlacement(t, e) })
-	t.Run("children of a workspace that moves stay usable", func(t *testing.T) { testParent(t, e) })
-	t.Run("children move with their parent", func(t *testing.T) { testChildren(t, e) })
-
 	t.Run("a tenant cannot bind the API", func(t *testing.T) {
 		e.workspace(t, "tenant", installation.Alpha)
 		tenant, err := client.New(e.User(t, "root:tenant", "tenant"), client.Options{Scheme: loopback.Scheme})
@@ -374,32 +345,77 @@ func TestMove(t *testing.T) {
 		}
 	})
 
-	t.Run("a migration to an unknown shard waits, and ends with the workspace", func(t *testing.T) {
-		workspace, c := e.workspace(t, "waiting", installation.Alpha)
-		e.move(t, "waiting", workspace.Spec.Cluster, "non-existent")
-		e.waitPhase(t, "waiting", migrationv1alpha1.LogicalClusterMigrationPhaseMigrating)
-		left := put(t, c, "meanwhile") // a waiting migration refuses no writes
-		if err := e.at(t, "root").Delete(t.Context(), workspace); err != nil {
-			t.Fatal(err)
-		}
-		migration := e.waitPhase(t, "waiting", migrationv1alpha1.LogicalClusterMigrationPhaseFailed)
-		for _, condition := range []conditionsv1alpha1.Type{migrationv1alpha1.Aborted, migrationv1alpha1.OriginCleaned} {
-			if !conditionsv1alpha1.IsTrue(migration, condition) {
-				t.Errorf("condition %s is not True: %+v", condition, migration.Status.Conditions)
-			}
-		}
-		shardtesting.Eventually(t, "the end of the workspace", func(ctx context.Context) error {
-			if err := e.at(t, "root").Get(ctx, client.ObjectKeyFromObject(workspace), workspace); !apierrors.IsNotFound(err) {
-				return fmt.Errorf("it exists: %v", err)
-			}
-			if err := e.at(t, workspace.Spec.Cluster).Get(ctx, client.ObjectKeyFromObject(left), left); !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
-				return fmt.Errorf("its object: %v", err)
-			}
-			return nil
-		})
-	})
-
 	t.Run("many workspaces move at once, in both directions and back", e.testMany)
 	t.Run("all workspaces of a shard move", e.testDrain)
 	t.Run("workspaces move from full shards to others", e.testRebalance)
+}
+
+// testObjects moves a workspace with its objects, and deletes it.
+func (e *env) testObjects(t *testing.T) {
+	workspace, c := e.workspace(t, "moving", installation.Alpha)
+	var before []*corev1.ConfigMap
+	for i := range 5 {
+		before = append(before, put(t, c, fmt.Sprint("object-", i)))
+	}
+	migration := e.moveTo(t, "moving", workspace, c, installation.Beta)
+	if migration.Status.OriginShard != installation.Alpha || migration.Status.EntriesCopied == 0 || migration.Status.DumpContinue != "" {
+		t.Errorf("status %+v", migration.Status)
+	}
+	for _, condition := range []conditionsv1alpha1.Type{migrationv1alpha1.OriginReady, migrationv1alpha1.DataCopied, migrationv1alpha1.OriginCleaned, migrationv1alpha1.Completed} {
+		if !conditionsv1alpha1.IsTrue(migration, condition) {
+			t.Errorf("condition %s is not True: %+v", condition, migration.Status.Conditions)
+		}
+	}
+	checkObjects(t, c, append(before, put(t, c, "later")))
+	e.deleteWorkspace(t, workspace)
+}
+
+// testJourney moves a workspace to the shard of its parent, from it, and back again.
+func (e *env) testJourney(t *testing.T) {
+	workspace, c := e.workspace(t, "travelling", installation.Alpha)
+	tokens := e.newTokens(t, workspace)
+	tokens.request(t, installation.Alpha)
+	var objects []*corev1.ConfigMap
+	var versions []string
+	informer := e.startInformer(t, "root:travelling")
+	for i, shard := range []string{installation.Root, installation.Beta, installation.Alpha, installation.Beta} {
+		objects = append(objects, put(t, c, fmt.Sprint("before-", i)))
+		e.moveTo(t, fmt.Sprint("travelling-", i), workspace, c, shard)
+		checkObjects(t, c, objects)
+		tokens.check(t, shard)
+		tokens.request(t, shard)
+		versions = append(versions, objects[i].ResourceVersion)
+		e.checkVersions(t, "root:travelling", versions, objects[i])
+	}
+	informer.checkRelisted(t, put(t, c, "after"))
+	settled, _ := e.workspace(t, "settled", installation.Beta)
+	tokens.checkForeign(t, installation.Alpha, installation.Beta, settled)
+	tokens.checkRevoked(t, installation.Beta)
+	e.deleteWorkspace(t, workspace)
+}
+
+// testUnknownDestination begins a move to a shard that does not exist. It waits, and ends with the workspace.
+func (e *env) testUnknownDestination(t *testing.T) {
+	workspace, c := e.workspace(t, "waiting", installation.Alpha)
+	e.move(t, "waiting", workspace.Spec.Cluster, "non-existent")
+	e.waitPhase(t, "waiting", migrationv1alpha1.LogicalClusterMigrationPhaseMigrating)
+	left := put(t, c, "meanwhile") // a waiting migration refuses no writes
+	if err := e.at(t, "root").Delete(t.Context(), workspace); err != nil {
+		t.Fatal(err)
+	}
+	migration := e.waitPhase(t, "waiting", migrationv1alpha1.LogicalClusterMigrationPhaseFailed)
+	for _, condition := range []conditionsv1alpha1.Type{migrationv1alpha1.Aborted, migrationv1alpha1.OriginCleaned} {
+		if !conditionsv1alpha1.IsTrue(migration, condition) {
+			t.Errorf("condition %s is not True: %+v", condition, migration.Status.Conditions)
+		}
+	}
+	shardtesting.Eventually(t, "the end of the workspace", func(ctx context.Context) error {
+		if err := e.at(t, "root").Get(ctx, client.ObjectKeyFromObject(workspace), workspace); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("it exists: %v", err)
+		}
+		if err := e.at(t, workspace.Spec.Cluster).Get(ctx, client.ObjectKeyFromObject(left), left); !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
+			return fmt.Errorf("its object: %v", err)
+		}
+		return nil
+	})
 }

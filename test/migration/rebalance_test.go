@@ -43,7 +43,7 @@ func (e *env) testRebalance(t *testing.T) {
 
 	r.MaxConcurrent = 2
 	moved := map[string]string{}
-	shardtesting.Eventually(t, "the end of the moves", func(ctx context.Context) error {
+	shardtesting.EventuallyWithin(t, 3*time.Minute, "the end of the moves", func(ctx context.Context) error { // some, two at a time
 		found, err := r.Step(ctx, time.Now())
 		if err != nil {
 			return err
