@@ -53,6 +53,7 @@ func TestEveryFolderBuilds(t *testing.T) {
 			"CustomResourceDefinition/-/backups.operator.kcp.io",
 			"CustomResourceDefinition/-/backupschedules.operator.kcp.io",
 			"CustomResourceDefinition/-/restores.operator.kcp.io",
+			"CustomResourceDefinition/-/restoredrills.operator.kcp.io",
 			"ServiceAccount/atoll-system/atoll-controller-manager",
 			"ClusterRole/-/atoll-manager-role",
 			"ClusterRoleBinding/-/atoll-manager-rolebinding",
