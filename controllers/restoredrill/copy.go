@@ -96,6 +96,9 @@ func newImage(live *operatorv1alpha1.ImageSpec, saved string) *operatorv1alpha1.
 		out = &operatorv1alpha1.ImageSpec{}
 	}
 	if image, err := desired.ParseImage(saved); err == nil {
+		if out.Repository == "" || strings.Contains(out.Repository+image.Repository, "@") { // a digest goes with its repository
+			out.Repository = image.Repository
+		}
 		out.Tag = image.Tag
 	}
 	return out

@@ -228,14 +228,19 @@ func (s *scope) act(ctx context.Context) error {
 	if run := out.Active; run != nil && run.Result == "" && decided.message != "" {
 		run.Message = shortened(decided.message)
 	}
-	s.report.RequeueWithin(interval)
+	switch decided.action {
+	case actionIdle, actionSkip, actionWait: // below
+	default:
+		s.report.RequeueWithin(interval)
+	}
 	switch decided.action {
 	case actionIdle:
 		if s.schedule != nil && out.NextScheduleTime != nil {
 			s.report.RequeueWithin(min(max(out.NextScheduleTime.Sub(s.now), time.Second), maxRequeue))
 		}
 	case actionSkip:
-		s.report.Set(status.Warn(condition, reasonSkipped, "the drill that was due at %s was not started: %s", s.now.UTC().Format(time.RFC3339), decided.message))
+		s.report.RequeueWithin(waitInterval)
+		s.report.Set(status.Warn(condition, reasonSkipped, "no drill was started: %s", decided.message))
 		out.NextScheduleTime = s.next()
 	case actionStart:
 		return s.start(ctx)
@@ -285,6 +290,7 @@ func (s *scope) reportWait(message string) {
 		s.report.Set(status.Warn(operatorv1alpha1.ConditionScheduled, reasonWaiting, "a drill is due: %s", message))
 		return
 	}
+	s.report.RequeueWithin(interval)
 	s.report.Set(status.Warn(operatorv1alpha1.ConditionScheduled, reasonDeleting, "the drill has ended: %s", message))
 }
 

@@ -164,7 +164,6 @@ func (s *scope) deleteNamespace(ctx context.Context, message string) error {
 	err := s.config.Cluster.Delete(ctx, object, client.Preconditions{UID: &uid})
 	switch {
 	case apierrors.IsForbidden(err):
-		s.report.RequeueWithin(waitInterval)
 		s.report.Set(status.Warn(condition, reasonDeleting, "the operator may not delete namespace %s of a drill: give it the rights of config/restore-drill (value restoreDrills.namespace of the chart), or delete it", s.name))
 		return nil
 	case err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err):

@@ -74,6 +74,7 @@ func testDrills(t *testing.T, operator *rest.Config, c client.Client, s *s3) {
 
 	r := &restores{client: c, saved: i, id: result.BackupID, digest: result.ManifestDigest, directory: t.TempDir()}
 	job := r.awaitJobIn(t, drillNamespace, "drill-")
+	create(t, c, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default", Namespace: drillNamespace}})
 	r.report(t, job, r.runJob(t, job))
 	in := func(name string) client.ObjectKey { return client.ObjectKey{Namespace: drillNamespace, Name: name} }
 	shardtesting.Eventually(t, "the copy to start", func(ctx context.Context) error {
@@ -202,7 +203,7 @@ func finishDeletion(t *testing.T, c client.Client) {
 		return nil
 	})
 	for _, kind := range []client.Object{
-		&operatorv1alpha1.Restore{}, &operatorv1alpha1.RootShard{}, &operatorv1alpha1.BackupStore{}, &networkingv1.NetworkPolicy{}, &corev1.Secret{}, &corev1.Pod{}, &corev1.ConfigMap{},
+		&operatorv1alpha1.Restore{}, &operatorv1alpha1.RootShard{}, &operatorv1alpha1.BackupStore{}, &networkingv1.NetworkPolicy{}, &corev1.Secret{}, &corev1.Pod{}, &corev1.ConfigMap{}, &corev1.ServiceAccount{},
 	} {
 		if err := c.DeleteAllOf(t.Context(), kind, client.InNamespace(drillNamespace)); err != nil {
 			t.Fatal(err)
