@@ -115,9 +115,12 @@ func newEtcd(live *operatorv1alpha1.EtcdConfig) *operatorv1alpha1.EtcdConfig {
 // keptFlags decide how stored objects are read. Others may name servers that a copy must not ask.
 var keptFlags = []string{"--encryption-provider-config", "--feature-gates"}
 
+// withoutWebhooks keeps the controllers of a copy from asking the webhooks of workspaces.
+const withoutWebhooks = "--disable-admission-plugins=apis.kcp.io/MutatingWebhook,apis.kcp.io/ValidatingWebhook"
+
 // newExtras returns the flags without which the restored data cannot be read, and the Secrets that they may need.
 func newExtras(live operatorv1alpha1.ContainerExtras) operatorv1alpha1.ContainerExtras {
-	out, encrypted := operatorv1alpha1.ContainerExtras{}, false
+	out, encrypted := operatorv1alpha1.ContainerExtras{ExtraArgs: []string{withoutWebhooks}}, false
 	for i, arg := range live.ExtraArgs {
 		name, _, hasValue := strings.Cut(arg, "=")
 		for _, flag := range keptFlags {

@@ -40,7 +40,7 @@ func TestCopy(t *testing.T) {
 			Replicas: ptr.To[int32](1), Image: &operatorv1alpha1.ImageSpec{Repository: "mirror/atoll", Tag: "v1", ImagePullSecrets: []corev1.LocalObjectReference{{Name: "pull"}}},
 			Etcd: &operatorv1alpha1.EtcdConfig{Prefix: "/saved", Managed: &operatorv1alpha1.ManagedEtcd{Replicas: ptr.To[int32](1), Storage: &operatorv1alpha1.EtcdStorage{Size: &size}}},
 			ContainerExtras: operatorv1alpha1.ContainerExtras{
-				ExtraArgs:         []string{"--encryption-provider-config", "/keys/config", "--feature-gates=A=true"},
+				ExtraArgs:         []string{withoutWebhooks, "--encryption-provider-config", "/keys/config", "--feature-gates=A=true"},
 				ExtraVolumes:      live.Spec.ExtraVolumes[:1],
 				ExtraVolumeMounts: live.Spec.ExtraVolumeMounts[:1],
 			},
