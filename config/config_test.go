@@ -53,6 +53,7 @@ func TestEveryFolderBuilds(t *testing.T) {
 			"CustomResourceDefinition/-/backups.operator.kcp.io",
 			"CustomResourceDefinition/-/backupschedules.operator.kcp.io",
 			"CustomResourceDefinition/-/restores.operator.kcp.io",
+			"CustomResourceDefinition/-/restoredrills.operator.kcp.io",
 			"ServiceAccount/atoll-system/atoll-controller-manager",
 			"ClusterRole/-/atoll-manager-role",
 			"ClusterRoleBinding/-/atoll-manager-rolebinding",
@@ -194,16 +195,58 @@ func TestTheRoleOfTheSyncAgentIsAggregated(t *testing.T) {
 	}
 }
 
-// TestArgoCDHasHealthChecks compares the definitions with the checks of config/argocd: each kind with conditions has one.
-func TestArgoCDHasHealthChecks(t *testing.T) {
-	overlay := t.TempDir()
-	component, err := filepath.Abs("argocd")
+// relative is the path of a folder of config from another one.
+func relative(t *testing.T, from, folder string) string {
+	t.Helper()
+	out, err := filepath.Abs(folder)
+	if err == nil {
+		out, err = filepath.Rel(from, out)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	if component, err = filepath.Rel(overlay, component); err != nil {
+	return out
+}
+
+// TestRestoreDrill: the component gives the operator of config/default the right to the namespace that its flag names, and to no other.
+func TestRestoreDrill(t *testing.T) {
+	overlay := t.TempDir()
+	content := "resources: [" + relative(t, overlay, "default") + "]\ncomponents: [" + relative(t, overlay, "restore-drill") + "]\n"
+	if err := os.WriteFile(filepath.Join(overlay, "kustomization.yaml"), []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	found := map[string]string{}
+	for _, object := range build(t, overlay).Resources() {
+		text, err := object.AsYAML()
+		if err != nil {
+			t.Fatal(err)
+		}
+		found[object.GetKind()+"/"+object.GetName()] = string(text)
+	}
+	for name, want := range map[string]string{
+		"Deployment/atoll-controller-manager": "- --restore-drill-namespace=restore-drill\n",
+		"ClusterRole/atoll-restore-drill-role": `  resourceNames:
+  - restore-drill
+  resources:
+  - namespaces
+  verbs:
+  - create
+  - patch
+  - delete
+`,
+		"ClusterRoleBinding/atoll-restore-drill-rolebinding": "- kind: ServiceAccount\n  name: atoll-controller-manager\n  namespace: atoll-system\n",
+		"ServiceAccount/atoll-controller-manager":            "namespace: atoll-system\n",
+	} {
+		if !strings.Contains(found[name], want) {
+			t.Errorf("%s: want %q in\n%s", name, want, found[name])
+		}
+	}
+}
+
+// TestArgoCDHasHealthChecks compares the definitions with the checks of config/argocd: each kind with conditions has one.
+func TestArgoCDHasHealthChecks(t *testing.T) {
+	overlay := t.TempDir()
+	component := relative(t, overlay, "argocd")
 	for name, content := range map[string]string{
 		"kustomization.yaml": "resources: [argocd-cm.yaml]\ncomponents: [" + component + "]\n",
 		"argocd-cm.yaml":     "{apiVersion: v1, kind: ConfigMap, metadata: {name: argocd-cm}, data: {kept: yes please}}\n",

@@ -12,6 +12,7 @@ rm -rf charts/atoll-operator/files
 mkdir -p charts/atoll-operator/files/crds
 cp config/crd/bases/*.yaml charts/atoll-operator/files/crds/
 cp config/rbac/{role,leader_election_role,user_roles}.yaml config/prometheus/alerts.yaml charts/atoll-operator/files/
+cp config/restore-drill/role.yaml charts/atoll-operator/files/restore_drill_role.yaml
 rm -rf charts/atoll-sync-agent/files
 mkdir -p charts/atoll-sync-agent/files/crds
 cp config/sync-agent/crd/syncagent.kcp.io_*.yaml charts/atoll-sync-agent/files/crds/

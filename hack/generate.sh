@@ -15,7 +15,7 @@ max_description=320
 
 # Kinds that the operator acts on. A kind with a Go type that is not listed here is not served: objects that no controller
 # reconciles would be accepted.
-operator_kinds=(rootshards shards frontproxies cacheservers virtualworkspaces kubeconfigs backupstores backups backupschedules restores)
+operator_kinds=(rootshards shards frontproxies cacheservers virtualworkspaces kubeconfigs backupstores backups backupschedules restores restoredrills)
 
 echo "import rules: .golangci.yml"
 go run ./hack/layers .

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -41,6 +42,7 @@ import (
 	"github.com/atoll-dev/atoll/controllers/metrics"
 	"github.com/atoll-dev/atoll/controllers/reconcile"
 	"github.com/atoll-dev/atoll/controllers/restore"
+	"github.com/atoll-dev/atoll/controllers/restoredrill"
 	"github.com/atoll-dev/atoll/controllers/shard"
 	"github.com/atoll-dev/atoll/controllers/shardclient"
 	"github.com/atoll-dev/atoll/controllers/virtualworkspace"
@@ -88,8 +90,8 @@ func run(args []string) error {
 		// The process ends with the manager, so the next leader need not wait for the lease to expire.
 		LeaderElectionReleaseOnCancel: true,
 		// Secrets and ConfigMaps of the whole cluster are not cached: they are read when needed, and watched by
-		// metadata. Pods are read only while some of a workload are not ready.
-		Client: client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}, &corev1.ConfigMap{}, &corev1.PersistentVolumeClaim{}, &corev1.Pod{}, &corev1.Namespace{}, &batchv1.Job{}}}},
+		// metadata. Pods are read only while some of a workload are not ready, and NetworkPolicies only while a drill begins.
+		Client: client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}, &corev1.ConfigMap{}, &corev1.PersistentVolumeClaim{}, &corev1.Pod{}, &corev1.Namespace{}, &batchv1.Job{}, &networkingv1.NetworkPolicy{}}}},
 		// Of the Jobs of the cluster, only those of Backups and Restores are watched.
 		Cache: cache.Options{ByObject: map[client.Object]cache.ByObject{&batchv1.Job{}: {Label: labels.SelectorFromSet(labels.Set{"app.kubernetes.io/component": desired.ComponentBackup})}}},
 	})
@@ -99,7 +101,7 @@ func run(args []string) error {
 	if err := requireCertManager(mgr.GetRESTMapper()); err != nil {
 		return err
 	}
-	if err := addControllers(mgr, image, o.argoCD); err != nil {
+	if err := addControllers(mgr, image, o.argoCD, o.drillNamespace); err != nil {
 		return err
 	}
 	if err := errors.Join(mgr.AddHealthzCheck("healthz", healthz.Ping), mgr.AddReadyzCheck("readyz", healthz.Ping)); err != nil {
@@ -109,7 +111,7 @@ func run(args []string) error {
 	return mgr.Start(ctrl.SetupSignalHandler())
 }
 
-func addControllers(mgr ctrl.Manager, image desired.Image, argoCDNamespace string) error {
+func addControllers(mgr ctrl.Manager, image desired.Image, argoCDNamespace, drillNamespace string) error {
 	clusterID, err := readClusterID(mgr.GetAPIReader())
 	if err != nil {
 		return err
@@ -139,6 +141,7 @@ func addControllers(mgr ctrl.Manager, image desired.Image, argoCDNamespace strin
 		backup.NewReconciler(config),
 		restore.NewReconciler(config, etcdclient.Client{}),
 		backupschedule.NewReconciler(config),
+		restoredrill.NewReconciler(config, drillNamespace, clients),
 		&certificatesecret.Reconciler{Cluster: cluster},
 	} {
 		if err := controller.SetupWithManager(mgr, reconciliations.Instrument); err != nil {

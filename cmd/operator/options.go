@@ -49,6 +49,7 @@ type options struct {
 	http2          bool
 	image          string
 	argoCD         string
+	drillNamespace string
 	version        bool
 	zap            zap.Options
 }
@@ -72,6 +73,7 @@ func newFlags() (*flag.FlagSet, *options) {
 	fs.BoolVar(&o.http2, "enable-http2", false, "Serve metrics over HTTP/2 too.")
 	fs.StringVar(&o.image, "default-image", o.image, "repository:tag of the image that servers run where a spec names none. Default: the environment variable ATOLL_DEFAULT_IMAGE, else the image set at build time.")
 	fs.StringVar(&o.argoCD, "argocd-namespace", "", "Namespace of Argo CD, in which Kubeconfigs with spec.argoCD are registered as clusters. Users who may create Kubeconfigs can add clusters there. Default: none are.")
+	fs.StringVar(&o.drillNamespace, "restore-drill-namespace", "", "Name of the namespace that the operator creates for each drill of a RestoreDrill, and deletes. It needs the rights of config/restore-drill for that name. Default: there are no drills.")
 	fs.Func("enabled-controller-groups", `For compatibility with kcp-operator, whose controllers are in two groups. The only value is "config,workload", in any order.`, validateControllerGroups)
 	fs.Func("feature-gates", `Name=true|false pairs, for compatibility with kcp-operator. No feature can be enabled; any can be disabled.`, validateFeatureGates)
 	fs.BoolVar(&o.version, "version", false, "Print the version and exit.")
@@ -100,6 +102,9 @@ func parseFlags(args []string) (*options, desired.Image, error) {
 	}
 	if problems := validation.IsDNS1123Label(o.argoCD); o.argoCD != "" && len(problems) > 0 {
 		return nil, desired.Image{}, fmt.Errorf("--argocd-namespace: got %q, want the name of a namespace: %s", o.argoCD, problems[0])
+	}
+	if problems := validation.IsDNS1123Label(o.drillNamespace); o.drillNamespace != "" && len(problems) > 0 {
+		return nil, desired.Image{}, fmt.Errorf("--restore-drill-namespace: got %q, want the name of a namespace: %s", o.drillNamespace, problems[0])
 	}
 	if o.image == "" {
 		return nil, desired.Image{}, errors.New("--default-image is required: this binary has none built in")

@@ -43,6 +43,23 @@ func (c Cluster) ApplyObject(ctx context.Context, conditionType string, object c
 	return c.applyOver(ctx, conditionType, nil, object)
 }
 
+// CreateMissing applies an object that does not exist yet. One that exists stays as it is, because it cannot be changed when that from which it is
+// rendered changes, or is not to be. object becomes the one in the cluster.
+func CreateMissing[T any, P interface {
+	*T
+	client.Object
+}](ctx context.Context, cluster Cluster, conditionType string, object P) error {
+	live, err := Get[T, P](ctx, cluster, object.GetNamespace(), object.GetName())
+	if err != nil {
+		return err
+	}
+	if live != nil {
+		*object = *live
+		return nil
+	}
+	return cluster.ApplyObject(ctx, conditionType, object)
+}
+
 // applyOver is ApplyObject with the object in the cluster, or nil.
 func (c Cluster) applyOver(ctx context.Context, conditionType string, live, object client.Object) error {
 	intent, err := newIntent(object)

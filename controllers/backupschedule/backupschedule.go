@@ -17,6 +17,7 @@ import (
 	"github.com/atoll-dev/atoll/controllers/apply"
 	"github.com/atoll-dev/atoll/controllers/backup"
 	"github.com/atoll-dev/atoll/controllers/reconcile"
+	"github.com/atoll-dev/atoll/controllers/schedule"
 	"github.com/atoll-dev/atoll/controllers/status"
 )
 
@@ -65,7 +66,7 @@ type scope struct {
 	object *operatorv1alpha1.BackupSchedule
 	now    time.Time
 
-	schedule schedule
+	schedule schedule.Schedule
 	backups  []operatorv1alpha1.Backup // of this schedule, newest first
 }
 
@@ -102,7 +103,7 @@ func (s *scope) parse(context.Context) (err error) {
 	out := &s.object.Status
 	if s.object.Spec.Suspend {
 		s.report.Set(status.OK(condition, reasonSuspended, "spec.suspend is set: Backups are neither created nor removed"))
-	} else if s.schedule, err = parse(s.object.Spec.Schedule, s.object.Spec.TimeZone); err != nil {
+	} else if s.schedule, err = schedule.Parse(s.object.Spec.Schedule, s.object.Spec.TimeZone); err != nil {
 		s.report.Set(status.Stall(condition, reasonInvalidSpec, "%v", err))
 	} else {
 		return nil
@@ -116,7 +117,7 @@ func (s *scope) parse(context.Context) (err error) {
 
 func (s *scope) create(ctx context.Context) error {
 	out := &s.object.Status
-	slot, isDue := due(timeOf(out.NextScheduleTime), s.now)
+	slot, isDue := schedule.Due(timeOf(out.NextScheduleTime), s.now)
 	if s.object.Spec.Immediate && out.LastBackup == "" && len(s.backups) == 0 {
 		slot, isDue = s.object.CreationTimestamp.Time, true
 	}
@@ -130,7 +131,7 @@ func (s *scope) create(ctx context.Context) error {
 	if s.report.Get(operatorv1alpha1.ConditionScheduled).Reason == reasonRejected { // that one is tried again, after the interval of what is stalled
 		return nil
 	}
-	out.NextScheduleTime = &metav1.Time{Time: s.schedule.next(s.now)}
+	out.NextScheduleTime = &metav1.Time{Time: s.schedule.Next(s.now)}
 	s.report.RequeueWithin(min(max(out.NextScheduleTime.Sub(s.now), time.Second), maxRequeue))
 	return nil
 }
@@ -226,7 +227,7 @@ func (s *scope) compare(context.Context) error {
 	}
 	unfinished := slices.ContainsFunc(s.backups, func(b operatorv1alpha1.Backup) bool { return !backup.IsFinal(&b) })
 	switch {
-	case s.schedule.isOverdue(since, unfinished, s.now):
+	case s.schedule.IsOverdue(since, unfinished, s.now):
 		s.report.Set(status.Stall(condition, reasonOverdue, "since %s, two Backups or more were due, and none was completed: see condition Scheduled, and the last Backup (%s)",
 			since.UTC().Format(time.RFC3339), cmp.Or(s.object.Status.LastBackup, "none was created")))
 	case last != nil:

@@ -33,6 +33,14 @@ type fixture struct {
 	now    time.Time
 }
 
+func at(text string) time.Time {
+	out, err := time.Parse("2006-01-02 15:04", text)
+	if err != nil {
+		panic(err)
+	}
+	return out
+}
+
 func newSchedule() *operatorv1alpha1.BackupSchedule {
 	out := &operatorv1alpha1.BackupSchedule{ObjectMeta: metav1.ObjectMeta{Name: "nightly", Namespace: namespace, Generation: 1, CreationTimestamp: metav1.NewTime(at("2030-01-01 12:00"))}}
 	out.Spec.Schedule = "0 3 * * *"

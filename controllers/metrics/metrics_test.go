@@ -93,6 +93,25 @@ func TestLastSuccess(t *testing.T) {
 	}
 }
 
+// TestDrills has the figures of the last success, also when a drill has failed since.
+func TestDrills(t *testing.T) {
+	stopped := metav1.Unix(200, 0)
+	drill := &operatorv1alpha1.RestoreDrill{ObjectMeta: meta("kcp", "weekly")}
+	drill.Spec.RootShardRef.Name = "root"
+	drill.Status = operatorv1alpha1.RestoreDrillStatus{LastSuccessfulTime: &stopped, RecoveryTime: "2m3s", DataLoss: "1h0m0s", LastResult: operatorv1alpha1.RestoreDrillFailed}
+	objects := metrics.NewObjects(memory.NewClient(t, drill, &operatorv1alpha1.RestoreDrill{ObjectMeta: meta("kcp", "new")}), closedChannel())
+	const recovery, loss, labels = "kcp_operator_restore_drill_recovery_seconds", "kcp_operator_restore_drill_data_loss_seconds", `{namespace="kcp",restoredrill="weekly",rootshard="root"}`
+	if err := testutil.CollectAndCompare(objects, strings.NewReader("# HELP "+loss+` How old the data of the backup was when the last drill that succeeded began. Without one, there is no series.
+# TYPE `+loss+` gauge
+`+loss+labels+` 3600
+# HELP `+recovery+` How long the last drill that succeeded took until the restored shards served. Without one, there is no series.
+# TYPE `+recovery+` gauge
+`+recovery+labels+` 123
+`), recovery, loss); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestObjectsBeforeElection(t *testing.T) {
 	objects := metrics.NewObjects(memory.NewClient(t, &operatorv1alpha1.CacheServer{ObjectMeta: meta("kcp", "cache")}), make(chan struct{}))
 	if n := testutil.CollectAndCount(objects); n != 0 {

@@ -23,13 +23,14 @@ const readTimeout = 5 * time.Second
 // phaseUnknown is the phase of an object that was not reconciled yet.
 const phaseUnknown = "Unknown"
 
-// Objects are the metrics about custom resources: their number, their conditions, and the last success of Backups. It is a prometheus.Collector.
+// Objects are the metrics about custom resources: their number, their conditions, and the last success of Backups and RestoreDrills. It is a prometheus.Collector.
 type Objects struct {
 	reader    client.Reader
 	elected   <-chan struct{}
 	kinds     []kind
 	condition *prometheus.Desc
 	success   *prometheus.Desc // of Backups
+	drills    drillMetrics
 }
 
 // kind is the metrics of one kind of custom resource.
@@ -60,9 +61,11 @@ func NewObjects(reader client.Reader, elected <-chan struct{}) *Objects {
 			{"backup", &operatorv1alpha1.BackupList{}, count("backup", "phase", "namespace"), phase},
 			{"backupschedule", &operatorv1alpha1.BackupScheduleList{}, count("backupschedule", "namespace"), nil},
 			{"restore", &operatorv1alpha1.RestoreList{}, count("restore", "phase", "namespace"), phase},
+			{"restoredrill", &operatorv1alpha1.RestoreDrillList{}, count("restoredrill", "namespace"), nil},
 		},
 		success: prometheus.NewDesc("kcp_operator_backup_last_success_timestamp_seconds",
 			"When the last Backup of an installation that was completed had ended. Without one, there is no series.", []string{"namespace", "rootshard"}, nil),
+		drills: newDrillMetrics(),
 		condition: prometheus.NewDesc("kcp_operator_condition_status", "Conditions of objects: 1 is True, 0 False, -1 Unknown.",
 			[]string{"resource_type", "resource_name", "namespace", "condition_type"}, nil),
 	}
@@ -95,6 +98,7 @@ func (o *Objects) Describe(out chan<- *prometheus.Desc) {
 	}
 	out <- o.condition
 	out <- o.success
+	o.drills.describe(out)
 }
 
 // Collect implements prometheus.Collector. A kind that cannot be listed is omitted, so that the scrape has all others.
@@ -134,6 +138,9 @@ func (o *Objects) collect(ctx context.Context, kind kind, out chan<- prometheus.
 			!metav1.HasAnnotation(backup.ObjectMeta, operatorv1alpha1.AnnotationRemoveBackup) {
 			installation := [2]string{backup.Namespace, backup.Spec.RootShardRef.Name}
 			successes[installation] = max(successes[installation], float64(backup.Status.StoppedAt.Unix()))
+		}
+		if drill, ok := item.(*operatorv1alpha1.RestoreDrill); ok {
+			o.drills.collect(drill, out)
 		}
 		for _, condition := range object.GetConditions() {
 			out <- prometheus.MustNewConstMetric(o.condition, prometheus.GaugeValue, conditionValue(condition.Status),

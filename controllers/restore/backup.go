@@ -69,6 +69,9 @@ func (s *scope) readBackup(ctx context.Context) error {
 	if err != nil {
 		return s.unreadable(err)
 	}
+	if s.restore.Spec.Isolated {
+		secrets = mountedOnly(secrets, s.installation)
+	}
 	if err := s.createSecrets(ctx, secrets); err != nil {
 		return err
 	}
@@ -118,7 +121,7 @@ func (s *scope) compare(ctx context.Context, saved *manifest.Manifest) error {
 	switch {
 	case from.RootShard != s.root.Name || from.Namespace != s.sourceNamespace():
 		return s.refuse(reasonOtherOwner, "the backup is that of RootShard %s/%s, want %s/%s: correct rootShardRef or source", from.Namespace, from.RootShard, s.sourceNamespace(), s.root.Name)
-	case !s.restore.Spec.TakeOver && (from.Namespace != s.restore.Namespace || from.KubernetesCluster != s.config.ClusterID):
+	case !s.restore.Spec.TakeOver && !s.restore.Spec.Isolated && (from.Namespace != s.restore.Namespace || from.KubernetesCluster != s.config.ClusterID):
 		return s.refuse(reasonOtherOwner, "the backup is that of an installation in namespace %s of another place (cluster %s, this is namespace %s of cluster %s). Two installations must not live on one backup: if that one does not run any more, create another Restore with takeOver: true",
 			from.Namespace, cmp.Or(from.KubernetesCluster, "unknown"), s.restore.Namespace, s.config.ClusterID)
 	case len(missing) > 0:
@@ -126,7 +129,7 @@ func (s *scope) compare(ctx context.Context, saved *manifest.Manifest) error {
 	case len(unknown) > 0:
 		return s.wait(reasonShardsDiffer, "the backup has no shards %s: delete these Shards, and create them again when the installation works", strings.Join(unknown, ", "))
 	}
-	if from.KubernetesCluster == s.config.ClusterID && from.Namespace != s.restore.Namespace { // a takeover
+	if !s.restore.Spec.Isolated && from.KubernetesCluster == s.config.ClusterID && from.Namespace != s.restore.Namespace { // a takeover
 		other, err := apply.Get[operatorv1alpha1.RootShard](ctx, s.config.Cluster, from.Namespace, from.RootShard)
 		if err != nil {
 			return err
@@ -160,6 +163,20 @@ func tagOf(image string) string {
 
 func without(names, others []string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return slices.Contains(others, name) })
+}
+
+// mountedOnly returns the Secrets that the extraVolumes of shards mount, such as those with the keys of encrypted objects. A copy with the
+// certificate authorities and the keys of tokens of its installation could act in its name.
+func mountedOnly(secrets []archive.Secret, installation *installation) []archive.Secret {
+	mounted := map[string]bool{}
+	for _, shard := range installation.shards {
+		for _, volume := range shard.Spec().ExtraVolumes {
+			if volume.Secret != nil {
+				mounted[volume.Secret.SecretName] = true
+			}
+		}
+	}
+	return slices.DeleteFunc(secrets, func(secret archive.Secret) bool { return !mounted[secret.Metadata.Name] })
 }
 
 // createSecrets creates the Secrets of a backup that do not exist. It refuses if one exists with another content.

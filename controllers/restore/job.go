@@ -13,7 +13,6 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
@@ -61,7 +60,7 @@ func (s *scope) restoreEtcds(ctx context.Context) error {
 		for _, volume := range etcd.NewForShard(shard.Shard).Volumes() {
 			all++
 			metav1.SetMetaDataAnnotation(&volume.Claim.ObjectMeta, operatorv1alpha1.AnnotationRestore, s.restore.Name)
-			if err := create(ctx, s.config.Cluster, condition, volume.Claim); err != nil {
+			if err := apply.CreateMissing(ctx, s.config.Cluster, condition, volume.Claim); err != nil {
 				return s.report.SetResult(status.Result{}, err)
 			}
 			if volume.Claim.DeletionTimestamp != nil {
@@ -69,7 +68,7 @@ func (s *scope) restoreEtcds(ctx context.Context) error {
 				return s.wait(reasonRunning, "PersistentVolumeClaim %s is being deleted, and is created again", volume.Claim.Name)
 			}
 			job := s.newJob(shard, volume)
-			if err := create(ctx, s.config.Cluster, condition, job); err != nil {
+			if err := apply.CreateMissing(ctx, s.config.Cluster, condition, job); err != nil {
 				return s.report.SetResult(status.Result{}, err)
 			}
 			outcome, err := backup.ReadOutcome(ctx, s.config.Cluster, job, "find what is slow, the store or the volume")
@@ -95,23 +94,6 @@ func (s *scope) restoreEtcds(ctx context.Context) error {
 	s.report.Set(status.OK(condition, reasonRestored, "restored the etcds of %d shards, and %d Secrets; the installation starts", len(out.Shards), out.Secrets))
 	s.report.Set(s.held())
 	return nil
-}
-
-// create applies an object that does not exist yet. One that exists stays as it is, because a Job and a claim cannot be changed when the image, the store
-// or the installation changes. object becomes the one in the cluster.
-func create[T any, P interface {
-	*T
-	client.Object
-}](ctx context.Context, cluster apply.Cluster, condition string, object P) error {
-	live, err := apply.Get[T, P](ctx, cluster, object.GetNamespace(), object.GetName())
-	if err != nil {
-		return err
-	}
-	if live != nil {
-		*object = *live
-		return nil
-	}
-	return cluster.ApplyObject(ctx, condition, object)
 }
 
 func (s *scope) meta(name string) metav1.ObjectMeta {
@@ -152,7 +134,7 @@ func (s *scope) newJob(shard shard, volume etcd.Volume) *batchv1.Job {
 		"--shard=" + shard.Name(), "--prefix=" + shard.prefix(), "--data-dir=" + etcd.DataDirectory, "--name=" + volume.Member, "--initial-cluster=" + etcd.NewForShard(shard.Shard).InitialCluster(),
 		"--initial-cluster-token=" + string(s.restore.UID), "--initial-advertise-peer-urls=" + volume.PeerURL, "--restore-id=" + string(s.restore.UID), "--owner=" + shard.EtcdOwner(s.config.ClusterID),
 	}
-	if s.restore.Spec.TakeOver {
+	if s.restore.Spec.TakeOver || s.restore.Spec.Isolated {
 		args = append(args, "--take-over")
 	}
 	job := backup.NewJob(s.meta(jobName(s.restore, volume)), backup.Program{

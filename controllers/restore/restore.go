@@ -37,6 +37,7 @@ const (
 	reasonOtherVersion   = "OtherVersion"
 	reasonOtherOwner     = "OtherOwner"
 	reasonSecretsDiffer  = "SecretsDiffer"
+	reasonNotOfDrill     = "NotOfDrill"
 	reasonFailed         = "Failed"
 )
 
@@ -84,6 +85,7 @@ type scope struct {
 	store *operatorv1alpha1.BackupStore // nil while it does not exist
 
 	installation *installation // of the RootShard; nil while it does not exist
+	isOfDrill    bool          // whether the namespace is that of a drill
 }
 
 // isFailed reports whether a Restore has ended without success.
@@ -101,6 +103,13 @@ func (s *scope) Observe(ctx context.Context) (err error) {
 		return nil
 	}
 	namespace := s.restore.Namespace
+	if s.restore.Spec.Isolated {
+		object, err := apply.Get[corev1.Namespace](ctx, s.config.Cluster, "", namespace)
+		if err != nil {
+			return err
+		}
+		s.isOfDrill = object != nil && object.Labels[operatorv1alpha1.LabelRestoreDrill] != ""
+	}
 	if s.root, err = apply.Get[operatorv1alpha1.RootShard](ctx, s.config.Cluster, namespace, s.restore.Spec.RootShardRef.Name); err != nil {
 		return err
 	}
@@ -148,6 +157,8 @@ func (s *scope) refuse(reason, format string, args ...any) error {
 func (s *scope) check(context.Context) error {
 	spec := &s.restore.Spec
 	switch {
+	case spec.Isolated && !s.isOfDrill:
+		return s.refuse(reasonNotOfDrill, "namespace %s is not that of a RestoreDrill, and isolated is for these: create a RestoreDrill, or another Restore without isolated", s.restore.Namespace)
 	case s.root == nil:
 		return s.wait(operatorv1alpha1.ReasonReferenceNotFound, "RootShard %s does not exist in namespace %s: create it with the annotation %s: %s",
 			spec.RootShardRef.Name, s.restore.Namespace, operatorv1alpha1.AnnotationRestore, s.restore.Name)

@@ -99,6 +99,7 @@ func TestInstallation(t *testing.T) {
 		reason  string
 		text    string
 	}{
+		"isolated elsewhere":           {[]client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kcp"}}, newRoot(), ready}, "Failed", "NotOfDrill", "not that of a RestoreDrill"},
 		"no RootShard":                 {[]client.Object{ready}, "Pending", "ReferenceNotFound", "with the annotation operator.kcp.io/restore: back"},
 		"no BackupStore":               {[]client.Object{newRoot()}, "Pending", "ReferenceNotFound", "BackupStore store does not exist"},
 		"one that is not ready":        {[]client.Object{newRoot(), &operatorv1alpha1.BackupStore{ObjectMeta: named("store")}}, "Pending", "StoreNotReady", "is not ready"},
@@ -111,7 +112,9 @@ func TestInstallation(t *testing.T) {
 		"no identity":                  {[]client.Object{newRoot(), ready}, "Pending", "SecretNotFound", "create it"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := memory.NewClient(t, append([]client.Object{newRestore()}, tc.objects...)...)
+			restore := newRestore()
+			restore.Spec.Isolated = tc.reason == "NotOfDrill"
+			c := memory.NewClient(t, append([]client.Object{restore}, tc.objects...)...)
 			restore, condition := reconcileOnce(t, c, nil, operatorv1alpha1.ConditionCompleted)
 			if restore.Status.Phase != tc.phase || condition.Reason != tc.reason || !strings.Contains(condition.Message, tc.text) {
 				t.Errorf("phase %s, condition %+v", restore.Status.Phase, condition)
@@ -200,6 +203,23 @@ func TestImageChangesWhileRunning(t *testing.T) {
 	}
 }
 
+// TestMounted: a copy gets only what its shards mount.
+func TestMounted(t *testing.T) {
+	root := newRoot()
+	root.Spec.ExtraVolumes = []corev1.Volume{{Name: "keys", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "keys"}}}, {Name: "other"}}
+	installation, err := observeInstallation(t.Context(), apply.Cluster{Client: memory.NewClient(t, root)}, root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var saved []archive.Secret
+	for _, name := range []string{"root-ca", "keys", "root-service-account"} {
+		saved = append(saved, archive.Secret{Metadata: archive.SecretMetadata{Name: name}})
+	}
+	if got := mountedOnly(saved, installation); len(got) != 1 || got[0].Metadata.Name != "keys" {
+		t.Errorf("got %+v", got)
+	}
+}
+
 // TestSecret makes Secrets of bundles that somebody else may have made.
 func TestSecret(t *testing.T) {
 	saved := archive.Secret{Type: "Opaque", Metadata: archive.SecretMetadata{
@@ -230,20 +250,21 @@ func TestCompare(t *testing.T) {
 	old := &operatorv1alpha1.RootShard{ObjectMeta: metav1.ObjectMeta{Name: "root", Namespace: "old"}}
 	for name, tc := range map[string]struct {
 		prefix, namespace, cluster string
-		takeOver                   bool
+		takeOver, isolated         bool
 		reason, text               string
 	}{
-		"its own":                           {"/registry", "kcp", "cluster", false, "", ""},
-		"a prefix that is written in short": {"registry/", "kcp", "cluster", false, "", ""},
-		"another prefix":                    {"/other", "kcp", "cluster", false, "ShardsDiffer", "set its etcd.prefix to /other"},
-		"another namespace":                 {"/registry", "old", "cluster", false, "OtherOwner", "with takeOver: true"},
-		"one that exists":                   {"/registry", "old", "cluster", true, "OtherOwner", "RootShard old/root, which still exists"},
-		"one that is gone":                  {"/registry", "gone", "cluster", true, "", ""},
-		"one of another cluster":            {"/registry", "old", "another", true, "", ""},
+		"its own":                           {"/registry", "kcp", "cluster", false, false, "", ""},
+		"a prefix that is written in short": {"registry/", "kcp", "cluster", false, false, "", ""},
+		"another prefix":                    {"/other", "kcp", "cluster", false, false, "ShardsDiffer", "set its etcd.prefix to /other"},
+		"another namespace":                 {"/registry", "old", "cluster", false, false, "OtherOwner", "with takeOver: true"},
+		"one that exists":                   {"/registry", "old", "cluster", true, false, "OtherOwner", "RootShard old/root, which still exists"},
+		"one that is gone":                  {"/registry", "gone", "cluster", true, false, "", ""},
+		"one of another cluster":            {"/registry", "old", "another", true, false, "", ""},
+		"a copy beside its installation":    {"/registry", "old", "cluster", false, true, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			root, report, restore := newRoot(), &status.Report{}, newRestore()
-			restore.Spec.TakeOver, restore.Spec.Source = tc.takeOver, &operatorv1alpha1.RestoreSource{Namespace: tc.namespace}
+			restore.Spec.TakeOver, restore.Spec.Isolated, restore.Spec.Source = tc.takeOver, tc.isolated, &operatorv1alpha1.RestoreSource{Namespace: tc.namespace}
 			c := apply.Cluster{Client: memory.NewClient(t, root, old)}
 			installation, err := observeInstallation(t.Context(), c, root)
 			if err != nil {

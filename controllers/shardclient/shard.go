@@ -47,6 +47,18 @@ func (c *Clients) LogicalClusters(ctx context.Context, root *operatorv1alpha1.Ro
 	return count, nil
 }
 
+// CountLogicalClusters counts all logical clusters on a shard, also those that every shard has. It writes nothing.
+func (c *Clients) CountLogicalClusters(ctx context.Context, shard desired.Shard) (int64, error) {
+	var count int64
+	err := c.withShard(ctx, shard, logicalcluster.Wildcard.Path(), func(client dynamic.Interface) error {
+		return forEach(ctx, client.Resource(logicalClustersResource), func(unstructured.Unstructured) { count++ })
+	})
+	if err != nil {
+		return 0, describeError(ctx, err, "requesting shard %s", shard.Name())
+	}
+	return count, nil
+}
+
 // Workspaces counts the workspaces of an installation: the logical clusters on the root shard, without root and those that every shard
 // has, and the workspaces in them that are on other shards. Every workspace on another shard has an ancestor among these.
 func (c *Clients) Workspaces(ctx context.Context, root *operatorv1alpha1.RootShard) (int, error) {

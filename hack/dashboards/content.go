@@ -91,6 +91,10 @@ var dashboards = []dashboard{
 			{"Shards", "short", "By phase.", []query{{of(operator, `sum by (phase) (kcp_operator_shard_count{@})`), "{{phase}}"}}},
 			{"Backups", "short", "By phase. Failed ones stay until the retention of their schedule removes them.", []query{{of(operator, `sum by (phase) (kcp_operator_backup_count{@}) or vector(0)`), "{{phase}}"}}},
 			{"Age of the last backup", "s", "Time since the last Backup of each installation that was completed.", []query{{of(operator, `time() - max by (namespace, rootshard) (kcp_operator_backup_last_success_timestamp_seconds{@}) or vector(0)`), "{{namespace}}/{{rootshard}}"}}},
+			{"Restore drills", "s", "Of the last drill that succeeded: how long the restore took, and how old the data was. Failed drills are in the row of stalled objects.", []query{
+				{of(operator, `max by (namespace, restoredrill) (kcp_operator_restore_drill_recovery_seconds{@}) or vector(0)`), "{{namespace}}/{{restoredrill}} recovery"},
+				{of(operator, `max by (namespace, restoredrill) (kcp_operator_restore_drill_data_loss_seconds{@}) or vector(0)`), "{{namespace}}/{{restoredrill}} loss"},
+			}},
 		}},
 		{"Reconciles", []panel{
 			{"Duration", "s", "By controller.", []query{{of(operator, `histogram_quantile(0.99, sum by (le, controller) (rate(kcp_operator_reconciliation_duration_seconds_bucket{@}[5m])))`), "{{controller}} p99"}}},

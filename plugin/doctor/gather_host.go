@@ -13,7 +13,7 @@ import (
 )
 
 // hostResources are the kinds of the operator whose state is their condition Ready. A Backup is not among them: a failed one stays.
-var hostResources = []string{"rootshards", "shards", "frontproxies", "cacheservers", "virtualworkspaces", "kubeconfigs", "backupstores", "backupschedules"}
+var hostResources = []string{"rootshards", "shards", "frontproxies", "cacheservers", "virtualworkspaces", "kubeconfigs", "backupstores", "backupschedules", "restoredrills"}
 
 var (
 	backupsResource      = operatorv1alpha1.SchemeGroupVersion.WithResource("backups")

@@ -36,6 +36,8 @@ func TestDocumentation(t *testing.T) {
 				kind, object = "BackupStore", &operatorv1alpha1.BackupStore{}
 			case strings.Contains(document, "kind: BackupSchedule"):
 				kind, object = "BackupSchedule", &operatorv1alpha1.BackupSchedule{}
+			case strings.Contains(document, "kind: RestoreDrill"):
+				kind, object = "RestoreDrill", &operatorv1alpha1.RestoreDrill{}
 			case strings.Contains(document, "kind: Restore"):
 				kind, object = "Restore", &operatorv1alpha1.Restore{}
 			case strings.Contains(document, "kind: Backup"):
@@ -56,7 +58,7 @@ func TestDocumentation(t *testing.T) {
 			}
 		}
 	}
-	if len(kinds) != 5 {
+	if len(kinds) != 6 {
 		t.Errorf("the page has %v", kinds)
 	}
 	reference, err := os.ReadFile(filepath.Join("..", "..", "docs", "reference", "flags", "etcd-backup.md"))

@@ -195,10 +195,15 @@ func (r *restores) await(t *testing.T, name string, phase operatorv1alpha1.Resto
 
 func (r *restores) awaitJob(t *testing.T, prefix string) *batchv1.Job {
 	t.Helper()
+	return r.awaitJobIn(t, restoredNamespace, prefix)
+}
+
+func (r *restores) awaitJobIn(t *testing.T, namespace, prefix string) *batchv1.Job {
+	t.Helper()
 	var out *batchv1.Job
 	shardtesting.Eventually(t, "a Job "+prefix, func(ctx context.Context) error {
 		list := &batchv1.JobList{}
-		if err := r.client.List(ctx, list, client.InNamespace(restoredNamespace)); err != nil {
+		if err := r.client.List(ctx, list, client.InNamespace(namespace)); err != nil {
 			return err
 		}
 		for i := range list.Items {
@@ -208,7 +213,7 @@ func (r *restores) awaitJob(t *testing.T, prefix string) *batchv1.Job {
 			}
 		}
 		restore := &operatorv1alpha1.Restore{}
-		err := r.client.Get(ctx, client.ObjectKey{Namespace: restoredNamespace, Name: strings.TrimSuffix(prefix, "-")}, restore)
+		err := r.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: strings.TrimSuffix(prefix, "-")}, restore)
 		return fmt.Errorf("there is none, %v: %+v", err, restore.Status)
 	})
 	return out
@@ -222,11 +227,11 @@ func (r *restores) execute(t *testing.T, job *batchv1.Job) (string, error) {
 	if volume == nil || volume.ClaimName != "data-root-etcd-0" {
 		t.Fatalf("the volumes are %+v", pod.Volumes)
 	}
-	if err := r.client.Get(t.Context(), client.ObjectKey{Namespace: restoredNamespace, Name: volume.ClaimName}, &corev1.PersistentVolumeClaim{}); err != nil {
+	if err := r.client.Get(t.Context(), client.ObjectKey{Namespace: job.Namespace, Name: volume.ClaimName}, &corev1.PersistentVolumeClaim{}); err != nil {
 		t.Fatal(err)
 	}
 	configMap := &corev1.ConfigMap{}
-	if err := r.client.Get(t.Context(), client.ObjectKey{Namespace: restoredNamespace, Name: pod.Volumes[0].ConfigMap.Name}, configMap); err != nil {
+	if err := r.client.Get(t.Context(), client.ObjectKey{Namespace: job.Namespace, Name: pod.Volumes[0].ConfigMap.Name}, configMap); err != nil {
 		t.Fatal(err)
 	}
 	mounts := map[string]string{
@@ -279,18 +284,14 @@ func (r *restores) report(t *testing.T, job *batchv1.Job, message string) {
 	}
 }
 
-// checkData starts an etcd on the volume.
-func (r *restores) checkData(t *testing.T) {
+// readData starts an etcd on the volume, and returns its keys.
+func (r *restores) readData(t *testing.T) map[string]string {
 	t.Helper()
 	server, err := embeddedetcd.Start(t.Context(), embeddedetcd.Config{Directory: filepath.Join(r.directory, "member-data"), UnsafeNoFsync: true, WALSizeBytes: 5000, ECDSACurve: etcdtest.Curve})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(server.Close)
-	kubeSystem := &corev1.Namespace{}
-	if err := r.client.Get(t.Context(), client.ObjectKey{Name: metav1.NamespaceSystem}, kubeSystem); err != nil {
-		t.Fatal(err)
-	}
 	found, err := etcdtest.NewClient(t, server).Get(t.Context(), "/", clientv3.WithPrefix())
 	if err != nil {
 		t.Fatal(err)
@@ -299,12 +300,31 @@ func (r *restores) checkData(t *testing.T) {
 	for _, kv := range found.Kvs {
 		got[string(kv.Key)] = string(kv.Value)
 	}
-	owner := "rootshard/restored/root@" + string(kubeSystem.UID)
-	if len(got) != 6 || got["/registry/~owner"] != owner || got["/cache/~owner"] != owner || got["/registry/~restored"] != r.id || got["/registry/core.kcp.io/logicalclusters/customresources/one/cluster"] != "{}" {
+	return got
+}
+
+// checkOwner compares the owner of the restored keys, which is in this cluster.
+func (r *restores) checkOwner(t *testing.T, name string) map[string]string {
+	t.Helper()
+	kubeSystem := &corev1.Namespace{}
+	if err := r.client.Get(t.Context(), client.ObjectKey{Name: metav1.NamespaceSystem}, kubeSystem); err != nil {
+		t.Fatal(err)
+	}
+	got, want := r.readData(t), name+"@"+string(kubeSystem.UID)
+	if got["/registry/~owner"] != want || got["/cache/~owner"] != want {
+		t.Errorf("the keys are owned by %q and %q, want %q", got["/registry/~owner"], got["/cache/~owner"], want)
+	}
+	return got
+}
+
+func (r *restores) checkData(t *testing.T) {
+	t.Helper()
+	got := r.checkOwner(t, "rootshard/restored/root")
+	if len(got) != 6 || got["/registry/~restored"] != r.id || got["/registry/core.kcp.io/logicalclusters/customresources/one/cluster"] != "{}" {
 		for key := range got {
 			t.Log(key)
 		}
-		t.Errorf("the restored etcd has %d keys, owned by %q", len(got), got["/registry/~owner"])
+		t.Errorf("the restored etcd has %d keys", len(got))
 	}
 }
 

@@ -42,6 +42,7 @@ func TestSchedule(t *testing.T) {
 	cluster, c := operatorapi.Start(t, root, bin)
 	s := startS3(t)
 	grantRole(t, c, filepath.Join(root, "config", "rbac", "role.yaml"))
+	grantRole(t, c, filepath.Join(root, "config", "restore-drill", "role.yaml"))
 
 	key := func(name string) operatorv1alpha1.SecretKeyReference {
 		return operatorv1alpha1.SecretKeyReference{Name: "s3", Key: name}
@@ -70,7 +71,7 @@ func TestSchedule(t *testing.T) {
 
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	testinstallation.WriteKubeconfig(t, cluster.User(t, cluster.Config.Host, "operator"), kubeconfig)
-	programs.Start(t, t.TempDir(), filepath.Join(bin, "operator"), "--kubeconfig="+kubeconfig, "--default-image=atoll:test", "--health-probe-bind-address=0")
+	programs.Start(t, t.TempDir(), filepath.Join(bin, "operator"), "--kubeconfig="+kubeconfig, "--default-image=atoll:test", "--health-probe-bind-address=0", "--restore-drill-namespace="+drillNamespace)
 
 	shardtesting.Eventually(t, "the schedules to be ready", func(ctx context.Context) error {
 		for _, schedule := range []*operatorv1alpha1.BackupSchedule{yearly, fresh} {
@@ -103,7 +104,9 @@ func TestSchedule(t *testing.T) {
 	if yearly.Status.LastSuccessfulTime == nil {
 		t.Errorf("the status is %+v", yearly.Status)
 	}
-	t.Run("Restores", func(t *testing.T) { testRestores(t, c, s) }) // with the same operator
+	// With the same operator.
+	t.Run("Restores", func(t *testing.T) { testRestores(t, c, s) })
+	t.Run("Drills", func(t *testing.T) { testDrills(t, cluster.User(t, cluster.Config.Host, "operator"), c, s) })
 }
 
 func create(t *testing.T, c client.Client, objects ...client.Object) {

@@ -25,6 +25,7 @@ func cacheServer(spec string) string      { return manifest("CacheServer", spec)
 func backupStore(spec string) string      { return manifest("BackupStore", spec) }
 func backup(spec string) string           { return manifest("Backup", spec) }
 func restore(spec string) string          { return manifest("Restore", spec) }
+func restoreDrill(spec string) string     { return manifest("RestoreDrill", drillBasics+spec) }
 func backupSchedule(spec string) string   { return manifest("BackupSchedule", scheduleBasics+spec) }
 func virtualWorkspace(spec string) string { return manifest("VirtualWorkspace", spec) }
 
@@ -42,6 +43,7 @@ func named(name, manifest string) string {
 }
 
 const (
+	drillBasics    = "rootShardRef: {name: root}\nstoreRef: {name: s3}\nidentity: {name: age, key: key.txt}\n"
 	storeBasics    = "bucket: backups\ns3Credentials: {accessKeyId: {name: s3, key: id}, secretAccessKey: {name: s3, key: key}}\n"
 	storeAddress   = "endpointURL: https://s3.example.com\n"
 	scheduleBasics = "rootShardRef: {name: root}\nstoreRef: {name: s3}\n"
@@ -109,6 +111,15 @@ func TestManifests(t *testing.T) {
 		{"refuses what is no digest", restore(restoreBasics + "manifestDigest: latest"), "spec.manifestDigest"},
 		{"refuses a source that leaves the store", restore(restoreBasics + "source: {namespace: ..}"), "spec.source.namespace"},
 		{"refuses a Restore whose name is too long for those of its pods", named(strings.Repeat("a", 41), restore(restoreBasics)), "at most 40 characters"},
+		{"accepts a RestoreDrill", restoreDrill("schedule: '@weekly'"), ""},
+		{"accepts a RestoreDrill with all settings", restoreDrill("schedule: 0 5 * * 0\ntimeZone: Europe/Berlin\nbackupScheduleRef: {name: nightly}\ntimeout: 30m\nsuspend: true\nimmediate: true\nsuccessfulDrillsHistoryLimit: 0\nfailedDrillsHistoryLimit: 20"), ""},
+		{"refuses a RestoreDrill without a private key", manifest("RestoreDrill", "schedule: '@weekly'\nrootShardRef: {name: root}\nstoreRef: {name: s3}"), "spec.identity"},
+		{"refuses a RestoreDrill without times", restoreDrill(""), "spec.schedule"},
+		{"refuses a zone in the schedule of drills", restoreDrill("schedule: TZ=UTC 3 * * *"), "set timeZone"},
+		{"refuses a drill without time", restoreDrill("schedule: '@weekly'\ntimeout: 10s"), "timeout is from 1m to 24h"},
+		{"refuses a drill that may last for days", restoreDrill("schedule: '@weekly'\ntimeout: 25h"), "timeout is from 1m to 24h"},
+		{"refuses a long history", restoreDrill("schedule: '@weekly'\nfailedDrillsHistoryLimit: 21"), "spec.failedDrillsHistoryLimit"},
+		{"refuses no BackupSchedule", restoreDrill("schedule: '@weekly'\nbackupScheduleRef: {}"), "name must be set"},
 		{"accepts a BackupSchedule", backupSchedule("schedule: 0 3 * * *\ntimeZone: Europe/Berlin\nimmediate: true\nretention: {keepLast: 7, keepWithin: 720h}"), ""},
 		{"accepts a schedule by name", backupSchedule("schedule: '@daily'"), ""},
 		{"refuses an interval: it does not name times", backupSchedule("schedule: '@every 1h'"), "spec.schedule"},

@@ -11,7 +11,7 @@ import (
 )
 
 // ours are the kinds that kcp-operator does not have.
-var ours = map[string]bool{"BackupStore": true, "Backup": true, "BackupSchedule": true, "Restore": true}
+var ours = map[string]bool{"BackupStore": true, "Backup": true, "BackupSchedule": true, "Restore": true, "RestoreDrill": true}
 
 // TestSamples admits the samples of this repository and those of kcp-operator.
 func TestSamples(t *testing.T) {

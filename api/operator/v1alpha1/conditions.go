@@ -53,9 +53,11 @@ const (
 	// ConditionReleased is False from the completion of a Restore until its spec.release has taken effect in all shards: until then, they delete
 	// nothing because it is absent.
 	ConditionReleased = "Released"
-	// ConditionScheduled is True when a BackupSchedule creates Backups when they are due. It is False after a time at which it could not.
+	// ConditionScheduled is True when a BackupSchedule creates Backups, or a RestoreDrill starts drills, when they are due. It is False after a
+	// time at which it could not.
 	ConditionScheduled = "Scheduled"
-	// ConditionCurrent is False when two Backups in a row that were due by a BackupSchedule have not been completed.
+	// ConditionCurrent is False when two Backups in a row that were due by a BackupSchedule have not been completed, and when the last drill of
+	// a RestoreDrill has failed, or two in a row that were due have not succeeded.
 	ConditionCurrent = "Current"
 	// ConditionRetentionEnforced is set while a BackupSchedule has spec.retention. It is False while the store refuses to remove what is not
 	// to be kept.

@@ -31,3 +31,6 @@ func (b *BackupSchedule) GetConditions() []metav1.Condition { return b.Status.Co
 
 // GetConditions returns status.conditions. Callers must not change them.
 func (r *Restore) GetConditions() []metav1.Condition { return r.Status.Conditions }
+
+// GetConditions returns status.conditions. Callers must not change them.
+func (r *RestoreDrill) GetConditions() []metav1.Condition { return r.Status.Conditions }

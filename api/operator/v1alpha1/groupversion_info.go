@@ -37,6 +37,7 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 		&Backup{}, &BackupList{},
 		&BackupSchedule{}, &BackupScheduleList{},
 		&Restore{}, &RestoreList{},
+		&RestoreDrill{}, &RestoreDrillList{},
 	)
 	metav1.AddToGroupVersion(scheme, SchemeGroupVersion)
 	return nil

@@ -13,6 +13,8 @@ const (
 	// LabelBackupSchedule is on the Backups that a BackupSchedule has created. Whoever puts it on another Backup of the same installation and
 	// store lets the retention of the schedule remove it.
 	LabelBackupSchedule = "operator.kcp.io/backup-schedule"
+	// LabelRestoreDrill is on the namespace of a drill, with the UID of its RestoreDrill. The operator deletes no namespace without it.
+	LabelRestoreDrill = "operator.kcp.io/restore-drill"
 )
 
 // AnnotationForceDelete with the value "true" completes the deletion of a Shard or RootShard that has workspaces or does
@@ -26,6 +28,9 @@ const AnnotationRemoveBackup = "operator.kcp.io/remove-backup"
 // AnnotationRestore, on a RootShard, is the name of a Restore of its namespace: it and its Shards do not start before that is completed. It has
 // no effect on an installation that has started. On a volume claim, it says that a Restore has created it.
 const AnnotationRestore = "operator.kcp.io/restore"
+
+// AnnotationRestoreDrill is on the namespace of a drill, with the namespace and the name of its RestoreDrill.
+const AnnotationRestoreDrill = "operator.kcp.io/restore-drill"
 
 // Annotations by which a user controls an etcd that the operator runs, on the object that it belongs to.
 const (
@@ -59,6 +64,8 @@ const (
 	FinalizerShard = "operator.kcp.io/cleanup-shard"
 	// FinalizerRootShard remains on a RootShard that has served until its installation has no workspaces.
 	FinalizerRootShard = "operator.kcp.io/cleanup-rootshard"
+	// FinalizerRestoreDrill remains on a RestoreDrill until the namespace of its last drill is deleted.
+	FinalizerRestoreDrill = "operator.kcp.io/cleanup-restore-drill"
 )
 
 // TemplateMetadata is added to the metadata of an object that the operator creates. Values set by the operator take

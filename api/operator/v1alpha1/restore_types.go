@@ -32,6 +32,7 @@ type Restore struct {
 	// +kubebuilder:validation:XValidation:rule="has(self.manifestDigest) == has(oldSelf.manifestDigest) && (!has(self.manifestDigest) || self.manifestDigest == oldSelf.manifestDigest)",message="manifestDigest is immutable: create another Restore"
 	// +kubebuilder:validation:XValidation:rule="has(self.source) == has(oldSelf.source) && (!has(self.source) || self.source == oldSelf.source)",message="source is immutable: create another Restore"
 	// +kubebuilder:validation:XValidation:rule="has(self.takeOver) == has(oldSelf.takeOver) && (!has(self.takeOver) || self.takeOver == oldSelf.takeOver)",message="takeOver is immutable: create another Restore"
+	// +kubebuilder:validation:XValidation:rule="has(self.isolated) == has(oldSelf.isolated) && (!has(self.isolated) || self.isolated == oldSelf.isolated)",message="isolated is immutable: create another Restore"
 	// +kubebuilder:validation:XValidation:rule="!has(oldSelf.release) || !oldSelf.release || (has(self.release) && self.release)",message="what is released cannot be held again"
 	Spec RestoreSpec `json:"spec"`
 
@@ -87,6 +88,12 @@ type RestoreSpec struct {
 	// namespace or another Kubernetes cluster: two installations must not live on one backup.
 	// +optional
 	TakeOver bool `json:"takeOver,omitempty"`
+
+	// isolated restores a copy beside the installation that was saved, which goes on. Of the Secrets of the backup, the copy gets those that
+	// its extraVolumes mount; its certificate authorities are new, so that it and the installation do not trust each other. It is for the
+	// namespaces of RestoreDrills, and refused in others.
+	// +optional
+	Isolated bool `json:"isolated,omitempty"`
 
 	// release lets the restored shards delete again what they do not find. Until then, they keep it. Set it after you have compared the
 	// installation with what lives outside of it. It can be set only once.

@@ -25,6 +25,6 @@ func NewClient(t *testing.T, objects ...client.Object) client.Client {
 	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(
 		&operatorv1alpha1.RootShard{}, &operatorv1alpha1.Shard{}, &operatorv1alpha1.FrontProxy{},
 		&operatorv1alpha1.CacheServer{}, &operatorv1alpha1.VirtualWorkspace{}, &operatorv1alpha1.Kubeconfig{},
-		&operatorv1alpha1.BackupStore{}, &operatorv1alpha1.Backup{}, &operatorv1alpha1.BackupSchedule{}, &operatorv1alpha1.Restore{},
+		&operatorv1alpha1.BackupStore{}, &operatorv1alpha1.Backup{}, &operatorv1alpha1.BackupSchedule{}, &operatorv1alpha1.Restore{}, &operatorv1alpha1.RestoreDrill{},
 	).Build()
 }

@@ -167,7 +167,7 @@ func (j *journey) uninstallOperator(t *testing.T) {
 	}
 	// kube-apiserver serves a group of definitions with an APIService that it creates itself.
 	definitions := []string{"apiservices.apiregistration.k8s.io /v1alpha1.operator.kcp.io"}
-	for _, resource := range []string{"backups", "backupschedules", "backupstores", "cacheservers", "frontproxies", "kubeconfigs", "restores", "rootshards", "shards", "virtualworkspaces"} {
+	for _, resource := range []string{"backups", "backupschedules", "backupstores", "cacheservers", "frontproxies", "kubeconfigs", "restoredrills", "restores", "rootshards", "shards", "virtualworkspaces"} {
 		definitions = append(definitions, "customresourcedefinitions.apiextensions.k8s.io /"+resource+".operator.kcp.io")
 	}
 	j.expectLeft(t, "", definitions...)

@@ -1,4 +1,4 @@
-package backupschedule
+package schedule
 
 import (
 	"slices"
@@ -29,13 +29,13 @@ func TestNext(t *testing.T) {
 		"days of the month or the week": {"0 0 13 * 5", "", "2030-09-12 12:00", []string{"2030-09-13 00:00", "2030-09-20 00:00"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, err := parse(tc.schedule, tc.zone)
+			s, err := Parse(tc.schedule, tc.zone)
 			if err != nil {
 				t.Fatal(err)
 			}
 			var got []string
 			for now := at(tc.after); len(got) < len(tc.want); {
-				now = s.next(now)
+				now = s.Next(now)
 				got = append(got, now.Format("2006-01-02 15:04"))
 			}
 			if !slices.Equal(got, tc.want) {
@@ -54,7 +54,7 @@ func TestInvalidSchedules(t *testing.T) {
 		"the zone of a machine": {"0 3 * * *", "Local", "timeZone is \"Local\""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := parse(tc.schedule, tc.zone); err == nil || !strings.Contains(err.Error(), tc.want) {
+			if _, err := Parse(tc.schedule, tc.zone); err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("got %v, want %q", err, tc.want)
 			}
 		})
@@ -62,7 +62,7 @@ func TestInvalidSchedules(t *testing.T) {
 }
 
 func TestOverdue(t *testing.T) {
-	daily, err := parse("0 3 * * *", "")
+	daily, err := Parse("0 3 * * *", "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +77,7 @@ func TestOverdue(t *testing.T) {
 		"one that does not end for too long": {"2030-01-05 03:00", true, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := daily.isOverdue(at("2030-01-02 03:00"), tc.unfinished, at(tc.now)); got != tc.want {
+			if got := daily.IsOverdue(at("2030-01-02 03:00"), tc.unfinished, at(tc.now)); got != tc.want {
 				t.Errorf("got %v", got)
 			}
 		})

@@ -1,0 +1,169 @@
+package restoredrill
+
+import (
+	"fmt"
+	"time"
+
+	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
+)
+
+// action is what a reconcile does next. Each is one step, after which the status is written: a step that creates or deletes something in the
+// cluster follows one that has recorded it.
+type action string
+
+const (
+	actionIdle            action = "Idle"
+	actionWait            action = "Wait"            // until something that message names has ended
+	actionSkip            action = "Skip"            // nothing can be restored: the next time is announced
+	actionStart           action = "Start"           // record a run
+	actionPostpone        action = "Postpone"        // forget a run whose namespace somebody else has taken: it is due again
+	actionCreateNamespace action = "CreateNamespace" // of the run
+	actionRecordNamespace action = "RecordNamespace" // in the run
+	actionRestore         action = "Restore"         // create what is missing in the namespace
+	actionCheck           action = "Check"           // read what the restored shards serve
+	actionFail            action = "Fail"            // record that the run has failed
+	actionSucceed         action = "Succeed"         // record that the run has succeeded
+	actionDeleteNamespace action = "DeleteNamespace" // of a run that has ended, or of one that is unknown
+	actionRecord          action = "Record"          // move the run into the history
+	actionRelease         action = "Release"         // remove the finalizer of the RestoreDrill
+)
+
+// namespace is the namespace of drills in the cluster.
+type namespace struct {
+	uid         string
+	owner       string // UID of the RestoreDrill that has created it, or ""
+	holder      string // the same for people
+	terminating bool
+}
+
+// read is what the restored shards serve.
+type read struct {
+	logicalClusters int64
+	problem         string // why they could not be read, or ""
+}
+
+// state is what a reconcile decides on.
+type state struct {
+	now       time.Time
+	uid       string // of the RestoreDrill
+	deleting  bool
+	due       bool // and neither suspended nor invalid
+	hasBackup bool // one to restore
+	timeout   time.Duration
+	name      string // of the namespace of drills
+	namespace *namespace
+	run       *operatorv1alpha1.RestoreDrillRun
+
+	restore        operatorv1alpha1.RestorePhase // "" while the Restore does not exist
+	restoreMessage string
+	waitsFor       string // the first shard that is not ready, and why; "" if all are
+	read           *read  // nil before actionCheck
+}
+
+// decision is an action with what people have to know of it.
+type decision struct {
+	action  action
+	message string
+}
+
+func (s *state) owns() bool { return s.namespace != nil && s.namespace.owner == s.uid }
+
+// decide returns what is to be done next. It is pure.
+func decide(s state) decision {
+	switch {
+	case s.run == nil:
+		return decideIdle(s)
+	case s.deleting, s.run.Result != "":
+		return decideEnd(s)
+	case s.run.NamespaceUID == "":
+		return decideNamespace(s)
+	case !s.owns() || s.namespace.uid != s.run.NamespaceUID || s.namespace.terminating:
+		return decision{actionFail, fmt.Sprintf("namespace %s was deleted while the drill ran: it is for drills only, and nobody else may delete it", s.name)}
+	case s.restore == operatorv1alpha1.RestorePhaseFailed:
+		return decision{actionFail, "the Restore has failed: " + s.restoreMessage}
+	case s.isLate():
+		return decision{actionFail, fmt.Sprintf("it did not end within %s: %s. Raise timeout if the installation needs longer", s.timeout, s.progress())}
+	case s.restore != operatorv1alpha1.RestorePhaseCompleted, s.waitsFor != "":
+		return decision{actionRestore, s.progress()}
+	case s.read == nil, s.read.problem != "":
+		return decision{actionCheck, s.progress()}
+	case s.read.logicalClusters*10 < s.run.SavedLogicalClusters*9:
+		// The snapshot was compared with its inventory. Workspaces that were being deleted may have gone since.
+		return decision{actionFail, fmt.Sprintf("the restored shards serve %d logical clusters, and the backup has %d: more than a tenth is missing. Compare a restore with `kubectl kcp doctor --deep`",
+			s.read.logicalClusters, s.run.SavedLogicalClusters)}
+	}
+	return decision{actionSucceed, ""}
+}
+
+// decideIdle is decide without a run.
+func decideIdle(s state) decision {
+	switch {
+	case s.owns() && s.namespace.terminating:
+		return decision{actionWait, fmt.Sprintf("namespace %s is being deleted", s.name)}
+	case s.owns(): // its run is not known any more
+		return decision{actionDeleteNamespace, fmt.Sprintf("namespace %s is of a drill that is not known any more, and is deleted", s.name)}
+	case s.deleting:
+		return decision{actionRelease, ""}
+	case !s.due:
+		return decision{actionIdle, ""}
+	case !s.hasBackup:
+		return decision{actionSkip, "no Backup is completed: nothing can be restored. Create a Backup or a BackupSchedule with the same rootShardRef and storeRef"}
+	case s.namespace != nil:
+		return decision{actionWait, s.taken()}
+	}
+	return decision{actionStart, ""}
+}
+
+// taken is why the namespace of drills cannot be used.
+func (s *state) taken() string {
+	if s.namespace.owner == "" {
+		return fmt.Sprintf("namespace %s exists, and no drill has created it: delete it if nobody needs it, or give the operator another name by --restore-drill-namespace", s.name)
+	}
+	return fmt.Sprintf("RestoreDrill %s uses namespace %s: drills run one after another", s.namespace.holder, s.name)
+}
+
+// decideNamespace is decide for a run whose namespace is not recorded.
+func decideNamespace(s state) decision {
+	switch {
+	case s.namespace == nil && s.isLate():
+		return decision{actionFail, fmt.Sprintf("it did not end within %s: %s", s.timeout, s.run.Message)}
+	case s.namespace == nil:
+		return decision{actionCreateNamespace, fmt.Sprintf("creating namespace %s", s.name)}
+	case !s.owns():
+		return decision{actionPostpone, s.taken()}
+	}
+	return decision{actionRecordNamespace, fmt.Sprintf("namespace %s exists", s.name)}
+}
+
+// decideEnd is decide for a run that has ended, or whose RestoreDrill is being deleted.
+func decideEnd(s state) decision {
+	switch {
+	case s.owns() && s.namespace.terminating:
+		return decision{actionWait, fmt.Sprintf("namespace %s is being deleted; if that lasts, its conditions say what is left in it", s.name)}
+	case s.owns():
+		return decision{actionDeleteNamespace, fmt.Sprintf("namespace %s is deleted", s.name)}
+	case s.deleting:
+		return decision{actionRelease, ""}
+	}
+	return decision{actionRecord, ""}
+}
+
+func (s *state) isLate() bool { return !s.now.Before(s.run.StartedAt.Add(s.timeout)) }
+
+// progress is what a run waits for.
+func (s *state) progress() string {
+	switch {
+	case s.restore == "":
+		if s.restoreMessage != "" {
+			return s.restoreMessage
+		}
+		return "the Restore does not exist yet"
+	case s.restore != operatorv1alpha1.RestorePhaseCompleted:
+		return "Restore: " + s.restoreMessage
+	case s.waitsFor != "":
+		return s.waitsFor
+	case s.read != nil && s.read.problem != "":
+		return "the restored shards cannot be read: " + s.read.problem
+	}
+	return "the restored shards are read"
+}

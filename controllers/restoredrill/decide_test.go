@@ -1,0 +1,82 @@
+package restoredrill
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
+)
+
+func TestDecide(t *testing.T) {
+	start := time.Date(2030, 1, 2, 3, 0, 0, 0, time.UTC)
+	ours := func() *namespace { return &namespace{uid: "n", owner: "d"} }
+	run := func(change func(*operatorv1alpha1.RestoreDrillRun)) *operatorv1alpha1.RestoreDrillRun {
+		out := &operatorv1alpha1.RestoreDrillRun{StartedAt: metav1.NewTime(start), Namespace: "drills", NamespaceUID: "n", SavedLogicalClusters: 100}
+		if change != nil {
+			change(out)
+		}
+		return out
+	}
+	begun := func(r *operatorv1alpha1.RestoreDrillRun) { r.NamespaceUID = "" }
+	ended := func(r *operatorv1alpha1.RestoreDrillRun) { r.Result = operatorv1alpha1.RestoreDrillSucceeded }
+	const completed = operatorv1alpha1.RestorePhaseCompleted
+	for name, tc := range map[string]struct {
+		state   state
+		after   time.Duration // of the start
+		want    action
+		message string
+	}{
+		"nothing is due":                            {state{hasBackup: true}, 0, actionIdle, ""},
+		"a drill is due":                            {state{due: true, hasBackup: true}, 0, actionStart, ""},
+		"a drill is due, and there is no backup":    {state{due: true}, 0, actionSkip, "no Backup is completed"},
+		"the namespace is that of another drill":    {state{due: true, hasBackup: true, namespace: &namespace{owner: "e", holder: "kcp/other"}}, 0, actionWait, "RestoreDrill kcp/other uses namespace drills"},
+		"the namespace is that of somebody else":    {state{due: true, hasBackup: true, namespace: &namespace{}}, 0, actionWait, "no drill has created it"},
+		"another namespace stays when nothing runs": {state{namespace: &namespace{}}, 0, actionIdle, ""},
+		"a drill that is not known any more":        {state{namespace: ours()}, 0, actionDeleteNamespace, "not known any more"},
+		"and its namespace is being deleted":        {state{due: true, hasBackup: true, namespace: &namespace{owner: "d", terminating: true}}, 0, actionWait, "is being deleted"},
+		"the RestoreDrill is deleted":               {state{deleting: true}, 0, actionRelease, ""},
+		"it is deleted while a drill runs":          {state{deleting: true, run: run(nil), namespace: ours()}, 0, actionDeleteNamespace, ""},
+		"it is deleted, and the namespace later":    {state{deleting: true, run: run(nil), namespace: &namespace{owner: "d", terminating: true}}, 0, actionWait, ""},
+		"it is deleted, and the namespace is gone":  {state{deleting: true, run: run(nil)}, 0, actionRelease, ""},
+		"it is deleted beside another drill":        {state{deleting: true, run: run(nil), namespace: &namespace{owner: "e"}}, 0, actionRelease, ""},
+
+		"a run begins": {state{run: run(begun)}, 0, actionCreateNamespace, ""},
+		"it cannot create its namespace for too long": {state{run: run(begun)}, time.Hour, actionFail, "did not end within 1h0m0s"},
+		"its namespace was created":                   {state{run: run(begun), namespace: ours()}, 0, actionRecordNamespace, ""},
+		"another drill was faster":                    {state{run: run(begun), namespace: &namespace{owner: "e", holder: "kcp/other"}}, 0, actionPostpone, "RestoreDrill kcp/other"},
+		"somebody else was faster":                    {state{run: run(begun), namespace: &namespace{}}, 0, actionPostpone, "no drill has created it"},
+		"its namespace was deleted":                   {state{run: run(nil)}, 0, actionFail, "was deleted while the drill ran"},
+		"its namespace is being deleted":              {state{run: run(nil), namespace: &namespace{uid: "n", owner: "d", terminating: true}}, 0, actionFail, "was deleted while the drill ran"},
+		"its namespace was replaced":                  {state{run: run(nil), namespace: &namespace{uid: "m", owner: "d"}}, 0, actionFail, "was deleted while the drill ran"},
+		"its namespace has lost the label":            {state{run: run(nil), namespace: &namespace{uid: "n"}}, 0, actionFail, "was deleted while the drill ran"},
+
+		"nothing is restored yet":              {state{run: run(nil), namespace: ours()}, 0, actionRestore, "does not exist yet"},
+		"the Restore runs":                     {state{run: run(nil), namespace: ours(), restore: "Running", restoreMessage: "0 of 1 members"}, time.Minute, actionRestore, "Restore: 0 of 1 members"},
+		"the Restore runs for too long":        {state{run: run(nil), namespace: ours(), restore: "Running", restoreMessage: "0 of 1 members"}, time.Hour, actionFail, "1h0m0s: Restore: 0 of 1 members. Raise timeout"},
+		"the Restore has failed":               {state{run: run(nil), namespace: ours(), restore: "Failed", restoreMessage: "it is damaged"}, 2 * time.Hour, actionFail, "the Restore has failed: it is damaged"},
+		"a shard is not ready":                 {state{run: run(nil), namespace: ours(), restore: completed, waitsFor: "Shard a is not ready"}, 0, actionRestore, "Shard a is not ready"},
+		"a shard is not ready for too long":    {state{run: run(nil), namespace: ours(), restore: completed, waitsFor: "Shard a is not ready"}, time.Hour, actionFail, "Shard a is not ready"},
+		"all shards are ready":                 {state{run: run(nil), namespace: ours(), restore: completed}, 0, actionCheck, ""},
+		"a shard cannot be read":               {state{run: run(nil), namespace: ours(), restore: completed, read: &read{problem: "refused"}}, 0, actionCheck, "cannot be read: refused"},
+		"a shard cannot be read for too long":  {state{run: run(nil), namespace: ours(), restore: completed, read: &read{problem: "refused"}}, time.Hour, actionFail, "cannot be read: refused"},
+		"everything is served":                 {state{run: run(nil), namespace: ours(), restore: completed, read: &read{logicalClusters: 100}}, 0, actionSucceed, ""},
+		"some that were being deleted are not": {state{run: run(nil), namespace: ours(), restore: completed, read: &read{logicalClusters: 90}}, 0, actionSucceed, ""},
+		"too much is missing":                  {state{run: run(nil), namespace: ours(), restore: completed, read: &read{logicalClusters: 89}}, 0, actionFail, "serve 89 logical clusters, and the backup has 100"},
+		"a run has ended":                      {state{run: run(ended), namespace: ours()}, 2 * time.Hour, actionDeleteNamespace, ""},
+		"and its namespace is being deleted, too": {
+			state{run: run(ended), namespace: &namespace{owner: "d", terminating: true}}, 0, actionWait, "its conditions say what is left in it",
+		},
+		"and its namespace is gone":                {state{run: run(ended)}, 0, actionRecord, ""},
+		"and another namespace of the name exists": {state{run: run(ended), namespace: &namespace{owner: "e"}}, 0, actionRecord, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tc.state.now, tc.state.uid, tc.state.timeout, tc.state.name = start.Add(tc.after), "d", time.Hour, "drills"
+			if got := decide(tc.state); got.action != tc.want || !strings.Contains(got.message, tc.message) {
+				t.Errorf("got %s %q, want %s %q", got.action, got.message, tc.want, tc.message)
+			}
+		})
+	}
+}

@@ -1,0 +1,243 @@
+package restoredrill
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
+	"github.com/atoll-dev/atoll/controllers/apply"
+	"github.com/atoll-dev/atoll/controllers/desired"
+	"github.com/atoll-dev/atoll/controllers/internal/memory"
+	"github.com/atoll-dev/atoll/controllers/reconcile"
+)
+
+// counter is what shards serve.
+type counter struct {
+	count int64
+	err   error
+}
+
+func (c *counter) CountLogicalClusters(context.Context, desired.Shard) (int64, error) {
+	return c.count, c.err
+}
+
+// fixture is a RestoreDrill in a cluster.
+type fixture struct {
+	t     *testing.T
+	c     client.Client
+	name  string // of the namespace of drills
+	now   time.Time
+	after time.Duration // when the RestoreDrill is reconciled again
+	reads counter
+	drill *operatorv1alpha1.RestoreDrill
+}
+
+func newFixture(t *testing.T, objects ...client.Object) *fixture {
+	f := &fixture{t: t, name: "drills", now: time.Date(2030, 1, 2, 3, 0, 0, 0, time.UTC)}
+	f.drill = &operatorv1alpha1.RestoreDrill{ObjectMeta: metav1.ObjectMeta{Name: "weekly", Namespace: "kcp", UID: "d", Generation: 1, CreationTimestamp: metav1.NewTime(f.now)}}
+	f.drill.Spec.RootShardRef.Name, f.drill.Spec.StoreRef.Name = "root", "store"
+	f.drill.Spec.Schedule, f.drill.Spec.Immediate = "0 3 * * *", true
+	f.c = memory.NewClient(t, append(objects, f.drill)...)
+	return f
+}
+
+// backup returns a Backup that is completed.
+func (f *fixture) backup(name string, age time.Duration) *operatorv1alpha1.Backup {
+	out := &operatorv1alpha1.Backup{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "kcp"}, Spec: f.drill.Spec.BackupSpec}
+	stopped := metav1.NewTime(f.now.Add(-age))
+	out.Status = operatorv1alpha1.BackupStatus{Phase: operatorv1alpha1.BackupPhaseCompleted, BackupID: "id-" + name, ManifestDigest: "digest", StoppedAt: &stopped}
+	return out
+}
+
+func (f *fixture) create(objects ...client.Object) {
+	f.t.Helper()
+	for _, object := range objects {
+		if err := f.c.Create(f.t.Context(), object); err != nil {
+			f.t.Fatal(err)
+		}
+	}
+}
+
+// reconcile reconciles the RestoreDrill once, and returns one of its conditions.
+func (f *fixture) reconcile(condition string) metav1.Condition {
+	f.t.Helper()
+	reconciler := NewReconciler(reconcile.Config{Cluster: apply.Cluster{Client: f.c}, Recorder: events.NewFakeRecorder(100), Now: func() time.Time { return f.now }}, f.name, &f.reads)
+	key := client.ObjectKeyFromObject(f.drill)
+	result, err := reconciler.Reconcile(f.t.Context(), ctrl.Request{NamespacedName: key})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.after = result.RequeueAfter
+	f.drill = &operatorv1alpha1.RestoreDrill{}
+	if err := f.c.Get(f.t.Context(), key, f.drill); client.IgnoreNotFound(err) != nil {
+		f.t.Fatal(err)
+	}
+	if found := meta.FindStatusCondition(f.drill.Status.Conditions, condition); found != nil {
+		return *found
+	}
+	return metav1.Condition{}
+}
+
+func (f *fixture) hasNamespace() bool {
+	err := f.c.Get(f.t.Context(), client.ObjectKey{Name: f.name}, &corev1.Namespace{})
+	return !apierrors.IsNotFound(err)
+}
+
+// begin reconciles until the namespace exists, and fills it as far as a completed Restore.
+func (f *fixture) begin() *operatorv1alpha1.RootShard {
+	f.t.Helper()
+	f.reconcile("")
+	f.reconcile("")
+	if run := f.drill.Status.Active; run == nil || !f.hasNamespace() {
+		f.t.Fatalf("no drill runs: %+v", f.drill.Status)
+	}
+	// The namespaces of the client in memory have no UIDs.
+	f.drill.Status.Active.NamespaceUID, f.drill.Status.Active.DataLoss, f.drill.Status.Active.SavedLogicalClusters = f.namespaceUID(), "1h0m0s", 10
+	if err := f.c.Status().Update(f.t.Context(), f.drill); err != nil {
+		f.t.Fatal(err)
+	}
+	restore := &operatorv1alpha1.Restore{ObjectMeta: metav1.ObjectMeta{Name: restoreName, Namespace: f.name}}
+	root := &operatorv1alpha1.RootShard{ObjectMeta: metav1.ObjectMeta{Name: "root", Namespace: f.name}}
+	f.create(restore, root)
+	restore.Status.Phase = operatorv1alpha1.RestorePhaseCompleted
+	if err := f.c.Status().Update(f.t.Context(), restore); err != nil {
+		f.t.Fatal(err)
+	}
+	return root
+}
+
+func (f *fixture) namespaceUID() string {
+	f.t.Helper()
+	object := &corev1.Namespace{}
+	if err := f.c.Get(f.t.Context(), client.ObjectKey{Name: f.name}, object); err != nil {
+		f.t.Fatal(err)
+	}
+	object.UID = types.UID("n")
+	if err := f.c.Update(f.t.Context(), object); err != nil {
+		f.t.Fatal(err)
+	}
+	return "n"
+}
+
+func (f *fixture) ready(root *operatorv1alpha1.RootShard) {
+	f.t.Helper()
+	root.Status.Conditions = []metav1.Condition{{Type: operatorv1alpha1.ConditionReady, Status: metav1.ConditionTrue, ObservedGeneration: root.Generation}}
+	if err := f.c.Status().Update(f.t.Context(), root); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// TestSuccess goes from the start of a drill to its end.
+func TestSuccess(t *testing.T) {
+	f := newFixture(t)
+	f.create(f.backup("old", 2*time.Hour), f.backup("new", time.Hour))
+	if scheduled := f.reconcile(operatorv1alpha1.ConditionScheduled); scheduled.Reason != reasonRunning || f.hasNamespace() {
+		t.Fatalf("before it is recorded, nothing is created: %+v", scheduled)
+	}
+	root := f.begin()
+	if run := f.drill.Status.Active; run.Backup != "new" || run.BackupID != "id-new" || run.ManifestDigest != "digest" || len(f.drill.Finalizers) != 1 {
+		t.Errorf("the run is %+v", run)
+	}
+	f.now = f.now.Add(time.Minute)
+	if scheduled := f.reconcile(operatorv1alpha1.ConditionScheduled); !strings.Contains(scheduled.Message, "RootShard root was not reconciled yet") {
+		t.Errorf("got %+v", scheduled)
+	}
+	f.ready(root)
+	f.reads.err = errors.New("refused")
+	if scheduled := f.reconcile(operatorv1alpha1.ConditionScheduled); !strings.Contains(scheduled.Message, "shard root: refused") {
+		t.Errorf("got %+v", scheduled)
+	}
+	f.reads = counter{count: 10}
+	f.now = f.now.Add(time.Minute)
+	if current := f.reconcile(operatorv1alpha1.ConditionCurrent); current.Status != metav1.ConditionTrue || !strings.Contains(current.Message, "in 2m0s, to a state of 1h0m0s before") || !f.hasNamespace() {
+		t.Errorf("got %+v", current)
+	}
+	f.reconcile("")
+	f.now = f.now.Add(time.Minute)
+	f.reconcile("")
+	status := f.drill.Status
+	if f.hasNamespace() || status.Active != nil || len(status.History) != 1 || status.History[0].LogicalClusters != 10 || status.LastResult != operatorv1alpha1.RestoreDrillSucceeded ||
+		status.RecoveryTime != "2m0s" || status.DataLoss != "1h0m0s" || !meta.IsStatusConditionTrue(status.Conditions, operatorv1alpha1.ConditionReady) {
+		t.Errorf("the status is %+v", status)
+	}
+	if scheduled := f.reconcile(operatorv1alpha1.ConditionScheduled); scheduled.Reason != reasonNoneDue || f.drill.Status.NextScheduleTime.UTC().Format(time.DateTime) != "2030-01-03 03:00:00" || f.after != maxRequeue {
+		t.Errorf("got %+v, %v, and again after %s", scheduled, f.drill.Status.NextScheduleTime, f.after)
+	}
+	f.now = f.now.Add(72 * time.Hour)
+	f.drill.Spec.Suspend = true
+	if err := f.c.Update(t.Context(), f.drill); err != nil {
+		t.Fatal(err)
+	}
+	if scheduled := f.reconcile(operatorv1alpha1.ConditionScheduled); scheduled.Reason != reasonSuspended || f.drill.Status.Active != nil {
+		t.Errorf("suspended: %+v", scheduled)
+	}
+}
+
+// TestFailure ends a drill that does not succeed in time, and keeps saying so until one succeeds.
+func TestFailure(t *testing.T) {
+	f := newFixture(t)
+	f.create(f.backup("new", time.Hour))
+	f.begin()
+	f.now = f.now.Add(time.Hour)
+	if current := f.reconcile(operatorv1alpha1.ConditionCurrent); current.Reason != reasonFailed || !strings.Contains(current.Message, "did not end within 1h0m0s") {
+		t.Errorf("got %+v", current)
+	}
+	f.reconcile("")
+	for range 2 {
+		if current := f.reconcile(operatorv1alpha1.ConditionCurrent); current.Reason != reasonFailed || !strings.Contains(current.Message, "did not end within 1h0m0s") || f.hasNamespace() {
+			t.Errorf("after the drill: %+v", current)
+		}
+	}
+	if status := f.drill.Status; status.Active != nil || len(status.History) != 1 || status.LastSuccessfulTime != nil || !meta.IsStatusConditionFalse(status.Conditions, operatorv1alpha1.ConditionReady) {
+		t.Errorf("the status is %+v", status)
+	}
+}
+
+// TestForeignNamespace: a namespace that no drill has created is never changed.
+func TestForeignNamespace(t *testing.T) {
+	f := newFixture(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "drills"}})
+	f.create(f.backup("new", time.Hour))
+	for range 3 {
+		if scheduled := f.reconcile(operatorv1alpha1.ConditionScheduled); scheduled.Reason != reasonWaiting || !strings.Contains(scheduled.Message, "no drill has created it") || f.drill.Status.Active != nil {
+			t.Errorf("got %+v", scheduled)
+		}
+	}
+	if err := f.c.Delete(t.Context(), f.drill); err != nil || !f.hasNamespace() {
+		t.Errorf("%v: the namespace is gone", err)
+	}
+}
+
+// TestNotStarted has what keeps a drill from starting.
+func TestNotStarted(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change       func(*fixture)
+		reason, text string
+	}{
+		"no namespace for drills": {func(f *fixture) { f.name = "" }, reasonNotEnabled, "--restore-drill-namespace"},
+		"no backup":               {func(*fixture) {}, reasonSkipped, "no Backup is completed"},
+		"no times":                {func(f *fixture) { f.drill.Spec.Schedule = "0 0 30 2 *" }, reasonInvalidSpec, "never occurs"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			tc.change(f)
+			if err := f.c.Update(t.Context(), f.drill); err != nil {
+				t.Fatal(err)
+			}
+			if scheduled := f.reconcile(operatorv1alpha1.ConditionScheduled); scheduled.Status != metav1.ConditionFalse || scheduled.Reason != tc.reason || !strings.Contains(scheduled.Message, tc.text) || f.drill.Status.Active != nil {
+				t.Errorf("got %+v", scheduled)
+			}
+		})
+	}
+}
