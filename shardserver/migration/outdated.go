@@ -241,7 +241,7 @@ func (o *outdatedService) Problem() (reason, message string) {
 			". Start these shards, delete the Shards of those that are gone for good, or release the restore if no logical cluster has moved since the backup"
 	}
 	if outdated := o.cfg.Fence.Outdated(); outdated > 0 {
-		return corev1alpha1.ReasonOutdatedLogicalClusters, fmt.Sprintf("The etcd of the shard was restored to a state of before %d logical clusters moved to other shards. These serve them, and this shard does not: nothing is to be done for users. The old content stays in its etcd", outdated)
+		return corev1alpha1.ReasonOutdatedLogicalClusters, fmt.Sprintf("The etcd of the shard was restored to a state of before moves to other shards, for %d of its logical clusters. Other shards serve these, and this one does not: nothing is to be done for users. The old content stays in its etcd", outdated)
 	}
 	return "", ""
 }

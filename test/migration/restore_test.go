@@ -39,7 +39,9 @@ func (e *env) backUp(t *testing.T, shard string) (file string) {
 		t.Fatal(err)
 	}
 	defer server.Close()
-	stream, err := etcdtest.NewClient(t, server).Snapshot(t.Context())
+	etcd := etcdtest.Connect(t, server)
+	defer etcd.Close()
+	stream, err := etcd.Snapshot(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +155,7 @@ func (e *env) testRestoredOrigin(t *testing.T) {
 		return atStayed.Update(ctx, read)
 	})
 	e.checkRefused(t, installation.Alpha, moved.Spec.Cluster)
-	e.waitMovesKnown(t, installation.Alpha, corev1alpha1.ReasonOutdatedLogicalClusters, "1 logical clusters")
+	e.waitMovesKnown(t, installation.Alpha, corev1alpha1.ReasonOutdatedLogicalClusters, "for 1 of its logical clusters")
 	shardtesting.Eventually(t, "what has moved", func(ctx context.Context) error {
 		read := &corev1.ConfigMap{}
 		if err := atMoved.Get(ctx, client.ObjectKeyFromObject(later), read); err != nil {
