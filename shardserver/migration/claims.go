@@ -19,7 +19,7 @@ import (
 )
 
 // maxClaimsPerResponse bounds a response.
-const maxClaimsPerResponse = 1000
+const maxClaimsPerResponse = 5000
 
 // claimsRequest asks a shard for what it has got from the one that asks, directly or by way of others.
 type claimsRequest struct {
