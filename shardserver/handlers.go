@@ -82,6 +82,7 @@ func (d *dependencies) handlerChain(apiHandler http.Handler, generic *genericapi
 		func(next http.Handler) http.Handler {
 			return authorization.WithInactiveCheck(next, d.registry, serializer, d.answerMoving(generic))
 		},
+		d.withAnswers(generic),
 		requester.With,
 		func(next http.Handler) http.Handler { return genericapiserver.DefaultBuildHandlerChain(next, generic) },
 		func(next http.Handler) http.Handler { return d.watchTerminator.WithTermination(next, d.registry) },
@@ -108,14 +109,32 @@ func (d *dependencies) answerMoving(generic *genericapiserver.Config) func(http.
 	if d.fence == nil {
 		return nil
 	}
-	filter := &fence.Filter{
-		RequestInfo: generic.RequestInfoResolver, IsLongRunning: generic.LongRunningFunc, Serializer: generic.Serializer, AwaitEpoch: d.fence.AwaitEpoch,
+	return d.fenceFilter(generic).Answer
+}
+
+// withAnswers returns the filter that refuses requests to views of all logical clusters while a restored shard does not know which of them other
+// shards have.
+func (d *dependencies) withAnswers(generic *genericapiserver.Config) func(http.Handler) http.Handler {
+	return func(next http.Handler) http.Handler {
+		if d.fence == nil {
+			return next
+		}
+		return d.fenceFilter(generic).WithAnswers(next, func(req *http.Request) bool {
+			_, ok := virtual.From(req.Context())
+			return ok
+		})
+	}
+}
+
+func (d *dependencies) fenceFilter(generic *genericapiserver.Config) *fence.Filter {
+	return &fence.Filter{
+		RequestInfo: generic.RequestInfoResolver, IsLongRunning: generic.LongRunningFunc, Serializer: generic.Serializer,
+		AwaitEpoch: d.fence.AwaitEpoch, Answers: d.fence.Answers,
 		IsExempt: func(req *http.Request) bool {
 			view, ok := virtual.From(req.Context())
 			return ok && view.ServesMoving()
 		},
 	}
-	return filter.Answer
 }
 
 // authenticatedOrigin returns a function that authenticates requests before their logical cluster is known, and returns

@@ -23,13 +23,18 @@ type shardMigrations struct {
 }
 
 // createMigrations creates what moves logical clusters between shards, if the feature is enabled.
-func (d *dependencies) createMigrations(context.Context) error {
+func (d *dependencies) createMigrations(ctx context.Context) error {
 	if !d.options.FeatureEnabled(options.GateLogicalClusterMigration) {
 		return nil
 	}
 	storage := d.options.Etcd.StorageConfig
 	etcd, err := etcdkeys.Connect(storage.Transport)
 	if err != nil {
+		return err
+	}
+	receiptKey, err := migration.ReceiptKey(ctx, etcd, storage.Prefix)
+	if err != nil {
+		_ = etcd.Close()
 		return err
 	}
 	d.migrations = &shardMigrations{etcd: etcd, Migrations: migration.New(migration.Config{
@@ -43,7 +48,8 @@ func (d *dependencies) createMigrations(context.Context) error {
 			AwaitEndpoints: endpointslice.NewAnnouncement(d.sliceConfig()).Await,
 			IsComplete:     d.isPublished,
 		},
-		TokenKeys: d.tokenKeys, TokenMaxExpiration: d.options.Authentication.ServiceAccounts.MaxExpiration,
+		ReceiptKey: receiptKey,
+		TokenKeys:  d.tokenKeys, TokenMaxExpiration: d.options.Authentication.ServiceAccounts.MaxExpiration,
 	})}
 	if err := d.virtual.Register(d.migrations.VirtualWorkspace(d.generic.Serializer)); err != nil {
 		return fmt.Errorf("adding the virtual workspace of migrations: %w", err)

@@ -193,6 +193,9 @@ func (s *Server) backgroundTasks() map[string][]backgroundTask {
 	if s.fence != nil {
 		tasks[hookInformers] = append(tasks[hookInformers], backgroundTask{"moves of logical clusters", s.fence.Run, s.fence.WaitForSync})
 	}
+	if s.migrations != nil {
+		tasks[hookInformers] = append(tasks[hookInformers], backgroundTask{"logical clusters that have moved since a backup", s.migrations.FollowOutdated, nil})
+	}
 	if s.registration != nil {
 		tasks[hookInformers] = append(tasks[hookInformers], backgroundTask{"registration", s.registration.Run, nil})
 	}

@@ -142,11 +142,20 @@ func (d *dependencies) createHeartbeat(context.Context) error {
 			}
 			return d.registration.Healthy()
 		},
-		Refused: d.refusedObjects(),
-		Shard:   d.ownShard(),
+		Refused:  d.refusedObjects(),
+		Outdated: d.outdated(),
+		Shard:    d.ownShard(),
 	})
 	d.heartbeats = heartbeat.NewTracker(d.registry)
 	return nil
+}
+
+// outdated returns a function that describes the logical clusters that have moved since the backup of this shard, or nil if none move.
+func (d *dependencies) outdated() func() (reason, message string) {
+	if d.fence == nil {
+		return nil
+	}
+	return func() (string, string) { return d.migrations.OutdatedProblem() }
 }
 
 // ownShard returns a function that returns the Shard object of this shard, or nil while it is not known here.

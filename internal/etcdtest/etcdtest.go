@@ -32,6 +32,14 @@ func Start(t testing.TB) *embeddedetcd.Server {
 // NewClient returns a client that is closed at the end of the test.
 func NewClient(t testing.TB, server *embeddedetcd.Server) *clientv3.Client {
 	t.Helper()
+	client := Connect(t, server)
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+// Connect returns a client that the caller closes.
+func Connect(t testing.TB, server *embeddedetcd.Server) *clientv3.Client {
+	t.Helper()
 	tls, err := transport.TLSInfo{CertFile: server.CertFile, KeyFile: server.KeyFile, TrustedCAFile: server.CAFile}.ClientConfig()
 	if err != nil {
 		t.Fatal(err)
@@ -40,7 +48,6 @@ func NewClient(t testing.TB, server *embeddedetcd.Server) *clientv3.Client {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = client.Close() })
 	return client
 }
 

@@ -7,6 +7,7 @@ import "path"
 const (
 	owner    = "~owner"
 	restored = "~restored"
+	receipts = "~receipts"
 
 	cacheSuffix = "-cache"
 )
@@ -22,6 +23,10 @@ func Owner(prefix string) string { return path.Join("/", prefix, owner) }
 
 // Restored is the key that exists from a restore of the prefix until a person releases it (package restoremark).
 func Restored(prefix string) string { return path.Join("/", prefix, restored) }
+
+// Receipts is the secret with which the shard of a prefix signs what it hands over to other shards (package migration). It is as old as the shard, so
+// that each backup has it.
+func Receipts(prefix string) string { return path.Join("/", prefix, receipts) }
 
 // EmbeddedCache is the prefix of the cache that a shard of a prefix embeds. Installations that share an etcd by prefixes have caches of
 // their own.

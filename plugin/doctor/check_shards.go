@@ -66,6 +66,9 @@ func shardFindings(facts *Facts, limits Limits, shard Shard) []Finding {
 			NextStep: "Make the object smaller that the condition Published names, or check the cache server",
 		})
 	}
+	if known := shard.Conditions.Get(string(corev1alpha1.ShardMovesKnown)); known.Status == "False" {
+		found = append(found, movesUnknown(object, known))
+	}
 	if applied := shard.Conditions.Get(string(corev1alpha1.ShardResourceLimitsApplied)); applied.Status == "False" && isLate(facts, applied.Since, limits) {
 		found = append(found, Finding{
 			Severity: SeverityWarning, Object: object, Message: "has limits without an effect", Detail: applied.Message,
@@ -73,4 +76,18 @@ func shardFindings(facts *Facts, limits Limits, shard Shard) []Finding {
 		})
 	}
 	return found
+}
+
+// movesUnknown returns the finding for a shard that was restored to a state of before moves of logical clusters.
+func movesUnknown(object string, known Condition) Finding {
+	if known.Reason == corev1alpha1.ReasonOutdatedLogicalClusters {
+		return Finding{
+			Severity: SeverityInfo, Object: object, Message: "has old content of workspaces that other shards serve", Detail: known.Message,
+			NextStep: "Nothing for users. To move them back to it, delete the old content in its etcd first",
+		}
+	}
+	return Finding{
+		Severity: SeverityError, Object: object, Message: "was restored, and refuses requests to its workspaces: " + known.Reason, Detail: known.Message,
+		NextStep: "Start the shards that have not answered, delete the Shards of those that are gone for good, or release the restore",
+	}
 }

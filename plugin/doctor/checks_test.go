@@ -146,6 +146,12 @@ func TestFindings(t *testing.T) {
 		"the cache refuses objects": {func(_ *testing.T, f *Facts) {
 			f.Shards[0].Conditions[2] = condition("Published", "False", "ObjectsRefused")
 		}, "shards", SeverityError, "ObjectsRefused"},
+		"a restored shard waits for others": {func(_ *testing.T, f *Facts) {
+			f.Shards[0].Conditions = append(f.Shards[0].Conditions, condition("MovesKnown", "False", "OtherShardsNotAsked"))
+		}, "shards", SeverityError, "refuses requests to its workspaces"},
+		"a restored shard has old content": {func(_ *testing.T, f *Facts) {
+			f.Shards[0].Conditions = append(f.Shards[0].Conditions, condition("MovesKnown", "False", "OutdatedLogicalClusters"))
+		}, "shards", SeverityInfo, "old content of workspaces"},
 		"limits have no effect": {func(_ *testing.T, f *Facts) {
 			f.Shards[0].Conditions = append(f.Shards[0].Conditions, condition("ResourceLimitsApplied", "False", "InvalidResourceLimits"))
 		}, "shards", SeverityWarning, "limits without an effect"},

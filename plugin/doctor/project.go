@@ -36,7 +36,7 @@ func decode[T any](object *unstructured.Unstructured) (*T, error) {
 
 // knownConditions are those that checks read. Others are not kept: controllers of tenants may write them.
 var knownConditions = sets.New(
-	string(conditionsv1alpha1.Ready), string(corev1alpha1.ShardSchedulable), string(corev1alpha1.ShardPublished), string(corev1alpha1.ShardResourceLimitsApplied),
+	string(conditionsv1alpha1.Ready), string(corev1alpha1.ShardSchedulable), string(corev1alpha1.ShardPublished), string(corev1alpha1.ShardMovesKnown), string(corev1alpha1.ShardResourceLimitsApplied),
 	string(migrationv1alpha1.Progressing),
 	string(tenancyv1alpha1.WorkspaceScheduled), string(tenancyv1alpha1.WorkspaceMountReady), string(corev1alpha1.WorkspaceInitialized),
 	string(corev1alpha1.APIBindingsInitialized), string(corev1alpha1.WorkspaceContentDeleted),

@@ -3,6 +3,7 @@ package fence
 import (
 	"context"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -157,5 +158,33 @@ func TestMoverIsNotRefused(t *testing.T) {
 		t.Error(err)
 	} else if err := leave(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestRestored: a restored shard accepts no writes but its own and those to logical clusters that never leave it, until it knows what others have.
+func TestRestored(t *testing.T) {
+	f := &Fence{states: newStates(func() {}, func() {})}
+	f.unconfirmed.Store(true)
+	cluster := logicalcluster.MustParseName("abc")
+	if _, err := f.Enter(context.Background(), cluster); err == nil || !strings.Contains(err.Error(), "MovesKnown") {
+		t.Errorf("a write: %v", err)
+	}
+	if _, err := f.Enter(WithMover(context.Background()), cluster); err != nil {
+		t.Error(err)
+	}
+	for name, want := range map[string]bool{"abc": false, "root": true, "system:admin": true} {
+		if got := f.Answers(logicalcluster.MustParseName(name)); got != want {
+			t.Errorf("%s is answered: %t", name, got)
+		}
+	}
+	f.states.set(cluster, moving{state: movestate.MovedAway, epoch: 1, revision: 1, outdated: true})
+	f.states.set(logicalcluster.MustParseName("moved"), moving{state: movestate.MovedAway, epoch: 1, revision: 1})
+	f.Confirm()
+	if !f.Answers(cluster) || f.Outdated() != 1 {
+		t.Errorf("%d are outdated", f.Outdated())
+	}
+	f.states.remove(cluster, time.Now())
+	if f.Outdated() != 0 {
+		t.Error("a deleted logical cluster is outdated")
 	}
 }

@@ -3,6 +3,7 @@ package fence
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -19,6 +20,8 @@ type Config struct {
 	// Etcd is a client that the fence closes, Prefix the prefix of all keys of the shard.
 	Etcd   *clientv3.Client
 	Prefix string
+	// Restored is whether the keys were restored from a backup. The fence refuses writes then until Confirm.
+	Restored bool
 }
 
 // Fence refuses writes to logical clusters that move, in this replica of the shard, and pauses them in all.
@@ -30,6 +33,8 @@ type Fence struct {
 	revision *revisions
 	changed  chan struct{} // has an element when acknowledgements may have to change
 	shown    *changes
+	// unconfirmed is whether other shards may have logical clusters that this one has from a backup of before they moved.
+	unconfirmed atomic.Bool
 
 	stop    context.CancelFunc
 	running sync.WaitGroup
@@ -41,6 +46,7 @@ func Start(ctx context.Context, cfg Config) (*Fence, error) {
 		cfg: cfg, reader: storage.NewReader[*corev1alpha1.LogicalCluster](cfg.Registry, logicalClusters),
 		changed: make(chan struct{}, 1), revision: &revisions{}, shown: newChanges(),
 	}
+	f.unconfirmed.Store(cfg.Restored)
 	f.states = newStates(f.wake, f.shown.add)
 	f.replica = newReplica(cfg.Etcd, cfg.Prefix, f.revision)
 	if err := f.replica.register(ctx); err != nil {

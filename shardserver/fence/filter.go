@@ -38,6 +38,20 @@ type Filter struct {
 	// cluster that arrives has none, and one that has arrived does.
 	AwaitEpoch func(ctx context.Context, cluster logicalcluster.Name, annotations map[string]string) error
 	Serializer runtime.NegotiatedSerializer
+	// Answers reports whether the shard knows that it has a logical cluster, see Fence.Answers.
+	Answers func(cluster logicalcluster.Name) bool
+}
+
+// WithAnswers refuses requests of virtual workspaces to all logical clusters while the shard does not know which it has. Other requests to all are
+// those of servers.
+func (f *Filter) WithAnswers(handler http.Handler, isView func(*http.Request) bool) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if cluster, ok := logicalcluster.From(req.Context()); ok && cluster.IsWildcard() && !f.Answers(cluster) && isView(req) && !f.IsExempt(req) {
+			f.refuse(w, req, messageUnconfirmed)
+			return
+		}
+		handler.ServeHTTP(w, req)
+	})
 }
 
 // Answer answers the request if the logical cluster with these annotations does not serve it, and reports whether it has.
@@ -46,8 +60,12 @@ func (f *Filter) Answer(w http.ResponseWriter, req *http.Request, annotations ma
 	if IsMover(req.Context()) || f.IsExempt(req) {
 		return false
 	}
+	if cluster, ok := logicalcluster.From(req.Context()); ok && !f.Answers(cluster) {
+		f.refuse(w, req, messageUnconfirmed)
+		return true
+	}
 	if !state.IsHidden() && !f.hasEpoch(req, annotations) {
-		f.refuse(w, req)
+		f.refuse(w, req, Message)
 		return true
 	}
 	if state == movestate.Open {
@@ -64,7 +82,7 @@ func (f *Filter) Answer(w http.ResponseWriter, req *http.Request, annotations ma
 	case Expired:
 		responsewriters.ErrorNegotiated(apierrors.NewResourceExpired(ExpiredMessage), f.Serializer, schema.GroupVersion{}, w, req)
 	default:
-		f.refuse(w, req)
+		f.refuse(w, req, Message)
 	}
 	return true
 }
@@ -84,12 +102,12 @@ func (f *Filter) hasEpoch(req *http.Request, annotations map[string]string) bool
 	return f.AwaitEpoch(ctx, cluster, annotations) == nil
 }
 
-func (f *Filter) refuse(w http.ResponseWriter, req *http.Request) {
+func (*Filter) refuse(w http.ResponseWriter, req *http.Request, message string) {
 	if !isDirect(req.Context()) {
 		w.Header().Set("Retry-After", strconv.Itoa(retryAfterSeconds))
 	}
 	w.Header().Set(logicalcluster.MovingHeader, "true") // front proxies repeat reads
-	http.Error(w, Message, http.StatusServiceUnavailable)
+	http.Error(w, message, http.StatusServiceUnavailable)
 }
 
 func (f *Filter) requestOf(req *http.Request, info *request.RequestInfo) Request {

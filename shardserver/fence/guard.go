@@ -21,6 +21,8 @@ var _ storage.Guard = (*Fence)(nil)
 const (
 	// messageUnregistered is the text of refusals while the replica does not know that it is registered.
 	messageUnregistered = "this replica of the shard is not registered in etcd: writes are refused until it is"
+	// messageUnconfirmed is the text of refusals while a restored shard does not know which of its logical clusters other shards have.
+	messageUnconfirmed = "the shard was restored, and does not know yet which logical clusters other shards have got since the backup; its Shard has the condition MovesKnown"
 	// messageLate is the text of the error of a write that may have been stored after the lease.
 	messageLate = "this replica of the shard was not registered in etcd any more when the write ended: whether it is stored is unknown"
 )
@@ -46,6 +48,9 @@ func (r *revisions) see(resourceVersion string) {
 func (f *Fence) Enter(ctx context.Context, cluster logicalcluster.Name) (leave func() error, err error) {
 	if cluster.IsSystem() || IsMover(ctx) {
 		return func() error { return nil }, nil
+	}
+	if !f.Answers(cluster) {
+		return nil, newRefusal(ctx, messageUnconfirmed)
 	}
 	if !f.states.enter(cluster) {
 		return nil, newRefusal(ctx, Message)
@@ -115,6 +120,25 @@ func (f *Fence) HiddenClusters() int {
 	return f.states.hiddenClusters()
 }
 
+// Confirm ends the refusals of a restored shard. Those logical clusters that other shards have must be hidden before.
+func (f *Fence) Confirm() { f.unconfirmed.Store(false) }
+
+// IsConfirmed reports whether the shard was not restored, or Confirm was called.
+func (f *Fence) IsConfirmed() bool { return !f.unconfirmed.Load() }
+
+// Answers reports whether a restored shard knows that no other shard has a logical cluster. Some never leave their shard.
+func (f *Fence) Answers(cluster logicalcluster.Name) bool {
+	return f.IsConfirmed() || cluster == logicalcluster.Root || cluster.IsSystem()
+}
+
+// Outdated returns the number of logical clusters of which this shard has a state of before they moved.
+func (f *Fence) Outdated() int {
+	if f.states.hidden.Load() == 0 {
+		return 0
+	}
+	return len(f.states.all(func(m moving) bool { return m.outdated && m.gone.IsZero() }))
+}
+
 // Lacks implements storage.Guard.
 func (f *Fence) Lacks(ctx context.Context, cluster logicalcluster.Name) bool {
 	return f.states.arrives(cluster) && !IsMover(ctx)
@@ -178,5 +202,6 @@ func movingOf(cluster *corev1alpha1.LogicalCluster) moving {
 	if err != nil {
 		revision = 0
 	}
-	return moving{state: movestate.Of(cluster.Annotations), epoch: EpochOf(cluster.Annotations), revision: int64(revision)}
+	_, outdated := cluster.Annotations[corev1alpha1.OutdatedAnnotationKey]
+	return moving{state: movestate.Of(cluster.Annotations), epoch: EpochOf(cluster.Annotations), revision: int64(revision), outdated: outdated}
 }

@@ -54,6 +54,8 @@ type moving struct {
 	state    movestate.State
 	epoch    uint64
 	revision int64
+	// outdated is whether the annotation for that is set.
+	outdated bool
 	// gone is when the LogicalCluster was deleted; zero if it exists.
 	gone time.Time
 }

@@ -51,7 +51,9 @@ type Config struct {
 	// TokenKeys are the public keys of service account tokens of this shard, TokenMaxExpiration is the limit of these tokens (0 means none).
 	TokenKeys          serviceaccount.PublicKeysGetter
 	TokenMaxExpiration time.Duration
-	Publication        Publication
+	// ReceiptKey is the result of the function of that name.
+	ReceiptKey  []byte
+	Publication Publication
 
 	// progressed are the migrations whose progress has changed.
 	progressed *controller.Changes
@@ -90,6 +92,7 @@ type Migrations struct {
 	children    *childrenService
 	parent      *parentService
 	home        *homeController
+	outdated    *outdatedService
 }
 
 // New returns what a shard does for migrations.
@@ -110,6 +113,7 @@ func New(cfg Config) *Migrations {
 		children:    &childrenService{cfg: cfg, reader: read},
 		parent:      &parentService{cfg: cfg, reader: read, stored: stored},
 		home:        &homeController{cfg: cfg, reader: read},
+		outdated:    &outdatedService{cfg: cfg, reader: read, stored: stored},
 	}
 	m.home.ownReport, m.parent.ownReport = m.report, m.report
 	return m
@@ -121,6 +125,13 @@ func (m *Migrations) Written() int64 { return m.destination.transfer.Written() }
 // ForgetProgress forgets what this replica knew about copies when its controllers ran before: another replica has gone on since. It is a task of
 // the controllers.
 func (m *Migrations) ForgetProgress(context.Context) { m.destination.forgetAll() }
+
+// FollowOutdated fences the logical clusters that other shards have got since the state of etcd to which this shard was restored, until the context
+// ends. It runs in each replica.
+func (m *Migrations) FollowOutdated(ctx context.Context) { m.outdated.run(ctx) }
+
+// OutdatedProblem returns the reason and the message of the condition MovesKnown of the Shard; both are empty if it is True.
+func (m *Migrations) OutdatedProblem() (reason, message string) { return m.outdated.Problem() }
 
 // Close ends what this replica follows for destinations.
 func (m *Migrations) Close() { m.origin.followings.close() }

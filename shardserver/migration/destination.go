@@ -402,6 +402,8 @@ func (d *destinationService) open(ctx context.Context, in transfer.Incoming, ref
 	annotations[corev1alpha1.ShardAnnotationKey] = d.cfg.Shard
 	setOrDelete(annotations, corev1alpha1.TokenKeysAnnotationKey,
 		tokenkeys.Receive(annotations[corev1alpha1.TokenKeysAnnotationKey], d.cfg.TokenKeys.GetPublicKeys(ctx, ""), time.Now()))
+	setOrDelete(annotations, corev1alpha1.ReceiptsAnnotationKey, receiptsAtArrival(annotations[corev1alpha1.ReceiptsAnnotationKey], d.cfg.Shard))
+	delete(annotations, corev1alpha1.OutdatedAnnotationKey)
 	delete(annotations, corev1alpha1.OwnerShardAnnotationKey)
 	if handed.ParentShard != d.cfg.Shard {
 		annotations[corev1alpha1.OwnerShardAnnotationKey] = handed.ParentShard

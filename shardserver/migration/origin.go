@@ -9,6 +9,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -121,6 +122,9 @@ func (o *originService) parentKnows(ctx context.Context, cluster *corev1alpha1.L
 
 // reconcile is the controller of migrations whose logical cluster is on this shard.
 func (o *originService) reconcile(ctx context.Context, key controller.Request) (controller.Result, error) {
+	if !o.cfg.Fence.IsConfirmed() { // what a restored shard has may have been handed over
+		return controller.Result{RequeueAfter: askInterval}, nil
+	}
 	state, err := o.observe(ctx, key)
 	if err != nil {
 		return controller.Result{}, err
@@ -218,7 +222,10 @@ func (o *originService) handOver(ctx context.Context, migration *migrationv1alph
 		}
 		annotations[corev1alpha1.MovedToAnnotationKey] = destination
 		setOrDelete(annotations, corev1alpha1.HandedOverStoragesAnnotationKey, strings.Join(storages, " "))
-		annotations[corev1alpha1.EpochAnnotationKey] = strconv.FormatInt(epochOf(annotations)+1, 10)
+		epoch := epochOf(annotations) + 1
+		annotations[corev1alpha1.EpochAnnotationKey] = strconv.FormatInt(epoch, 10)
+		signed := receipt{Shard: o.cfg.Shard, Epoch: epoch, MAC: sign(o.cfg.ReceiptKey, cluster, types.UID(stored.uid()), epoch)}
+		annotations[corev1alpha1.ReceiptsAnnotationKey] = receiptsAtHandOver(annotations[corev1alpha1.ReceiptsAnnotationKey], signed)
 		annotations[corev1alpha1.ShardAnnotationKey] = destination
 		delete(annotations, corev1alpha1.PauseAfterAnnotationKey)
 		setOrDelete(annotations, corev1alpha1.TokenKeysAnnotationKey,

@@ -76,6 +76,13 @@ func resolveOrigin(path string) (virtual.Request, bool) {
 func (o *originService) serve(w http.ResponseWriter, req *http.Request) error {
 	cluster, _ := logicalcluster.From(req.Context())
 	segments := strings.Split(strings.Trim(req.URL.Path, "/"), "/")
+	if len(segments) == 1 && segments[0] == "claims" && req.Method == http.MethodPost {
+		response, err := o.serveClaims(req)
+		if err != nil {
+			return asStatus(err)
+		}
+		return o.respond(w, req, cluster, response)
+	}
 	if len(segments) != 4 || segments[0] != "transfer" && segments[0] != "exists" || req.Method != http.MethodPost {
 		return apierrors.NewGenericServerResponse(http.StatusNotFound, strings.ToLower(req.Method), migrationv1alpha1.Resource("logicalclustermigrations"), "", "", 0, true)
 	}
@@ -98,6 +105,11 @@ func (o *originService) serve(w http.ResponseWriter, req *http.Request) error {
 	if err != nil {
 		return err
 	}
+	return o.respond(w, req, cluster, response)
+}
+
+// respond writes a response, and returns no error: the client is gone if it cannot be written.
+func (*originService) respond(w http.ResponseWriter, req *http.Request, cluster logicalcluster.Name, response any) error {
 	w.Header().Set("Content-Type", "application/json")
 	if err := json.NewEncoder(w).Encode(response); err != nil {
 		klog.FromContext(req.Context()).V(2).Info("Failed to send content of a logical cluster to its destination", "cluster", cluster, "err", err)
@@ -118,12 +130,8 @@ func (o *originService) exists(ctx context.Context, cluster logicalcluster.Name,
 // for everything else.
 func (o *originService) authorize(ctx context.Context, cluster logicalcluster.Name, key controller.Request) (Origin, error) {
 	denied := apierrors.NewForbidden(migrationv1alpha1.Resource("logicalclustermigrations"), key.Name, errors.New("no migration of this logical cluster to the shard of the user is running"))
-	caller, ok := request.UserFrom(ctx)
-	if !ok || !slices.Contains(caller.GetGroups(), shardGroup) || slices.Contains(caller.GetGroups(), user.SystemPrivilegedGroup) || isImpersonated(ctx, caller) {
-		return Origin{}, denied
-	}
-	destination, isShard := strings.CutPrefix(caller.GetName(), shardUserPrefix)
-	if !isShard {
+	destination, isShard := callingShard(ctx)
+	if !isShard || !o.cfg.Fence.IsConfirmed() { // what a restored shard has may have been handed over
 		return Origin{}, denied
 	}
 	state, err := o.observe(ctx, key)
@@ -134,6 +142,15 @@ func (o *originService) authorize(ctx context.Context, cluster logicalcluster.Na
 		return Origin{}, denied
 	}
 	return state, nil
+}
+
+// callingShard returns the shard of the user, if it is one.
+func callingShard(ctx context.Context) (name string, ok bool) {
+	caller, ok := request.UserFrom(ctx)
+	if !ok || !slices.Contains(caller.GetGroups(), shardGroup) || slices.Contains(caller.GetGroups(), user.SystemPrivilegedGroup) || isImpersonated(ctx, caller) {
+		return "", false
+	}
+	return strings.CutPrefix(caller.GetName(), shardUserPrefix)
 }
 
 // isImpersonated reports whether somebody else acts as the user: whoever may impersonate everybody is not the shard.

@@ -39,6 +39,13 @@ type Fence interface {
 	// Pause returns when no replica writes to a logical cluster, whose stored LogicalCluster of that revision says so. It returns an
 	// error if that takes long.
 	Pause(ctx context.Context, cluster logicalcluster.Name, revision int64) error
+	// Hides reports whether this replica serves nothing of a logical cluster.
+	Hides(cluster logicalcluster.Name) bool
+	// Confirm lets a restored shard serve its logical clusters, and IsConfirmed reports whether it does.
+	Confirm()
+	IsConfirmed() bool
+	// Outdated returns the number of logical clusters with OutdatedAnnotationKey.
+	Outdated() int
 }
 
 // beginPause sets the annotations of a pause, and returns its token and its end.

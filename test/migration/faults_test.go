@@ -111,6 +111,7 @@ func TestMoveFaults(t *testing.T) {
 	}
 	h.stop()
 	e.deleteWorkspace(t, workspace)
+	e.testRestoredOrigin(t)
 }
 
 // fault is a server that is killed at a moment.

@@ -65,6 +65,12 @@ const (
 	// TokenKeysAnnotationKey contains the public keys of the shards that had the logical cluster before. Tokens that they signed
 	// for its service accounts stay valid. Without the annotation, tokens have to be signed by its shard.
 	TokenKeysAnnotationKey = "internal.core.kcp.io/token-keys"
+	// ReceiptsAnnotationKey contains what each shard that has handed the logical cluster over has signed then, so that it believes that when its
+	// etcd is restored from a backup of before: a JSON list of at most 32.
+	ReceiptsAnnotationKey = "internal.core.kcp.io/receipts"
+	// OutdatedAnnotationKey says of a logical cluster with MovedToAnnotationKey that the shard has its content from a backup of before it moved. The
+	// value is when the shard has found that out.
+	OutdatedAnnotationKey = "internal.core.kcp.io/outdated"
 )
 
 // Annotations of Shards.
@@ -83,6 +89,13 @@ const (
 	// ShardPublished is True if other shards can read the current state of all objects that the shard shares with them. It
 	// is absent without a cache server.
 	ShardPublished conditionsv1alpha1.Type = "Published"
+	// ShardMovesKnown is False while a restored shard does not know yet which of its logical clusters other shards have got since the backup, and
+	// while it has some of these. It is missing if the shard does not move logical clusters.
+	ShardMovesKnown conditionsv1alpha1.Type = "MovesKnown"
+	// ReasonOtherShardsNotAsked means that another shard has not answered a restored one, which refuses requests to its logical clusters until then.
+	ReasonOtherShardsNotAsked = "OtherShardsNotAsked"
+	// ReasonOutdatedLogicalClusters means that the shard was restored from a backup of before logical clusters moved, and does not serve these.
+	ReasonOutdatedLogicalClusters = "OutdatedLogicalClusters"
 	// ReasonObjectsRefused means that the cache server refuses objects in their current state.
 	ReasonObjectsRefused = "ObjectsRefused"
 	// ShardResourceLimitsApplied is False if a limit of the shard has no effect because it is invalid.

@@ -58,7 +58,7 @@ func (*logicalCluster) Admit(_ context.Context, a admission.Attributes, _ admiss
 var protectedAnnotations = []string{
 	corev1alpha1.ShardAnnotationKey, corev1alpha1.OwnerShardAnnotationKey,
 	corev1alpha1.MigratingAnnotationKey, corev1alpha1.EpochAnnotationKey, corev1alpha1.WritesPausedAnnotationKey, corev1alpha1.MovedToAnnotationKey, corev1alpha1.ArrivingAnnotationKey,
-	corev1alpha1.PauseAfterAnnotationKey, corev1alpha1.TokenKeysAnnotationKey, corev1alpha1.HandedOverStoragesAnnotationKey,
+	corev1alpha1.PauseAfterAnnotationKey, corev1alpha1.TokenKeysAnnotationKey, corev1alpha1.HandedOverStoragesAnnotationKey, corev1alpha1.ReceiptsAnnotationKey, corev1alpha1.OutdatedAnnotationKey,
 	logicalcluster.PathAnnotationKey, corev1alpha1.LogicalClusterTypeAnnotationKey,
 }
 

@@ -27,6 +27,9 @@ func NewShardLister(registry *storage.Registry) ShardLister {
 	return ShardLister{storage.NewReader[*corev1alpha1.Shard](registry, shards).Global(), registry}
 }
 
+// CheckSynced returns nil if a shard that List does not return does not exist.
+func (s ShardLister) CheckSynced() error { return s.reader.CheckSynced() }
+
 // List returns all shards of the installation, or a ServiceUnavailable error while they are not synced. They are shared and must not be changed.
 func (s ShardLister) List(ctx context.Context) ([]*corev1alpha1.Shard, error) {
 	all, err := s.reader.List(logicalcluster.With(ctx, logicalcluster.Root), "", nil)

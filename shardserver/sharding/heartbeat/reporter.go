@@ -55,6 +55,8 @@ type ReporterConfig struct {
 	Healthy func() error
 	// Refused describes the objects that the cache server refuses; "" if there are none, nil without a cache server.
 	Refused func() string
+	// Outdated returns the reason and the message of the condition MovesKnown, both empty if it is True; nil if logical clusters do not move.
+	Outdated func() (reason, message string)
 	// Shard returns the Shard object of this shard, or nil if it is not known.
 	Shard func() *corev1alpha1.Shard
 }
@@ -129,6 +131,7 @@ func (r *Reporter) setConditions(load Load) conditionsv1alpha1.Conditions {
 		conditionsv1alpha1.MarkTrue(to, corev1alpha1.ShardSchedulable)
 	}
 	r.setPublished(to)
+	r.setMovesKnown(to)
 	r.conditions = to.conditions
 	return r.conditions
 }
@@ -142,6 +145,17 @@ func (r *Reporter) setPublished(to *conditionList) {
 		return
 	}
 	conditionsv1alpha1.MarkTrue(to, corev1alpha1.ShardPublished)
+}
+
+func (r *Reporter) setMovesKnown(to *conditionList) {
+	if r.cfg.Outdated == nil {
+		return
+	}
+	if reason, message := r.cfg.Outdated(); reason != "" {
+		conditionsv1alpha1.MarkFalse(to, corev1alpha1.ShardMovesKnown, reason, conditionsv1alpha1.SeverityWarning, "%s", message)
+		return
+	}
+	conditionsv1alpha1.MarkTrue(to, corev1alpha1.ShardMovesKnown)
 }
 
 func (r *Reporter) full(load Load) string {

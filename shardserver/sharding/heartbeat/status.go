@@ -135,7 +135,7 @@ func setStatus(shard *corev1alpha1.Shard, reported *shardingv1alpha1.ShardReport
 	}
 	shard.Status.Capacity, shard.Status.Load, shard.Status.Used = reported.Capacity, roundDown(reported.Load), reported.Used
 	conditions := &conditionList{reported.Conditions}
-	for _, condition := range []conditionsv1alpha1.Type{corev1alpha1.ShardSchedulable, corev1alpha1.ShardPublished} {
+	for _, condition := range []conditionsv1alpha1.Type{corev1alpha1.ShardSchedulable, corev1alpha1.ShardPublished, corev1alpha1.ShardMovesKnown} {
 		if found := conditionsv1alpha1.Get(conditions, condition); found != nil {
 			conditionsv1alpha1.Set(shard, *found)
 		}

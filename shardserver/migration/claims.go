@@ -1,0 +1,101 @@
+package migration
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/http"
+	"path"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	migrationv1alpha1 "github.com/atoll-dev/atoll/api/migration/v1alpha1"
+	"github.com/atoll-dev/atoll/internal/movestate"
+	"github.com/atoll-dev/atoll/logicalcluster"
+)
+
+// maxClaimsPerResponse bounds a response.
+const maxClaimsPerResponse = 5000
+
+// claimsRequest asks a shard for what it has got from the one that asks, directly or by way of others.
+type claimsRequest struct {
+	// After is the last logical cluster of the previous response.
+	After string `json:"after,omitempty"`
+}
+
+type claimsResponse struct {
+	// Claims are in the order of the names of their logical clusters.
+	Claims []claim `json:"claims"`
+	// More is whether there are further ones after the last.
+	More bool `json:"more,omitempty"`
+}
+
+// claim is a logical cluster that a shard has got from another one.
+type claim struct {
+	Cluster string    `json:"cluster"`
+	UID     types.UID `json:"uid"`
+	// Holder is the shard that has the logical cluster now: the one that answers, or the one to which it has handed it over.
+	Holder string `json:"holder"`
+	// Epoch and MAC are those of the receipt of the shard that asks.
+	Epoch int64  `json:"epoch"`
+	MAC   string `json:"mac"`
+}
+
+// claimsPath is the path of the request, which is for no logical cluster in particular.
+func claimsPath() string {
+	return path.Join("/services", workspaceName, "clusters", logicalcluster.Root.String(), "claims")
+}
+
+// serveClaims answers a request for claims. A shard learns only of what it has handed over itself.
+func (o *originService) serveClaims(req *http.Request) (claimsResponse, error) {
+	asking, ok := callingShard(req.Context())
+	if !ok {
+		return claimsResponse{}, apierrors.NewForbidden(migrationv1alpha1.Resource("logicalclustermigrations"), "", errors.New("only a shard can ask for what it has handed over"))
+	}
+	wanted, err := decode[claimsRequest](req)
+	if err != nil {
+		return claimsResponse{}, err
+	}
+	all, err := o.clusters.List(logicalcluster.With(req.Context(), logicalcluster.Wildcard), "", nil)
+	if err != nil {
+		return claimsResponse{}, fmt.Errorf("listing the logical clusters: %w", err)
+	}
+	return claimsFor(all, asking, o.cfg.Shard, wanted.After), nil
+}
+
+// claimsFor returns what a shard has got from the one that asks. One that has handed a logical cluster over claims it for the next one, which
+// may not have opened it yet.
+func claimsFor(all []*corev1alpha1.LogicalCluster, asking, shard, after string) claimsResponse {
+	var claims []claim
+	for _, cluster := range all {
+		value, has := cluster.Annotations[corev1alpha1.ReceiptsAnnotationKey]
+		name := logicalcluster.Of(cluster).String()
+		if !has || name <= after || !strings.Contains(value, asking) || movestate.Of(cluster.Annotations) == movestate.Arriving {
+			continue
+		}
+		if signed, found := receiptOf(value, asking); found {
+			holder := cmp.Or(cluster.Annotations[corev1alpha1.MovedToAnnotationKey], shard)
+			claims = append(claims, claim{Cluster: name, UID: cluster.UID, Holder: holder, Epoch: signed.Epoch, MAC: signed.MAC})
+		}
+	}
+	slices.SortFunc(claims, func(a, b claim) int { return cmp.Compare(a.Cluster, b.Cluster) })
+	if len(claims) > maxClaimsPerResponse {
+		return claimsResponse{Claims: claims[:maxClaimsPerResponse], More: true}
+	}
+	return claimsResponse{Claims: claims}
+}
+
+// isOutdated reports whether a claim proves that this shard has handed over what it has stored: it has signed that itself, and does not know it, so
+// that its etcd is older. It is no proof of a logical cluster that has come back since, which has a later epoch.
+func isOutdated(shard string, secret []byte, stored *storedCluster, c claim) bool {
+	name, err := logicalcluster.ParseName(c.Cluster)
+	if err != nil || belongsToShard(name) || c.Holder == "" || c.Holder == shard || stored == nil || stored.uid() != string(c.UID) {
+		return false
+	}
+	annotations := stored.annotations()
+	return !movestate.Of(annotations).IsHidden() && epochOf(annotations) < c.Epoch && isSigned(secret, name, c.UID, c.Epoch, c.MAC)
+}

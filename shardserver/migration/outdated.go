@@ -1,0 +1,247 @@
+package migration
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/klog/v2"
+
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	"github.com/atoll-dev/atoll/internal/movestate"
+	"github.com/atoll-dev/atoll/logicalcluster"
+)
+
+const (
+	// askInterval is how often a shard asks those that have not answered; every laterInterval it looks for shards that are new.
+	askInterval   = 2 * time.Second
+	laterInterval = 30 * time.Second
+	hiddenPoll    = 20 * time.Millisecond
+	// maxClaims bounds what another shard can make this one read.
+	maxClaims = 10_000_000
+	// restoredRounds is how often a restored shard asks all shards: a logical cluster that moved on between two of them during the first round has
+	// arrived during the second.
+	restoredRounds = 2
+)
+
+// outdatedService finds the logical clusters of this shard that it has handed over, and does not know that: its etcd was restored from a backup of
+// before. It asks each other shard once for what it has got from this one, with the receipts that this one has signed then. A restored shard serves no
+// logical cluster until all have answered, or a person has released it.
+type outdatedService struct {
+	cfg Config
+	reader
+	stored *storedClusters
+
+	mu sync.Mutex
+	// waiting is why a restored shard serves no logical clusters yet, or "".
+	waiting string
+}
+
+// Waiting returns why a restored shard serves no logical clusters yet, or "".
+func (o *outdatedService) Waiting() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.waiting
+}
+
+func (o *outdatedService) setWaiting(reason string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.waiting = reason
+}
+
+// run asks other shards, also those that become known later, until the context ends. Every replica does: each answers requests.
+func (o *outdatedService) run(ctx context.Context) {
+	rounds := 1
+	if !o.cfg.Fence.IsConfirmed() {
+		rounds = restoredRounds
+	}
+	asked := map[string]int{} // by shard, how often it has answered
+	for {
+		interval := laterInterval
+		err := o.askAll(ctx, asked, rounds)
+		switch {
+		case err == nil || !o.cfg.Held():
+			o.confirm(ctx)
+		default:
+			o.setWaiting(err.Error())
+			interval = askInterval
+		}
+		if err != nil {
+			klog.FromContext(ctx).V(2).Info("Failed to ask all other shards for what they have got from this one", "err", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(interval):
+		}
+	}
+}
+
+// confirm lets the shard serve its logical clusters.
+func (o *outdatedService) confirm(ctx context.Context) {
+	if !o.cfg.Fence.IsConfirmed() {
+		klog.FromContext(ctx).Info("The restored shard serves its logical clusters")
+		o.cfg.Fence.Confirm()
+	}
+	o.setWaiting("")
+}
+
+// askAll asks the shards that have not answered as often as there are rounds. Each round begins when all have answered in the previous one.
+func (o *outdatedService) askAll(ctx context.Context, asked map[string]int, rounds int) error {
+	for round := range rounds {
+		names, err := o.others(ctx)
+		if err != nil {
+			return err
+		}
+		for known := range asked {
+			if !slices.Contains(names, known) {
+				delete(asked, known)
+			}
+		}
+		var failed []error
+		for _, name := range names {
+			if asked[name] > round {
+				continue
+			}
+			if err := o.ask(ctx, name); err != nil {
+				failed = append(failed, fmt.Errorf("asking shard %q: %w", name, err))
+				continue
+			}
+			asked[name] = round + 1
+		}
+		if err := errors.Join(failed...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// others returns the names of the other shards of the installation.
+func (o *outdatedService) others(ctx context.Context) ([]string, error) {
+	if err := o.cfg.Origins.Shards.CheckSynced(); err != nil {
+		return nil, err
+	}
+	all, err := o.cfg.Origins.Shards.List(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("listing the shards: %w", err)
+	}
+	var names []string
+	for _, shard := range all {
+		if shard.Name != o.cfg.Shard {
+			names = append(names, shard.Name)
+		}
+	}
+	return names, nil
+}
+
+// ask fences what a shard has got from this one, and returns when no replica of the process serves that.
+func (o *outdatedService) ask(ctx context.Context, shard string) error {
+	peer, err := o.cfg.Origins.connect(ctx, shard)
+	if err != nil {
+		return err
+	}
+	defer peer.close()
+	after := ""
+	for seen := 0; seen < maxClaims; {
+		response, err := post[claimsResponse](ctx, peer, claimsPath(), claimsRequest{After: after})
+		if err != nil {
+			return err
+		}
+		for _, one := range response.Claims {
+			if one.Cluster <= after {
+				return errors.New("it answers again with what it has answered before")
+			}
+			after = one.Cluster
+			if err := o.consider(ctx, one); err != nil {
+				return err
+			}
+		}
+		if seen += len(response.Claims); !response.More || len(response.Claims) == 0 {
+			return nil
+		}
+	}
+	return fmt.Errorf("it claims more than %d logical clusters", maxClaims)
+}
+
+// consider fences the logical cluster of a claim if the claim proves that this shard has handed it over.
+func (o *outdatedService) consider(ctx context.Context, one claim) error {
+	name, err := logicalcluster.ParseName(one.Cluster)
+	if err != nil {
+		return nil //nolint:nilerr // this shard has none of that name
+	}
+	cached, err := o.clusters.Get(logicalcluster.With(ctx, name), "", corev1alpha1.LogicalClusterName)
+	if apierrors.IsNotFound(err) {
+		return nil // the watch cache has read what is in etcd since the restore
+	}
+	if err != nil {
+		return fmt.Errorf("reading logical cluster %q: %w", name, err)
+	}
+	if cached.UID != one.UID || movestate.Of(cached.Annotations) == movestate.MovedAway {
+		return nil
+	}
+	errCurrent := errors.New("the logical cluster is not outdated")
+	_, err = o.stored.update(ctx, name, func(stored *storedCluster, annotations map[string]string) error {
+		if !isOutdated(o.cfg.Shard, o.cfg.ReceiptKey, stored, one) {
+			return errCurrent
+		}
+		markOutdated(annotations, one, time.Now())
+		return nil
+	})
+	switch {
+	case errors.Is(err, errCurrent):
+		return nil
+	case err != nil:
+		return err
+	}
+	klog.FromContext(ctx).Info("Another shard has a logical cluster that this one has from an older state of etcd: this one does not serve it", "cluster", name, "shard", one.Holder, "epoch", one.Epoch)
+	return o.awaitHidden(ctx, name)
+}
+
+// markOutdated writes what the hand-over had written. The migration has ended, or knows the origin as one that has nothing to hand over any more.
+func markOutdated(annotations map[string]string, one claim, now time.Time) {
+	for _, key := range []string{corev1alpha1.MigratingAnnotationKey, corev1alpha1.WritesPausedAnnotationKey, corev1alpha1.PauseAfterAnnotationKey} {
+		delete(annotations, key)
+	}
+	annotations[corev1alpha1.MovedToAnnotationKey] = one.Holder
+	annotations[corev1alpha1.ShardAnnotationKey] = one.Holder
+	annotations[corev1alpha1.EpochAnnotationKey] = strconv.FormatInt(one.Epoch, 10)
+	annotations[corev1alpha1.OutdatedAnnotationKey] = now.UTC().Format(time.RFC3339)
+}
+
+// awaitHidden returns when this replica serves nothing of a logical cluster.
+func (o *outdatedService) awaitHidden(ctx context.Context, name logicalcluster.Name) error {
+	ticker := time.NewTicker(hiddenPoll)
+	defer ticker.Stop()
+	for {
+		cached, err := o.clusters.Get(logicalcluster.With(ctx, name), "", corev1alpha1.LogicalClusterName)
+		if o.cfg.Fence.Hides(name) && (apierrors.IsNotFound(err) || err == nil && movestate.Of(cached.Annotations).IsHidden()) {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-ticker.C:
+		}
+	}
+}
+
+// Problem returns the reason and the message of the condition MovesKnown; both are empty if it is True.
+func (o *outdatedService) Problem() (reason, message string) {
+	if !o.cfg.Fence.IsConfirmed() {
+		waiting := cmp.Or(o.Waiting(), "the other shards of the installation are not known yet")
+		return corev1alpha1.ReasonOtherShardsNotAsked, "The shard was restored, and refuses requests to logical clusters until it knows which of them other shards have got since the backup: " + strings.ReplaceAll(waiting, "\n", "; ") +
+			". Start these shards, delete the Shards of those that are gone for good, or release the restore if no logical cluster has moved since the backup"
+	}
+	if outdated := o.cfg.Fence.Outdated(); outdated > 0 {
+		return corev1alpha1.ReasonOutdatedLogicalClusters, fmt.Sprintf("The etcd of the shard was restored to a state of before moves to other shards, for %d of its logical clusters. Other shards serve these, and this one does not: nothing is to be done for users. The old content stays in its etcd", outdated)
+	}
+	return "", ""
+}

@@ -1,0 +1,177 @@
+package migration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	migrationv1alpha1 "github.com/atoll-dev/atoll/api/migration/v1alpha1"
+	"github.com/atoll-dev/atoll/internal/backup/snapshot"
+	"github.com/atoll-dev/atoll/internal/embeddedetcd"
+	"github.com/atoll-dev/atoll/internal/etcdtest"
+	"github.com/atoll-dev/atoll/shardserver/loopback"
+	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
+	"github.com/atoll-dev/atoll/test/installation"
+)
+
+// etcdOf is the directory of the etcd that a shard embeds.
+func (e *env) etcdOf(shard string) string {
+	return filepath.Join(e.Directory(), shard, "etcd-server")
+}
+
+// backUp returns a snapshot of the etcd of a shard that does not run.
+func (e *env) backUp(t *testing.T, shard string) (file string) {
+	t.Helper()
+	server, err := embeddedetcd.Start(t.Context(), embeddedetcd.Config{Directory: e.etcdOf(shard), UnsafeNoFsync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	etcd := etcdtest.Connect(t, server)
+	defer etcd.Close()
+	stream, err := etcd.Snapshot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stream.Close()
+	file = filepath.Join(t.TempDir(), "snapshot.db")
+	out, err := os.Create(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = io.Copy(out, stream)
+	if err := errors.Join(err, out.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// restore replaces the etcd of a shard that does not run by a snapshot, as the program etcd restores backups.
+func (e *env) restore(t *testing.T, shard, file string) {
+	t.Helper()
+	const prefix = "/registry"
+	state, err := snapshot.Read(file, prefix, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := state.Mark(file, prefix, snapshot.Owner{}, "backup"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(e.etcdOf(shard)); err != nil {
+		t.Fatal(err)
+	}
+	const peer = "https://localhost:2380"
+	target := snapshot.Target{DataDir: e.etcdOf(shard), Name: "embedded", InitialCluster: "embedded=" + peer, InitialClusterToken: "restored", InitialAdvertisePeerURLs: []string{peer}}
+	if err := target.Restore(file); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// checkRefused checks that a shard neither reads nor writes a logical cluster.
+func (e *env) checkRefused(t *testing.T, shard, cluster string) {
+	t.Helper()
+	c, err := client.New(shardtesting.At(e.Masters(t, shard), cluster), client.Options{Scheme: loopback.Scheme, Mapper: e.operations.RESTMapper()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "outdated"}}
+	if err := c.Create(t.Context(), object); !apierrors.IsServiceUnavailable(err) {
+		t.Errorf("a write at shard %s: %v", shard, err)
+	}
+	if err := c.List(t.Context(), &corev1.ConfigMapList{}); !apierrors.IsServiceUnavailable(err) {
+		t.Errorf("a read at shard %s: %v", shard, err)
+	}
+}
+
+// waitMovesKnown waits for a reason of the condition of a shard.
+func (e *env) waitMovesKnown(t *testing.T, shard, reason, message string) {
+	t.Helper()
+	root := e.at(t, "root")
+	shardtesting.Eventually(t, "reason "+reason, func(ctx context.Context) error {
+		object := &corev1alpha1.Shard{}
+		if err := root.Get(ctx, client.ObjectKey{Name: shard}, object); err != nil {
+			return err
+		}
+		if got := conditionsv1alpha1.GetMessage(object, corev1alpha1.ShardMovesKnown); conditionsv1alpha1.GetReason(object, corev1alpha1.ShardMovesKnown) != reason || !strings.Contains(got, message) {
+			return fmt.Errorf("conditions %+v", object.Status.Conditions)
+		}
+		return nil
+	})
+}
+
+// testRestoredOrigin restores the origin of a move to a backup of before the move, when nobody but the two shards remembers the move. The origin serves
+// nothing until the destination has answered, and afterwards all but what has moved. The shard stays held.
+func (e *env) testRestoredOrigin(t *testing.T) {
+	moved, atMoved := e.workspace(t, "moved", installation.Alpha)
+	stayed, atStayed := e.workspace(t, "stayed", installation.Alpha)
+	put(t, atMoved, "before")
+	before := put(t, atStayed, "before")
+	e.Kill(t, installation.Alpha)
+	backup := e.backUp(t, installation.Alpha)
+	e.Restart(t, installation.Alpha)
+	e.WaitReady(t, installation.Alpha)
+	migration := e.moveTo(t, "moved", moved, atMoved, installation.Beta)
+	later := put(t, atMoved, "later")
+	if err := e.operations.Delete(t.Context(), migration); err != nil {
+		t.Fatal(err)
+	}
+	shardtesting.Eventually(t, "the end of the migration", func(ctx context.Context) error {
+		if err := e.operations.Get(ctx, client.ObjectKeyFromObject(migration), &migrationv1alpha1.LogicalClusterMigration{}); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("it exists, or %w", err)
+		}
+		return nil
+	})
+
+	e.Kill(t, installation.Alpha)
+	e.Kill(t, installation.Beta)
+	e.restore(t, installation.Alpha, backup)
+	e.Restart(t, installation.Alpha)
+	e.WaitReady(t, installation.Alpha)
+	e.checkRefused(t, installation.Alpha, moved.Spec.Cluster)
+	e.checkRefused(t, installation.Alpha, stayed.Spec.Cluster)
+	e.waitMovesKnown(t, installation.Alpha, corev1alpha1.ReasonOtherShardsNotAsked, `asking shard "beta"`)
+	e.checkRefused(t, installation.Alpha, moved.Spec.Cluster)
+
+	e.Restart(t, installation.Beta)
+	e.WaitReady(t, installation.Beta)
+	shardtesting.Eventually(t, "what has not moved", func(ctx context.Context) error {
+		read := &corev1.ConfigMap{}
+		if err := atStayed.Get(ctx, client.ObjectKeyFromObject(before), read); err != nil {
+			return err
+		}
+		read.Data["again"] = "yes"
+		return atStayed.Update(ctx, read)
+	})
+	e.checkRefused(t, installation.Alpha, moved.Spec.Cluster)
+	e.waitMovesKnown(t, installation.Alpha, corev1alpha1.ReasonOutdatedLogicalClusters, "for 1 of its logical clusters")
+	shardtesting.Eventually(t, "what has moved", func(ctx context.Context) error {
+		read := &corev1.ConfigMap{}
+		if err := atMoved.Get(ctx, client.ObjectKeyFromObject(later), read); err != nil {
+			return err
+		}
+		if read.UID != later.UID {
+			t.Fatalf("another object is served: %+v", read)
+		}
+		read.Data["again"] = "yes"
+		return atMoved.Update(ctx, read)
+	})
+	shardtesting.Eventually(t, "the shard of the Workspace", func(ctx context.Context) error {
+		read := e.stored(t, "moved")
+		if shard := read.Annotations[corev1alpha1.ShardAnnotationKey]; shard != installation.Beta {
+			return fmt.Errorf("it is %q", shard)
+		}
+		return nil
+	})
+}
