@@ -37,18 +37,9 @@ func (e *env) testRekey(t *testing.T) {
 	r.giveSecondKey(desired.RequestHeaderCA, func() {
 		r.setRekey(desired.ClientCA, `{"ca": %q, "generation": 3, "retireGeneration": 1}`)
 	})
-	previous := r.copies[desired.ClientCA]
-	r.until("the re-keying waits for the user", desired.ClientCA, func(state *operatorv1alpha1.CertificateAuthorityStatus) bool {
+	r.until("the re-keying at the same time waits for the user", desired.ClientCA, func(state *operatorv1alpha1.CertificateAuthorityStatus) bool {
 		return state.Phase == operatorv1alpha1.CertificateAuthorityIssue && len(state.BlockedBy) == 2
 	})
-	r.deleteSecret(consumersOf[desired.ClientCA].mine)
-	r.awaitConfirmation(desired.ClientCA)
-	r.copies[desired.ClientCA] = r.copy(desired.ClientCA)
-	r.setRekey(desired.ClientCA, `{"ca": %q, "generation": 3, "retireGeneration": 2}`)
-	r.checkEnd(desired.ClientCA, 3, previous)
-	if !meta.IsStatusConditionTrue(r.root().Status.Conditions, operatorv1alpha1.ConditionCertificatesRekeyed) {
-		t.Errorf("after the last re-keying, the conditions are %+v", r.root().Status.Conditions)
-	}
 	if r.killed == 0 {
 		t.Error("the operator was never killed")
 	}
@@ -80,7 +71,7 @@ func (r *rekeying) giveSecondKey(ca desired.CA, meanwhile func()) {
 	r.awaitConfirmation(ca)
 	r.copies[ca] = r.copy(ca)
 	r.setRekey(ca, `{"ca": %q, "generation": 2, "retireGeneration": 1}`)
-	r.checkEnd(ca, 2, previous)
+	r.checkEnd(ca, previous)
 }
 
 func (r *rekeying) awaitConfirmation(ca desired.CA) {
@@ -200,8 +191,9 @@ func (r *rekeying) loseStatus() {
 }
 
 // checkEnd waits for the end of a re-keying, and checks that nothing of the previous generation is left.
-func (r *rekeying) checkEnd(ca desired.CA, generation int32, previous []byte) {
+func (r *rekeying) checkEnd(ca desired.CA, previous []byte) {
 	r.t.Helper()
+	const generation = 2
 	state := r.until("the re-keying has ended", ca, func(state *operatorv1alpha1.CertificateAuthorityStatus) bool {
 		return state.Phase == operatorv1alpha1.CertificateAuthorityStable && state.Generation == generation
 	})
@@ -224,7 +216,7 @@ func (r *rekeying) checkEnd(ca desired.CA, generation int32, previous []byte) {
 		r.t.Errorf("the Issuer that users name has %+v: %v", issuer.Spec.CA, err)
 	}
 	shown := meta.FindStatusCondition(root.Status.Conditions, operatorv1alpha1.ConditionCertificatesRekeyed)
-	if shown == nil || strings.Contains(shown.Message, "of "+string(ca)) {
+	if shown == nil || strings.Contains(shown.Message, " of "+string(ca)) { // another CA may be in progress
 		r.t.Errorf("the condition is %+v", shown)
 	}
 }
