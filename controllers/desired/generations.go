@@ -11,9 +11,13 @@ import (
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 )
 
-// ClientCATrustAnnotation, on pod templates, has the generations of the client CA that the pods trust and have certificates of. A change of
-// it replaces the pods: a Deployment that has rolled out proves what its servers trust, which a reloaded file does not.
-const ClientCATrustAnnotation = "operator.kcp.io/client-ca"
+// RekeyableCAs are the certificate authorities that can get another key while the installation serves: those of which servers only have to
+// know which certificates they accept.
+func RekeyableCAs() []CA { return []CA{ClientCA, RequestHeaderCA} }
+
+// TrustAnnotation, on pod templates, has the generations of a CA that the pods trust and have certificates of. A change of it replaces the
+// pods: a Deployment that has rolled out proves what its servers trust, which a reloaded file does not.
+func TrustAnnotation(ca CA) string { return operatorv1alpha1.GroupName + "/" + string(ca) }
 
 // firstGeneration is the generation of the CAs of a new installation. Its objects have no suffix.
 const firstGeneration = 1
@@ -25,38 +29,43 @@ type generations struct {
 	pending int32   // that is being made, and that no server waits for; 0 for none
 }
 
-// CAState returns the recorded state of the client CA, or nil while the RootShard's reconciler has not recorded it.
-func CAState(root *operatorv1alpha1.RootShard) *operatorv1alpha1.CertificateAuthorityStatus {
+// CAState returns the recorded state of a CA, or nil while the RootShard's reconciler has not recorded it.
+func CAState(root *operatorv1alpha1.RootShard, ca CA) *operatorv1alpha1.CertificateAuthorityStatus {
 	if root.Status.Certificates == nil {
 		return nil
 	}
 	for i := range root.Status.Certificates.CAs {
-		if root.Status.Certificates.CAs[i].Name == operatorv1alpha1.ClientCA {
+		if CA(root.Status.Certificates.CAs[i].Name) == ca {
 			return &root.Status.Certificates.CAs[i]
 		}
 	}
 	return nil
 }
 
-// RekeyOf returns what the spec wants of the client CA: the first generation if it says nothing.
-func RekeyOf(root *operatorv1alpha1.RootShard) operatorv1alpha1.CertificateRekey {
+// RekeyOf returns what the spec wants of a CA: the first generation if it says nothing.
+func RekeyOf(root *operatorv1alpha1.RootShard, ca CA) operatorv1alpha1.CertificateRekey {
 	for _, rekey := range root.Spec.Certificates.Rekey {
-		if rekey.CA == operatorv1alpha1.ClientCA {
+		if CA(rekey.CA) == ca {
 			return rekey
 		}
 	}
-	return operatorv1alpha1.CertificateRekey{CA: operatorv1alpha1.ClientCA, Generation: firstGeneration}
+	return operatorv1alpha1.CertificateRekey{CA: operatorv1alpha1.RekeyableCA(ca), Generation: firstGeneration}
 }
 
-// KnowsCAs reports whether the generations of the CAs of an installation are known. They are not after the status of a RootShard with
-// another key than the first was lost: until its reconciler has found them, no server or certificate may be changed.
+// KnowsCA reports whether the generations of a CA are known. They are not after the status of a RootShard with another key than the first
+// was lost: until its reconciler has found them, no server or certificate may be changed.
+func KnowsCA(root *operatorv1alpha1.RootShard, ca CA) bool {
+	return CAState(root, ca) != nil || RekeyOf(root, ca).Generation <= firstGeneration
+}
+
+// KnowsCAs is KnowsCA of all CAs of an installation.
 func KnowsCAs(root *operatorv1alpha1.RootShard) bool {
-	return CAState(root) != nil || RekeyOf(root).Generation <= firstGeneration
+	return !slices.ContainsFunc(RekeyableCAs(), func(ca CA) bool { return !KnowsCA(root, ca) })
 }
 
-// clientCAGenerations returns which generations of the client CA are in use.
-func clientCAGenerations(root *operatorv1alpha1.RootShard) generations {
-	state := CAState(root)
+// generationsOf returns which generations of a CA are in use. A CA that cannot be re-keyed has the first one.
+func generationsOf(root *operatorv1alpha1.RootShard, ca CA) generations {
+	state := CAState(root, ca)
 	if state == nil {
 		return generations{trusted: []int32{firstGeneration}, signing: firstGeneration}
 	}
@@ -75,31 +84,28 @@ func clientCAGenerations(root *operatorv1alpha1.RootShard) generations {
 	return generations{trusted: both[:1], signing: state.Generation}
 }
 
-// CAOfGeneration is the name of the Certificate, the Secret and the Issuer of one generation of the client CA.
-func CAOfGeneration(root *operatorv1alpha1.RootShard, generation int32) string {
-	name := CAName(root, ClientCA)
+// CAOfGeneration is the name of the Certificate, the Secret and the Issuer of one generation of a CA.
+func CAOfGeneration(root *operatorv1alpha1.RootShard, ca CA, generation int32) string {
+	name := CAName(root, ca)
 	if generation <= firstGeneration {
 		return name
 	}
 	return name + "-" + strconv.Itoa(int(generation))
 }
 
-// PendingCA is the name of the Certificate of a client CA that no server trusts yet because it is not issued, or "".
-func PendingCA(root *operatorv1alpha1.RootShard) string {
-	if pending := clientCAGenerations(root).pending; pending != 0 {
-		return CAOfGeneration(root, pending)
+// PendingCA is the name of the Certificate of a next generation that no server trusts yet because it is not issued, or "".
+func PendingCA(root *operatorv1alpha1.RootShard, ca CA) string {
+	if pending := generationsOf(root, ca).pending; pending != 0 {
+		return CAOfGeneration(root, ca, pending)
 	}
 	return ""
 }
 
 // ExistingCAs are the names of the Certificates of a CA: of two generations while both are trusted. It leaves out PendingCA.
 func ExistingCAs(root *operatorv1alpha1.RootShard, ca CA) []string {
-	if ca != ClientCA {
-		return []string{CAName(root, ca)}
-	}
 	var out []string
-	for _, generation := range clientCAGenerations(root).trusted {
-		out = append(out, CAOfGeneration(root, generation))
+	for _, generation := range generationsOf(root, ca).trusted {
+		out = append(out, CAOfGeneration(root, ca, generation))
 	}
 	return out
 }
@@ -107,19 +113,16 @@ func ExistingCAs(root *operatorv1alpha1.RootShard, ca CA) []string {
 // SigningCA is the name of the Issuer that signs certificates of a CA. Its Certificate and its Secret have that name, too, unless the user
 // provides the CA.
 func SigningCA(root *operatorv1alpha1.RootShard, ca CA) string {
-	if ca != ClientCA {
-		return CAName(root, ca)
-	}
-	return CAOfGeneration(root, clientCAGenerations(root).signing)
+	return CAOfGeneration(root, ca, generationsOf(root, ca).signing)
 }
 
-// hasRekeyed reports whether another client CA than the first is or has been in use.
-func hasRekeyed(root *operatorv1alpha1.RootShard) bool { return ClientCATrust(root) != "" }
+// hasRekeyed reports whether another generation of a CA than the first is or has been in use.
+func hasRekeyed(root *operatorv1alpha1.RootShard, ca CA) bool { return CATrust(root, ca) != "" }
 
-// ClientCATrust describes the generations of the client CA in use. It is the annotation of pods, and "" for an installation that has only
-// ever had the first, so that its pods remain as they are.
-func ClientCATrust(root *operatorv1alpha1.RootShard) string {
-	in := clientCAGenerations(root)
+// CATrust describes the generations of a CA in use. It is the annotation of pods, and "" for an installation that has only ever had the
+// first, so that its pods remain as they are.
+func CATrust(root *operatorv1alpha1.RootShard, ca CA) string {
+	in := generationsOf(root, ca)
 	if slices.Equal(in.trusted, []int32{firstGeneration}) && in.signing == firstGeneration {
 		return ""
 	}
@@ -130,28 +133,38 @@ func ClientCATrust(root *operatorv1alpha1.RootShard) string {
 	return fmt.Sprintf("trusts %s, has %d", strings.Join(trusted, " and "), in.signing)
 }
 
-// LiveClientCATrust is ClientCATrust of the pods of a template.
-func LiveClientCATrust(template *corev1.PodTemplateSpec) string {
-	return template.Annotations[ClientCATrustAnnotation]
+// LiveCATrust is CATrust of the pods of a template.
+func LiveCATrust(template *corev1.PodTemplateSpec, ca CA) string {
+	return template.Annotations[TrustAnnotation(ca)]
 }
 
-// setClientCATrust sets the annotation on the pods of a server.
-func setClientCATrust(template *corev1.PodTemplateSpec, root *operatorv1alpha1.RootShard) {
-	if trust := ClientCATrust(root); trust != "" {
-		template.Annotations = mergeMaps(template.Annotations, map[string]string{ClientCATrustAnnotation: trust})
+// setCATrust sets the annotations on the pods of a server.
+func setCATrust(template *corev1.PodTemplateSpec, root *operatorv1alpha1.RootShard) {
+	for _, ca := range RekeyableCAs() {
+		if trust := CATrust(root, ca); trust != "" {
+			template.Annotations = mergeMaps(template.Annotations, map[string]string{TrustAnnotation(ca): trust})
+		}
 	}
 }
 
-// clientCABundle is the bundle of the client CAs that a server trusts: those of the installation, and those of the user.
-func clientCABundle(secret *corev1.Secret, root *operatorv1alpha1.RootShard, refs []*corev1.LocalObjectReference) Bundle {
-	bundle := Bundle{Secret: secret, CA: CASecret(root, ClientCA), Refs: refs}
-	if !hasRekeyed(root) {
+// trustedCA is the Secret with the certificates of a CA that a server trusts: that of the only one, unless there are several or have been.
+func trustedCA(root *operatorv1alpha1.RootShard, ca CA, owner string, refs []*corev1.LocalObjectReference) string {
+	if len(refs) > 0 || hasRekeyed(root, ca) {
+		return MergedCA(ca, owner)
+	}
+	return CASecret(root, ca)
+}
+
+// trustBundle is the bundle of what a server trusts of a CA: the generations of the installation, and the CAs of the user.
+func trustBundle(secret *corev1.Secret, root *operatorv1alpha1.RootShard, ca CA, refs []*corev1.LocalObjectReference) Bundle {
+	bundle := Bundle{Secret: secret, CA: CASecret(root, ca), Refs: refs}
+	if !hasRekeyed(root, ca) {
 		return bundle
 	}
-	trusted := clientCAGenerations(root).trusted
-	bundle.CA, bundle.WithoutChain = CAOfGeneration(root, trusted[0]), true
+	trusted := generationsOf(root, ca).trusted
+	bundle.CA, bundle.WithoutChain = CAOfGeneration(root, ca, trusted[0]), true
 	for _, generation := range trusted[1:] {
-		bundle.Others = append(bundle.Others, CAOfGeneration(root, generation))
+		bundle.Others = append(bundle.Others, CAOfGeneration(root, ca, generation))
 	}
 	return bundle
 }

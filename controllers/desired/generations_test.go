@@ -1,6 +1,7 @@
 package desired_test
 
 import (
+	"path"
 	"slices"
 	"strings"
 	"testing"
@@ -14,7 +15,14 @@ import (
 
 // TestPhases checks what each phase of a re-keying renders, for each kind of server.
 func TestPhases(t *testing.T) {
-	const first, second = "root-client-ca", "root-client-ca-2"
+	for _, ca := range desired.RekeyableCAs() {
+		t.Run(string(ca), func(t *testing.T) { testPhases(t, ca) })
+	}
+}
+
+func testPhases(t *testing.T, ca desired.CA) {
+	first := "root-" + string(ca)
+	second := first + "-2"
 	for name, tc := range map[string]struct {
 		state   *operatorv1alpha1.CertificateAuthorityStatus
 		trusted []string
@@ -34,20 +42,27 @@ func TestPhases(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			root := &operatorv1alpha1.RootShard{ObjectMeta: metav1.ObjectMeta{Name: "root", Namespace: "kcp"}}
 			if tc.state != nil {
+				tc.state.Name = operatorv1alpha1.RekeyableCA(ca)
 				root.Status.Certificates = &operatorv1alpha1.CertificatesStatus{CAs: []operatorv1alpha1.CertificateAuthorityStatus{*tc.state}}
 			}
-			if got := desired.SigningCA(root, desired.ClientCA); got != tc.signer {
+			if got := desired.SigningCA(root, ca); got != tc.signer {
 				t.Errorf("%s signs, want %s", got, tc.signer)
 			}
-			if got := desired.ExistingCAs(root, desired.ClientCA); !slices.Equal(got, tc.trusted) {
+			if got := desired.ExistingCAs(root, ca); !slices.Equal(got, tc.trusted) {
 				t.Errorf("there are %v, want %v", got, tc.trusted)
 			}
 			for kind, server := range renderAll(t, root) {
-				if got := desired.LiveClientCATrust(&server.Deployment.Spec.Template); got != tc.trust {
+				if got := desired.LiveCATrust(&server.Deployment.Spec.Template, ca); got != tc.trust {
 					t.Errorf("%s: the pods say %q, want %q", kind, got, tc.trust)
 				}
-				if got := trustedBy(server); !slices.Equal(got, tc.trusted) {
-					t.Errorf("%s trusts %v, want %v", kind, got, tc.trusted)
+				for _, of := range desired.RekeyableCAs() {
+					want := []string{"root-" + string(of)} // another CA remains as it is
+					if of == ca {
+						want = tc.trusted
+					}
+					if got := trustedBy(server, of); !slices.Equal(got, want) {
+						t.Errorf("%s trusts %v of %s, want %v", kind, got, of, want)
+					}
 				}
 			}
 		})
@@ -55,7 +70,7 @@ func TestPhases(t *testing.T) {
 }
 
 func caState(phase operatorv1alpha1.CertificateAuthorityPhase, generation, next int32) *operatorv1alpha1.CertificateAuthorityStatus {
-	return &operatorv1alpha1.CertificateAuthorityStatus{Name: operatorv1alpha1.ClientCA, Phase: phase, Generation: generation, NextGeneration: next, NextFingerprint: "00"}
+	return &operatorv1alpha1.CertificateAuthorityStatus{Phase: phase, Generation: generation, NextGeneration: next, NextFingerprint: "00"}
 }
 
 // unissued is a state whose next generation has no certificate.
@@ -92,20 +107,28 @@ func renderAll(t *testing.T, root *operatorv1alpha1.RootShard) map[string]desire
 	return out
 }
 
-// trustedBy returns the Secrets with the client CAs that the pods of a server mount, directly or merged.
-func trustedBy(server desired.Server) []string {
-	mounted := func(volume corev1.Volume) bool {
-		return volume.Secret != nil && (volume.Name == "client-ca" || strings.HasSuffix(volume.Name, "-merged-client-ca"))
-	}
-	volumes := server.Deployment.Spec.Template.Spec.Volumes
-	at := slices.IndexFunc(volumes, mounted)
+// trustFlags are the flags with the files of CAs that servers trust.
+var trustFlags = map[desired.CA]string{desired.ClientCA: "--client-ca-file=", desired.RequestHeaderCA: "--requestheader-client-ca-file="}
+
+// trustedBy returns the Secrets with the certificates in the file that a flag of a server names, directly or merged.
+func trustedBy(server desired.Server, ca desired.CA) []string {
+	pod := server.Deployment.Spec.Template.Spec
+	container := pod.Containers[0]
+	at := slices.IndexFunc(container.Args, func(arg string) bool { return strings.HasPrefix(arg, trustFlags[ca]) })
 	if at < 0 {
 		return nil
 	}
+	directory := path.Dir(strings.TrimPrefix(container.Args[at], trustFlags[ca]))
+	mount := slices.IndexFunc(container.VolumeMounts, func(mount corev1.VolumeMount) bool { return mount.MountPath == directory })
+	if mount < 0 {
+		return nil
+	}
+	volume := slices.IndexFunc(pod.Volumes, func(volume corev1.Volume) bool { return volume.Name == container.VolumeMounts[mount].Name })
+	secret := pod.Volumes[volume].Secret.SecretName
 	for _, bundle := range server.Bundles {
-		if bundle.Secret.Name == volumes[at].Secret.SecretName {
+		if bundle.Secret.Name == secret {
 			return bundle.Sources()
 		}
 	}
-	return []string{volumes[at].Secret.SecretName}
+	return []string{secret}
 }

@@ -242,7 +242,7 @@ func ProxyDeployment(p Proxy, image Image) *appsv1.Deployment {
 		template:  p.spec.DeploymentTemplate,
 		extras:    p.spec.ContainerExtras,
 	}.deployment()
-	setClientCATrust(&out.Spec.Template, p.root)
+	setCATrust(&out.Spec.Template, p.root)
 	return out
 }
 
@@ -268,11 +268,15 @@ func (p Proxy) commandLine() *commandLine {
 	c.addMount(caVolume(rootCA, CASecret(p.root, RootCA)), proxyCADir)
 	// Existing manifests also use this path of the root CA.
 	c.mounts = append(c.mounts, readOnly(rootCA, proxyDir+"/tls/ca"))
-	named(caVolume, CASecret(p.root, RequestHeaderCA), proxyCADir+"/requestheader-client")
+	volume := CAName(p.root, RequestHeaderCA)
+	if hasRekeyed(p.root, RequestHeaderCA) {
+		volume = string(RequestHeaderCA) // the name of the merged Secret may be too long for a volume
+	}
+	c.addMount(caVolume(volume, trustedCA(p.root, RequestHeaderCA, p.BundleOwner(), nil)), proxyCADir+"/requestheader-client")
 	if p.CABundleRef() != nil {
 		named(secretVolume, MergedCABundle(p.BundleOwner()), proxyCADir+"/ca-bundle")
 	}
-	named(secretVolume, MergedClientCA(p.BundleOwner()), proxyDir+"/client-ca")
+	named(secretVolume, MergedCA(ClientCA, p.BundleOwner()), proxyDir+"/client-ca")
 	c.addMount(configMapVolume(p.configMap(), p.configMap()), proxyDir+"/config")
 
 	c.addFlag("secure-port", ServerPort)

@@ -91,7 +91,10 @@ func (p Proxy) Render(image Image) (Server, error) {
 	if err != nil {
 		return Server{}, err
 	}
-	bundles := []Bundle{clientCABundle(p.secret(MergedClientCA(p.BundleOwner()), nil), p.root, p.ClientCABundleRefs())}
+	bundles := []Bundle{trustBundle(p.secret(MergedCA(ClientCA, p.BundleOwner()), nil), p.root, ClientCA, p.ClientCABundleRefs())}
+	if hasRekeyed(p.root, RequestHeaderCA) {
+		bundles = append(bundles, trustBundle(p.secret(MergedCA(RequestHeaderCA, p.BundleOwner()), nil), p.root, RequestHeaderCA, nil))
+	}
 	if ref := p.CABundleRef(); ref != nil {
 		bundles = append(bundles, Bundle{
 			Secret: p.secret(MergedCABundle(p.BundleOwner()), nil), CA: CASecret(p.root, ServerCA), Refs: []*corev1.LocalObjectReference{ref},
@@ -100,15 +103,18 @@ func (p Proxy) Render(image Image) (Server, error) {
 	return Server{Objects: []client.Object{ProxyService(p), config, kubeconfig}, Bundles: bundles, Deployment: ProxyDeployment(p, image)}, nil
 }
 
-// mergedBundles are the bundles of a server whose spec adds CAs to those of its installation, or whose installation has re-keyed its client
-// CA.
+// mergedBundles are the bundles of a server whose spec adds CAs to those of its installation, or whose installation has re-keyed one
+// of its own.
 func (c component) mergedBundles(root *operatorv1alpha1.RootShard, serverCAs, clientCAs []*corev1.LocalObjectReference) []Bundle {
 	var out []Bundle
 	if len(serverCAs) > 0 {
 		out = append(out, Bundle{Secret: c.secret(MergedCABundle(c.Name()), nil), CA: CASecret(root, ServerCA), Refs: serverCAs})
 	}
-	if len(clientCAs) > 0 || hasRekeyed(root) {
-		out = append(out, clientCABundle(c.secret(MergedClientCA(c.Name()), nil), root, clientCAs))
+	if len(clientCAs) > 0 || hasRekeyed(root, ClientCA) {
+		out = append(out, trustBundle(c.secret(MergedCA(ClientCA, c.Name()), nil), root, ClientCA, clientCAs))
+	}
+	if hasRekeyed(root, RequestHeaderCA) {
+		out = append(out, trustBundle(c.secret(MergedCA(RequestHeaderCA, c.Name()), nil), root, RequestHeaderCA, nil))
 	}
 	return out
 }

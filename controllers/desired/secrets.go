@@ -17,8 +17,8 @@ import (
 // KubeconfigKey is the key under which every Secret holds a kubeconfig.
 const KubeconfigKey = "kubeconfig"
 
-// MergedClientCA is the Secret with all client CAs that a component accepts.
-func MergedClientCA(owner string) string { return owner + "-merged-client-ca" }
+// MergedCA is the Secret with all certificates of a CA that a component trusts; of the client CA, also those that the user adds.
+func MergedCA(ca CA, owner string) string { return owner + "-merged-" + string(ca) }
 
 // MergedCABundle is the Secret with all server CAs that a component trusts.
 func MergedCABundle(owner string) string { return owner + "-merged-ca-bundle" }

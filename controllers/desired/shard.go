@@ -120,10 +120,7 @@ func (s Shard) CABundleRefs() []*corev1.LocalObjectReference {
 
 // clientCA is the Secret with the CAs whose client certificates the shard accepts.
 func (s Shard) clientCA() string {
-	if len(s.ClientCABundleRefs()) > 0 || hasRekeyed(s.root) {
-		return MergedClientCA(s.Name())
-	}
-	return CASecret(s.root, ClientCA)
+	return trustedCA(s.root, ClientCA, s.Name(), s.ClientCABundleRefs())
 }
 
 // dropNil returns the references that are set.

@@ -60,7 +60,7 @@ func ShardDeployment(s Shard, image Image, etcd Etcd, dependencies Dependencies)
 		template:  spec.DeploymentTemplate,
 		extras:    spec.ContainerExtras,
 	}.deployment()
-	setClientCATrust(&out.Spec.Template, s.root)
+	setCATrust(&out.Spec.Template, s.root)
 	return out
 }
 
@@ -117,7 +117,7 @@ func (s Shard) mountFiles(c *commandLine) {
 	}{
 		{"kcp-ca", "root", CASecret(s.root, RootCA)},
 		{"server-ca", "server", CASecret(s.root, ServerCA)},
-		{"requestheader-client-ca", "requestheader-client", CASecret(s.root, RequestHeaderCA)},
+		{"requestheader-client-ca", "requestheader-client", trustedCA(s.root, RequestHeaderCA, s.Name(), nil)},
 		{"client-ca", "client", s.clientCA()},
 	} {
 		c.addMount(caVolume(ca.volume, ca.secret), shardTLS+"/ca/"+ca.dir)

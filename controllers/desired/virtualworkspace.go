@@ -90,7 +90,7 @@ func VirtualWorkspaceDeployment(v VirtualWorkspace, image Image, cache *operator
 	}
 	pod := &out.Spec.Template.Spec
 	pod.Volumes = deduplicateVolumes(pod.Volumes)
-	setClientCATrust(&out.Spec.Template, v.target.root)
+	setCATrust(&out.Spec.Template, v.target.root)
 	return out
 }
 
@@ -132,14 +132,10 @@ func mountCredentials(c *commandLine, volume, dir string, target Shard, certific
 
 func (v VirtualWorkspace) mountFiles(c *commandLine, cache *operatorv1alpha1.CacheServer) {
 	root := v.target.root
-	clientCA := CASecret(root, ClientCA)
-	if len(v.ClientCABundleRefs()) > 0 || hasRekeyed(root) {
-		clientCA = MergedClientCA(v.object.Name)
-	}
 	c.addMount(caVolume("kcp-ca", CASecret(root, RootCA)), shardTLS+"/ca/root")
 	c.addMount(caVolume("server-ca", CASecret(root, ServerCA)), shardTLS+"/ca/server")
-	c.addMount(caVolume("requestheader-client-ca", CASecret(root, RequestHeaderCA)), shardTLS+"/ca/requestheader-client")
-	c.addMount(caVolume("client-ca", clientCA), shardTLS+"/ca/client")
+	c.addMount(caVolume("requestheader-client-ca", trustedCA(root, RequestHeaderCA, v.object.Name, nil)), shardTLS+"/ca/requestheader-client")
+	c.addMount(caVolume("client-ca", trustedCA(root, ClientCA, v.object.Name, v.ClientCABundleRefs())), shardTLS+"/ca/client")
 	if len(v.CABundleRefs()) > 0 {
 		c.addMount(caVolume("ca-bundle", MergedCABundle(v.object.Name)), shardTLS+"/ca/ca-bundle")
 	}

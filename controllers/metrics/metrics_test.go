@@ -7,9 +7,11 @@ import (
 	"strings"
 	"testing"
 
+	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlreconcile "sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -108,6 +110,38 @@ func TestDrills(t *testing.T) {
 # TYPE `+recovery+` gauge
 `+recovery+labels+` 123
 `), recovery, loss); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestCertificates exports the times of the Certificates that the operator has made, also of authorities, and not of those of users.
+func TestCertificates(t *testing.T) {
+	certificate := func(name, owner string, isCA bool, expiry, renewal int64) *certmanagerv1.Certificate {
+		out := &certmanagerv1.Certificate{ObjectMeta: meta("kcp", name), Spec: certmanagerv1.CertificateSpec{IsCA: isCA}}
+		if owner != "" {
+			out.OwnerReferences = []metav1.OwnerReference{{APIVersion: owner, Kind: "RootShard", Name: "root", UID: "1", Controller: ptr.To(true)}}
+		}
+		if expiry > 0 {
+			notAfter, renewalTime := metav1.Unix(expiry, 0), metav1.Unix(renewal, 0)
+			out.Status.NotAfter, out.Status.RenewalTime = &notAfter, &renewalTime
+		}
+		return out
+	}
+	const own = "operator.kcp.io/v1alpha1"
+	objects := metrics.NewObjects(memory.NewClient(t,
+		certificate("root-ca", own, true, 2000, 1500), certificate("root-server", own, false, 300, 200), certificate("root-client", own, false, 0, 0),
+		certificate("mine", "", false, 300, 200), certificate("other", "example.com/v1", false, 300, 200),
+	), closedChannel())
+	const expiry, renewal = "kcp_operator_certificate_expiration_timestamp_seconds", "kcp_operator_certificate_renewal_timestamp_seconds"
+	if err := testutil.CollectAndCompare(objects, strings.NewReader("# HELP "+expiry+` Time at which a Certificate of the operator expires, in seconds since 1970. The label ca tells certificate authorities. Without an issued certificate, there is no series.
+# TYPE `+expiry+` gauge
+`+expiry+`{ca="true",certificate="root-ca",namespace="kcp"} 2000
+`+expiry+`{ca="false",certificate="root-server",namespace="kcp"} 300
+# HELP `+renewal+` Time at which cert-manager renews a Certificate of the operator, in seconds since 1970: one in the past has not been renewed.
+# TYPE `+renewal+` gauge
+`+renewal+`{ca="true",certificate="root-ca",namespace="kcp"} 1500
+`+renewal+`{ca="false",certificate="root-server",namespace="kcp"} 200
+`), expiry, renewal); err != nil {
 		t.Error(err)
 	}
 }

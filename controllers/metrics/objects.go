@@ -23,7 +23,8 @@ const readTimeout = 5 * time.Second
 // phaseUnknown is the phase of an object that was not reconciled yet.
 const phaseUnknown = "Unknown"
 
-// Objects are the metrics about custom resources: their number, their conditions, and the last success of Backups and RestoreDrills. It is a prometheus.Collector.
+// Objects are the metrics about custom resources: their number, their conditions, the last success of Backups and RestoreDrills, and the
+// Certificates that the operator makes for them. It is a prometheus.Collector.
 type Objects struct {
 	reader    client.Reader
 	elected   <-chan struct{}
@@ -31,6 +32,8 @@ type Objects struct {
 	condition *prometheus.Desc
 	success   *prometheus.Desc // of Backups
 	drills    drillMetrics
+	expiry    *prometheus.Desc // of Certificates
+	renewal   *prometheus.Desc // of Certificates
 }
 
 // kind is the metrics of one kind of custom resource.
@@ -66,6 +69,12 @@ func NewObjects(reader client.Reader, elected <-chan struct{}) *Objects {
 		success: prometheus.NewDesc("kcp_operator_backup_last_success_timestamp_seconds",
 			"When the last Backup of an installation that was completed had ended. Without one, there is no series.", []string{"namespace", "rootshard"}, nil),
 		drills: newDrillMetrics(),
+		expiry: prometheus.NewDesc("kcp_operator_certificate_expiration_timestamp_seconds",
+			"Time at which a Certificate of the operator expires, in seconds since 1970. The label ca tells certificate authorities. Without an issued certificate, there is no series.",
+			[]string{"namespace", "certificate", "ca"}, nil),
+		renewal: prometheus.NewDesc("kcp_operator_certificate_renewal_timestamp_seconds",
+			"Time at which cert-manager renews a Certificate of the operator, in seconds since 1970: one in the past has not been renewed.",
+			[]string{"namespace", "certificate", "ca"}, nil),
 		condition: prometheus.NewDesc("kcp_operator_condition_status", "Conditions of objects: 1 is True, 0 False, -1 Unknown.",
 			[]string{"resource_type", "resource_name", "namespace", "condition_type"}, nil),
 	}
@@ -99,6 +108,8 @@ func (o *Objects) Describe(out chan<- *prometheus.Desc) {
 	out <- o.condition
 	out <- o.success
 	o.drills.describe(out)
+	out <- o.expiry
+	out <- o.renewal
 }
 
 // Collect implements prometheus.Collector. A kind that cannot be listed is omitted, so that the scrape has all others.
@@ -111,12 +122,15 @@ func (o *Objects) Collect(out chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
 	defer cancel()
 	for _, kind := range o.kinds {
-		if err := o.collect(ctx, kind, out); err != nil {
-			var notStarted *cache.ErrCacheNotStarted
-			if !errors.As(err, &notStarted) {
-				ctrl.Log.WithName("metrics").Error(err, "Failed to list objects for metrics", "kind", kind.name)
-			}
-		}
+		logFailure(kind.name, o.collect(ctx, kind, out))
+	}
+	logFailure("certificate", o.collectCertificates(ctx, out))
+}
+
+func logFailure(kind string, err error) {
+	var notStarted *cache.ErrCacheNotStarted
+	if err != nil && !errors.As(err, &notStarted) {
+		ctrl.Log.WithName("metrics").Error(err, "Failed to list objects for metrics", "kind", kind)
 	}
 }
 

@@ -15,6 +15,9 @@ const (
 	leafRenewBefore = 168 * time.Hour
 )
 
+// maxCommonName is the limit of X.509.
+const maxCommonName = 64
+
 // Owner is the owner of certificates: their namespace, owner references and labels.
 type Owner struct {
 	Namespace    string
@@ -71,7 +74,7 @@ func (o Owner) newLeaf(l leaf) *certmanagerv1.Certificate {
 func (o Owner) newAuthority(name string, signedBy cmmeta.IssuerReference) (*certmanagerv1.Certificate, *certmanagerv1.Issuer) {
 	out := o.newCertificate(name, signedBy, caDuration, caRenewBefore)
 	out.Spec.IsCA = true
-	out.Spec.CommonName = name
+	out.Spec.CommonName = name[max(0, len(name)-maxCommonName):] // the end has the number of the generation
 	out.Spec.PrivateKey.RotationPolicy = certmanagerv1.RotationPolicyNever
 	return out, o.newCAIssuer(name, name)
 }

@@ -20,7 +20,7 @@ func Proxy(p desired.Proxy, root *operatorv1alpha1.RootShard) Objects {
 	return s.newLeaves(map[string]leaf{
 		"server":        {issuer: desired.CAName(root, desired.ServerCA), usages: servingUsages, dnsNames: p.ServingNames()},
 		"kubeconfig":    {issuer: desired.SigningCA(root, desired.ClientCA), commonName: p.CommonName(), organizations: []string{"system:masters"}, usages: clientUsages},
-		"requestheader": {issuer: desired.CAName(root, desired.RequestHeaderCA), commonName: p.CommonName(), usages: clientUsages},
+		"requestheader": {issuer: desired.SigningCA(root, desired.RequestHeaderCA), commonName: p.CommonName(), usages: clientUsages},
 	}, p.Certificate, p.CertificateTemplates())
 }
 

@@ -49,12 +49,14 @@ func authorities(root *operatorv1alpha1.RootShard, s Owner) Objects {
 			out.addAuthority(s, root, string(ca), name, rootIssuer)
 		}
 	}
-	if pending := desired.PendingCA(root); pending != "" {
-		var made Objects
-		made.addAuthority(s, root, string(desired.ClientCA), pending, rootIssuer)
-		out.Append(Objects{Issuers: made.Issuers, Pending: made.Certificates})
+	for _, ca := range desired.RekeyableCAs() {
+		if pending := desired.PendingCA(root, ca); pending != "" {
+			var made Objects
+			made.addAuthority(s, root, string(ca), pending, rootIssuer)
+			out.Append(Objects{Issuers: made.Issuers, Pending: made.Certificates})
+		}
+		out.setIssuer(s.newCAIssuer(desired.CAName(root, ca), desired.SigningCA(root, ca)))
 	}
-	out.setIssuer(s.newCAIssuer(desired.CAName(root, desired.ClientCA), desired.SigningCA(root, desired.ClientCA)))
 	return out
 }
 

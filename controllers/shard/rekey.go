@@ -2,6 +2,7 @@ package shard
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -31,117 +32,205 @@ const (
 	confirmInterval = 5 * time.Minute
 )
 
-// rekey records the next step of the re-keying of the client CA. Everything is rendered from the record of the last reconcile, so a record
-// that could not be written has had no effect. It has no influence on Ready: the installation serves.
+// rekeying is one certificate authority of an installation during a reconcile. Each is re-keyed by itself.
+type rekeying struct {
+	*rootShardScope
+	ca desired.CA
+}
+
+// rekey records the next step of the re-keying of each certificate authority. Everything is rendered from the record of the last reconcile,
+// so a record that could not be written has had no effect. It has no influence on Ready: the installation serves.
 func (s *rootShardScope) rekey(ctx context.Context) error {
-	record := desired.CAState(s.root)
-	if record == nil {
-		return s.findClientCA(ctx)
+	var results []status.Result
+	err := s.eachCA(func(r rekeying) error {
+		result, err := r.step(ctx)
+		if result.Type != "" {
+			results = append(results, result)
+		}
+		return err
+	})
+	switch {
+	case err != nil:
+		return err
+	case len(results) == 0:
+		s.Report.RemoveCondition(operatorv1alpha1.ConditionCertificatesRekeyed)
+	default:
+		s.Report.Set(joinRekeyed(results))
 	}
-	state, wanted := rekey.FromStatus(record), wantedClientCA(s.root)
+	return nil
+}
+
+// recordCAs writes the new records into the status. A CA without a new one keeps the last.
+func (s *rootShardScope) recordCAs() {
+	var cas []operatorv1alpha1.CertificateAuthorityStatus
+	for _, ca := range desired.RekeyableCAs() {
+		record := s.cas[ca]
+		if record == nil {
+			record = desired.CAState(s.root, ca)
+		}
+		if record != nil {
+			cas = append(cas, *record)
+		}
+	}
+	if len(cas) > 0 {
+		s.root.Status.Certificates = &operatorv1alpha1.CertificatesStatus{CAs: cas}
+	}
+}
+
+// findUnknownCAs finds the records of an installation that is being deleted: its re-keyings do not continue.
+func (s *rootShardScope) findUnknownCAs(ctx context.Context) error {
+	return s.eachCA(func(r rekeying) error {
+		if desired.KnowsCA(r.root, r.ca) {
+			return nil
+		}
+		return r.find(ctx)
+	})
+}
+
+// eachCA calls a function for each CA. An ErrStop of one does not keep the others from being recorded.
+func (s *rootShardScope) eachCA(run func(rekeying) error) error {
+	var stop error
+	for _, ca := range desired.RekeyableCAs() {
+		err := run(rekeying{s, ca})
+		if err != nil && !errors.Is(err, reconcile.ErrStop) {
+			return err
+		}
+		stop = errors.Join(stop, err)
+	}
+	return stop
+}
+
+// joinRekeyed is the condition about several CAs: the reason is that of the first that is in progress, and the message is about all of these.
+func joinRekeyed(results []status.Result) status.Result {
+	if warnings := slices.DeleteFunc(slices.Clone(results), func(r status.Result) bool { return r.State == status.Satisfied }); len(warnings) > 0 {
+		results = warnings
+	}
+	out := results[0]
+	for _, result := range results[1:] {
+		out.Message += "; " + result.Message
+	}
+	return out
+}
+
+// step records the next step of one CA.
+func (r rekeying) step(ctx context.Context) (status.Result, error) {
+	record := desired.CAState(r.root, r.ca)
+	if record == nil {
+		return status.Result{}, r.find(ctx)
+	}
+	state, wanted := rekey.FromStatus(record), r.wanted()
 	var missing []string
 	if state.Phase != rekey.Stable || wanted.Generation > state.Generation {
 		var err error
-		if missing, err = s.observeRekey(ctx, state); err != nil { // what cannot be observed stops the re-keying, and not the installation
+		if missing, err = r.observe(ctx, state); err != nil { // what cannot be observed stops the re-keying, and not the installation
 			missing = []string{fmt.Sprintf("the re-keying cannot be observed: %v", err)}
 		}
 	}
-	next := rekey.Decide(state, wanted, missing, s.now)
+	next := rekey.Decide(state, wanted, missing, r.now)
 	switch {
-	case rekey.AwaitsConfirmation(next, wanted, s.now): // which is an event
-		s.Report.RequeueWithin(confirmInterval)
+	case rekey.AwaitsConfirmation(next, wanted, r.now): // which is an event
+		r.Report.RequeueWithin(confirmInterval)
 	case state.Phase != rekey.Stable || wanted.Generation > state.Generation:
-		s.Report.RequeueWithin(rekeyInterval)
+		r.Report.RequeueWithin(rekeyInterval)
 	}
 	if next.Phase != state.Phase {
-		s.Report.RequeueWithin(time.Second)
+		r.Report.RequeueWithin(time.Second)
 	}
 	out := record.DeepCopy()
 	next.ToStatus(out)
 	out.BlockedBy = nil
 	if next.Phase == state.Phase {
-		out.BlockedBy = blockers(state, wanted, missing, s.root)
+		out.BlockedBy = r.blockers(state, wanted, missing)
 	}
-	if err := s.describeClientCA(ctx, out); err != nil {
-		return err
+	if err := r.describe(ctx, out); err != nil {
+		return status.Result{}, err
 	}
-	s.clientCA = out
-	s.reportRekey(next, wanted, out.BlockedBy)
-	return nil
+	r.cas[r.ca] = out
+	return r.report(next, wanted, out.BlockedBy), nil
 }
 
-func wantedClientCA(root *operatorv1alpha1.RootShard) rekey.Wanted {
-	spec := desired.RekeyOf(root)
+func (r rekeying) wanted() rekey.Wanted {
+	spec := desired.RekeyOf(r.root, r.ca)
 	return rekey.Wanted{Generation: spec.Generation, Retire: spec.RetireGeneration}
 }
 
-// findUnknownCA is findClientCA for an installation that is being deleted: its re-keying does not continue.
-func (s *rootShardScope) findUnknownCA(ctx context.Context) error {
-	if desired.KnowsCAs(s.root) {
-		return nil
+// find records the state of a CA whose record does not exist: of a new installation, of one that an operator without records has made, or of
+// one whose status was lost. In the last case nothing else may be changed before.
+func (r rekeying) find(ctx context.Context) error {
+	existing, err := r.listGenerations(ctx)
+	if err != nil {
+		return err
 	}
-	return s.findClientCA(ctx)
-}
-
-// findClientCA records the state of the client CA of an installation whose record does not exist: a new one, one that an operator without
-// records has made, or one whose status was lost. In the last case nothing else may be changed before.
-func (s *rootShardScope) findClientCA(ctx context.Context) error {
-	secrets := &metav1.PartialObjectMetadataList{}
-	secrets.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("SecretList"))
-	if err := s.Cluster.List(ctx, secrets, client.InNamespace(s.root.Namespace)); err != nil {
-		return fmt.Errorf("listing the Secrets of certificate authorities: %w", err)
-	}
-	var existing []int32
-	for _, secret := range secrets.Items {
-		if generation := generationOf(s.root, secret.Name); generation > 0 {
-			existing = append(existing, generation)
-		}
-	}
-	certificates := &certmanagerv1.CertificateList{}
-	if err := s.Cluster.List(ctx, certificates, client.InNamespace(s.root.Namespace)); err != nil {
-		return fmt.Errorf("listing the Certificates of certificate authorities: %w", err)
-	}
-	for i := range certificates.Items { // a CA that is not issued yet is the one that is to be trusted next
-		certificate := &certificates.Items[i]
-		if generation := generationOf(s.root, certificate.Name); generation > 0 && metav1.IsControlledBy(certificate, s.root) {
-			existing = append(existing, generation)
-		}
-	}
-	own, err := apply.Get[certmanagerv1.Certificate](ctx, s.Cluster, s.root.Namespace, pki.OperatorCertificate(s.root))
+	own, err := apply.Get[certmanagerv1.Certificate](ctx, r.Cluster, r.root.Namespace, r.ownCertificate())
 	if err != nil {
 		return err
 	}
 	issuing := int32(0)
 	if own != nil {
-		issuing = generationOf(s.root, own.Spec.IssuerRef.Name)
+		issuing = r.generationOf(own.Spec.IssuerRef.Name)
 	}
-	found, ok := rekey.Find(wantedClientCA(s.root).Generation, existing, issuing)
+	found, ok := rekey.Find(r.wanted().Generation, existing, issuing)
 	if !ok {
 		slices.Sort(existing)
-		s.Report.Set(status.Stall(operatorv1alpha1.ConditionCertificatesReady, "Ambiguous",
-			"there are keys of the generations %v of client-ca, and no record of which are in use: delete the Certificates and Secrets %s-… of those that the annotation %s of no pod names; pods without it use generation 1",
-			slices.Compact(existing), desired.CAName(s.root, desired.ClientCA), desired.ClientCATrustAnnotation))
-		s.Deployment.ReportLive()
+		r.Report.Set(status.Stall(operatorv1alpha1.ConditionCertificatesReady, "Ambiguous",
+			"there are keys of the generations %v of %s, and no record of which are in use: delete the Certificates and Secrets %s-… of those that the annotation %s of no pod names; pods without it use generation 1",
+			slices.Compact(existing), r.ca, desired.CAName(r.root, r.ca), desired.TrustAnnotation(r.ca)))
+		r.Deployment.ReportLive()
 		return reconcile.ErrStop
 	}
-	s.clientCA = &operatorv1alpha1.CertificateAuthorityStatus{Name: operatorv1alpha1.ClientCA}
-	found.ToStatus(s.clientCA)
-	if err := s.describeClientCA(ctx, s.clientCA); err != nil { // servers go on to trust a next generation that exists
+	out := &operatorv1alpha1.CertificateAuthorityStatus{Name: operatorv1alpha1.RekeyableCA(r.ca)}
+	found.ToStatus(out)
+	if err := r.describe(ctx, out); err != nil { // servers go on to trust a next generation that exists
 		return err
 	}
-	s.Report.RequeueWithin(time.Second)
+	r.cas[r.ca] = out
+	r.Report.RequeueWithin(time.Second)
 	// A spec without an entry is rendered as the first generation, also if the entry was lost with the status.
-	if !desired.KnowsCAs(s.root) || found.Phase != rekey.Stable || found.Generation > 1 {
-		s.Report.Set(status.Wait(operatorv1alpha1.ConditionCertificatesReady, "Finding", "the client CA of generation %d was found; nothing is changed before that is recorded", found.Generation))
-		s.Deployment.ReportLive()
+	if !desired.KnowsCA(r.root, r.ca) || found.Phase != rekey.Stable || found.Generation > 1 {
+		r.Report.SetWorst(status.Wait(operatorv1alpha1.ConditionCertificatesReady, "Finding", "%s of generation %d was found; nothing is changed before that is recorded", r.ca, found.Generation))
+		r.Deployment.ReportLive()
 		return reconcile.ErrStop
 	}
 	return nil
 }
 
-// generationOf returns the generation of the client CA whose objects have a name, or 0 for other names.
-func generationOf(root *operatorv1alpha1.RootShard, name string) int32 {
-	first := desired.CAOfGeneration(root, 1)
+// listGenerations returns the generations of which there is a Secret, or a Certificate of the operator.
+func (r rekeying) listGenerations(ctx context.Context) ([]int32, error) {
+	secrets := &metav1.PartialObjectMetadataList{}
+	secrets.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("SecretList"))
+	if err := r.Cluster.List(ctx, secrets, client.InNamespace(r.root.Namespace)); err != nil {
+		return nil, fmt.Errorf("listing the Secrets of certificate authorities: %w", err)
+	}
+	var existing []int32
+	for _, secret := range secrets.Items {
+		if generation := r.generationOf(secret.Name); generation > 0 {
+			existing = append(existing, generation)
+		}
+	}
+	certificates := &certmanagerv1.CertificateList{}
+	if err := r.Cluster.List(ctx, certificates, client.InNamespace(r.root.Namespace)); err != nil {
+		return nil, fmt.Errorf("listing the Certificates of certificate authorities: %w", err)
+	}
+	for i := range certificates.Items { // a CA that is not issued yet is the one that is to be trusted next
+		certificate := &certificates.Items[i]
+		if generation := r.generationOf(certificate.Name); generation > 0 && metav1.IsControlledBy(certificate, r.root) {
+			existing = append(existing, generation)
+		}
+	}
+	return existing, nil
+}
+
+// ownCertificate is the certificate of the CA that the reconciler of the RootShard itself applies: its issuer tells which generation signs.
+func (r rekeying) ownCertificate() string {
+	if r.ca == desired.RequestHeaderCA {
+		return desired.NewInternalProxy(r.root).Certificate("requestheader")
+	}
+	return pki.OperatorCertificate(r.root)
+}
+
+// generationOf returns the generation of the CA whose objects have a name, or 0 for other names.
+func (r rekeying) generationOf(name string) int32 {
+	first := desired.CAOfGeneration(r.root, r.ca, 1)
 	if name == first {
 		return 1
 	}
@@ -150,24 +239,24 @@ func generationOf(root *operatorv1alpha1.RootShard, name string) int32 {
 		return 0
 	}
 	generation, err := strconv.ParseInt(suffix, 10, 32)
-	if err != nil || generation < 2 || desired.CAOfGeneration(root, int32(generation)) != name {
+	if err != nil || generation < 2 || desired.CAOfGeneration(r.root, r.ca, int32(generation)) != name {
 		return 0
 	}
 	return int32(generation)
 }
 
-// describeClientCA adds to the status what the Secrets of the recorded generations contain.
-func (s *rootShardScope) describeClientCA(ctx context.Context, out *operatorv1alpha1.CertificateAuthorityStatus) error {
-	out.SecretName, out.Fingerprint, out.NotAfter = desired.SigningCA(s.root, desired.ClientCA), "", nil
-	if record := desired.CAState(s.root); record == nil || record.NextGeneration != out.NextGeneration {
+// describe adds to the status what the Secrets of the recorded generations contain.
+func (r rekeying) describe(ctx context.Context, out *operatorv1alpha1.CertificateAuthorityStatus) error {
+	out.SecretName, out.Fingerprint, out.NotAfter = desired.SigningCA(r.root, r.ca), "", nil
+	if record := desired.CAState(r.root, r.ca); record == nil || record.NextGeneration != out.NextGeneration {
 		out.NextFingerprint = "" // else it remains while the Secret is missing: pods that trust the next generation keep that
 	}
 	for generation, fingerprint := range map[int32]*string{out.Generation: &out.Fingerprint, out.NextGeneration: &out.NextFingerprint} {
 		if generation == 0 {
 			continue
 		}
-		name := desired.CAOfGeneration(s.root, generation)
-		secret, err := apply.Get[corev1.Secret](ctx, s.Cluster, s.root.Namespace, name)
+		name := desired.CAOfGeneration(r.root, r.ca, generation)
+		secret, err := apply.Get[corev1.Secret](ctx, r.Cluster, r.root.Namespace, name)
 		if err != nil {
 			return err
 		}
@@ -190,11 +279,15 @@ func (s *rootShardScope) describeClientCA(ctx context.Context, out *operatorv1al
 const maxBlockers = 10
 
 // blockers describes what the next phase waits for.
-func blockers(state rekey.State, wanted rekey.Wanted, missing []string, root *operatorv1alpha1.RootShard) []string {
+func (r rekeying) blockers(state rekey.State, wanted rekey.Wanted, missing []string) []string {
 	out := missing
 	if state.Phase == rekey.Issue && !rekey.IsConfirmed(state, wanted) {
-		out = append(out, fmt.Sprintf("clients that the operator does not know may have certificates of generation %d: give them new kubeconfigs, then set retireGeneration of client-ca in spec.certificates.rekey of RootShard %s to %d",
-			state.Generation, root.Name, state.Generation))
+		unknown, give := "clients", "new kubeconfigs"
+		if r.ca == desired.RequestHeaderCA {
+			unknown, give = "proxies", "new certificates"
+		}
+		out = append(out, fmt.Sprintf("%s that the operator does not know may have certificates of generation %d: give them %s, then set retireGeneration of %s in spec.certificates.rekey of RootShard %s to %d",
+			unknown, state.Generation, give, r.ca, r.root.Name, state.Generation))
 	}
 	if len(out) > maxBlockers {
 		out = append(out[:maxBlockers-1:maxBlockers-1], fmt.Sprintf("and %d more", len(out)-maxBlockers+1))
@@ -202,8 +295,8 @@ func blockers(state rekey.State, wanted rekey.Wanted, missing []string, root *op
 	return out
 }
 
-// reportRekey sets the condition, which an installation with its first keys does not have.
-func (s *rootShardScope) reportRekey(state rekey.State, wanted rekey.Wanted, blockedBy []string) {
+// report returns the condition, which a CA with its first key does not have.
+func (r rekeying) report(state rekey.State, wanted rekey.Wanted, blockedBy []string) status.Result {
 	const condition = operatorv1alpha1.ConditionCertificatesRekeyed
 	waiting := ""
 	if len(blockedBy) > 0 {
@@ -211,18 +304,17 @@ func (s *rootShardScope) reportRekey(state rekey.State, wanted rekey.Wanted, blo
 	}
 	switch {
 	case state.Phase == rekey.Stable && wanted.Generation < state.Generation:
-		s.Report.Set(status.Warn(condition, operatorv1alpha1.ReasonRetired, "client-ca has generation %d, and the key of generation %d does not come back: set generation to %d", state.Generation, wanted.Generation, state.Generation))
+		return status.Warn(condition, operatorv1alpha1.ReasonRetired, "%s has generation %d, and the key of generation %d does not come back: set generation to %d", r.ca, state.Generation, wanted.Generation, state.Generation)
 	case state.Phase == rekey.Stable && len(blockedBy) > 0:
-		s.Report.Set(status.Warn(condition, operatorv1alpha1.ReasonRekeyBlocked, "client-ca has generation %d, and the re-keying to %d has not begun%s", state.Generation, wanted.Generation, waiting))
+		return status.Warn(condition, operatorv1alpha1.ReasonRekeyBlocked, "%s has generation %d, and the re-keying to %d has not begun%s", r.ca, state.Generation, wanted.Generation, waiting)
 	case state.Phase == rekey.Stable && state.Generation == 1:
-		s.Report.RemoveCondition(condition)
+		return status.Result{}
 	case state.Phase == rekey.Stable:
-		s.Report.Set(status.OK(condition, operatorv1alpha1.ReasonRekeyed, "client-ca has generation %d", state.Generation))
+		return status.OK(condition, operatorv1alpha1.ReasonRekeyed, "%s has generation %d", r.ca, state.Generation)
 	case state.Phase == rekey.TrustBoth:
-		s.Report.Set(status.Warn(condition, operatorv1alpha1.ReasonTrustBoth, "servers learn to trust generation %d of client-ca beside %d%s", state.Next, state.Generation, waiting))
+		return status.Warn(condition, operatorv1alpha1.ReasonTrustBoth, "servers learn to trust generation %d of %s beside %d%s", state.Next, r.ca, state.Generation, waiting)
 	case state.Phase == rekey.Issue:
-		s.Report.Set(status.Warn(condition, operatorv1alpha1.ReasonIssue, "certificates are issued by generation %d of client-ca; %d is trusted, too%s", state.Next, state.Generation, waiting))
-	default:
-		s.Report.Set(status.Warn(condition, operatorv1alpha1.ReasonRetire, "servers cease to trust generation %d of client-ca, %d remains%s", state.Generation, state.Next, waiting))
+		return status.Warn(condition, operatorv1alpha1.ReasonIssue, "certificates are issued by generation %d of %s; %d is trusted, too%s", state.Next, r.ca, state.Generation, waiting)
 	}
+	return status.Warn(condition, operatorv1alpha1.ReasonRetire, "servers cease to trust generation %d of %s, %d remains%s", state.Generation, r.ca, state.Next, waiting)
 }

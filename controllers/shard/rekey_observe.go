@@ -22,26 +22,26 @@ import (
 	"github.com/atoll-dev/atoll/controllers/status"
 )
 
-// clientCAServer is a server that accepts certificates of the client CA, and has some.
-type clientCAServer struct{ deployment, bundle string }
+// trustingServer is a server that accepts certificates of a CA.
+type trustingServer struct{ deployment, bundle string }
 
-// observeRekey returns what does not match the recorded state yet, servers first.
-func (s *rootShardScope) observeRekey(ctx context.Context, state rekey.State) ([]string, error) {
+// observe returns what does not match the recorded state yet, servers first.
+func (r rekeying) observe(ctx context.Context, state rekey.State) ([]string, error) {
 	if state.Phase == rekey.Stable { // before a re-keying
-		servers, err := s.listClientCAServers(ctx)
+		servers, err := r.listServers(ctx)
 		return sharedBundles(servers), err
 	}
-	authority, missing, err := s.readCA(ctx, state.Next)
+	authority, missing, err := r.readCA(ctx, state.Next)
 	if err != nil || missing != "" {
 		return []string{missing}, err
 	}
-	out, err := s.observeServers(ctx, state)
+	out, err := r.observeServers(ctx, state)
 	if err != nil {
 		return nil, err
 	}
 	switch state.Phase {
 	case rekey.Issue:
-		certificates, err := s.observeCertificates(ctx, authority)
+		certificates, err := r.observeCertificates(ctx, authority)
 		if err != nil {
 			return nil, err
 		}
@@ -50,15 +50,15 @@ func (s *rootShardScope) observeRekey(ctx context.Context, state rekey.State) ([
 		if len(out) > 0 {
 			return out, nil // its key is deleted after no server trusts it
 		}
-		return s.deleteCA(ctx, desired.CAOfGeneration(s.root, state.Generation))
+		return r.deleteCA(ctx, desired.CAOfGeneration(r.root, r.ca, state.Generation))
 	}
 	return out, nil
 }
 
 // readCA returns the certificate of a generation, or what is missing for it.
-func (s *rootShardScope) readCA(ctx context.Context, generation int32) (file []byte, missing string, err error) {
-	name := desired.CAOfGeneration(s.root, generation)
-	secret, err := apply.Get[corev1.Secret](ctx, s.Cluster, s.root.Namespace, name)
+func (r rekeying) readCA(ctx context.Context, generation int32) (file []byte, missing string, err error) {
+	name := desired.CAOfGeneration(r.root, r.ca, generation)
+	secret, err := apply.Get[corev1.Secret](ctx, r.Cluster, r.root.Namespace, name)
 	if err != nil {
 		return nil, "", err
 	}
@@ -71,14 +71,14 @@ func (s *rootShardScope) readCA(ctx context.Context, generation int32) (file []b
 }
 
 // observeServers returns the servers that do not all run with the recorded trust.
-func (s *rootShardScope) observeServers(ctx context.Context, state rekey.State) ([]string, error) {
-	servers, err := s.listClientCAServers(ctx)
+func (r rekeying) observeServers(ctx context.Context, state rekey.State) ([]string, error) {
+	servers, err := r.listServers(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var trusted, refused [][]byte
 	for _, generation := range []int32{state.Generation, state.Next} {
-		file, missing, err := s.readCA(ctx, generation)
+		file, missing, err := r.readCA(ctx, generation)
 		switch {
 		case err != nil:
 			return nil, err
@@ -95,7 +95,7 @@ func (s *rootShardScope) observeServers(ctx context.Context, state rekey.State) 
 	var out []string
 	out = append(out, sharedBundles(servers)...)
 	for _, server := range servers {
-		reason, err := s.observeServer(ctx, server, trusted, refused)
+		reason, err := r.observeServer(ctx, server, trusted, refused)
 		if err != nil {
 			return nil, err
 		}
@@ -107,7 +107,7 @@ func (s *rootShardScope) observeServers(ctx context.Context, state rekey.State) 
 }
 
 // sharedBundles returns the Secrets that several servers would write, each with its own content: a FrontProxy may have the name of a shard.
-func sharedBundles(servers []clientCAServer) []string {
+func sharedBundles(servers []trustingServer) []string {
 	var out []string
 	owners := map[string]string{}
 	for _, server := range servers {
@@ -120,12 +120,12 @@ func sharedBundles(servers []clientCAServer) []string {
 }
 
 // observeServer returns why a server does not run with the recorded trust, or "". A server without a Deployment starts with it.
-func (s *rootShardScope) observeServer(ctx context.Context, server clientCAServer, trusted, refused [][]byte) (string, error) {
-	live, err := apply.Get[appsv1.Deployment](ctx, s.Cluster, s.root.Namespace, server.deployment)
+func (r rekeying) observeServer(ctx context.Context, server trustingServer, trusted, refused [][]byte) (string, error) {
+	live, err := apply.Get[appsv1.Deployment](ctx, r.Cluster, r.root.Namespace, server.deployment)
 	if err != nil || live == nil {
 		return "", err
 	}
-	bundle, err := apply.Get[corev1.Secret](ctx, s.Cluster, s.root.Namespace, server.bundle)
+	bundle, err := apply.Get[corev1.Secret](ctx, r.Cluster, r.root.Namespace, server.bundle)
 	if err != nil {
 		return "", err
 	}
@@ -137,46 +137,46 @@ func (s *rootShardScope) observeServer(ctx context.Context, server clientCAServe
 	case slices.ContainsFunc(trusted, lacks):
 		return fmt.Sprintf("Secret %s, which has what Deployment %s trusts, is to be written", server.bundle, server.deployment), nil
 	case slices.ContainsFunc(refused, contains):
-		return fmt.Sprintf("Secret %s, which has what Deployment %s trusts, contains the previous client CA", server.bundle, server.deployment), nil
-	case desired.LiveClientCATrust(&live.Spec.Template) != desired.ClientCATrust(s.root):
+		return fmt.Sprintf("Secret %s, which has what Deployment %s trusts, contains the previous %s", server.bundle, server.deployment, r.ca), nil
+	case desired.LiveCATrust(&live.Spec.Template, r.ca) != desired.CATrust(r.root, r.ca):
 		return fmt.Sprintf("the pods of Deployment %s are to be replaced", server.deployment), nil
 	}
 	return status.RolloutMessage(live, status.PodProblem{}), nil
 }
 
-// listClientCAServers returns the servers of the installation, in the order of kinds and names.
-func (s *rootShardScope) listClientCAServers(ctx context.Context) ([]clientCAServer, error) {
-	internal := desired.NewInternalProxy(s.root)
-	out := []clientCAServer{
-		{desired.NewRootShard(s.root).Server(), desired.MergedClientCA(s.root.Name)},
-		{internal.Server(), desired.MergedClientCA(internal.BundleOwner())},
+// listServers returns the servers of the installation, in the order of kinds and names.
+func (r rekeying) listServers(ctx context.Context) ([]trustingServer, error) {
+	internal := desired.NewInternalProxy(r.root)
+	out := []trustingServer{
+		{desired.NewRootShard(r.root).Server(), desired.MergedCA(r.ca, r.root.Name)},
+		{internal.Server(), desired.MergedCA(r.ca, internal.BundleOwner())},
 	}
 	isShard := map[string]bool{}
-	for _, member := range s.shards {
+	for _, member := range r.shards {
 		isShard[member.Name] = true
-		shard := desired.NewShard(&operatorv1alpha1.Shard{ObjectMeta: metav1.ObjectMeta{Name: member.Name}}, s.root)
-		out = append(out, clientCAServer{shard.Server(), desired.MergedClientCA(member.Name)})
+		shard := desired.NewShard(&operatorv1alpha1.Shard{ObjectMeta: metav1.ObjectMeta{Name: member.Name}}, r.root)
+		out = append(out, trustingServer{shard.Server(), desired.MergedCA(r.ca, member.Name)})
 	}
 	fronts, virtual := &operatorv1alpha1.FrontProxyList{}, &operatorv1alpha1.VirtualWorkspaceList{}
 	for _, list := range []client.ObjectList{fronts, virtual} {
-		if err := s.Cluster.List(ctx, list, client.InNamespace(s.root.Namespace)); err != nil {
-			return nil, fmt.Errorf("listing the servers of RootShard %s: %w", s.root.Name, err)
+		if err := r.Cluster.List(ctx, list, client.InNamespace(r.root.Namespace)); err != nil {
+			return nil, fmt.Errorf("listing the servers of RootShard %s: %w", r.root.Name, err)
 		}
 	}
 	sortByName(fronts.Items, func(front operatorv1alpha1.FrontProxy) string { return front.Name })
 	sortByName(virtual.Items, func(server operatorv1alpha1.VirtualWorkspace) string { return server.Name })
 	for i := range fronts.Items {
 		front := &fronts.Items[i]
-		if ref := front.Spec.RootShard.Reference; ref != nil && ref.Name == s.root.Name {
-			proxy := desired.NewFrontProxy(front, s.root)
-			out = append(out, clientCAServer{proxy.Server(), desired.MergedClientCA(proxy.BundleOwner())})
+		if ref := front.Spec.RootShard.Reference; ref != nil && ref.Name == r.root.Name {
+			proxy := desired.NewFrontProxy(front, r.root)
+			out = append(out, trustingServer{proxy.Server(), desired.MergedCA(r.ca, proxy.BundleOwner())})
 		}
 	}
 	for i := range virtual.Items {
 		target := virtual.Items[i].Spec.Target
-		if target.RootShardRef != nil && target.RootShardRef.Name == s.root.Name || target.ShardRef != nil && isShard[target.ShardRef.Name] {
-			server := desired.NewVirtualWorkspace(&virtual.Items[i], desired.NewRootShard(s.root))
-			out = append(out, clientCAServer{server.Server(), desired.MergedClientCA(virtual.Items[i].Name)})
+		if target.RootShardRef != nil && target.RootShardRef.Name == r.root.Name || target.ShardRef != nil && isShard[target.ShardRef.Name] {
+			server := desired.NewVirtualWorkspace(&virtual.Items[i], desired.NewRootShard(r.root))
+			out = append(out, trustingServer{server.Server(), desired.MergedCA(r.ca, virtual.Items[i].Name)})
 		}
 	}
 	return out, nil
@@ -187,24 +187,24 @@ func sortByName[T any](items []T, name func(T) string) {
 	slices.SortFunc(items, func(a, b T) int { return strings.Compare(name(a), name(b)) })
 }
 
-// observeCertificates returns the certificates of the client CA that the authority has not issued yet, also those of users, and the kubeconfigs
+// observeCertificates returns the certificates of the CA that the authority has not issued yet, also those of users, and the kubeconfigs
 // that contain such a certificate.
-func (s *rootShardScope) observeCertificates(ctx context.Context, authority []byte) ([]string, error) {
+func (r rekeying) observeCertificates(ctx context.Context, authority []byte) ([]string, error) {
 	list := &certmanagerv1.CertificateList{}
-	if err := s.Cluster.List(ctx, list, client.InNamespace(s.root.Namespace)); err != nil {
-		return nil, fmt.Errorf("listing the certificates of the client CA: %w", err)
+	if err := r.Cluster.List(ctx, list, client.InNamespace(r.root.Namespace)); err != nil {
+		return nil, fmt.Errorf("listing the certificates of %s: %w", r.ca, err)
 	}
 	var out []string
 	sortByName(list.Items, func(certificate certmanagerv1.Certificate) string { return certificate.Name })
-	issuer, newest := desired.SigningCA(s.root, desired.ClientCA), desired.CAName(s.root, desired.ClientCA)
+	issuer, newest := desired.SigningCA(r.root, r.ca), desired.CAName(r.root, r.ca)
 	issued := map[string]bool{}
 	for i := range list.Items {
 		certificate := &list.Items[i]
-		if generationOf(s.root, certificate.Spec.IssuerRef.Name) == 0 || !isIssuer(certificate) {
+		if r.generationOf(certificate.Spec.IssuerRef.Name) == 0 || !isIssuer(certificate) {
 			continue
 		}
 		issued[certificate.Name] = true
-		secret, err := s.findSecret(ctx, certificate.Namespace, certificate.Spec.SecretName)
+		secret, err := r.findSecret(ctx, certificate.Namespace, certificate.Spec.SecretName)
 		switch {
 		case err != nil:
 			return nil, fmt.Errorf("observing Certificate %s: %w", certificate.Name, err)
@@ -216,16 +216,16 @@ func (s *rootShardScope) observeCertificates(ctx context.Context, authority []by
 			out = append(out, notIssued(certificate, issuer, newest))
 		}
 	}
-	kubeconfigs, err := s.observeKubeconfigs(ctx, authority, issued)
+	kubeconfigs, err := r.observeKubeconfigs(ctx, authority, issued)
 	return append(out, kubeconfigs...), err
 }
 
 // findSecret returns a Secret, or nil if it does not exist. A name that the schema admits may be empty.
-func (s *rootShardScope) findSecret(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
+func (r rekeying) findSecret(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
 	if name == "" {
 		return nil, nil
 	}
-	return apply.Get[corev1.Secret](ctx, s.Cluster, namespace, name)
+	return apply.Get[corev1.Secret](ctx, r.Cluster, namespace, name)
 }
 
 // isIssuer reports whether a Certificate names an Issuer of cert-manager, and not one of another kind with the same name.
@@ -255,9 +255,9 @@ func notIssued(certificate *certmanagerv1.Certificate, issuer, newest string) st
 }
 
 // observeKubeconfigs returns the Kubeconfigs with a certificate in issued whose Secrets do not contain one of the authority.
-func (s *rootShardScope) observeKubeconfigs(ctx context.Context, authority []byte, issued map[string]bool) ([]string, error) {
+func (r rekeying) observeKubeconfigs(ctx context.Context, authority []byte, issued map[string]bool) ([]string, error) {
 	list := &operatorv1alpha1.KubeconfigList{}
-	if err := s.Cluster.List(ctx, list, client.InNamespace(s.root.Namespace)); err != nil {
+	if err := r.Cluster.List(ctx, list, client.InNamespace(r.root.Namespace)); err != nil {
 		return nil, fmt.Errorf("listing the Kubeconfigs: %w", err)
 	}
 	sortByName(list.Items, func(kubeconfig operatorv1alpha1.Kubeconfig) string { return kubeconfig.Name })
@@ -267,7 +267,7 @@ func (s *rootShardScope) observeKubeconfigs(ctx context.Context, authority []byt
 		if !issued[pki.KubeconfigCertificate(kubeconfig)] {
 			continue
 		}
-		secret, err := s.findSecret(ctx, kubeconfig.Namespace, kubeconfig.Spec.SecretRef.Name)
+		secret, err := r.findSecret(ctx, kubeconfig.Namespace, kubeconfig.Spec.SecretRef.Name)
 		if err != nil {
 			return nil, fmt.Errorf("observing Kubeconfig %s: %w", kubeconfig.Name, err)
 		}
@@ -278,7 +278,7 @@ func (s *rootShardScope) observeKubeconfigs(ctx context.Context, authority []byt
 		if recorded == nil {
 			continue
 		}
-		cluster, err := apply.Get[corev1.Secret](ctx, s.Cluster, recorded.Namespace, recorded.Name)
+		cluster, err := apply.Get[corev1.Secret](ctx, r.Cluster, recorded.Namespace, recorded.Name)
 		if err != nil {
 			return nil, err
 		}
@@ -294,25 +294,25 @@ func isIssued(authority []byte, certificates [][]byte) bool {
 }
 
 // deleteCA deletes the Certificate of a retired generation, and then its Secret with the key. It returns what is still there.
-func (s *rootShardScope) deleteCA(ctx context.Context, name string) ([]string, error) {
-	certificate, err := apply.Get[certmanagerv1.Certificate](ctx, s.Cluster, s.root.Namespace, name)
+func (r rekeying) deleteCA(ctx context.Context, name string) ([]string, error) {
+	certificate, err := apply.Get[certmanagerv1.Certificate](ctx, r.Cluster, r.root.Namespace, name)
 	if err != nil {
 		return nil, err
 	}
-	if certificate != nil && metav1.IsControlledBy(certificate, s.root) {
-		return []string{fmt.Sprintf("Certificate %s is being deleted", name)}, s.delete(ctx, certificate)
+	if certificate != nil && metav1.IsControlledBy(certificate, r.root) {
+		return []string{fmt.Sprintf("Certificate %s is being deleted", name)}, r.delete(ctx, certificate)
 	}
-	secret, err := apply.Get[corev1.Secret](ctx, s.Cluster, s.root.Namespace, name)
+	secret, err := apply.Get[corev1.Secret](ctx, r.Cluster, r.root.Namespace, name)
 	if err != nil || secret == nil || certificate != nil || secret.Annotations[certmanagerv1.CertificateNameKey] != name {
 		return nil, err
 	}
-	return []string{fmt.Sprintf("Secret %s is being deleted", name)}, s.delete(ctx, secret)
+	return []string{fmt.Sprintf("Secret %s is being deleted", name)}, r.delete(ctx, secret)
 }
 
 // delete deletes an object as it was observed.
-func (s *rootShardScope) delete(ctx context.Context, object client.Object) error {
+func (r rekeying) delete(ctx context.Context, object client.Object) error {
 	uid, version := object.GetUID(), object.GetResourceVersion()
-	err := s.Cluster.Delete(ctx, object, client.Preconditions{UID: &uid, ResourceVersion: &version})
+	err := r.Cluster.Delete(ctx, object, client.Preconditions{UID: &uid, ResourceVersion: &version})
 	if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil
 	}

@@ -31,13 +31,13 @@ import (
 
 func inKCP(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name, Namespace: "kcp"} }
 
-// rekeyed returns RootShard root, whose client CA has a recorded state.
-func rekeyed(phase operatorv1alpha1.CertificateAuthorityPhase, generation, next, wanted int32) *operatorv1alpha1.RootShard {
+// rekeyed returns RootShard root, of which a CA has a recorded state.
+func rekeyed(ca desired.CA, phase operatorv1alpha1.CertificateAuthorityPhase, generation, next, wanted int32) *operatorv1alpha1.RootShard {
 	root := newRootShard()
-	root.Spec.Certificates.Rekey = []operatorv1alpha1.CertificateRekey{{CA: operatorv1alpha1.ClientCA, Generation: wanted}}
+	root.Spec.Certificates.Rekey = []operatorv1alpha1.CertificateRekey{{CA: operatorv1alpha1.RekeyableCA(ca), Generation: wanted}}
 	if phase != "" {
 		root.Status.Certificates = &operatorv1alpha1.CertificatesStatus{CAs: []operatorv1alpha1.CertificateAuthorityStatus{{
-			Name: operatorv1alpha1.ClientCA, Phase: phase, Generation: generation, NextGeneration: next,
+			Name: operatorv1alpha1.RekeyableCA(ca), Phase: phase, Generation: generation, NextGeneration: next,
 		}}}
 	}
 	return root
@@ -96,11 +96,13 @@ func (e *env) intercept(unreadable string) {
 	})
 }
 
-func blockedBy(root *operatorv1alpha1.RootShard) []string { return desired.CAState(root).BlockedBy }
+func blockedBy(root *operatorv1alpha1.RootShard, ca desired.CA) []string {
+	return desired.CAState(root, ca).BlockedBy
+}
 
 // TestBlockers: what a re-keying waits for is a list that changes only with the state of the cluster.
 func TestBlockers(t *testing.T) {
-	objects := []client.Object{rekeyed("Issue", 1, 2, 2), newCA(t, "root-client-ca"), newCA(t, "root-client-ca-2")}
+	objects := []client.Object{rekeyed(desired.ClientCA, "Issue", 1, 2, 2), newCA(t, "root-client-ca"), newCA(t, "root-client-ca-2")}
 	for _, name := range []string{"a", "b", "c"} {
 		front := &operatorv1alpha1.FrontProxy{ObjectMeta: inKCP("front-" + name)}
 		front.Spec.RootShard.Reference = &corev1.LocalObjectReference{Name: "root"}
@@ -119,7 +121,7 @@ func TestBlockers(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		blocked := blockedBy(s.reconcileRoot("root"))
+		blocked := blockedBy(s.reconcileRoot("root"), desired.ClientCA)
 		if text := strings.Join(blocked, "\n"); !strings.Contains(text, "front-c") || !strings.Contains(text, "mine-c") {
 			t.Fatalf("blocked by %q", blocked)
 		}
@@ -137,7 +139,7 @@ func TestWrongObjects(t *testing.T) {
 	nameless.Spec.SecretName = ""
 	front := &operatorv1alpha1.FrontProxy{ObjectMeta: inKCP("root")}
 	front.Spec.RootShard.Reference = &corev1.LocalObjectReference{Name: "root"}
-	issue := rekeyed("Issue", 1, 2, 2)
+	issue, issueOfProxies := rekeyed(desired.ClientCA, "Issue", 1, 2, 2), rekeyed(desired.RequestHeaderCA, "Issue", 1, 2, 2)
 	for name, tc := range map[string]struct {
 		root       *operatorv1alpha1.RootShard
 		objects    []client.Object
@@ -150,13 +152,17 @@ func TestWrongObjects(t *testing.T) {
 		"a left-over Certificate":                 {issue, []client.Object{leftOver("old", "root-client-ca-9"), newCA(t, "old")}, "", "Certificate old is to be issued by Issuer root-client-ca-2; delete it if nothing uses it any more"},
 		"a left-over one of the Issuer of users":  {issue, []client.Object{leftOver("old", "root-client-ca"), newCA(t, "old")}, "", "Certificate old is not issued by Issuer root-client-ca-2 yet; delete it if nothing uses it any more"},
 		"a user's one of an Issuer with a number": {issue, []client.Object{newCertificate("mine", "root-client-ca-9"), newCA(t, "mine")}, "", "set its issuerRef to root-client-ca"},
-		"two servers with the same bundle":        {rekeyed("Stable", 1, 0, 2), []client.Object{front}, "", "would have the same Secret root-merged-client-ca"},
+		"two servers with the same bundle":        {rekeyed(desired.ClientCA, "Stable", 1, 0, 2), []client.Object{front}, "", "would have the same Secret root-merged-client-ca"},
+		"two proxies with the same bundle":        {rekeyed(desired.RequestHeaderCA, "Stable", 1, 0, 2), []client.Object{front}, "", "would have the same Secret root-merged-requestheader-client-ca"},
+		"only certificates of the client CA":      {issueOfProxies, []client.Object{newCertificate("mine", "root-client-ca"), newCA(t, "mine")}, "", ""},
+		"a proxy of the user":                     {issueOfProxies, []client.Object{newCertificate("mine", "root-requestheader-client-ca"), newCA(t, "mine")}, "", "is not issued by Issuer root-requestheader-client-ca-2 yet: renew it with `cmctl renew -n kcp mine`"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newEnv(t, append(tc.objects, tc.root.DeepCopy(), newCA(t, "root-client-ca"), newCA(t, "root-client-ca-2"))...)
+			ca := desired.CA(tc.root.Status.Certificates.CAs[0].Name)
+			s := newEnv(t, append(tc.objects, tc.root.DeepCopy(), newCA(t, desired.CAName(tc.root, ca)), newCA(t, desired.CAName(tc.root, ca)+"-2"))...)
 			s.intercept(tc.unreadable)
 			root := s.reconcileRoot("root")
-			blocked := blockedBy(root)
+			blocked := blockedBy(root, ca)
 			if tc.want == "" {
 				if len(blocked) != 1 || !strings.Contains(blocked[0], "set retireGeneration") {
 					t.Errorf("blocked by %q", blocked)
@@ -164,7 +170,7 @@ func TestWrongObjects(t *testing.T) {
 			} else if len(blocked) == 0 || !strings.Contains(blocked[0], tc.want) {
 				t.Errorf("blocked by %q, want %q", blocked, tc.want)
 			}
-			if state := desired.CAState(root); state.Phase != tc.root.Status.Certificates.CAs[0].Phase {
+			if state := desired.CAState(root, ca); state.Phase != tc.root.Status.Certificates.CAs[0].Phase {
 				t.Errorf("the phase is %s", state.Phase)
 			}
 			shown := meta.FindStatusCondition(root.Status.Conditions, operatorv1alpha1.ConditionCertificatesRekeyed)
@@ -180,20 +186,27 @@ func TestWrongObjects(t *testing.T) {
 
 // TestLostRecord: nothing is changed before the keys of an installation are known.
 func TestLostRecord(t *testing.T) {
+	for _, ca := range desired.RekeyableCAs() {
+		t.Run(string(ca), func(t *testing.T) { testLostRecord(t, ca) })
+	}
+}
+
+func testLostRecord(t *testing.T, ca desired.CA) {
+	first := "root-" + string(ca)
 	for name, tc := range map[string]struct {
 		wanted   int32 // 0: the spec says nothing
 		existing []string
 		message  string // of CertificatesReady; "" if the reconcile goes on
 		phase    operatorv1alpha1.CertificateAuthorityPhase
 	}{
-		"the first key":                     {0, []string{"root-client-ca"}, "", "Stable"},
-		"a second key":                      {2, []string{"root-client-ca-2"}, "nothing is changed before that is recorded", "Stable"},
-		"the entry was lost, too":           {0, []string{"root-client-ca-2"}, "nothing is changed before that is recorded", "Stable"},
-		"two keys":                          {3, []string{"root-client-ca", "root-client-ca-2"}, "nothing is changed before that is recorded", "TrustBoth"},
-		"three keys, of which none is safe": {3, []string{"root-client-ca", "root-client-ca-2", "root-client-ca-3"}, "there are keys of the generations [1 2 3] of client-ca", ""},
+		"the first key":                     {0, []string{first}, "", "Stable"},
+		"a second key":                      {2, []string{first + "-2"}, "nothing is changed before that is recorded", "Stable"},
+		"the entry was lost, too":           {0, []string{first + "-2"}, "nothing is changed before that is recorded", "Stable"},
+		"two keys":                          {3, []string{first, first + "-2"}, "nothing is changed before that is recorded", "TrustBoth"},
+		"three keys, of which none is safe": {3, []string{first, first + "-2", first + "-3"}, "there are keys of the generations [1 2 3] of " + string(ca), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			root := rekeyed("", 0, 0, tc.wanted)
+			root := rekeyed(ca, "", 0, 0, tc.wanted)
 			if tc.wanted == 0 {
 				root.Spec.Certificates.Rekey = nil
 			}
@@ -204,7 +217,7 @@ func TestLostRecord(t *testing.T) {
 			s := newEnv(t, objects...)
 			root = s.reconcileRoot("root")
 			var phase operatorv1alpha1.CertificateAuthorityPhase
-			if state := desired.CAState(root); state != nil {
+			if state := desired.CAState(root, ca); state != nil {
 				phase = state.Phase
 				if (state.NextFingerprint == "") != (len(tc.existing) == 1) {
 					t.Errorf("servers would trust what the record says: %+v", state)
@@ -219,5 +232,25 @@ func TestLostRecord(t *testing.T) {
 				t.Errorf("%d Certificates were applied: %v", len(certificates.Items), err)
 			}
 		})
+	}
+}
+
+// TestSeveralCAs: each certificate authority is re-keyed by itself, and the condition tells of all that are in progress.
+func TestSeveralCAs(t *testing.T) {
+	root := rekeyed(desired.ClientCA, "Issue", 1, 2, 2)
+	root.Spec.Certificates.Rekey = append(root.Spec.Certificates.Rekey, operatorv1alpha1.CertificateRekey{CA: operatorv1alpha1.RequestHeaderCA, Generation: 3})
+	s := newEnv(t, root, newCA(t, "root-client-ca"), newCA(t, "root-client-ca-2"), newCA(t, "root-requestheader-client-ca-2"))
+	root = s.reconcileRoot("root")
+	if state := desired.CAState(root, desired.RequestHeaderCA); state == nil || state.Phase != "TrustBoth" || state.Generation != 2 || state.NextGeneration != 3 {
+		t.Errorf("the record that did not exist is %+v", state)
+	}
+	if state := desired.CAState(root, desired.ClientCA); state == nil || state.Phase != "Issue" || state.Generation != 1 || state.NextGeneration != 2 {
+		t.Errorf("the record of the other is %+v", state)
+	}
+	root = s.reconcileRoot("root")
+	shown := meta.FindStatusCondition(root.Status.Conditions, operatorv1alpha1.ConditionCertificatesRekeyed)
+	if shown == nil || shown.Reason != operatorv1alpha1.ReasonIssue || !strings.Contains(shown.Message, "generation 2 of client-ca; 1 is trusted, too") ||
+		!strings.Contains(shown.Message, "servers learn to trust generation 3 of requestheader-client-ca beside 2") {
+		t.Errorf("the condition is %+v", shown)
 	}
 }

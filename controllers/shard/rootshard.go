@@ -45,8 +45,8 @@ func NewRootShardReconciler(config reconcile.Config, registry Registry) *reconci
 			return &rootShardScope{
 				scope: newScope(config, report, root.Namespace, desired.NewRootShard(root).Server()),
 				root:  root, registry: registry, now: config.Now(),
-				shards: root.Status.Shards,
-				proxy:  config.NewDeployment(report, operatorv1alpha1.ConditionProxyAvailable, root.Namespace, desired.NewInternalProxy(root).Server()),
+				shards: root.Status.Shards, cas: map[desired.CA]*operatorv1alpha1.CertificateAuthorityStatus{},
+				proxy: config.NewDeployment(report, operatorv1alpha1.ConditionProxyAvailable, root.Namespace, desired.NewInternalProxy(root).Server()),
 			}
 		},
 	}
@@ -59,8 +59,8 @@ type rootShardScope struct {
 	registry Registry
 	now      time.Time
 
-	shards   []operatorv1alpha1.ShardMember               // of the installation
-	clientCA *operatorv1alpha1.CertificateAuthorityStatus // the new record of its keys, or nil
+	shards   []operatorv1alpha1.ShardMember                              // of the installation
+	cas      map[desired.CA]*operatorv1alpha1.CertificateAuthorityStatus // the new records of its keys
 	caSource status.Result
 	proxy    workload.Deployment // the internal proxy, through which the operator reaches workspaces
 }
@@ -121,7 +121,7 @@ func (s *rootShardScope) FinalizeSteps() []reconcile.Step {
 	return append([]reconcile.Step{
 		{Name: "finalize", Run: s.finalize},
 		{Name: "await the Restore", Run: s.reportRestore},
-		{Name: "find the certificate authorities", Run: s.findUnknownCA},
+		{Name: "find the certificate authorities", Run: s.findUnknownCAs},
 	}, s.serverSteps()...)
 }
 
@@ -157,9 +157,7 @@ func (s *rootShardScope) SetStatus() {
 	s.root.Status.Etcd = s.Etcd.Status(s.root.Status.Etcd)
 	out.Conditions = s.Report.Conditions(out.Conditions, s.root.Generation)
 	out.Shards, out.Endpoint, out.Version = s.shards, desired.RootShardBaseURL(s.root), status.Version(s.Deployment.Live())
-	if s.clientCA != nil {
-		out.Certificates = &operatorv1alpha1.CertificatesStatus{CAs: []operatorv1alpha1.CertificateAuthorityStatus{*s.clientCA}}
-	}
+	s.recordCAs()
 	out.ShardCount = int32(1 + len(s.shards))
 	out.Phase = operatorv1alpha1.RootShardPhaseProvisioning
 	switch {

@@ -275,7 +275,10 @@ func TestFindings(t *testing.T) {
 		}, "backups", SeverityError, "is stalled: InvalidSpec"},
 		"an object is not deleted":     {func(_ *testing.T, f *Facts) { f.Objects[0].Deleting = pointer(ago(time.Hour)) }, "operator", SeverityWarning, "is not deleted"},
 		"a Certificate is not renewed": {func(_ *testing.T, f *Facts) { f.Certificates[0].Certificate = validity(5 * day) }, "host-certificates", SeverityWarning, "Certificate kcp/root-server expires in 120h0m0s"},
-		"a Certificate is overdue":     {func(_ *testing.T, f *Facts) { f.Certificates[0].Renewal = pointer(ago(time.Hour)) }, "host-certificates", SeverityWarning, "has not been renewed: that was due at 2030-05-01T11:00:00Z"},
+		"a certificate authority is overdue": {func(_ *testing.T, f *Facts) {
+			f.Certificates = append(f.Certificates, HostCertificate{Namespace: "kcp", Name: "root-ca", Certificate: validity(29 * day), Renewal: pointer(ago(24 * time.Hour))})
+		}, "host-certificates", SeverityWarning, "Certificate kcp/root-ca has not been renewed: that was due at 2030-04-30T12:00:00Z"},
+		"a Certificate is overdue": {func(_ *testing.T, f *Facts) { f.Certificates[0].Renewal = pointer(ago(time.Hour)) }, "host-certificates", SeverityWarning, "has not been renewed: that was due at 2030-05-01T11:00:00Z"},
 		"an overdue Certificate has expired": {func(_ *testing.T, f *Facts) {
 			f.Certificates[0].Renewal, f.Certificates[0].Certificate = pointer(ago(time.Hour)), validity(-time.Minute)
 		}, "host-certificates", SeverityError, "has expired"},

@@ -40,7 +40,7 @@ type env struct {
 // TestOperator tests both tasks with one API server.
 func TestOperator(t *testing.T) {
 	e := newEnv(t)
-	t.Run("the client CA gets another key", e.testRekey)
+	t.Run("certificate authorities get other keys", e.testRekey)
 	t.Run("an installation is adopted", e.testAdoption)
 }
 

@@ -11,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/atoll-dev/atoll/controllers/desired"
 )
 
 // pods are the pods of the Deployments of a namespace, with the certificates in their files.
@@ -22,14 +24,11 @@ type pods struct {
 
 // files are what the pods of a Deployment have read.
 type files struct {
-	generation int64             // of the Deployment
-	volumes    []corev1.Volume   // with Secrets
-	trusts     []byte            // client CAs
-	has        map[string][]byte // certificates of the client CA by name of the Secret
+	generation int64                            // of the Deployment
+	volumes    []corev1.Volume                  // with Secrets
+	trusts     map[desired.CA][]byte            // CAs whose certificates are accepted
+	has        map[desired.CA]map[string][]byte // certificates by their CA and the name of the Secret
 }
-
-// clientCAVolumes are the volumes with what servers trust.
-var clientCAVolumes = []string{"client-ca", "-merged-client-ca"}
 
 // rollOne replaces the pods of at most one Deployment, and reports whether it did.
 func (p pods) rollOne(ctx context.Context) (bool, error) {
@@ -69,7 +68,7 @@ func (p pods) refresh(ctx context.Context) error {
 }
 
 func (p pods) read(ctx context.Context, volumes []corev1.Volume) (files, error) {
-	out := files{volumes: volumes, has: map[string][]byte{}}
+	out := files{volumes: volumes, trusts: map[desired.CA][]byte{}, has: map[desired.CA]map[string][]byte{}}
 	for _, volume := range volumes {
 		if volume.Secret == nil {
 			continue
@@ -81,36 +80,46 @@ func (p pods) read(ctx context.Context, volumes []corev1.Volume) (files, error) 
 			return out, err
 		}
 		file := secret.Data[corev1.TLSCertKey]
-		switch {
-		case volume.Name == clientCAVolumes[0] || strings.HasSuffix(volume.Name, clientCAVolumes[1]):
-			out.trusts = file
-		case volume.Secret.Items == nil && isOfClientCA(file):
-			out.has[secret.Name] = file
+		for _, ca := range desired.RekeyableCAs() {
+			switch {
+			case isTrustVolume(volume.Name, ca):
+				out.trusts[ca] = file
+			case volume.Secret.Items == nil && isOfCA(file, ca):
+				if out.has[ca] == nil {
+					out.has[ca] = map[string][]byte{}
+				}
+				out.has[ca][secret.Name] = file
+			}
 		}
 	}
 	return out, nil
 }
 
-// isOfClientCA reports whether a file begins with a certificate of any generation of the client CA.
-func isOfClientCA(file []byte) bool {
-	certificate, err := parseCertificate(file)
-	return err == nil && strings.HasPrefix(certificate.Issuer.CommonName, "root-client-ca")
+// isTrustVolume reports whether a volume has what servers trust of a CA.
+func isTrustVolume(name string, ca desired.CA) bool {
+	return name == string(ca) || name == "root-"+string(ca) || strings.HasSuffix(name, "-merged-"+string(ca))
 }
 
-// check returns an error if a server refuses a certificate in use.
-func (p pods) check(others map[string][]byte) error {
+// isOfCA reports whether a file begins with a certificate of any generation of a CA.
+func isOfCA(file []byte, ca desired.CA) bool {
+	certificate, err := parseCertificate(file)
+	return err == nil && strings.HasPrefix(certificate.Issuer.CommonName, "root-"+string(ca))
+}
+
+// check returns an error if a server refuses a certificate of a CA in use.
+func (p pods) check(ca desired.CA, others map[string][]byte) error {
 	used := map[string][]byte{}
 	for name, file := range others {
 		used[name] = file
 	}
 	for deployment, files := range p.running {
-		for name, file := range files.has {
+		for name, file := range files.has[ca] {
 			used["Secret "+name+" in the pods of "+deployment] = file
 		}
 	}
 	for deployment, files := range p.running {
 		for name, file := range used {
-			if err := verifyClient(file, files.trusts); err != nil {
+			if err := verifyClient(file, files.trusts[ca]); err != nil {
 				return fmt.Errorf("%s refuses %s: %w", deployment, name, err)
 			}
 		}

@@ -31,16 +31,20 @@ type RootShardCertificates struct {
 }
 
 // RekeyableCA is a certificate authority that can be re-keyed while the installation serves.
-// +kubebuilder:validation:Enum=client-ca
+// +kubebuilder:validation:Enum=client-ca;requestheader-client-ca
 type RekeyableCA string
 
-// ClientCA signs the client certificates of an installation.
-const ClientCA RekeyableCA = "client-ca"
+// Certificate authorities that can be re-keyed.
+const (
+	ClientCA        RekeyableCA = "client-ca"               // signs client certificates
+	RequestHeaderCA RekeyableCA = "requestheader-client-ca" // signs those of proxies, which tell servers who a user is
+)
 
 // CertificateRekey is the wanted key of a certificate authority.
 // +kubebuilder:validation:XValidation:rule="!has(self.retireGeneration) || self.retireGeneration < self.generation",message="retireGeneration is to be lower than generation, which remains trusted"
 type CertificateRekey struct {
-	// ca is the certificate authority: client-ca, which signs client certificates. Others cannot be re-keyed.
+	// ca is the certificate authority: client-ca, which signs client certificates, or requestheader-client-ca, which signs those with which
+	// proxies tell servers who a user is. Others cannot be re-keyed.
 	// +required
 	CA RekeyableCA `json:"ca"`
 
