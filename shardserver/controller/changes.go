@@ -89,7 +89,7 @@ func (c *Changes) take(w *changesWatch) []Request {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	requests := slices.Collect(maps.Keys(w.pending))
-	clear(w.pending)
+	w.pending = map[Request]struct{}{} // not cleared: a map keeps the memory of the most that it has held
 	return requests
 }
 

@@ -42,7 +42,7 @@ type destinationService struct {
 	accepts  *acceptance
 
 	mu sync.Mutex
-	// progress is that of the migrations that this process works on. A migration is removed when the work on it has ended.
+	// progress is that of the migrations that this process works on. A migration is removed when it has ended.
 	progress map[types.UID]progress
 }
 
@@ -245,7 +245,6 @@ func (d *destinationService) move(ctx context.Context, key controller.Request, m
 		}
 		return controller.Result{}, fmt.Errorf("copying logical cluster %q from shard %q: %w", migration.Spec.LogicalCluster, migration.Status.OriginShard, err)
 	}
-	d.forget(migration.UID)
 	return controller.Result{}, nil
 }
 
@@ -486,12 +485,15 @@ func (d *destinationService) published(ctx context.Context, key controller.Reque
 		return nil, err
 	}
 	report := state.Report()
-	if report == nil || report.State != shardingv1alpha1.MigrationCopying {
+	if report == nil || report.State != shardingv1alpha1.MigrationCopying && report.State != shardingv1alpha1.MigrationServing {
 		return report, nil
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	p := d.progress[report.Migration]
-	report.Entries, report.Reason, report.Message = p.entries, p.reason, p.message
+	report.Entries = p.entries // also once it serves: a copy may have been too short for a report
+	if report.State == shardingv1alpha1.MigrationCopying {
+		report.Reason, report.Message = p.reason, p.message
+	}
 	return report, nil
 }
