@@ -18,7 +18,6 @@ import (
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -157,16 +156,13 @@ func createDrilled(t *testing.T, c client.Client, i *installation, id, digest st
 			EndpointURL: "http://" + i.s3.address, Bucket: bucket, S3Credentials: operatorv1alpha1.S3Credentials{AccessKeyID: key("id"), SecretAccessKey: key("key")},
 			Encryption: operatorv1alpha1.BackupEncryption{Recipients: i.config.Store.Recipients},
 		}}, root, backup)
-	err = retry.RetryOnConflict(retry.DefaultBackoff, func() error { // the operator has seen it
-		if err := c.Get(t.Context(), client.ObjectKeyFromObject(backup), backup); err != nil {
+	shardtesting.Eventually(t, "the Backup to be completed", func(ctx context.Context) error { // the operator writes it, too
+		if err := c.Get(ctx, client.ObjectKeyFromObject(backup), backup); err != nil {
 			return err
 		}
 		backup.Status.Phase, backup.Status.BackupID, backup.Status.ManifestDigest, backup.Status.StoppedAt = operatorv1alpha1.BackupPhaseCompleted, id, digest, ptr.To(metav1.Now())
-		return c.Status().Update(t.Context(), backup)
+		return c.Status().Update(ctx, backup)
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 func newDrill(name, key string) *operatorv1alpha1.RestoreDrill {
