@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
 
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
@@ -255,29 +256,35 @@ func proxyResources() corev1.ResourceRequirements {
 	}
 }
 
+// volumeName returns the name of the volume of a Secret or ConfigMap: the same name, or one from the path where it is mounted if pods refuse
+// that. Names of volumes are shorter than those of Secrets, and have no dots.
+func volumeName(name, path string) string {
+	if len(validation.IsDNS1123Label(name)) == 0 {
+		return name
+	}
+	return strings.ReplaceAll(strings.TrimPrefix(path, "/"), "/", "-")
+}
+
 func (p Proxy) commandLine() *commandLine {
 	c := &commandLine{}
 	named := func(volume func(name, secret string) corev1.Volume, secret, path string) {
-		c.addMount(volume(secret, secret), path)
+		c.addMount(volume(volumeName(secret, path), secret), path)
 	}
 	named(secretVolume, p.dynamicKubeconfig(), proxyDir+"/kubeconfig")
 	named(secretVolume, p.Certificate("kubeconfig"), proxyDir+"/kubeconfig-client-cert")
 	named(secretVolume, p.Certificate("server"), proxyDir+"/tls")
 	named(secretVolume, p.Certificate("requestheader"), proxyDir+"/requestheader-client")
-	rootCA := CAName(p.root, RootCA)
-	c.addMount(caVolume(rootCA, CASecret(p.root, RootCA)), proxyCADir)
+	rootVolume := volumeName(CAName(p.root, RootCA), proxyCADir)
+	c.addMount(caVolume(rootVolume, CASecret(p.root, RootCA)), proxyCADir)
 	// Existing manifests also use this path of the root CA.
-	c.mounts = append(c.mounts, readOnly(rootCA, proxyDir+"/tls/ca"))
-	volume := CAName(p.root, RequestHeaderCA)
-	if hasRekeyed(p.root, RequestHeaderCA) {
-		volume = string(RequestHeaderCA) // the name of the merged Secret may be too long for a volume
-	}
-	c.addMount(caVolume(volume, trustedCA(p.root, RequestHeaderCA, p.BundleOwner(), nil)), proxyCADir+"/requestheader-client")
+	c.mounts = append(c.mounts, readOnly(rootVolume, proxyDir+"/tls/ca"))
+	headerCAs := proxyCADir + "/requestheader-client"
+	c.addMount(caVolume(volumeName(CAName(p.root, RequestHeaderCA), headerCAs), trustedCA(p.root, RequestHeaderCA, p.BundleOwner(), nil)), headerCAs)
 	if p.CABundleRef() != nil {
 		named(secretVolume, MergedCABundle(p.BundleOwner()), proxyCADir+"/ca-bundle")
 	}
 	named(secretVolume, MergedCA(ClientCA, p.BundleOwner()), proxyDir+"/client-ca")
-	c.addMount(configMapVolume(p.configMap(), p.configMap()), proxyDir+"/config")
+	named(configMapVolume, p.configMap(), proxyDir+"/config")
 
 	c.addFlag("secure-port", ServerPort)
 	c.addFlag("root-kubeconfig", proxyDir+"/kubeconfig/kubeconfig")

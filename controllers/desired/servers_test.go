@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -395,5 +396,29 @@ func TestSharedIndexCredentials(t *testing.T) {
 				t.Errorf("the flag is there: %v; Secrets are %v", has, secrets)
 			}
 		})
+	}
+}
+
+// TestLongNamesOfVolumes: pods refuse names of volumes that the names of Secrets of an installation may have.
+func TestLongNamesOfVolumes(t *testing.T) {
+	for _, name := range []string{strings.Repeat("r", 40), "with.dots"} {
+		root := &operatorv1alpha1.RootShard{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "kcp"}}
+		front := &operatorv1alpha1.FrontProxy{ObjectMeta: metav1.ObjectMeta{Name: strings.Repeat("f", 40), Namespace: "kcp"}}
+		for _, proxy := range []desired.Proxy{desired.NewInternalProxy(root), desired.NewFrontProxy(front, root)} {
+			pod := desired.ProxyDeployment(proxy, image).Spec.Template.Spec
+			seen := map[string]bool{}
+			for i := range pod.Volumes {
+				volume := pod.Volumes[i].Name
+				if problems := validation.IsDNS1123Label(volume); len(problems) > 0 || seen[volume] {
+					t.Errorf("volume %s of %s: %q, seen before: %v", volume, name, problems, seen[volume])
+				}
+				seen[volume] = true
+			}
+			for _, mount := range pod.Containers[0].VolumeMounts {
+				if !seen[mount.Name] {
+					t.Errorf("%s mounts volume %s, which does not exist", name, mount.Name)
+				}
+			}
+		}
 	}
 }
