@@ -69,14 +69,20 @@ func (*env) testCacheKilled(s *env) {
 func (*env) testCacheEmptied(s *env) {
 	before := s.countFailures()
 	s.Kill(s.T, sharded.CacheServer)
-	if err := os.RemoveAll(filepath.Join(s.Directory(), sharded.CacheServer, "etcd-server")); err != nil {
-		s.Fatal(err)
-	}
+	s.emptyCache()
 	s.restart(sharded.CacheServer)
 	s.WaitReady(s.T, sharded.CacheServer)
 	s.expectServing(before, root, alpha, beta)
 	s.bind(s.createWorkspace("after-the-loss", beta)) // needs the export on alpha
 	s.expectServing(before, root, alpha, beta)
+}
+
+// emptyCache removes the data of the cache server, which must not run.
+func (e *env) emptyCache() {
+	e.Helper()
+	if err := os.RemoveAll(filepath.Join(e.Directory(), sharded.CacheServer, "etcd-server")); err != nil {
+		e.Fatal(err)
+	}
 }
 
 // testRootKilled checks that the other shards serve, also through the proxy, and that a shard can start meanwhile.
@@ -135,12 +141,14 @@ func (*env) testProxyKilled(s *env) {
 	s.waitForRecovery(root, alpha, beta)
 }
 
-// testAllKilled simulates a power failure: all servers start concurrently, in any order.
+// testAllKilled simulates a power failure after which the cache is empty: all servers start concurrently, in any order. No shard has what others
+// request from it or report to it, and each needs that of the others.
 func (*env) testAllKilled(s *env) {
 	all := []string{sharded.FrontProxy, beta, alpha, root, sharded.CacheServer}
 	for _, name := range all {
 		s.Kill(s.T, name)
 	}
+	s.emptyCache()
 	for _, name := range all {
 		s.restart(name)
 	}

@@ -18,6 +18,8 @@
 // resync ends after as many writes as there are objects, whatever tenants write in the meantime. One object that cannot
 // be written blocks it: readers would treat its absence as its deletion. The exception is an object that the cache refuses
 // because of its content: admission prevents it, and a condition of the shard reports what passed admission all the same.
+// Requests and reports of logical clusters do not block it while they depend on those of other shards (ErrAwaitsOthers): shards that
+// start with an empty cache would wait for each other, and the absence of a request or a report proves nothing.
 //
 // An object of a logical cluster that has moved to another shard stays published until that shard has published all objects of
 // the logical cluster (IsPublished), which it reports before the origin deletes the remaining keys. Readers accept either object.

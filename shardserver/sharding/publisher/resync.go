@@ -169,6 +169,9 @@ func (p *Publisher) resyncObject(ctx context.Context, source Source, key control
 	}
 	err := p.sync(logicalcluster.With(ctx, key.ClusterName), source, key)
 	p.recordResult(ctx, item{source.Resource, key}, err)
+	if errors.Is(err, ErrAwaitsOthers) {
+		return nil // the controller of the source retries it
+	}
 	if err != nil {
 		return fmt.Errorf("%s %s is not published: %w", source.Resource, key, err)
 	}

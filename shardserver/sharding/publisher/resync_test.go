@@ -98,8 +98,11 @@ func (s *fakeSource) toSource() Source {
 			if fails := s.failing.Load(); fails != nil && *fails == key.Name {
 				return nil, errors.New("injected failure")
 			}
-			if key.Name == "unwanted" {
+			switch key.Name {
+			case "unwanted":
 				return nil, nil
+			case "awaiting":
+				return nil, fmt.Errorf("%w: a report", ErrAwaitsOthers)
 			}
 			labels := map[string]string{"state": strconv.FormatInt(s.generation.Add(1), 10)}
 			return &tenancyv1alpha1.WorkspaceType{ObjectMeta: metav1.ObjectMeta{Name: key.Name, Labels: labels}}, nil
@@ -213,6 +216,15 @@ func TestResyncEnds(t *testing.T) {
 		}
 		return isComplete(complete, err)
 	})
+}
+
+// TestResyncAwaitsNoOthers: what depends on objects of other shards does not keep the report from being complete.
+func TestResyncAwaitsNoOthers(t *testing.T) {
+	p := newEnv(t, &fakeSource{names: []string{"awaiting", "a"}})
+	p.publishReports(t, isComplete)
+	if names := p.publishedNames(t); len(names) != 1 || !names["a"] {
+		t.Errorf("complete with %v", names)
+	}
 }
 
 // TestDeletedReport: the loss of a report revokes completeness, even in the same store.

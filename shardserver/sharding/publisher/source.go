@@ -13,6 +13,11 @@ import (
 // ErrUnchanged is returned by Source.Desired if the object in the cache must stay as it is, or absent.
 var ErrUnchanged = errors.New("the published object stays as it is")
 
+// ErrAwaitsOthers is returned by Source.Desired, with the reason, if an object depends on objects of other shards that are not synced. As after
+// any other error, the object is retried. But it does not keep the report of this shard from being complete: the other shards may wait for that
+// in turn. Only sources of which the absence of an object proves nothing may return it.
+var ErrAwaitsOthers = errors.New("objects of other shards are not synced")
+
 // Source is one resource that this shard publishes.
 type Source struct {
 	// Resource is the published resource, which cacheserver/client.FindResource returns.

@@ -103,9 +103,18 @@ func (r *requestSource) desired(ctx context.Context, key controller.Request) (ru
 		request, err = r.request(ctx, key, r.workspaces.GetLatest)
 	}
 	if err != nil || request == nil {
-		return nil, err
+		return nil, awaitsOthers(err)
 	}
 	return request, nil
+}
+
+// awaitsOthers marks the errors because of requests or reports that are not synced. Requests depend on reports of other shards, which depend on
+// requests: two shards that start with an empty cache would wait for each other. The absence of either has no effects.
+func awaitsOthers(err error) error {
+	if storage.IsNotSynced(err) {
+		return fmt.Errorf("%w: %w", publisher.ErrAwaitsOthers, err)
+	}
+	return err
 }
 
 func (r *requestSource) request(ctx context.Context, key controller.Request, read func(context.Context, string, string) (*tenancyv1alpha1.Workspace, error)) (*shardingv1alpha1.LogicalClusterRequest, error) {
@@ -168,7 +177,7 @@ func (r *reportSource) mapLogicalCluster(event watch.Event) []controller.Request
 func (r *reportSource) desired(ctx context.Context, key controller.Request) (runtime.Object, error) {
 	responder, err := r.requests.read(ctx, key)
 	if responder == nil || err != nil {
-		return nil, err
+		return nil, awaitsOthers(err)
 	}
 	if responder.Step() == placement.Delete {
 		return nil, publisher.ErrUnchanged // the deletion, which starts now, triggers the next report
