@@ -195,8 +195,8 @@ test-unit: test-main test-modules ## Unit tests and tests against in-process ser
 .PHONY: test-main
 test-main:
 	@# `make verify` vets: here vet would analyze all dependencies once more.
-	@# Two packages for each processor: many wait for servers most of the time, and while they do, what others need is built.
-	$(TIMED) go test -vet=off -p $$(($$(getconf _NPROCESSORS_ONLN) * 2)) -timeout 30m $(LONGEST) ./...
+	@# Three packages at once on two processors: many wait for servers most of the time.
+	$(TIMED) go test -vet=off -p $$(($$(getconf _NPROCESSORS_ONLN) * 3 / 2)) -timeout 30m $(LONGEST) ./...
 
 # Those of other modules take few processors for minutes, so that `make test` runs them beside the tests on pods.
 .PHONY: test-modules
