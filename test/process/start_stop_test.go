@@ -19,7 +19,9 @@ import (
 const maxStartLines = 20
 
 // loadMessages are parts of log messages that only a slow machine causes.
-var loadMessages = []string{"Trace[", "trace.go:", "took too long", "slow fdatasync", "waiting for ReadIndex response"}
+var loadMessages = []string{
+	"Trace[", "trace.go:", "took too long", "slow fdatasync", "waiting for ReadIndex response", `"msg":"request stats"`, "failed to send out heartbeat on time", "leader is overloaded",
+}
 
 // logLines returns the lines of the log, without those that only a slow machine causes.
 func logLines(s *shard) (lines []string) {
