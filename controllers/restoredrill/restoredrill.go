@@ -156,12 +156,11 @@ func (s *scope) parse(context.Context) error {
 		s.report.Set(status.OK(condition, reasonSuspended, "spec.suspend is set: no drills are started"))
 	default:
 		s.schedule = &parsed
-		announced := out.NextScheduleTime
-		if announced == nil {
-			out.NextScheduleTime = s.next()
-		}
-		if announced != nil {
+		if announced := out.NextScheduleTime; announced != nil {
 			_, s.state.due = schedule.Due(&announced.Time, s.now)
+		}
+		if !s.state.due { // the schedule or its time zone may have changed
+			out.NextScheduleTime = s.next()
 		}
 		s.state.due = s.state.due || spec.Immediate && out.LastScheduleTime == nil
 		s.report.Set(status.OK(condition, reasonNoneDue, "the next drill is not due yet"))

@@ -241,3 +241,35 @@ func TestNotStarted(t *testing.T) {
 		})
 	}
 }
+
+// TestChangedSchedule announces another time as soon as the schedule or its time zone changes, and none anew that has passed.
+func TestChangedSchedule(t *testing.T) {
+	f := newFixture(t)
+	f.drill.Spec.Immediate = false
+	change := func(schedule, zone string) {
+		t.Helper()
+		f.drill.Spec.Schedule, f.drill.Spec.TimeZone = schedule, zone
+		if err := f.c.Update(t.Context(), f.drill); err != nil {
+			t.Fatal(err)
+		}
+		f.reconcile("")
+	}
+	want := func(next string) {
+		t.Helper()
+		if got := f.drill.Status.NextScheduleTime.UTC().Format(time.DateTime); got != next {
+			t.Errorf("the next drill is due at %s, want %s", got, next)
+		}
+	}
+	change("@yearly", "")
+	want("2031-01-01 00:00:00")
+	change("0 5 * * *", "")
+	want("2030-01-02 05:00:00")
+	change("0 5 * * *", "Europe/Berlin")
+	want("2030-01-02 04:00:00")
+	f.create(f.backup("new", time.Hour))
+	f.now = f.now.Add(2 * time.Hour)
+	change("@yearly", "")
+	if f.drill.Status.Active == nil {
+		t.Errorf("the drill that was announced does not run: %+v", f.drill.Status)
+	}
+}
