@@ -19,6 +19,7 @@ const (
 	actionPostpone        action = "Postpone"        // forget a run whose namespace somebody else has taken: it is due again
 	actionCreateNamespace action = "CreateNamespace" // of the run
 	actionRecordNamespace action = "RecordNamespace" // in the run
+	actionReadBackup      action = "ReadBackup"      // record what the backup has
 	actionRestore         action = "Restore"         // create what is missing in the namespace
 	actionCheck           action = "Check"           // read what the restored shards serve
 	actionFail            action = "Fail"            // record that the run has failed
@@ -83,6 +84,10 @@ func decide(s state) decision {
 		return decision{actionFail, "the Restore has failed: " + s.restoreMessage}
 	case s.isLate():
 		return decision{actionFail, fmt.Sprintf("it did not end within %s: %s. Raise timeout if the installation needs longer", s.timeout, s.progress())}
+	case s.run.DataLoss == "": // also when a Restore exists: the status that recorded it may be lost
+		return decision{actionReadBackup, "reading the manifest of the backup"}
+	case s.run.SavedLogicalClusters == 0:
+		return decision{actionFail, "the backup has no logical clusters: nothing shows that they are restored"}
 	case s.restore != operatorv1alpha1.RestorePhaseCompleted, s.waitsFor != "":
 		return decision{actionRestore, s.progress()}
 	case s.read == nil, s.read.problem != "":

@@ -14,13 +14,15 @@ func TestDecide(t *testing.T) {
 	start := time.Date(2030, 1, 2, 3, 0, 0, 0, time.UTC)
 	ours := func() *namespace { return &namespace{uid: "n", owner: "d"} }
 	run := func(change func(*operatorv1alpha1.RestoreDrillRun)) *operatorv1alpha1.RestoreDrillRun {
-		out := &operatorv1alpha1.RestoreDrillRun{StartedAt: metav1.NewTime(start), Namespace: "drills", NamespaceUID: "n", SavedLogicalClusters: 100}
+		out := &operatorv1alpha1.RestoreDrillRun{StartedAt: metav1.NewTime(start), Namespace: "drills", NamespaceUID: "n", SavedLogicalClusters: 100, DataLoss: "1h0m0s"}
 		if change != nil {
 			change(out)
 		}
 		return out
 	}
 	begun := func(r *operatorv1alpha1.RestoreDrillRun) { r.NamespaceUID = "" }
+	unread := func(r *operatorv1alpha1.RestoreDrillRun) { r.SavedLogicalClusters, r.DataLoss = 0, "" }
+	empty := func(r *operatorv1alpha1.RestoreDrillRun) { r.SavedLogicalClusters = 0 }
 	ended := func(r *operatorv1alpha1.RestoreDrillRun) { r.Result = operatorv1alpha1.RestoreDrillSucceeded }
 	const completed = operatorv1alpha1.RestorePhaseCompleted
 	for name, tc := range map[string]struct {
@@ -53,6 +55,9 @@ func TestDecide(t *testing.T) {
 		"its namespace was replaced":                  {state{run: run(nil), namespace: &namespace{uid: "m", owner: "d"}}, 0, actionFail, "was deleted while the drill ran"},
 		"its namespace has lost the label":            {state{run: run(nil), namespace: &namespace{uid: "n"}}, 0, actionFail, "was deleted while the drill ran"},
 
+		"nothing is known of the backup":       {state{run: run(unread), namespace: ours()}, 0, actionReadBackup, ""},
+		"what was known of it is lost":         {state{run: run(unread), namespace: ours(), restore: completed, read: &read{}}, 0, actionReadBackup, ""},
+		"it has nothing":                       {state{run: run(empty), namespace: ours(), restore: completed, read: &read{}}, 0, actionFail, "no logical clusters"},
 		"nothing is restored yet":              {state{run: run(nil), namespace: ours()}, 0, actionRestore, "does not exist yet"},
 		"the Restore runs":                     {state{run: run(nil), namespace: ours(), restore: "Running", restoreMessage: "0 of 1 members"}, time.Minute, actionRestore, "Restore: 0 of 1 members"},
 		"the Restore runs for too long":        {state{run: run(nil), namespace: ours(), restore: "Running", restoreMessage: "0 of 1 members"}, time.Hour, actionFail, "1h0m0s: Restore: 0 of 1 members. Raise timeout"},

@@ -181,6 +181,24 @@ func (s *scope) restore(ctx context.Context) error {
 		return nil
 	}
 	problem, err := s.createCopy(ctx, run)
+	return s.reportProblem(run, problem, err)
+}
+
+// readBackup records what the backup has, before anything is made of it: a run without these figures cannot be compared with anything.
+func (s *scope) readBackup(ctx context.Context) error {
+	run := s.object.Status.Active
+	_, saved, problem, err := s.readSaved(ctx, run)
+	if err == nil && problem == "" {
+		run.SavedLogicalClusters, run.DataLoss = 0, rounded(run.StartedAt.Sub(saved.CutStoppedAt))
+		for _, shard := range saved.Shards {
+			run.SavedLogicalClusters += shard.LogicalClusters
+		}
+	}
+	return s.reportProblem(run, problem, err)
+}
+
+// reportProblem reports a run with what it waits for, if anything, or ends it if the API server rejects what it needs.
+func (s *scope) reportProblem(run *operatorv1alpha1.RestoreDrillRun, problem string, err error) error {
 	var rejected *status.Error
 	switch {
 	case errors.As(err, &rejected):
@@ -202,21 +220,13 @@ func (s *scope) createCopy(ctx context.Context, run *operatorv1alpha1.RestoreDri
 	if err != nil || root == nil {
 		return fmt.Sprintf("RootShard %s does not exist in namespace %s: a drill copies its settings", spec.RootShardRef.Name, source), err
 	}
-	store, err := apply.Get[operatorv1alpha1.BackupStore](ctx, cluster, source, spec.StoreRef.Name)
-	if err != nil || store == nil {
-		return fmt.Sprintf("BackupStore %s does not exist in namespace %s: create it", spec.StoreRef.Name, source), err
+	store, saved, problem, err := s.readSaved(ctx, run)
+	if err != nil || problem != "" {
+		return problem, err
 	}
 	list := &operatorv1alpha1.ShardList{}
 	if err := cluster.List(ctx, list, client.InNamespace(source)); err != nil {
 		return "", err
-	}
-	saved, problem, err := s.readManifest(ctx, store, run)
-	if err != nil || problem != "" {
-		return problem, err
-	}
-	run.SavedLogicalClusters, run.DataLoss = 0, rounded(run.StartedAt.Sub(saved.CutStoppedAt))
-	for _, shard := range saved.Shards {
-		run.SavedLogicalClusters += shard.LogicalClusters
 	}
 	shards := newShards(run.Namespace, root, ofInstallation(list.Items, root.Name), saved)
 	copied := newRootShard(run.Namespace, root, saved)
@@ -253,6 +263,17 @@ func ofInstallation(shards []operatorv1alpha1.Shard, root string) []operatorv1al
 		ref := shard.Spec.RootShard.Reference
 		return ref == nil || ref.Name != root
 	})
+}
+
+// readSaved reads the store and the manifest of the backup, or returns why that has to be tried again.
+func (s *scope) readSaved(ctx context.Context, run *operatorv1alpha1.RestoreDrillRun) (*operatorv1alpha1.BackupStore, *manifest.Manifest, string, error) {
+	source, name := s.object.Namespace, s.object.Spec.StoreRef.Name
+	store, err := apply.Get[operatorv1alpha1.BackupStore](ctx, s.config.Cluster, source, name)
+	if err != nil || store == nil {
+		return nil, nil, fmt.Sprintf("BackupStore %s does not exist in namespace %s: create it", name, source), err
+	}
+	saved, problem, err := s.readManifest(ctx, store, run)
+	return store, saved, problem, err
 }
 
 // readManifest reads the manifest of the backup, or returns why that has to be tried again.
