@@ -25,11 +25,16 @@ import (
 
 // counter is what shards serve.
 type counter struct {
-	count int64
-	err   error
+	count   int64
+	err     error
+	endless bool
 }
 
-func (c *counter) CountLogicalClusters(context.Context, desired.Shard) (int64, error) {
+func (c *counter) CountLogicalClusters(ctx context.Context, _ desired.Shard) (int64, error) {
+	if c.endless {
+		<-ctx.Done()
+		return 0, ctx.Err()
+	}
 	return c.count, c.err
 }
 
@@ -271,5 +276,17 @@ func TestChangedSchedule(t *testing.T) {
 	change("@yearly", "")
 	if f.drill.Status.Active == nil {
 		t.Errorf("the drill that was announced does not run: %+v", f.drill.Status)
+	}
+}
+
+// TestEndlessRead stops reading a copy that does not stop to answer when the time of the drill is over.
+func TestEndlessRead(t *testing.T) {
+	f := newFixture(t)
+	f.create(f.backup("new", time.Hour))
+	f.ready(f.begin())
+	f.reads.endless = true
+	f.now = f.now.Add(time.Hour - time.Millisecond)
+	if scheduled := f.reconcile(operatorv1alpha1.ConditionScheduled); !strings.Contains(scheduled.Message, "shard root: the lists of logical clusters did not end within 1ms") {
+		t.Errorf("got %+v", scheduled)
 	}
 }

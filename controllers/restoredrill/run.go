@@ -30,6 +30,9 @@ const (
 	// maxManifestBytes bounds the manifest of a backup in the memory of the operator, as that of a Restore.
 	maxManifestBytes = 1 << 20
 	readTimeout      = time.Minute
+	// checkTimeout bounds the lists of all shards of a copy. Each request has a timeout, but a server decides how many pages a list has, and
+	// its image is that of a tenant.
+	checkTimeout = 5 * time.Minute
 	// condition of what the API server rejects; it becomes the message of the run.
 	condition = operatorv1alpha1.ConditionScheduled
 )
@@ -328,8 +331,15 @@ func (s *scope) check(ctx context.Context) error {
 	for i := range s.shards {
 		servers = append(servers, desired.NewShard(&s.shards[i], s.root))
 	}
+	timeout := min(checkTimeout, run.StartedAt.Add(s.state.timeout).Sub(s.now))
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
 	for _, server := range servers {
 		count, err := s.reader.CountLogicalClusters(ctx, server)
+		if err != nil && ctx.Err() != nil {
+			found.problem = fmt.Sprintf("shard %s: the lists of logical clusters did not end within %s", server.Name(), timeout)
+			break
+		}
 		if err != nil {
 			found.problem = fmt.Sprintf("shard %s: %v", server.Name(), err)
 			break
