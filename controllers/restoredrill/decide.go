@@ -19,6 +19,7 @@ const (
 	actionPostpone        action = "Postpone"        // forget a run whose namespace somebody else has taken: it is due again
 	actionCreateNamespace action = "CreateNamespace" // of the run
 	actionRecordNamespace action = "RecordNamespace" // in the run
+	actionLeaveNamespace  action = "LeaveNamespace"  // that somebody else has created: an operator was killed after it had applied the label
 	actionReadBackup      action = "ReadBackup"      // record what the backup has
 	actionRestore         action = "Restore"         // create what is missing in the namespace
 	actionCheck           action = "Check"           // read what the restored shards serve
@@ -35,6 +36,7 @@ type namespace struct {
 	owner       string // UID of the RestoreDrill that has created it, or ""
 	holder      string // the same for people
 	terminating bool
+	foreign     bool // somebody else may have created it, whatever its label says
 }
 
 // read is what the restored shards serve.
@@ -68,6 +70,15 @@ type decision struct {
 }
 
 func (s *state) owns() bool { return s.namespace != nil && s.namespace.owner == s.uid }
+
+// isForeign reports whether somebody else may have created a namespace with the label. The UID of one that a run has created is recorded.
+func (s *state) isForeign() bool {
+	return s.owns() && s.namespace.foreign && (s.run == nil || s.run.NamespaceUID != s.namespace.uid)
+}
+
+func (s *state) leave() decision {
+	return decision{actionLeaveNamespace, fmt.Sprintf("namespace %s was created by somebody else at the same time: it gets its labels back, and is not deleted", s.name)}
+}
 
 // decide returns what is to be done next. It is pure.
 func decide(s state) decision {
@@ -105,6 +116,8 @@ func decideIdle(s state) decision {
 	switch {
 	case s.owns() && s.namespace.terminating:
 		return decision{actionWait, fmt.Sprintf("namespace %s is being deleted", s.name)}
+	case s.isForeign():
+		return s.leave()
 	case s.owns(): // its run is not known any more
 		return decision{actionDeleteNamespace, fmt.Sprintf("namespace %s is of a drill that is not known any more, and is deleted", s.name)}
 	case s.deleting:
@@ -136,6 +149,8 @@ func decideNamespace(s state) decision {
 		return decision{actionCreateNamespace, fmt.Sprintf("creating namespace %s", s.name)}
 	case !s.owns():
 		return decision{actionPostpone, s.taken()}
+	case s.isForeign():
+		return s.leave()
 	}
 	return decision{actionRecordNamespace, fmt.Sprintf("namespace %s exists", s.name)}
 }
@@ -145,6 +160,8 @@ func decideEnd(s state) decision {
 	switch {
 	case s.owns() && s.namespace.terminating:
 		return decision{actionWait, fmt.Sprintf("namespace %s is being deleted; if that lasts, its conditions say what is left in it", s.name)}
+	case s.isForeign():
+		return s.leave()
 	case s.owns():
 		return decision{actionDeleteNamespace, fmt.Sprintf("namespace %s is deleted", s.name)}
 	case s.deleting:

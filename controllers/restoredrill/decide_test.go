@@ -24,6 +24,7 @@ func TestDecide(t *testing.T) {
 	unread := func(r *operatorv1alpha1.RestoreDrillRun) { r.SavedLogicalClusters, r.DataLoss = 0, "" }
 	empty := func(r *operatorv1alpha1.RestoreDrillRun) { r.SavedLogicalClusters = 0 }
 	ended := func(r *operatorv1alpha1.RestoreDrillRun) { r.Result = operatorv1alpha1.RestoreDrillSucceeded }
+	foreign := func(uid string) *namespace { return &namespace{uid: uid, owner: "d", foreign: true} }
 	const completed = operatorv1alpha1.RestorePhaseCompleted
 	for name, tc := range map[string]struct {
 		state   state
@@ -54,6 +55,13 @@ func TestDecide(t *testing.T) {
 		"its namespace is being deleted":              {state{run: run(nil), namespace: &namespace{uid: "n", owner: "d", terminating: true}}, 0, actionFail, "was deleted while the drill ran"},
 		"its namespace was replaced":                  {state{run: run(nil), namespace: &namespace{uid: "m", owner: "d"}}, 0, actionFail, "was deleted while the drill ran"},
 		"its namespace has lost the label":            {state{run: run(nil), namespace: &namespace{uid: "n"}}, 0, actionFail, "was deleted while the drill ran"},
+
+		"somebody has created it before our label":    {state{run: run(begun), namespace: foreign("n")}, 0, actionLeaveNamespace, "created by somebody else"},
+		"and the run is not known any more":           {state{namespace: foreign("n")}, 0, actionLeaveNamespace, ""},
+		"and the RestoreDrill is deleted":             {state{deleting: true, run: run(begun), namespace: foreign("n")}, 0, actionLeaveNamespace, ""},
+		"and the run has ended":                       {state{run: run(ended), namespace: foreign("m")}, 0, actionLeaveNamespace, ""},
+		"somebody writes the namespace that we made":  {state{run: run(nil), namespace: foreign("n")}, 0, actionRestore, ""},
+		"it is deleted when the run has ended anyway": {state{run: run(ended), namespace: foreign("n")}, 0, actionDeleteNamespace, ""},
 
 		"nothing is known of the backup":       {state{run: run(unread), namespace: ours()}, 0, actionReadBackup, ""},
 		"what was known of it is lost":         {state{run: run(unread), namespace: ours(), restore: completed, read: &read{}}, 0, actionReadBackup, ""},

@@ -250,6 +250,8 @@ func (s *scope) act(ctx context.Context) error {
 		return s.createNamespace(ctx)
 	case actionRecordNamespace:
 		out.Active.NamespaceUID = s.state.namespace.uid
+	case actionLeaveNamespace:
+		return s.leaveNamespace(ctx, decided.message)
 	case actionReadBackup:
 		return s.readBackup(ctx)
 	case actionRestore:

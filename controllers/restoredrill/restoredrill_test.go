@@ -11,10 +11,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 	"github.com/atoll-dev/atoll/controllers/apply"
@@ -46,7 +47,9 @@ type fixture struct {
 	now   time.Time
 	after time.Duration // when the RestoreDrill is reconciled again
 	reads counter
-	drill *operatorv1alpha1.RestoreDrill
+	// creator has created the namespace of drills; the client in memory keeps no managers of fields, and sets no UID and no time of creation.
+	creator []metav1.ManagedFieldsEntry
+	drill   *operatorv1alpha1.RestoreDrill
 }
 
 func newFixture(t *testing.T, objects ...client.Object) *fixture {
@@ -54,7 +57,25 @@ func newFixture(t *testing.T, objects ...client.Object) *fixture {
 	f.drill = &operatorv1alpha1.RestoreDrill{ObjectMeta: metav1.ObjectMeta{Name: "weekly", Namespace: "kcp", UID: "d", Generation: 1, CreationTimestamp: metav1.NewTime(f.now)}}
 	f.drill.Spec.RootShardRef.Name, f.drill.Spec.StoreRef.Name = "root", "store"
 	f.drill.Spec.Schedule, f.drill.Spec.Immediate = "0 3 * * *", true
-	f.c = memory.NewClient(t, append(objects, f.drill)...)
+	ours := metav1.ManagedFieldsEntry{Manager: apply.FieldManager + "-d", Operation: metav1.ManagedFieldsOperationApply, Time: &f.drill.CreationTimestamp}
+	f.c = interceptor.NewClient(memory.NewClient(t, append(objects, f.drill)...).(client.WithWatch), interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+			err := c.Get(ctx, key, object, options...)
+			if _, ok := object.(*corev1.Namespace); ok {
+				object.SetManagedFields(append(f.creator, ours))
+				object.SetCreationTimestamp(*ours.Time)
+			}
+			return err
+		},
+		Apply: func(ctx context.Context, c client.WithWatch, object runtime.ApplyConfiguration, options ...client.ApplyOption) error {
+			err, created := c.Apply(ctx, object, options...), &corev1.Namespace{}
+			if c.Get(ctx, client.ObjectKey{Name: f.name}, created) == nil && created.UID == "" {
+				created.UID = "n"
+				return errors.Join(err, c.Update(ctx, created))
+			}
+			return err
+		},
+	})
 	return f
 }
 
@@ -108,8 +129,7 @@ func (f *fixture) begin() *operatorv1alpha1.RootShard {
 	if run := f.drill.Status.Active; run == nil || !f.hasNamespace() {
 		f.t.Fatalf("no drill runs: %+v", f.drill.Status)
 	}
-	// The namespaces of the client in memory have no UIDs.
-	f.drill.Status.Active.NamespaceUID, f.drill.Status.Active.DataLoss, f.drill.Status.Active.SavedLogicalClusters = f.namespaceUID(), "1h0m0s", 10
+	f.drill.Status.Active.DataLoss, f.drill.Status.Active.SavedLogicalClusters = "1h0m0s", 10
 	if err := f.c.Status().Update(f.t.Context(), f.drill); err != nil {
 		f.t.Fatal(err)
 	}
@@ -121,19 +141,6 @@ func (f *fixture) begin() *operatorv1alpha1.RootShard {
 		f.t.Fatal(err)
 	}
 	return root
-}
-
-func (f *fixture) namespaceUID() string {
-	f.t.Helper()
-	object := &corev1.Namespace{}
-	if err := f.c.Get(f.t.Context(), client.ObjectKey{Name: f.name}, object); err != nil {
-		f.t.Fatal(err)
-	}
-	object.UID = types.UID("n")
-	if err := f.c.Update(f.t.Context(), object); err != nil {
-		f.t.Fatal(err)
-	}
-	return "n"
 }
 
 func (f *fixture) ready(root *operatorv1alpha1.RootShard) {
@@ -221,6 +228,41 @@ func TestForeignNamespace(t *testing.T) {
 	}
 	if err := f.c.Delete(t.Context(), f.drill); err != nil || !f.hasNamespace() {
 		t.Errorf("%v: the namespace is gone", err)
+	}
+}
+
+// TestCreatedAtTheSameTime: a namespace that somebody else has created while a drill began gets its labels back, and is not deleted, also if the operator
+// dies before it has seen that.
+func TestCreatedAtTheSameTime(t *testing.T) {
+	for name, dies := range map[string]bool{"the operator lives": false, "it dies": true} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			f.create(f.backup("new", time.Hour))
+			f.reconcile("")
+			before := f.drill.Status
+			created := metav1.ManagedFieldsEntry{Manager: "kubectl-create", Operation: metav1.ManagedFieldsOperationUpdate, FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{"f:kubernetes.io/metadata.name":{}}}}`)}
+			if !dies {
+				f.creator = []metav1.ManagedFieldsEntry{created}
+			}
+			f.reconcile("")
+			if dies {
+				f.creator, f.drill.Status = []metav1.ManagedFieldsEntry{created}, before
+				f.drill.Status.Active.NamespaceUID = ""
+				if err := f.c.Status().Update(t.Context(), f.drill); err != nil {
+					t.Fatal(err)
+				}
+				f.reconcile("")
+			}
+			f.reconcile("")
+			f.reconcile("")
+			if history := f.drill.Status.History; len(history) != 1 || history[0].Result != operatorv1alpha1.RestoreDrillFailed || !strings.Contains(history[0].Message, "created by somebody else") {
+				t.Errorf("the status is %+v", f.drill.Status)
+			}
+			object := &corev1.Namespace{}
+			if err := f.c.Get(t.Context(), client.ObjectKey{Name: f.name}, object); err != nil || len(object.Labels)+len(object.Annotations) != 0 {
+				t.Errorf("%v: the namespace is %+v", err, object)
+			}
+		})
 	}
 }
 

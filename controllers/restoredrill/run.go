@@ -37,14 +37,23 @@ const (
 	condition = operatorv1alpha1.ConditionScheduled
 )
 
-// observeNamespace reads the namespace of drills, and what is in it if it is that of the run.
-func (s *scope) observeNamespace(ctx context.Context) error {
+// readNamespace reads the namespace of drills.
+func (s *scope) readNamespace(ctx context.Context) error {
 	object, err := apply.Get[corev1.Namespace](ctx, s.config.Cluster, "", s.name)
 	if err != nil || object == nil {
 		return err
 	}
 	s.state.namespace = &namespace{
-		uid: string(object.UID), owner: object.Labels[operatorv1alpha1.LabelRestoreDrill], holder: object.Annotations[operatorv1alpha1.AnnotationRestoreDrill], terminating: object.DeletionTimestamp != nil,
+		uid: string(object.UID), owner: object.Labels[operatorv1alpha1.LabelRestoreDrill], holder: object.Annotations[operatorv1alpha1.AnnotationRestoreDrill],
+		terminating: object.DeletionTimestamp != nil, foreign: isForeign(object, s.manager()),
+	}
+	return nil
+}
+
+// observeNamespace reads the namespace of drills, and what is in it if it is that of the run.
+func (s *scope) observeNamespace(ctx context.Context) error {
+	if err := s.readNamespace(ctx); err != nil {
+		return err
 	}
 	run := s.state.run
 	if !s.state.owns() || run == nil || run.Result != "" {
@@ -108,7 +117,7 @@ func (s *scope) createNamespace(ctx context.Context) error {
 		return err
 	}
 	labels[operatorv1alpha1.LabelRestoreDrill] = string(s.object.UID)
-	object, err := s.applyNamespace(ctx, labels, map[string]any{operatorv1alpha1.AnnotationRestoreDrill: s.object.Namespace + "/" + s.object.Name})
+	err = s.applyNamespace(ctx, labels, map[string]any{operatorv1alpha1.AnnotationRestoreDrill: s.object.Namespace + "/" + s.object.Name})
 	switch {
 	case apierrors.IsForbidden(err):
 		s.end(operatorv1alpha1.RestoreDrillFailed, fmt.Sprintf("the operator may not create namespace %s: give it the rights of config/restore-drill (value restoreDrills.namespace of the chart): %v", run.Namespace, err))
@@ -118,31 +127,44 @@ func (s *scope) createNamespace(ctx context.Context) error {
 	case err != nil:
 		return fmt.Errorf("creating namespace %s: %w", run.Namespace, err)
 	}
-	// Whatever else has written the namespace was there before: it is somebody else's, and gets its labels back.
-	if slices.ContainsFunc(object.GetManagedFields(), func(entry metav1.ManagedFieldsEntry) bool { return entry.Manager != s.manager() }) {
-		if _, err := s.applyNamespace(ctx, nil, nil); err != nil {
-			return fmt.Errorf("releasing namespace %s: %w", run.Namespace, err)
-		}
-		s.end(operatorv1alpha1.RestoreDrillFailed, fmt.Sprintf("namespace %s was created by somebody else at the same time", run.Namespace))
-		return nil
+	if err := s.readNamespace(ctx); err != nil {
+		return err
 	}
-	run.NamespaceUID = string(object.GetUID())
+	switch decided := decide(s.state); decided.action {
+	case actionRecordNamespace:
+		run.NamespaceUID = s.state.namespace.uid
+	case actionLeaveNamespace:
+		return s.leaveNamespace(ctx, decided.message)
+	}
 	s.reportRun(run)
+	return nil
+}
+
+// leaveNamespace removes what a drill has applied to a namespace that somebody else has created.
+func (s *scope) leaveNamespace(ctx context.Context, message string) error {
+	if err := s.applyNamespace(ctx, nil, nil); err != nil && !apierrors.IsConflict(err) { // it was deleted, and is not created here
+		return fmt.Errorf("releasing namespace %s: %w", s.name, err)
+	}
+	if run := s.object.Status.Active; run != nil && run.Result == "" {
+		s.end(operatorv1alpha1.RestoreDrillFailed, message)
+	}
+	s.report.Set(status.Warn(condition, reasonDeleting, "%s", message))
 	return nil
 }
 
 // manager owns the fields of the namespace: the API server refuses those of another drill that has created it at the same time.
 func (s *scope) manager() string { return apply.FieldManager + "-" + string(s.object.UID) }
 
-// applyNamespace applies the namespace of the run. It forces nothing.
-func (s *scope) applyNamespace(ctx context.Context, labels, annotations map[string]any) (*unstructured.Unstructured, error) {
-	metadata := map[string]any{"name": s.object.Status.Active.Namespace}
+// applyNamespace applies the namespace of drills. It forces nothing, and without labels, it creates nothing.
+func (s *scope) applyNamespace(ctx context.Context, labels, annotations map[string]any) error {
+	metadata := map[string]any{"name": s.name}
 	if labels != nil {
 		metadata["labels"], metadata["annotations"] = labels, annotations
+	} else {
+		metadata["uid"] = s.state.namespace.uid
 	}
 	object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}}
-	err := s.config.Cluster.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner(s.manager()))
-	return object, err
+	return s.config.Cluster.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner(s.manager()))
 }
 
 // podSecurity returns the labels of the namespace of the installation that say what its pods may do.
