@@ -1,6 +1,7 @@
 package restoredrill
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -94,7 +95,7 @@ func decide(s state) decision {
 	case s.restore == operatorv1alpha1.RestorePhaseFailed:
 		return decision{actionFail, "the Restore has failed: " + s.restoreMessage}
 	case s.isLate():
-		return decision{actionFail, fmt.Sprintf("it did not end within %s: %s. Raise timeout if the installation needs longer", s.timeout, s.progress())}
+		return decision{actionFail, s.lateness()}
 	case s.run.DataLoss == "": // also when a Restore exists: the status that recorded it may be lost
 		return decision{actionReadBackup, "reading the manifest of the backup"}
 	case s.run.SavedLogicalClusters == 0:
@@ -144,7 +145,7 @@ func (s *state) taken() string {
 func decideNamespace(s state) decision {
 	switch {
 	case s.namespace == nil && s.isLate():
-		return decision{actionFail, fmt.Sprintf("it did not end within %s: %s", s.timeout, s.run.Message)}
+		return decision{actionFail, s.lateness()}
 	case s.namespace == nil:
 		return decision{actionCreateNamespace, fmt.Sprintf("creating namespace %s", s.name)}
 	case !s.owns():
@@ -171,6 +172,16 @@ func decideEnd(s state) decision {
 }
 
 func (s *state) isLate() bool { return !s.now.Before(s.run.StartedAt.Add(s.timeout)) }
+
+// lateness is what a run that is late has waited for. The message of the run has what was found after the last decision, such as a Secret
+// that does not exist. More time helps only a Restore or shards that make progress.
+func (s *state) lateness() string {
+	out := fmt.Sprintf("it did not end within %s: %s", s.timeout, cmp.Or(s.run.Message, s.progress()))
+	if s.restore == operatorv1alpha1.RestorePhaseRunning || s.restore == operatorv1alpha1.RestorePhaseCompleted && s.waitsFor != "" {
+		return out + ". Raise timeout if the installation needs longer"
+	}
+	return out
+}
 
 // progress is what a run waits for.
 func (s *state) progress() string {

@@ -49,7 +49,9 @@ type fixture struct {
 	reads counter
 	// creator has created the namespace of drills; the client in memory keeps no managers of fields, and sets no UID and no time of creation.
 	creator []metav1.ManagedFieldsEntry
-	drill   *operatorv1alpha1.RestoreDrill
+	// storeErr is that of reading a BackupStore.
+	storeErr error
+	drill    *operatorv1alpha1.RestoreDrill
 }
 
 func newFixture(t *testing.T, objects ...client.Object) *fixture {
@@ -61,6 +63,9 @@ func newFixture(t *testing.T, objects ...client.Object) *fixture {
 	f.c = interceptor.NewClient(memory.NewClient(t, append(objects, f.drill)...).(client.WithWatch), interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
 			err := c.Get(ctx, key, object, options...)
+			if _, ok := object.(*operatorv1alpha1.BackupStore); ok && f.storeErr != nil {
+				return f.storeErr
+			}
 			if _, ok := object.(*corev1.Namespace); ok {
 				object.SetManagedFields(append(f.creator, ours))
 				object.SetCreationTimestamp(*ours.Time)
@@ -102,7 +107,7 @@ func (f *fixture) reconcile(condition string) metav1.Condition {
 	reconciler := NewReconciler(reconcile.Config{Cluster: apply.Cluster{Client: f.c}, Recorder: events.NewFakeRecorder(100), Now: func() time.Time { return f.now }}, f.name, &f.reads)
 	key := client.ObjectKeyFromObject(f.drill)
 	result, err := reconciler.Reconcile(f.t.Context(), ctrl.Request{NamespacedName: key})
-	if err != nil {
+	if err != nil && !errors.Is(err, f.storeErr) {
 		f.t.Fatal(err)
 	}
 	f.after = result.RequeueAfter
@@ -214,6 +219,30 @@ func TestFailure(t *testing.T) {
 	}
 	if status := f.drill.Status; status.Active != nil || len(status.History) != 1 || status.LastSuccessfulTime != nil || !meta.IsStatusConditionFalse(status.Conditions, operatorv1alpha1.ConditionReady) {
 		t.Errorf("the status is %+v", status)
+	}
+}
+
+// TestCause: a drill that is late says what it has waited for.
+func TestCause(t *testing.T) {
+	for name, tc := range map[string]struct {
+		err  error
+		want string
+	}{
+		"nothing is there": {nil, "did not end within 1h0m0s: BackupStore store does not exist in namespace kcp"},
+		"an error":         {errors.New("backupstores is forbidden"), "backupstores is forbidden"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			f.create(f.backup("new", time.Hour))
+			f.storeErr = tc.err
+			for range 3 {
+				f.reconcile("")
+			}
+			f.now = f.now.Add(time.Hour)
+			if current := f.reconcile(operatorv1alpha1.ConditionCurrent); current.Reason != reasonFailed || !strings.Contains(current.Message, tc.want) {
+				t.Errorf("got %+v", current)
+			}
+		})
 	}
 }
 

@@ -114,7 +114,7 @@ func (s *scope) createNamespace(ctx context.Context) error {
 	run := s.object.Status.Active
 	labels, err := s.podSecurity(ctx)
 	if err != nil {
-		return err
+		return s.retry(err)
 	}
 	labels[operatorv1alpha1.LabelRestoreDrill] = string(s.object.UID)
 	err = s.applyNamespace(ctx, labels, map[string]any{operatorv1alpha1.AnnotationRestoreDrill: s.object.Namespace + "/" + s.object.Name})
@@ -125,10 +125,10 @@ func (s *scope) createNamespace(ctx context.Context) error {
 	case apierrors.IsConflict(err): // another drill has created it; the next reconcile sees that
 		return nil
 	case err != nil:
-		return fmt.Errorf("creating namespace %s: %w", run.Namespace, err)
+		return s.retry(fmt.Errorf("creating namespace %s: %w", run.Namespace, err))
 	}
 	if err := s.readNamespace(ctx); err != nil {
-		return err
+		return s.retry(err)
 	}
 	switch decided := decide(s.state); decided.action {
 	case actionRecordNamespace:
@@ -230,12 +230,18 @@ func (s *scope) reportProblem(run *operatorv1alpha1.RestoreDrillRun, problem str
 		s.end(operatorv1alpha1.RestoreDrillFailed, rejected.Result.Message)
 		return nil
 	case err != nil:
-		return err
+		return s.retry(err)
 	case problem != "":
 		run.Message = shortened(problem)
 	}
 	s.reportRun(run)
 	return nil
+}
+
+// retry records the error of an attempt, so that it is known when the time of the run is over.
+func (s *scope) retry(err error) error {
+	s.object.Status.Active.Message = shortened(err.Error())
+	return err
 }
 
 // createCopy creates the objects of a drill, or returns what is missing for that.
