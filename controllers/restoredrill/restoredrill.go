@@ -163,11 +163,21 @@ func (s *scope) parse(context.Context) error {
 			out.NextScheduleTime = s.next()
 		}
 		s.state.due = s.state.due || spec.Immediate && out.LastScheduleTime == nil
-		s.report.Set(status.OK(condition, reasonNoneDue, "the next drill is not due yet"))
+		s.reportLast()
 		return nil
 	}
 	out.NextScheduleTime = nil
 	return nil
+}
+
+// reportLast reports what became of the last time that was due, until another one is.
+func (s *scope) reportLast() {
+	const condition = operatorv1alpha1.ConditionScheduled
+	if before := meta.FindStatusCondition(s.object.Status.Conditions, condition); before != nil && before.Reason == reasonSkipped {
+		s.report.Set(status.Warn(condition, reasonSkipped, "%s", before.Message))
+		return
+	}
+	s.report.Set(status.OK(condition, reasonNoneDue, "the next drill is not due yet"))
 }
 
 func (s *scope) next() *metav1.Time { return &metav1.Time{Time: s.schedule.Next(s.now)} }

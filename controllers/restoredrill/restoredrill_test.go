@@ -361,3 +361,25 @@ func TestEndlessRead(t *testing.T) {
 		t.Errorf("got %+v", scheduled)
 	}
 }
+
+// TestSkipped says that a drill was skipped until the next one is due.
+func TestSkipped(t *testing.T) {
+	f := newFixture(t)
+	f.drill.Spec.Immediate = false
+	if err := f.c.Update(t.Context(), f.drill); err != nil {
+		t.Fatal(err)
+	}
+	f.reconcile("")
+	f.now = f.now.Add(24 * time.Hour)
+	for range 3 {
+		if scheduled := f.reconcile(operatorv1alpha1.ConditionScheduled); scheduled.Reason != reasonSkipped || !strings.Contains(scheduled.Message, "no Backup is completed") {
+			t.Errorf("got %+v", scheduled)
+		}
+		f.now = f.now.Add(time.Hour)
+	}
+	f.create(f.backup("new", time.Hour))
+	f.now = f.now.Add(24 * time.Hour)
+	if scheduled := f.reconcile(operatorv1alpha1.ConditionScheduled); scheduled.Reason != reasonRunning {
+		t.Errorf("got %+v", scheduled)
+	}
+}
