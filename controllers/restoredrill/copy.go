@@ -118,35 +118,46 @@ var keptFlags = []string{"--encryption-provider-config", "--feature-gates"}
 // withoutWebhooks keeps the controllers of a copy from asking the webhooks of workspaces.
 const withoutWebhooks = "--disable-admission-plugins=apis.kcp.io/MutatingWebhook,apis.kcp.io/ValidatingWebhook"
 
-// newExtras returns the flags without which the restored data cannot be read, and the Secrets that they may need.
+// newExtras returns the flags without which the restored data cannot be read, and the Secret with the file that they name.
 func newExtras(live operatorv1alpha1.ContainerExtras) operatorv1alpha1.ContainerExtras {
-	out, encrypted := operatorv1alpha1.ContainerExtras{ExtraArgs: []string{withoutWebhooks}}, false
+	out, file := operatorv1alpha1.ContainerExtras{ExtraArgs: []string{withoutWebhooks}}, ""
 	for i, arg := range live.ExtraArgs {
-		name, _, hasValue := strings.Cut(arg, "=")
+		name, value, hasValue := strings.Cut(arg, "=")
 		for _, flag := range keptFlags {
 			if name != flag {
 				continue
 			}
 			out.ExtraArgs = append(out.ExtraArgs, arg)
 			if !hasValue && i+1 < len(live.ExtraArgs) {
-				out.ExtraArgs = append(out.ExtraArgs, live.ExtraArgs[i+1])
+				value = live.ExtraArgs[i+1]
+				out.ExtraArgs = append(out.ExtraArgs, value)
 			}
-			encrypted = encrypted || flag == keptFlags[0]
+			if flag == keptFlags[0] {
+				file = value
+			}
 		}
 	}
-	if !encrypted {
+	mount := mountOf(live.ExtraVolumeMounts, file)
+	if mount == nil {
 		return out
 	}
-	kept := map[string]bool{}
 	for _, volume := range live.ExtraVolumes {
-		if volume.Secret != nil {
-			kept[volume.Name] = true
-			out.ExtraVolumes = append(out.ExtraVolumes, *volume.DeepCopy())
+		if volume.Name == mount.Name && volume.Secret != nil {
+			out.ExtraVolumes, out.ExtraVolumeMounts = []corev1.Volume{*volume.DeepCopy()}, []corev1.VolumeMount{*mount.DeepCopy()}
 		}
 	}
-	for _, mount := range live.ExtraVolumeMounts {
-		if kept[mount.Name] {
-			out.ExtraVolumeMounts = append(out.ExtraVolumeMounts, *mount.DeepCopy())
+	return out
+}
+
+// mountOf returns the mount that has a file, or nil. Others may have keys of the installation, with which a copy could act in its name.
+func mountOf(mounts []corev1.VolumeMount, file string) *corev1.VolumeMount {
+	var out *corev1.VolumeMount
+	file = path.Clean(file)
+	for i, mount := range mounts {
+		directory := strings.TrimSuffix(path.Clean(mount.MountPath), "/")
+		isIn := file == directory || strings.HasPrefix(file, directory+"/")
+		if isIn && (out == nil || len(path.Clean(out.MountPath)) < len(directory)) { // a mount below another one hides what that has there
+			out = &mounts[i]
 		}
 	}
 	return out

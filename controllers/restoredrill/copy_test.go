@@ -73,6 +73,48 @@ func TestCopy(t *testing.T) {
 	}
 }
 
+// TestExtras keeps only the Secret that has the configuration of the encryption.
+func TestExtras(t *testing.T) {
+	live := operatorv1alpha1.ContainerExtras{
+		ExtraVolumeMounts: []corev1.VolumeMount{{Name: "all", MountPath: "/keys"}, {Name: "deep", MountPath: "/keys/deep/"}, {Name: "file", MountPath: "/etc/config.yaml", SubPath: "c"}, {Name: "map", MountPath: "/map"}, {Name: "ca", MountPath: "/ca"}},
+	}
+	for _, mount := range live.ExtraVolumeMounts {
+		volume := corev1.Volume{Name: mount.Name, VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: mount.Name}}}
+		if mount.Name == "map" {
+			volume.VolumeSource = corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{}}
+		}
+		live.ExtraVolumes = append(live.ExtraVolumes, volume)
+	}
+	for name, tc := range map[string]struct {
+		args []string
+		want string
+	}{
+		"in a directory":         {[]string{"--encryption-provider-config=/keys/config"}, "all"},
+		"in one below":           {[]string{"--encryption-provider-config", "/keys/deep/config"}, "deep"},
+		"beside it":              {[]string{"--encryption-provider-config=/keys/deeper"}, "all"},
+		"a file":                 {[]string{"--encryption-provider-config=/etc/config.yaml"}, "file"},
+		"a path that leaves one": {[]string{"--encryption-provider-config=/ca/../keys/config"}, "all"},
+		"a ConfigMap":            {[]string{"--encryption-provider-config=/map/config"}, ""},
+		"of the image":           {[]string{"--encryption-provider-config=/keyss/config"}, ""},
+		"without a value":        {[]string{"--encryption-provider-config"}, ""},
+		"without the flag":       {[]string{"--feature-gates=A=true"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			live.ExtraArgs = tc.args
+			out, got := newExtras(live), ""
+			for i, volume := range out.ExtraVolumes {
+				got += volume.Secret.SecretName
+				if out.ExtraVolumeMounts[i].Name != volume.Name {
+					t.Errorf("got %+v", out)
+				}
+			}
+			if got != tc.want || len(out.ExtraVolumes) != len(out.ExtraVolumeMounts) {
+				t.Errorf("got %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
 // TestImage has the version of the backup, and the registry of today unless one of the two is a digest.
 func TestImage(t *testing.T) {
 	for name, tc := range map[string]struct {
