@@ -72,6 +72,11 @@ type decision struct {
 
 func (s *state) owns() bool { return s.namespace != nil && s.namespace.owner == s.uid }
 
+// hasLostLabel reports whether somebody has changed the label of the namespace of the run.
+func (s *state) hasLostLabel() bool {
+	return s.namespace != nil && !s.owns() && s.namespace.uid == s.run.NamespaceUID && !s.namespace.terminating
+}
+
 // isForeign reports whether somebody else may have created a namespace with the label. The UID of one that a run has created is recorded.
 func (s *state) isForeign() bool {
 	return s.owns() && s.namespace.foreign && (s.run == nil || s.run.NamespaceUID != s.namespace.uid)
@@ -90,6 +95,8 @@ func decide(s state) decision {
 		return decideEnd(s)
 	case s.run.NamespaceUID == "":
 		return decideNamespace(s)
+	case s.hasLostLabel():
+		return decision{actionFail, fmt.Sprintf("namespace %s has lost its label %s while the drill ran, and is not deleted: it has the private key and the data of the backup. Delete it", s.name, operatorv1alpha1.LabelRestoreDrill)}
 	case !s.owns() || s.namespace.uid != s.run.NamespaceUID || s.namespace.terminating:
 		return decision{actionFail, fmt.Sprintf("namespace %s was deleted while the drill ran: it is for drills only, and nobody else may delete it", s.name)}
 	case s.restore == operatorv1alpha1.RestorePhaseFailed:

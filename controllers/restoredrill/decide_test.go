@@ -57,7 +57,8 @@ func TestDecide(t *testing.T) {
 		"its namespace was deleted":                   {state{run: run(nil)}, 0, actionFail, "was deleted while the drill ran"},
 		"its namespace is being deleted":              {state{run: run(nil), namespace: &namespace{uid: "n", owner: "d", terminating: true}}, 0, actionFail, "was deleted while the drill ran"},
 		"its namespace was replaced":                  {state{run: run(nil), namespace: &namespace{uid: "m", owner: "d"}}, 0, actionFail, "was deleted while the drill ran"},
-		"its namespace has lost the label":            {state{run: run(nil), namespace: &namespace{uid: "n"}}, 0, actionFail, "was deleted while the drill ran"},
+		"its namespace has lost the label":            {state{run: run(nil), namespace: &namespace{uid: "n"}}, 0, actionFail, "has lost its label operator.kcp.io/restore-drill"},
+		"it has lost it, and is being deleted":        {state{run: run(nil), namespace: &namespace{uid: "n", terminating: true}}, 0, actionFail, "was deleted while the drill ran"},
 
 		"somebody has created it before our label":    {state{run: run(begun), namespace: foreign("n")}, 0, actionLeaveNamespace, "created by somebody else"},
 		"and the run is not known any more":           {state{namespace: foreign("n")}, 0, actionLeaveNamespace, ""},
