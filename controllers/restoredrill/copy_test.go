@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -70,6 +71,16 @@ func TestCopy(t *testing.T) {
 	secrets := secretsOf(drill, store, got, shards)
 	if names := slices.Sorted(maps.Keys(secrets)); !slices.Equal(names, []string{"age", "pull", "s3"}) || !slices.Equal(secrets["age"], []string{"key"}) || !slices.Equal(secrets["s3"], []string{"id", "key"}) || secrets["pull"] != nil {
 		t.Errorf("got %v", secrets)
+	}
+}
+
+// TestRecordBackup counts the loss from the begin of the snapshots.
+func TestRecordBackup(t *testing.T) {
+	start := time.Date(2030, 1, 2, 3, 0, 0, 0, time.UTC)
+	run := &operatorv1alpha1.RestoreDrillRun{StartedAt: metav1.NewTime(start)}
+	recordBackup(run, &manifest.Manifest{CutStartedAt: start.Add(-time.Hour), CutStoppedAt: start.Add(-time.Minute), Shards: []manifest.Shard{{LogicalClusters: 2}, {LogicalClusters: 3}}})
+	if run.DataLoss != "1h0m0s" || run.SavedLogicalClusters != 5 {
+		t.Errorf("got %+v", run)
 	}
 }
 

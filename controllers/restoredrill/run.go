@@ -214,12 +214,17 @@ func (s *scope) readBackup(ctx context.Context) error {
 	run := s.object.Status.Active
 	_, saved, problem, err := s.readSaved(ctx, run)
 	if err == nil && problem == "" {
-		run.SavedLogicalClusters, run.DataLoss = 0, rounded(run.StartedAt.Sub(saved.CutStoppedAt))
-		for _, shard := range saved.Shards {
-			run.SavedLogicalClusters += shard.LogicalClusters
-		}
+		recordBackup(run, saved)
 	}
 	return s.reportProblem(run, problem, err)
+}
+
+// recordBackup records what is compared with a restore. A write after the first snapshot may be in none.
+func recordBackup(run *operatorv1alpha1.RestoreDrillRun, saved *manifest.Manifest) {
+	run.SavedLogicalClusters, run.DataLoss = 0, rounded(run.StartedAt.Sub(saved.CutStartedAt))
+	for _, shard := range saved.Shards {
+		run.SavedLogicalClusters += shard.LogicalClusters
+	}
 }
 
 // reportProblem reports a run with what it waits for, if anything, or ends it if the API server rejects what it needs.
