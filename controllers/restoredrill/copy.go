@@ -20,6 +20,8 @@ const (
 	restoreName, storeName = "drill", "drill"
 	// externalHostname is a name that nobody can register: the copy has no clients.
 	externalHostname = "restore-drill.invalid"
+	// annotationNamespaceUID is on the objects of a drill of which the operator has a cache, with the UID of their namespace.
+	annotationNamespaceUID = "operator.kcp.io/restore-drill-namespace-uid"
 )
 
 // newRootShard returns the copy of a RootShard. It has only what the restored data needs: nothing that reaches out of the namespace, such as

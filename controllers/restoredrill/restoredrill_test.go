@@ -138,8 +138,9 @@ func (f *fixture) begin() *operatorv1alpha1.RootShard {
 	if err := f.c.Status().Update(f.t.Context(), f.drill); err != nil {
 		f.t.Fatal(err)
 	}
-	restore := &operatorv1alpha1.Restore{ObjectMeta: metav1.ObjectMeta{Name: restoreName, Namespace: f.name}}
-	root := &operatorv1alpha1.RootShard{ObjectMeta: metav1.ObjectMeta{Name: "root", Namespace: f.name}}
+	of := map[string]string{annotationNamespaceUID: f.drill.Status.Active.NamespaceUID}
+	restore := &operatorv1alpha1.Restore{ObjectMeta: metav1.ObjectMeta{Name: restoreName, Namespace: f.name, Annotations: of}}
+	root := &operatorv1alpha1.RootShard{ObjectMeta: metav1.ObjectMeta{Name: "root", Namespace: f.name, Annotations: of}}
 	f.create(restore, root)
 	restore.Status.Phase = operatorv1alpha1.RestorePhaseCompleted
 	if err := f.c.Status().Update(f.t.Context(), restore); err != nil {
@@ -292,6 +293,36 @@ func TestCreatedAtTheSameTime(t *testing.T) {
 				t.Errorf("%v: the namespace is %+v", err, object)
 			}
 		})
+	}
+}
+
+// TestEarlierDrill: what a cache has of an earlier drill with the same names does not count, and is not taken for what has to be created.
+func TestEarlierDrill(t *testing.T) {
+	f := newFixture(t)
+	f.create(f.backup("new", time.Hour))
+	root := f.begin()
+	f.ready(root)
+	root.Annotations[annotationNamespaceUID] = "before"
+	if err := f.c.Update(t.Context(), root); err != nil {
+		t.Fatal(err)
+	}
+	if scheduled := f.reconcile(operatorv1alpha1.ConditionScheduled); !strings.Contains(scheduled.Message, "the copy of RootShard root does not exist") {
+		t.Errorf("with another RootShard: %+v", scheduled)
+	}
+	restore := &operatorv1alpha1.Restore{}
+	if err := f.c.Get(t.Context(), client.ObjectKey{Namespace: f.name, Name: restoreName}, restore); err != nil {
+		t.Fatal(err)
+	}
+	restore.Annotations = nil
+	if err := f.c.Update(t.Context(), restore); err != nil {
+		t.Fatal(err)
+	}
+	if scheduled := f.reconcile(operatorv1alpha1.ConditionScheduled); !strings.Contains(scheduled.Message, "RootShard root does not exist in namespace kcp") {
+		t.Errorf("with another Restore: %+v", scheduled)
+	}
+	s := &scope{config: reconcile.Config{Cluster: apply.Cluster{Client: f.c}}, object: f.drill}
+	if problem, err := createMissing(t.Context(), s, newRestore(f.drill, f.drill.Status.Active)); err != nil || problem != "Restore drill is that of an earlier drill" {
+		t.Errorf("got %q, %v", problem, err)
 	}
 }
 

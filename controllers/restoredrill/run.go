@@ -60,7 +60,7 @@ func (s *scope) observeNamespace(ctx context.Context) error {
 		return nil
 	}
 	restore, err := apply.Get[operatorv1alpha1.Restore](ctx, s.config.Cluster, s.name, restoreName)
-	if err != nil || restore == nil {
+	if err != nil || restore == nil || isOfEarlierDrill(restore, run) {
 		return err
 	}
 	s.state.restore = restore.Status.Phase
@@ -82,9 +82,10 @@ func (s *scope) observeCopy(ctx context.Context) (err error) {
 	if err := s.config.Cluster.List(ctx, list, client.InNamespace(s.name)); err != nil {
 		return err
 	}
-	s.shards = list.Items
+	run := s.state.run
+	s.shards = slices.DeleteFunc(list.Items, func(shard operatorv1alpha1.Shard) bool { return isOfEarlierDrill(&shard, run) })
 	slices.SortFunc(s.shards, func(a, b operatorv1alpha1.Shard) int { return strings.Compare(a.Name, b.Name) })
-	if s.root == nil {
+	if s.root == nil || isOfEarlierDrill(s.root, run) {
 		s.state.waitsFor = "the copy of RootShard " + s.object.Spec.RootShardRef.Name + " does not exist"
 		return nil
 	}
@@ -277,20 +278,41 @@ func (s *scope) createCopy(ctx context.Context, run *operatorv1alpha1.RestoreDri
 			return problem, err
 		}
 	}
-	for _, create := range []func() error{
-		func() error { return apply.CreateMissing(ctx, cluster, condition, newStore(run.Namespace, store)) },
-		func() error { return apply.CreateMissing(ctx, cluster, condition, copied) },
-	} {
-		if err := create(); err != nil {
-			return "", err
-		}
+	if problem, err := createMissing(ctx, s, newStore(run.Namespace, store)); err != nil || problem != "" {
+		return problem, err
+	}
+	if problem, err := createMissing(ctx, s, copied); err != nil || problem != "" {
+		return problem, err
 	}
 	for _, shard := range shards {
-		if err := apply.CreateMissing(ctx, cluster, condition, shard); err != nil {
-			return "", err
+		if problem, err := createMissing(ctx, s, shard); err != nil || problem != "" {
+			return problem, err
 		}
 	}
-	return "", apply.CreateMissing(ctx, cluster, condition, newRestore(s.object, run))
+	return createMissing(ctx, s, newRestore(s.object, run))
+}
+
+// createMissing creates an object of a kind that is cached, or returns why that has to be tried again.
+func createMissing[T any, P interface {
+	*T
+	client.Object
+}](ctx context.Context, s *scope, object P) (string, error) {
+	run, kind := s.object.Status.Active, object.GetObjectKind().GroupVersionKind().Kind
+	annotations := object.GetAnnotations()
+	annotations[annotationNamespaceUID] = run.NamespaceUID
+	object.SetAnnotations(annotations)
+	if err := apply.CreateMissing(ctx, s.config.Cluster, condition, object); err != nil {
+		return "", err
+	}
+	if isOfEarlierDrill(object, run) {
+		return fmt.Sprintf("%s %s is that of an earlier drill", kind, object.GetName()), nil
+	}
+	return "", nil
+}
+
+// isOfEarlierDrill reports whether an object is that of a former namespace of the same name: a cache may have it for a while.
+func isOfEarlierDrill(object client.Object, run *operatorv1alpha1.RestoreDrillRun) bool {
+	return object.GetAnnotations()[annotationNamespaceUID] != run.NamespaceUID
 }
 
 // ofInstallation returns the Shards of a RootShard.
