@@ -2,6 +2,7 @@ package restoredrill
 
 import (
 	"path"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,6 +23,8 @@ const (
 	externalHostname = "restore-drill.invalid"
 	// annotationNamespaceUID is on the objects of a drill of which the operator has a cache, with the UID of their namespace.
 	annotationNamespaceUID = "operator.kcp.io/restore-drill-namespace-uid"
+	// annotationSaved is on the copy of a shard, with the number of its logical clusters in the backup.
+	annotationSaved = "operator.kcp.io/restore-drill-logical-clusters"
 )
 
 // newRootShard returns the copy of a RootShard. It has only what the restored data needs: nothing that reaches out of the namespace, such as
@@ -36,6 +39,11 @@ func newRootShard(namespace string, live *operatorv1alpha1.RootShard, saved *man
 		},
 	}
 	out.Annotations[operatorv1alpha1.AnnotationRestore] = restoreName
+	for _, shard := range saved.Shards {
+		if shard.Name == live.Name {
+			out.Annotations[annotationSaved] = strconv.FormatInt(shard.LogicalClusters, 10)
+		}
+	}
 	return out
 }
 
@@ -52,8 +60,10 @@ func newShards(namespace string, root *operatorv1alpha1.RootShard, live []operat
 				spec = &live[i].Spec.CommonShardSpec
 			}
 		}
+		meta := copyMeta(namespace, shard.Name)
+		meta.Annotations[annotationSaved] = strconv.FormatInt(shard.LogicalClusters, 10)
 		out = append(out, &operatorv1alpha1.Shard{
-			TypeMeta: typeMeta("Shard"), ObjectMeta: copyMeta(namespace, shard.Name),
+			TypeMeta: typeMeta("Shard"), ObjectMeta: meta,
 			Spec: operatorv1alpha1.ShardSpec{
 				CommonShardSpec: newCommonSpec(spec, saved, shard.Name),
 				RootShard:       operatorv1alpha1.RootShardReference{Reference: &corev1.LocalObjectReference{Name: root.Name}},

@@ -33,7 +33,7 @@ func TestCopy(t *testing.T) {
 	}
 	live.Spec.External, live.Spec.Cache.Ref = operatorv1alpha1.ExternalConfig{Hostname: "kcp.example.com", Port: 443}, &corev1.LocalObjectReference{Name: "cache"}
 	live.Spec.Certificates.IssuerRef = &operatorv1alpha1.IssuerReference{Name: "issuer"}
-	saved := &manifest.Manifest{Installation: manifest.Installation{Version: "registry/atoll:v1"}, Shards: []manifest.Shard{{Name: "root", Prefix: "saved"}, {Name: "alpha", Prefix: "/alpha"}, {Name: "gone", Prefix: "/gone"}}}
+	saved := &manifest.Manifest{Installation: manifest.Installation{Version: "registry/atoll:v1"}, Shards: []manifest.Shard{{Name: "root", Prefix: "saved", LogicalClusters: 7}, {Name: "alpha", Prefix: "/alpha", LogicalClusters: 8}, {Name: "gone", Prefix: "/gone"}}}
 
 	got := newRootShard("drills", live, saved)
 	want := operatorv1alpha1.RootShardSpec{
@@ -49,7 +49,7 @@ func TestCopy(t *testing.T) {
 		External: operatorv1alpha1.ExternalConfig{Hostname: "restore-drill.invalid", Port: 443},
 		Proxy:    &operatorv1alpha1.RootShardProxySpec{Replicas: ptr.To[int32](1)},
 	}
-	if !equality.Semantic.DeepEqual(got.Spec, want) || got.Namespace != "drills" || got.Annotations[operatorv1alpha1.AnnotationRestore] != restoreName || got.Annotations[operatorv1alpha1.AnnotationPauseRollout] != "" {
+	if !equality.Semantic.DeepEqual(got.Spec, want) || got.Namespace != "drills" || got.Annotations[operatorv1alpha1.AnnotationRestore] != restoreName || got.Annotations[operatorv1alpha1.AnnotationPauseRollout] != "" || got.Annotations[annotationSaved] != "7" {
 		t.Errorf("got %+v", got)
 	}
 
@@ -59,7 +59,7 @@ func TestCopy(t *testing.T) {
 	newer := alpha.DeepCopy()
 	newer.Name = "newer"
 	shards := newShards("drills", live, []operatorv1alpha1.Shard{alpha, *newer}, saved)
-	if len(shards) != 2 || shards[0].Name != "alpha" || shards[0].Spec.Etcd.Managed == nil || shards[0].Spec.Etcd.Endpoints != nil || shards[0].Spec.Etcd.Prefix != "/alpha" ||
+	if len(shards) != 2 || shards[0].Name != "alpha" || shards[0].Annotations[annotationSaved] != "8" || shards[0].Spec.Etcd.Managed == nil || shards[0].Spec.Etcd.Endpoints != nil || shards[0].Spec.Etcd.Prefix != "/alpha" ||
 		shards[1].Name != "gone" || shards[1].Spec.Etcd.Managed.Storage.Size != &size && shards[1].Spec.Etcd.Managed.Storage.Size.Cmp(size) != 0 || shards[1].Spec.RootShard.Reference.Name != "root" {
 		t.Errorf("got %+v", shards)
 	}

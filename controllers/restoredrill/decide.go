@@ -3,6 +3,7 @@ package restoredrill
 import (
 	"cmp"
 	"fmt"
+	"strconv"
 	"time"
 
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
@@ -43,6 +44,7 @@ type namespace struct {
 // read is what the restored shards serve.
 type read struct {
 	logicalClusters int64
+	lacking         string // the first shard that lacks too many of those in the backup, or ""
 	problem         string // why they could not be read, or ""
 }
 
@@ -115,8 +117,22 @@ func decide(s state) decision {
 		// The snapshot was compared with its inventory. Workspaces that were being deleted may have gone since.
 		return decision{actionFail, fmt.Sprintf("the restored shards serve %d logical clusters, and the backup has %d: more than a tenth is missing. Compare a restore with `kubectl kcp doctor --deep`",
 			s.read.logicalClusters, s.run.SavedLogicalClusters)}
+	case s.read.lacking != "":
+		return decision{actionFail, s.read.lacking}
 	}
 	return decision{actionSucceed, ""}
+}
+
+// lacking is why a shard serves too few logical clusters: it lacks more than a tenth, rounded up, of those in the backup, or all. It is "" if it does not.
+func lacking(name string, served int64, saved string) string {
+	want, err := strconv.ParseInt(saved, 10, 64)
+	switch {
+	case err != nil:
+		return fmt.Sprintf("the copy of shard %s has lost annotation %s, the number of its logical clusters in the backup", name, annotationSaved)
+	case want > 0 && served == 0, want-served > (want+9)/10:
+		return fmt.Sprintf("the restored shard %s serves %d logical clusters, and the backup has %d of it: more than a tenth is missing. Compare a restore with `kubectl kcp doctor --deep`", name, served, want)
+	}
+	return ""
 }
 
 // decideIdle is decide without a run.

@@ -84,6 +84,7 @@ func TestDecide(t *testing.T) {
 		"everything is served":                  {state{run: run(nil), namespace: ours(), restore: completed, read: &read{logicalClusters: 100}}, 0, actionSucceed, ""},
 		"some that were being deleted are not":  {state{run: run(nil), namespace: ours(), restore: completed, read: &read{logicalClusters: 90}}, 0, actionSucceed, ""},
 		"too much is missing":                   {state{run: run(nil), namespace: ours(), restore: completed, read: &read{logicalClusters: 89}}, 0, actionFail, "serve 89 logical clusters, and the backup has 100"},
+		"a shard lacks too many":                {state{run: run(nil), namespace: ours(), restore: completed, read: &read{logicalClusters: 95, lacking: "shard a"}}, 0, actionFail, "shard a"},
 		"a run has ended":                       {state{run: run(ended), namespace: ours()}, 2 * time.Hour, actionDeleteNamespace, ""},
 		"and its namespace is being deleted, too": {
 			state{run: run(ended), namespace: &namespace{owner: "d", terminating: true}}, 0, actionWait, "its conditions say what is left in it",
@@ -97,6 +98,31 @@ func TestDecide(t *testing.T) {
 				t.Errorf("got %s %q, want %s %q", got.action, got.message, tc.want, tc.message)
 			} else if advice := "Raise timeout"; strings.Contains(got.message, advice) && !strings.Contains(tc.message, advice) {
 				t.Errorf("got %q, which does not help", got.message)
+			}
+		})
+	}
+}
+
+// TestLacking compares each shard, so that an empty one is not hidden by others.
+func TestLacking(t *testing.T) {
+	for name, tc := range map[string]struct {
+		served int64
+		saved  string
+		want   string
+	}{
+		"all":                   {100, "100", ""},
+		"a tenth is missing":    {90, "100", ""},
+		"more is missing":       {89, "100", "the restored shard a serves 89 logical clusters, and the backup has 100 of it"},
+		"one of a few":          {2, "3", ""},
+		"two of a few":          {1, "3", "more than a tenth"},
+		"the only one":          {0, "1", "more than a tenth"},
+		"none was saved":        {0, "0", ""},
+		"more than were saved":  {5, "3", ""},
+		"the number is unknown": {5, "", "has lost annotation"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := lacking("a", tc.served, tc.saved); !strings.Contains(got, tc.want) || (got != "") != (tc.want != "") {
+				t.Errorf("got %q, want %q", got, tc.want)
 			}
 		})
 	}

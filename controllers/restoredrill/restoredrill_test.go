@@ -138,7 +138,7 @@ func (f *fixture) begin() *operatorv1alpha1.RootShard {
 	if err := f.c.Status().Update(f.t.Context(), f.drill); err != nil {
 		f.t.Fatal(err)
 	}
-	of := map[string]string{annotationNamespaceUID: f.drill.Status.Active.NamespaceUID}
+	of := map[string]string{annotationNamespaceUID: f.drill.Status.Active.NamespaceUID, annotationSaved: "10"}
 	restore := &operatorv1alpha1.Restore{ObjectMeta: metav1.ObjectMeta{Name: restoreName, Namespace: f.name, Annotations: of}}
 	root := &operatorv1alpha1.RootShard{ObjectMeta: metav1.ObjectMeta{Name: "root", Namespace: f.name, Annotations: of}}
 	f.create(restore, root)

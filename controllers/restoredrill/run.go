@@ -1,6 +1,7 @@
 package restoredrill
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -382,14 +383,14 @@ func (s *scope) copySecret(ctx context.Context, name string, keys []string) (str
 // check reads what the restored shards serve, and decides again.
 func (s *scope) check(ctx context.Context) error {
 	run, found := s.object.Status.Active, &read{}
-	servers := []desired.Shard{desired.NewRootShard(s.root)}
+	servers, saved := []desired.Shard{desired.NewRootShard(s.root)}, []string{s.root.Annotations[annotationSaved]}
 	for i := range s.shards {
-		servers = append(servers, desired.NewShard(&s.shards[i], s.root))
+		servers, saved = append(servers, desired.NewShard(&s.shards[i], s.root)), append(saved, s.shards[i].Annotations[annotationSaved])
 	}
 	timeout := min(checkTimeout, run.StartedAt.Add(s.state.timeout).Sub(s.now))
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	for _, server := range servers {
+	for i, server := range servers {
 		count, err := s.reader.CountLogicalClusters(ctx, server)
 		if err != nil && ctx.Err() != nil {
 			found.problem = fmt.Sprintf("shard %s: the lists of logical clusters did not end within %s", server.Name(), timeout)
@@ -400,6 +401,7 @@ func (s *scope) check(ctx context.Context) error {
 			break
 		}
 		found.logicalClusters += count
+		found.lacking = cmp.Or(found.lacking, lacking(server.Name(), count, saved[i]))
 	}
 	run.LogicalClusters, s.state.read = found.logicalClusters, found
 	s.state.now = s.config.Now()
