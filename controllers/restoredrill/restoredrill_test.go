@@ -28,12 +28,13 @@ import (
 type counter struct {
 	count   int64
 	err     error
-	endless bool
+	endless func() // is called when the time of the request is over
 }
 
 func (c *counter) CountLogicalClusters(ctx context.Context, _ desired.Shard) (int64, error) {
-	if c.endless {
+	if c.endless != nil {
 		<-ctx.Done()
+		c.endless()
 		return 0, ctx.Err()
 	}
 	return c.count, c.err
@@ -386,10 +387,15 @@ func TestEndlessRead(t *testing.T) {
 	f := newFixture(t)
 	f.create(f.backup("new", time.Hour))
 	f.ready(f.begin())
-	f.reads.endless = true
+	f.reads.endless = func() {}
 	f.now = f.now.Add(time.Hour - time.Millisecond)
-	if scheduled := f.reconcile(operatorv1alpha1.ConditionScheduled); !strings.Contains(scheduled.Message, "shard root: the lists of logical clusters did not end within 1ms") {
+	const want = "shard root: the lists of logical clusters did not end within 1ms"
+	if scheduled := f.reconcile(operatorv1alpha1.ConditionScheduled); !strings.Contains(scheduled.Message, want) {
 		t.Errorf("got %+v", scheduled)
+	}
+	f.reads.endless = func() { f.now = f.now.Add(time.Millisecond) }
+	if current := f.reconcile(operatorv1alpha1.ConditionCurrent); current.Reason != reasonFailed || !strings.Contains(current.Message, "did not end within 1h0m0s: the restored shards cannot be read: "+want) {
+		t.Errorf("got %+v", current)
 	}
 }
 

@@ -404,6 +404,7 @@ func (s *scope) check(ctx context.Context) error {
 		found.lacking = cmp.Or(found.lacking, lacking(server.Name(), count, saved[i]))
 	}
 	run.LogicalClusters, s.state.read = found.logicalClusters, found
+	run.Message = shortened(s.state.progress()) // the cause, if the time of the run is over now
 	s.state.now = s.config.Now()
 	s.now = s.state.now
 	switch decided := decide(s.state); decided.action {
