@@ -19,6 +19,7 @@ import (
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 	"github.com/atoll-dev/atoll/controllers/apply"
 	"github.com/atoll-dev/atoll/controllers/backupstore"
+	"github.com/atoll-dev/atoll/controllers/desired"
 	"github.com/atoll-dev/atoll/controllers/status"
 	"github.com/atoll-dev/atoll/internal/backup/archive"
 	"github.com/atoll-dev/atoll/internal/backup/manifest"
@@ -176,7 +177,25 @@ func mountedOnly(secrets []archive.Secret, installation *installation) []archive
 			}
 		}
 	}
-	return slices.DeleteFunc(secrets, func(secret archive.Secret) bool { return !mounted[secret.Metadata.Name] })
+	return slices.DeleteFunc(secrets, func(secret archive.Secret) bool {
+		return !mounted[secret.Metadata.Name] || isAuthority(secret, installation)
+	})
+}
+
+// isAuthority reports whether a Secret has a key of the certificate authorities or of the tokens of an installation, whatever mounts it. One
+// that the user provides, as CA of the installation, has any name.
+func isAuthority(secret archive.Secret, installation *installation) bool {
+	name, root := secret.Metadata.Name, installation.shards[0].Root()
+	if strings.HasSuffix(name, "-service-account") || len(secret.Data[corev1.TLSPrivateKeyKey]) > 0 {
+		return true
+	}
+	first := strings.TrimSuffix(strings.TrimRight(name, "0123456789"), "-") // without the number of another key
+	for _, ca := range []desired.CA{desired.RootCA, desired.ServerCA, desired.ClientCA, desired.RequestHeaderCA, desired.ServiceAccountCA} {
+		if known := desired.CAName(root, ca); name == known || first == known {
+			return true
+		}
+	}
+	return false
 }
 
 // createSecrets creates the Secrets of a backup that do not exist. It refuses if one exists with another content.

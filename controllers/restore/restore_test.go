@@ -203,17 +203,24 @@ func TestImageChangesWhileRunning(t *testing.T) {
 	}
 }
 
-// TestMounted: a copy gets only what its shards mount.
+// TestMounted: a copy gets only what its shards mount, and never an authority of the installation.
 func TestMounted(t *testing.T) {
 	root := newRoot()
-	root.Spec.ExtraVolumes = []corev1.Volume{{Name: "keys", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "keys"}}}, {Name: "other"}}
+	var saved []archive.Secret
+	for _, name := range []string{"root-ca", "root-client-ca-2", "root-service-account", "other-service-account", "provided-ca", "keys", "unmounted"} {
+		secret := archive.Secret{Metadata: archive.SecretMetadata{Name: name}, Data: map[string][]byte{"config": []byte("v")}}
+		if name == "provided-ca" {
+			secret.Data["tls.key"] = []byte("v")
+		}
+		saved = append(saved, secret)
+		if name != "unmounted" {
+			root.Spec.ExtraVolumes = append(root.Spec.ExtraVolumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: name}}})
+		}
+	}
+	root.Spec.ExtraVolumes = append(root.Spec.ExtraVolumes, corev1.Volume{Name: "other"})
 	installation, err := observeInstallation(t.Context(), apply.Cluster{Client: memory.NewClient(t, root)}, root)
 	if err != nil {
 		t.Fatal(err)
-	}
-	var saved []archive.Secret
-	for _, name := range []string{"root-ca", "keys", "root-service-account"} {
-		saved = append(saved, archive.Secret{Metadata: archive.SecretMetadata{Name: name}})
 	}
 	if got := mountedOnly(saved, installation); len(got) != 1 || got[0].Metadata.Name != "keys" {
 		t.Errorf("got %+v", got)

@@ -2,6 +2,7 @@ package restoredrill
 
 import (
 	"path"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -20,6 +21,10 @@ const (
 	restoreName, storeName = "drill", "drill"
 	// externalHostname is a name that nobody can register: the copy has no clients.
 	externalHostname = "restore-drill.invalid"
+	// annotationNamespaceUID is on the objects of a drill of which the operator has a cache, with the UID of their namespace.
+	annotationNamespaceUID = "operator.kcp.io/restore-drill-namespace-uid"
+	// annotationSaved is on the copy of a shard, with the number of its logical clusters in the backup.
+	annotationSaved = "operator.kcp.io/restore-drill-logical-clusters"
 )
 
 // newRootShard returns the copy of a RootShard. It has only what the restored data needs: nothing that reaches out of the namespace, such as
@@ -34,6 +39,11 @@ func newRootShard(namespace string, live *operatorv1alpha1.RootShard, saved *man
 		},
 	}
 	out.Annotations[operatorv1alpha1.AnnotationRestore] = restoreName
+	for _, shard := range saved.Shards {
+		if shard.Name == live.Name {
+			out.Annotations[annotationSaved] = strconv.FormatInt(shard.LogicalClusters, 10)
+		}
+	}
 	return out
 }
 
@@ -50,8 +60,10 @@ func newShards(namespace string, root *operatorv1alpha1.RootShard, live []operat
 				spec = &live[i].Spec.CommonShardSpec
 			}
 		}
+		meta := copyMeta(namespace, shard.Name)
+		meta.Annotations[annotationSaved] = strconv.FormatInt(shard.LogicalClusters, 10)
 		out = append(out, &operatorv1alpha1.Shard{
-			TypeMeta: typeMeta("Shard"), ObjectMeta: copyMeta(namespace, shard.Name),
+			TypeMeta: typeMeta("Shard"), ObjectMeta: meta,
 			Spec: operatorv1alpha1.ShardSpec{
 				CommonShardSpec: newCommonSpec(spec, saved, shard.Name),
 				RootShard:       operatorv1alpha1.RootShardReference{Reference: &corev1.LocalObjectReference{Name: root.Name}},
@@ -118,35 +130,46 @@ var keptFlags = []string{"--encryption-provider-config", "--feature-gates"}
 // withoutWebhooks keeps the controllers of a copy from asking the webhooks of workspaces.
 const withoutWebhooks = "--disable-admission-plugins=apis.kcp.io/MutatingWebhook,apis.kcp.io/ValidatingWebhook"
 
-// newExtras returns the flags without which the restored data cannot be read, and the Secrets that they may need.
+// newExtras returns the flags without which the restored data cannot be read, and the Secret with the file that they name.
 func newExtras(live operatorv1alpha1.ContainerExtras) operatorv1alpha1.ContainerExtras {
-	out, encrypted := operatorv1alpha1.ContainerExtras{ExtraArgs: []string{withoutWebhooks}}, false
+	out, file := operatorv1alpha1.ContainerExtras{ExtraArgs: []string{withoutWebhooks}}, ""
 	for i, arg := range live.ExtraArgs {
-		name, _, hasValue := strings.Cut(arg, "=")
+		name, value, hasValue := strings.Cut(arg, "=")
 		for _, flag := range keptFlags {
 			if name != flag {
 				continue
 			}
 			out.ExtraArgs = append(out.ExtraArgs, arg)
 			if !hasValue && i+1 < len(live.ExtraArgs) {
-				out.ExtraArgs = append(out.ExtraArgs, live.ExtraArgs[i+1])
+				value = live.ExtraArgs[i+1]
+				out.ExtraArgs = append(out.ExtraArgs, value)
 			}
-			encrypted = encrypted || flag == keptFlags[0]
+			if flag == keptFlags[0] {
+				file = value
+			}
 		}
 	}
-	if !encrypted {
+	mount := mountOf(live.ExtraVolumeMounts, file)
+	if mount == nil {
 		return out
 	}
-	kept := map[string]bool{}
 	for _, volume := range live.ExtraVolumes {
-		if volume.Secret != nil {
-			kept[volume.Name] = true
-			out.ExtraVolumes = append(out.ExtraVolumes, *volume.DeepCopy())
+		if volume.Name == mount.Name && volume.Secret != nil {
+			out.ExtraVolumes, out.ExtraVolumeMounts = []corev1.Volume{*volume.DeepCopy()}, []corev1.VolumeMount{*mount.DeepCopy()}
 		}
 	}
-	for _, mount := range live.ExtraVolumeMounts {
-		if kept[mount.Name] {
-			out.ExtraVolumeMounts = append(out.ExtraVolumeMounts, *mount.DeepCopy())
+	return out
+}
+
+// mountOf returns the mount that has a file, or nil. Others may have keys of the installation, with which a copy could act in its name.
+func mountOf(mounts []corev1.VolumeMount, file string) *corev1.VolumeMount {
+	var out *corev1.VolumeMount
+	file = path.Clean(file)
+	for i, mount := range mounts {
+		directory := strings.TrimSuffix(path.Clean(mount.MountPath), "/")
+		isIn := file == directory || strings.HasPrefix(file, directory+"/")
+		if isIn && (out == nil || len(path.Clean(out.MountPath)) < len(directory)) { // a mount below another one hides what that has there
+			out = &mounts[i]
 		}
 	}
 	return out

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -32,7 +33,7 @@ func TestCopy(t *testing.T) {
 	}
 	live.Spec.External, live.Spec.Cache.Ref = operatorv1alpha1.ExternalConfig{Hostname: "kcp.example.com", Port: 443}, &corev1.LocalObjectReference{Name: "cache"}
 	live.Spec.Certificates.IssuerRef = &operatorv1alpha1.IssuerReference{Name: "issuer"}
-	saved := &manifest.Manifest{Installation: manifest.Installation{Version: "registry/atoll:v1"}, Shards: []manifest.Shard{{Name: "root", Prefix: "saved"}, {Name: "alpha", Prefix: "/alpha"}, {Name: "gone", Prefix: "/gone"}}}
+	saved := &manifest.Manifest{Installation: manifest.Installation{Version: "registry/atoll:v1"}, Shards: []manifest.Shard{{Name: "root", Prefix: "saved", LogicalClusters: 7}, {Name: "alpha", Prefix: "/alpha", LogicalClusters: 8}, {Name: "gone", Prefix: "/gone"}}}
 
 	got := newRootShard("drills", live, saved)
 	want := operatorv1alpha1.RootShardSpec{
@@ -48,7 +49,7 @@ func TestCopy(t *testing.T) {
 		External: operatorv1alpha1.ExternalConfig{Hostname: "restore-drill.invalid", Port: 443},
 		Proxy:    &operatorv1alpha1.RootShardProxySpec{Replicas: ptr.To[int32](1)},
 	}
-	if !equality.Semantic.DeepEqual(got.Spec, want) || got.Namespace != "drills" || got.Annotations[operatorv1alpha1.AnnotationRestore] != restoreName || got.Annotations[operatorv1alpha1.AnnotationPauseRollout] != "" {
+	if !equality.Semantic.DeepEqual(got.Spec, want) || got.Namespace != "drills" || got.Annotations[operatorv1alpha1.AnnotationRestore] != restoreName || got.Annotations[operatorv1alpha1.AnnotationPauseRollout] != "" || got.Annotations[annotationSaved] != "7" {
 		t.Errorf("got %+v", got)
 	}
 
@@ -58,7 +59,7 @@ func TestCopy(t *testing.T) {
 	newer := alpha.DeepCopy()
 	newer.Name = "newer"
 	shards := newShards("drills", live, []operatorv1alpha1.Shard{alpha, *newer}, saved)
-	if len(shards) != 2 || shards[0].Name != "alpha" || shards[0].Spec.Etcd.Managed == nil || shards[0].Spec.Etcd.Endpoints != nil || shards[0].Spec.Etcd.Prefix != "/alpha" ||
+	if len(shards) != 2 || shards[0].Name != "alpha" || shards[0].Annotations[annotationSaved] != "8" || shards[0].Spec.Etcd.Managed == nil || shards[0].Spec.Etcd.Endpoints != nil || shards[0].Spec.Etcd.Prefix != "/alpha" ||
 		shards[1].Name != "gone" || shards[1].Spec.Etcd.Managed.Storage.Size != &size && shards[1].Spec.Etcd.Managed.Storage.Size.Cmp(size) != 0 || shards[1].Spec.RootShard.Reference.Name != "root" {
 		t.Errorf("got %+v", shards)
 	}
@@ -70,6 +71,58 @@ func TestCopy(t *testing.T) {
 	secrets := secretsOf(drill, store, got, shards)
 	if names := slices.Sorted(maps.Keys(secrets)); !slices.Equal(names, []string{"age", "pull", "s3"}) || !slices.Equal(secrets["age"], []string{"key"}) || !slices.Equal(secrets["s3"], []string{"id", "key"}) || secrets["pull"] != nil {
 		t.Errorf("got %v", secrets)
+	}
+}
+
+// TestRecordBackup counts the loss from the begin of the snapshots.
+func TestRecordBackup(t *testing.T) {
+	start := time.Date(2030, 1, 2, 3, 0, 0, 0, time.UTC)
+	run := &operatorv1alpha1.RestoreDrillRun{StartedAt: metav1.NewTime(start)}
+	recordBackup(run, &manifest.Manifest{CutStartedAt: start.Add(-time.Hour), CutStoppedAt: start.Add(-time.Minute), Shards: []manifest.Shard{{LogicalClusters: 2}, {LogicalClusters: 3}}})
+	if run.DataLoss != "1h0m0s" || run.SavedLogicalClusters != 5 {
+		t.Errorf("got %+v", run)
+	}
+}
+
+// TestExtras keeps only the Secret that has the configuration of the encryption.
+func TestExtras(t *testing.T) {
+	live := operatorv1alpha1.ContainerExtras{
+		ExtraVolumeMounts: []corev1.VolumeMount{{Name: "all", MountPath: "/keys"}, {Name: "deep", MountPath: "/keys/deep/"}, {Name: "file", MountPath: "/etc/config.yaml", SubPath: "c"}, {Name: "map", MountPath: "/map"}, {Name: "ca", MountPath: "/ca"}},
+	}
+	for _, mount := range live.ExtraVolumeMounts {
+		volume := corev1.Volume{Name: mount.Name, VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: mount.Name}}}
+		if mount.Name == "map" {
+			volume.VolumeSource = corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{}}
+		}
+		live.ExtraVolumes = append(live.ExtraVolumes, volume)
+	}
+	for name, tc := range map[string]struct {
+		args []string
+		want string
+	}{
+		"in a directory":         {[]string{"--encryption-provider-config=/keys/config"}, "all"},
+		"in one below":           {[]string{"--encryption-provider-config", "/keys/deep/config"}, "deep"},
+		"beside it":              {[]string{"--encryption-provider-config=/keys/deeper"}, "all"},
+		"a file":                 {[]string{"--encryption-provider-config=/etc/config.yaml"}, "file"},
+		"a path that leaves one": {[]string{"--encryption-provider-config=/ca/../keys/config"}, "all"},
+		"a ConfigMap":            {[]string{"--encryption-provider-config=/map/config"}, ""},
+		"of the image":           {[]string{"--encryption-provider-config=/keyss/config"}, ""},
+		"without a value":        {[]string{"--encryption-provider-config"}, ""},
+		"without the flag":       {[]string{"--feature-gates=A=true"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			live.ExtraArgs = tc.args
+			out, got := newExtras(live), ""
+			for i, volume := range out.ExtraVolumes {
+				got += volume.Secret.SecretName
+				if out.ExtraVolumeMounts[i].Name != volume.Name {
+					t.Errorf("got %+v", out)
+				}
+			}
+			if got != tc.want || len(out.ExtraVolumes) != len(out.ExtraVolumeMounts) {
+				t.Errorf("got %q, want %q", got, tc.want)
+			}
+		})
 	}
 }
 

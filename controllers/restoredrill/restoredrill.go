@@ -156,19 +156,28 @@ func (s *scope) parse(context.Context) error {
 		s.report.Set(status.OK(condition, reasonSuspended, "spec.suspend is set: no drills are started"))
 	default:
 		s.schedule = &parsed
-		announced := out.NextScheduleTime
-		if announced == nil {
-			out.NextScheduleTime = s.next()
-		}
-		if announced != nil {
+		if announced := out.NextScheduleTime; announced != nil {
 			_, s.state.due = schedule.Due(&announced.Time, s.now)
 		}
+		if !s.state.due { // the schedule or its time zone may have changed
+			out.NextScheduleTime = s.next()
+		}
 		s.state.due = s.state.due || spec.Immediate && out.LastScheduleTime == nil
-		s.report.Set(status.OK(condition, reasonNoneDue, "the next drill is not due yet"))
+		s.reportLast()
 		return nil
 	}
 	out.NextScheduleTime = nil
 	return nil
+}
+
+// reportLast reports what became of the last time that was due, until another one is.
+func (s *scope) reportLast() {
+	const condition = operatorv1alpha1.ConditionScheduled
+	if before := meta.FindStatusCondition(s.object.Status.Conditions, condition); before != nil && before.Reason == reasonSkipped {
+		s.report.Set(status.Warn(condition, reasonSkipped, "%s", before.Message))
+		return
+	}
+	s.report.Set(status.OK(condition, reasonNoneDue, "the next drill is not due yet"))
 }
 
 func (s *scope) next() *metav1.Time { return &metav1.Time{Time: s.schedule.Next(s.now)} }
@@ -251,6 +260,10 @@ func (s *scope) act(ctx context.Context) error {
 		return s.createNamespace(ctx)
 	case actionRecordNamespace:
 		out.Active.NamespaceUID = s.state.namespace.uid
+	case actionLeaveNamespace:
+		return s.leaveNamespace(ctx, decided.message)
+	case actionReadBackup:
+		return s.readBackup(ctx)
 	case actionRestore:
 		return s.restore(ctx)
 	case actionCheck:

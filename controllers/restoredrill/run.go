@@ -1,6 +1,7 @@
 package restoredrill
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,25 +31,37 @@ const (
 	// maxManifestBytes bounds the manifest of a backup in the memory of the operator, as that of a Restore.
 	maxManifestBytes = 1 << 20
 	readTimeout      = time.Minute
+	// checkTimeout bounds the lists of all shards of a copy. Each request has a timeout, but a server decides how many pages a list has, and
+	// its image is that of a tenant.
+	checkTimeout = 5 * time.Minute
 	// condition of what the API server rejects; it becomes the message of the run.
 	condition = operatorv1alpha1.ConditionScheduled
 )
 
-// observeNamespace reads the namespace of drills, and what is in it if it is that of the run.
-func (s *scope) observeNamespace(ctx context.Context) error {
+// readNamespace reads the namespace of drills.
+func (s *scope) readNamespace(ctx context.Context) error {
 	object, err := apply.Get[corev1.Namespace](ctx, s.config.Cluster, "", s.name)
 	if err != nil || object == nil {
 		return err
 	}
 	s.state.namespace = &namespace{
-		uid: string(object.UID), owner: object.Labels[operatorv1alpha1.LabelRestoreDrill], holder: object.Annotations[operatorv1alpha1.AnnotationRestoreDrill], terminating: object.DeletionTimestamp != nil,
+		uid: string(object.UID), owner: object.Labels[operatorv1alpha1.LabelRestoreDrill], holder: object.Annotations[operatorv1alpha1.AnnotationRestoreDrill],
+		terminating: object.DeletionTimestamp != nil, foreign: isForeign(object, s.manager()),
+	}
+	return nil
+}
+
+// observeNamespace reads the namespace of drills, and what is in it if it is that of the run.
+func (s *scope) observeNamespace(ctx context.Context) error {
+	if err := s.readNamespace(ctx); err != nil {
+		return err
 	}
 	run := s.state.run
 	if !s.state.owns() || run == nil || run.Result != "" {
 		return nil
 	}
 	restore, err := apply.Get[operatorv1alpha1.Restore](ctx, s.config.Cluster, s.name, restoreName)
-	if err != nil || restore == nil {
+	if err != nil || restore == nil || isOfEarlierDrill(restore, run) {
 		return err
 	}
 	s.state.restore = restore.Status.Phase
@@ -70,9 +83,10 @@ func (s *scope) observeCopy(ctx context.Context) (err error) {
 	if err := s.config.Cluster.List(ctx, list, client.InNamespace(s.name)); err != nil {
 		return err
 	}
-	s.shards = list.Items
+	run := s.state.run
+	s.shards = slices.DeleteFunc(list.Items, func(shard operatorv1alpha1.Shard) bool { return isOfEarlierDrill(&shard, run) })
 	slices.SortFunc(s.shards, func(a, b operatorv1alpha1.Shard) int { return strings.Compare(a.Name, b.Name) })
-	if s.root == nil {
+	if s.root == nil || isOfEarlierDrill(s.root, run) {
 		s.state.waitsFor = "the copy of RootShard " + s.object.Spec.RootShardRef.Name + " does not exist"
 		return nil
 	}
@@ -102,10 +116,10 @@ func (s *scope) createNamespace(ctx context.Context) error {
 	run := s.object.Status.Active
 	labels, err := s.podSecurity(ctx)
 	if err != nil {
-		return err
+		return s.retry(err)
 	}
 	labels[operatorv1alpha1.LabelRestoreDrill] = string(s.object.UID)
-	object, err := s.applyNamespace(ctx, labels, map[string]any{operatorv1alpha1.AnnotationRestoreDrill: s.object.Namespace + "/" + s.object.Name})
+	err = s.applyNamespace(ctx, labels, map[string]any{operatorv1alpha1.AnnotationRestoreDrill: s.object.Namespace + "/" + s.object.Name})
 	switch {
 	case apierrors.IsForbidden(err):
 		s.end(operatorv1alpha1.RestoreDrillFailed, fmt.Sprintf("the operator may not create namespace %s: give it the rights of config/restore-drill (value restoreDrills.namespace of the chart): %v", run.Namespace, err))
@@ -113,33 +127,46 @@ func (s *scope) createNamespace(ctx context.Context) error {
 	case apierrors.IsConflict(err): // another drill has created it; the next reconcile sees that
 		return nil
 	case err != nil:
-		return fmt.Errorf("creating namespace %s: %w", run.Namespace, err)
+		return s.retry(fmt.Errorf("creating namespace %s: %w", run.Namespace, err))
 	}
-	// Whatever else has written the namespace was there before: it is somebody else's, and gets its labels back.
-	if slices.ContainsFunc(object.GetManagedFields(), func(entry metav1.ManagedFieldsEntry) bool { return entry.Manager != s.manager() }) {
-		if _, err := s.applyNamespace(ctx, nil, nil); err != nil {
-			return fmt.Errorf("releasing namespace %s: %w", run.Namespace, err)
-		}
-		s.end(operatorv1alpha1.RestoreDrillFailed, fmt.Sprintf("namespace %s was created by somebody else at the same time", run.Namespace))
-		return nil
+	if err := s.readNamespace(ctx); err != nil {
+		return s.retry(err)
 	}
-	run.NamespaceUID = string(object.GetUID())
+	switch decided := decide(s.state); decided.action {
+	case actionRecordNamespace:
+		run.NamespaceUID = s.state.namespace.uid
+	case actionLeaveNamespace:
+		return s.leaveNamespace(ctx, decided.message)
+	}
 	s.reportRun(run)
+	return nil
+}
+
+// leaveNamespace removes what a drill has applied to a namespace that somebody else has created.
+func (s *scope) leaveNamespace(ctx context.Context, message string) error {
+	if err := s.applyNamespace(ctx, nil, nil); err != nil && !apierrors.IsConflict(err) { // it was deleted, and is not created here
+		return fmt.Errorf("releasing namespace %s: %w", s.name, err)
+	}
+	if run := s.object.Status.Active; run != nil && run.Result == "" {
+		s.end(operatorv1alpha1.RestoreDrillFailed, message)
+	}
+	s.report.Set(status.Warn(condition, reasonDeleting, "%s", message))
 	return nil
 }
 
 // manager owns the fields of the namespace: the API server refuses those of another drill that has created it at the same time.
 func (s *scope) manager() string { return apply.FieldManager + "-" + string(s.object.UID) }
 
-// applyNamespace applies the namespace of the run. It forces nothing.
-func (s *scope) applyNamespace(ctx context.Context, labels, annotations map[string]any) (*unstructured.Unstructured, error) {
-	metadata := map[string]any{"name": s.object.Status.Active.Namespace}
+// applyNamespace applies the namespace of drills. It forces nothing, and without labels, it creates nothing.
+func (s *scope) applyNamespace(ctx context.Context, labels, annotations map[string]any) error {
+	metadata := map[string]any{"name": s.name}
 	if labels != nil {
 		metadata["labels"], metadata["annotations"] = labels, annotations
+	} else {
+		metadata["uid"] = s.state.namespace.uid
 	}
 	object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}}
-	err := s.config.Cluster.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner(s.manager()))
-	return object, err
+	return s.config.Cluster.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner(s.manager()))
 }
 
 // podSecurity returns the labels of the namespace of the installation that say what its pods may do.
@@ -181,18 +208,47 @@ func (s *scope) restore(ctx context.Context) error {
 		return nil
 	}
 	problem, err := s.createCopy(ctx, run)
+	return s.reportProblem(run, problem, err)
+}
+
+// readBackup records what the backup has, before anything is made of it: a run without these figures cannot be compared with anything.
+func (s *scope) readBackup(ctx context.Context) error {
+	run := s.object.Status.Active
+	_, saved, problem, err := s.readSaved(ctx, run)
+	if err == nil && problem == "" {
+		recordBackup(run, saved)
+	}
+	return s.reportProblem(run, problem, err)
+}
+
+// recordBackup records what is compared with a restore. A write after the first snapshot may be in none.
+func recordBackup(run *operatorv1alpha1.RestoreDrillRun, saved *manifest.Manifest) {
+	run.SavedLogicalClusters, run.DataLoss = 0, rounded(run.StartedAt.Sub(saved.CutStartedAt))
+	for _, shard := range saved.Shards {
+		run.SavedLogicalClusters += shard.LogicalClusters
+	}
+}
+
+// reportProblem reports a run with what it waits for, if anything, or ends it if the API server rejects what it needs.
+func (s *scope) reportProblem(run *operatorv1alpha1.RestoreDrillRun, problem string, err error) error {
 	var rejected *status.Error
 	switch {
 	case errors.As(err, &rejected):
 		s.end(operatorv1alpha1.RestoreDrillFailed, rejected.Result.Message)
 		return nil
 	case err != nil:
-		return err
+		return s.retry(err)
 	case problem != "":
 		run.Message = shortened(problem)
 	}
 	s.reportRun(run)
 	return nil
+}
+
+// retry records the error of an attempt, so that it is known when the time of the run is over.
+func (s *scope) retry(err error) error {
+	s.object.Status.Active.Message = shortened(err.Error())
+	return err
 }
 
 // createCopy creates the objects of a drill, or returns what is missing for that.
@@ -202,21 +258,13 @@ func (s *scope) createCopy(ctx context.Context, run *operatorv1alpha1.RestoreDri
 	if err != nil || root == nil {
 		return fmt.Sprintf("RootShard %s does not exist in namespace %s: a drill copies its settings", spec.RootShardRef.Name, source), err
 	}
-	store, err := apply.Get[operatorv1alpha1.BackupStore](ctx, cluster, source, spec.StoreRef.Name)
-	if err != nil || store == nil {
-		return fmt.Sprintf("BackupStore %s does not exist in namespace %s: create it", spec.StoreRef.Name, source), err
+	store, saved, problem, err := s.readSaved(ctx, run)
+	if err != nil || problem != "" {
+		return problem, err
 	}
 	list := &operatorv1alpha1.ShardList{}
 	if err := cluster.List(ctx, list, client.InNamespace(source)); err != nil {
 		return "", err
-	}
-	saved, problem, err := s.readManifest(ctx, store, run)
-	if err != nil || problem != "" {
-		return problem, err
-	}
-	run.SavedLogicalClusters, run.DataLoss = 0, rounded(run.StartedAt.Sub(saved.CutStoppedAt))
-	for _, shard := range saved.Shards {
-		run.SavedLogicalClusters += shard.LogicalClusters
 	}
 	shards := newShards(run.Namespace, root, ofInstallation(list.Items, root.Name), saved)
 	copied := newRootShard(run.Namespace, root, saved)
@@ -231,20 +279,41 @@ func (s *scope) createCopy(ctx context.Context, run *operatorv1alpha1.RestoreDri
 			return problem, err
 		}
 	}
-	for _, create := range []func() error{
-		func() error { return apply.CreateMissing(ctx, cluster, condition, newStore(run.Namespace, store)) },
-		func() error { return apply.CreateMissing(ctx, cluster, condition, copied) },
-	} {
-		if err := create(); err != nil {
-			return "", err
-		}
+	if problem, err := createMissing(ctx, s, newStore(run.Namespace, store)); err != nil || problem != "" {
+		return problem, err
+	}
+	if problem, err := createMissing(ctx, s, copied); err != nil || problem != "" {
+		return problem, err
 	}
 	for _, shard := range shards {
-		if err := apply.CreateMissing(ctx, cluster, condition, shard); err != nil {
-			return "", err
+		if problem, err := createMissing(ctx, s, shard); err != nil || problem != "" {
+			return problem, err
 		}
 	}
-	return "", apply.CreateMissing(ctx, cluster, condition, newRestore(s.object, run))
+	return createMissing(ctx, s, newRestore(s.object, run))
+}
+
+// createMissing creates an object of a kind that is cached, or returns why that has to be tried again.
+func createMissing[T any, P interface {
+	*T
+	client.Object
+}](ctx context.Context, s *scope, object P) (string, error) {
+	run, kind := s.object.Status.Active, object.GetObjectKind().GroupVersionKind().Kind
+	annotations := object.GetAnnotations()
+	annotations[annotationNamespaceUID] = run.NamespaceUID
+	object.SetAnnotations(annotations)
+	if err := apply.CreateMissing(ctx, s.config.Cluster, condition, object); err != nil {
+		return "", err
+	}
+	if isOfEarlierDrill(object, run) {
+		return fmt.Sprintf("%s %s is that of an earlier drill", kind, object.GetName()), nil
+	}
+	return "", nil
+}
+
+// isOfEarlierDrill reports whether an object is that of a former namespace of the same name: a cache may have it for a while.
+func isOfEarlierDrill(object client.Object, run *operatorv1alpha1.RestoreDrillRun) bool {
+	return object.GetAnnotations()[annotationNamespaceUID] != run.NamespaceUID
 }
 
 // ofInstallation returns the Shards of a RootShard.
@@ -253,6 +322,17 @@ func ofInstallation(shards []operatorv1alpha1.Shard, root string) []operatorv1al
 		ref := shard.Spec.RootShard.Reference
 		return ref == nil || ref.Name != root
 	})
+}
+
+// readSaved reads the store and the manifest of the backup, or returns why that has to be tried again.
+func (s *scope) readSaved(ctx context.Context, run *operatorv1alpha1.RestoreDrillRun) (*operatorv1alpha1.BackupStore, *manifest.Manifest, string, error) {
+	source, name := s.object.Namespace, s.object.Spec.StoreRef.Name
+	store, err := apply.Get[operatorv1alpha1.BackupStore](ctx, s.config.Cluster, source, name)
+	if err != nil || store == nil {
+		return nil, nil, fmt.Sprintf("BackupStore %s does not exist in namespace %s: create it", name, source), err
+	}
+	saved, problem, err := s.readManifest(ctx, store, run)
+	return store, saved, problem, err
 }
 
 // readManifest reads the manifest of the backup, or returns why that has to be tried again.
@@ -303,19 +383,28 @@ func (s *scope) copySecret(ctx context.Context, name string, keys []string) (str
 // check reads what the restored shards serve, and decides again.
 func (s *scope) check(ctx context.Context) error {
 	run, found := s.object.Status.Active, &read{}
-	servers := []desired.Shard{desired.NewRootShard(s.root)}
+	servers, saved := []desired.Shard{desired.NewRootShard(s.root)}, []string{s.root.Annotations[annotationSaved]}
 	for i := range s.shards {
-		servers = append(servers, desired.NewShard(&s.shards[i], s.root))
+		servers, saved = append(servers, desired.NewShard(&s.shards[i], s.root)), append(saved, s.shards[i].Annotations[annotationSaved])
 	}
-	for _, server := range servers {
+	timeout := min(checkTimeout, run.StartedAt.Add(s.state.timeout).Sub(s.now))
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	for i, server := range servers {
 		count, err := s.reader.CountLogicalClusters(ctx, server)
+		if err != nil && ctx.Err() != nil {
+			found.problem = fmt.Sprintf("shard %s: the lists of logical clusters did not end within %s", server.Name(), timeout)
+			break
+		}
 		if err != nil {
 			found.problem = fmt.Sprintf("shard %s: %v", server.Name(), err)
 			break
 		}
 		found.logicalClusters += count
+		found.lacking = cmp.Or(found.lacking, lacking(server.Name(), count, saved[i]))
 	}
 	run.LogicalClusters, s.state.read = found.logicalClusters, found
+	run.Message = shortened(s.state.progress()) // the cause, if the time of the run is over now
 	s.state.now = s.config.Now()
 	s.now = s.state.now
 	switch decided := decide(s.state); decided.action {

@@ -49,6 +49,7 @@ func testDrills(t *testing.T, operator *rest.Config, c client.Client, s *s3) {
 		t.Fatal(result.Error)
 	}
 	createDrilled(t, c, i, result.BackupID, result.ManifestDigest)
+	testForeignNamespace(t, c)
 
 	// One whose key opens nothing: it fails, its namespace is removed, and the history has it.
 	wrong := newDrill("wrong", "other")
@@ -125,6 +126,41 @@ func testRightsOfDrills(t *testing.T, operator *rest.Config) {
 	if !apierrors.IsForbidden(err) || !apierrors.IsForbidden(createErr) || !apierrors.IsForbidden(deleteErr) {
 		t.Errorf("applying, creating and deleting other namespaces: %v, %v, %v", err, createErr, deleteErr)
 	}
+}
+
+// testForeignNamespace: an operator that was killed after it had applied its label to a namespace that somebody else has created does not delete it.
+func testForeignNamespace(t *testing.T, c client.Client) {
+	t.Helper()
+	drill, object := newDrill("suspended", "key.txt"), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: drillNamespace}}
+	drill.Spec.Suspend = true
+	create(t, c, drill, object)
+	label := corev1ac.Namespace(drillNamespace).WithLabels(map[string]string{operatorv1alpha1.LabelRestoreDrill: string(drill.UID)})
+	if err := c.Apply(t.Context(), label, client.FieldOwner("atoll-operator-"+string(drill.UID))); err != nil {
+		t.Fatal(err)
+	}
+	before := drill.DeepCopy()
+	drill.Spec.Schedule = "@monthly" // it is reconciled
+	if err := c.Patch(t.Context(), drill, client.MergeFrom(before)); err != nil {
+		t.Fatal(err)
+	}
+	shardtesting.Eventually(t, "the namespace to be released", func(ctx context.Context) error {
+		if err := c.Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
+			return err
+		}
+		if _, found := object.Labels[operatorv1alpha1.LabelRestoreDrill]; found {
+			return fmt.Errorf("it is %+v", object)
+		}
+		return nil
+	})
+	if object.DeletionTimestamp != nil {
+		t.Errorf("it is being deleted: %+v", object)
+	}
+	for _, object := range []client.Object{drill, object} {
+		if err := c.Delete(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	finishDeletion(t, c)
 }
 
 // createDrilled creates an installation with a Backup.

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"filippo.io/age"
 	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
@@ -201,7 +202,8 @@ func (r *restores) awaitJob(t *testing.T, prefix string) *batchv1.Job {
 func (r *restores) awaitJobIn(t *testing.T, namespace, prefix string) *batchv1.Job {
 	t.Helper()
 	var out *batchv1.Job
-	shardtesting.Eventually(t, "a Job "+prefix, func(ctx context.Context) error {
+	// A drill looks every half minute whether that of another one has ended.
+	shardtesting.EventuallyWithin(t, 3*time.Minute, "a Job "+prefix, func(ctx context.Context) error {
 		list := &batchv1.JobList{}
 		if err := r.client.List(ctx, list, client.InNamespace(namespace)); err != nil {
 			return err
