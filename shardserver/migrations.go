@@ -42,6 +42,7 @@ func (d *dependencies) createMigrations(ctx context.Context) error {
 		Etcd: etcd, Prefix: storage.Prefix, Storages: d.keys.StoragePrefixes, Scan: d.keys.ScanStoragePrefixes, Transformers: d.restOptions.transformers,
 		Shortage: d.shortage,
 		Held:     d.restored.Held,
+		Others:   d.liveShards,
 		Fence:    d.fence,
 		Origins:  migration.Connector{Shards: endpoints.NewShardLister(d.registry), Config: d.originConfig},
 		Publication: migration.Publication{
@@ -67,6 +68,22 @@ func (d *dependencies) written() int64 {
 		written += d.migrations.Written()
 	}
 	return written
+}
+
+// liveShards returns the names of the shards of the installation, or an error until the cache server was listed since the start.
+func (d *dependencies) liveShards(ctx context.Context) (map[string]bool, error) {
+	if d.replication != nil {
+		return d.replication.replica.LiveShards(ctx)
+	}
+	all, err := endpoints.NewShardLister(d.registry).List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	names := make(map[string]bool, len(all))
+	for _, shard := range all {
+		names[shard.Name] = true
+	}
+	return names, nil
 }
 
 // isPublished reports whether the cache server has the objects of a logical cluster that other shards need.

@@ -45,7 +45,10 @@ type Config struct {
 	// Shortage returns why etcd has no space for what other shards have, or "".
 	Shortage func() string
 	// Held reports whether this shard is restored and not released: another shard may not have what this one is to delete.
-	Held    func() bool
+	Held func() bool
+	// Others returns the names of all shards of the installation, this one included or not, or an error while this process does not know them all: not
+	// those of a backup.
+	Others  func(ctx context.Context) (map[string]bool, error)
 	Fence   Fence
 	Origins Connector
 	// TokenKeys are the public keys of service account tokens of this shard, TokenMaxExpiration is the limit of these tokens (0 means none).

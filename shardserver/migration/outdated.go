@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -124,22 +125,14 @@ func (o *outdatedService) askAll(ctx context.Context, asked map[string]int, roun
 	return nil
 }
 
-// others returns the names of the other shards of the installation.
+// others returns the names of the other shards of the installation, sorted.
 func (o *outdatedService) others(ctx context.Context) ([]string, error) {
-	if err := o.cfg.Origins.Shards.CheckSynced(); err != nil {
-		return nil, err
-	}
-	all, err := o.cfg.Origins.Shards.List(ctx)
+	all, err := o.cfg.Others(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("listing the shards: %w", err)
 	}
-	var names []string
-	for _, shard := range all {
-		if shard.Name != o.cfg.Shard {
-			names = append(names, shard.Name)
-		}
-	}
-	return names, nil
+	names := slices.Sorted(maps.Keys(all))
+	return slices.DeleteFunc(names, func(name string) bool { return name == o.cfg.Shard }), nil
 }
 
 // ask fences what a shard has got from this one, and returns when no replica of the process serves that.
