@@ -60,6 +60,8 @@ type Config struct {
 
 	// progressed are the migrations whose progress has changed.
 	progressed *controller.Changes
+	// confirmed are the logical clusters of a restored shard that it serves from now on.
+	confirmed *controller.Changes
 }
 
 // Publication is what this shard publishes to others about a logical cluster that moves to it.
@@ -100,7 +102,7 @@ type Migrations struct {
 
 // New returns what a shard does for migrations.
 func New(cfg Config) *Migrations {
-	cfg.progressed = controller.NewChanges(nil)
+	cfg.progressed, cfg.confirmed = controller.NewChanges(nil), controller.NewChanges(nil)
 	transformer := identity.NewEncryptCheckTransformer()
 	if cfg.Transformers != nil {
 		transformer = cfg.Transformers.TransformerForResource(logicalClusters)
@@ -132,6 +134,9 @@ func (m *Migrations) ForgetProgress(context.Context) { m.destination.forgetAll()
 // FollowOutdated fences the logical clusters that other shards have got since the state of etcd to which this shard was restored, until the context
 // ends. It runs in each replica.
 func (m *Migrations) FollowOutdated(ctx context.Context) { m.outdated.run(ctx) }
+
+// Confirmed returns the logical clusters of a restored shard that it serves from now on.
+func (m *Migrations) Confirmed() *controller.Changes { return m.cfg.confirmed }
 
 // OutdatedProblem returns the reason and the message of the condition MovesKnown of the Shard; both are empty if it is True.
 func (m *Migrations) OutdatedProblem() (reason, message string) { return m.outdated.Problem() }

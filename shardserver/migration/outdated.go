@@ -18,6 +18,7 @@ import (
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	"github.com/atoll-dev/atoll/internal/movestate"
 	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/controller"
 )
 
 const (
@@ -68,14 +69,14 @@ func (o *outdatedService) run(ctx context.Context) {
 	for {
 		interval := laterInterval
 		err := o.askAll(ctx, asked, rounds)
-		switch {
-		case err == nil || !o.cfg.Held():
-			o.confirm(ctx)
-		default:
-			o.setWaiting(err.Error())
-			interval = askInterval
+		if err == nil || !o.cfg.Held() {
+			err = errors.Join(err, o.confirm(ctx))
 		}
 		if err != nil {
+			if !o.cfg.Fence.IsConfirmed() || errors.Is(err, errShardsUnknown) {
+				interval = askInterval
+			}
+			o.setWaiting(err.Error())
 			klog.FromContext(ctx).V(2).Info("Failed to ask all other shards for what they have got from this one", "err", err)
 		}
 		select {
@@ -86,14 +87,25 @@ func (o *outdatedService) run(ctx context.Context) {
 	}
 }
 
-// confirm lets the shard serve its logical clusters.
-func (o *outdatedService) confirm(ctx context.Context) {
+// confirm lets the shard serve its logical clusters, and publish what is in them.
+func (o *outdatedService) confirm(ctx context.Context) error {
 	if !o.cfg.Fence.IsConfirmed() {
+		all, err := o.clusters.List(logicalcluster.With(ctx, logicalcluster.Wildcard), "", nil)
+		if err != nil {
+			return fmt.Errorf("listing the logical clusters: %w", err)
+		}
 		klog.FromContext(ctx).Info("The restored shard serves its logical clusters")
 		o.cfg.Fence.Confirm()
+		for _, cluster := range all {
+			o.cfg.confirmed.Add(controller.Request{ClusterName: logicalcluster.Of(cluster)})
+		}
 	}
 	o.setWaiting("")
+	return nil
 }
+
+// errShardsUnknown is returned while it is unknown whom to ask.
+var errShardsUnknown = errors.New("the shards of the installation are not known yet")
 
 // askAll asks the shards that have not answered as often as there are rounds. Each round begins when all have answered in the previous one.
 func (o *outdatedService) askAll(ctx context.Context, asked map[string]int, rounds int) error {
@@ -129,7 +141,7 @@ func (o *outdatedService) askAll(ctx context.Context, asked map[string]int, roun
 func (o *outdatedService) others(ctx context.Context) ([]string, error) {
 	all, err := o.cfg.Others(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("listing the shards: %w", err)
+		return nil, fmt.Errorf("%w: %w", errShardsUnknown, err)
 	}
 	names := slices.Sorted(maps.Keys(all))
 	return slices.DeleteFunc(names, func(name string) bool { return name == o.cfg.Shard }), nil
