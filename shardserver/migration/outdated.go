@@ -26,6 +26,10 @@ const (
 	askInterval   = 2 * time.Second
 	laterInterval = 30 * time.Second
 	hiddenPoll    = 20 * time.Millisecond
+	// askTimeout bounds the question to one shard, with what follows from the answer: another attempt goes on with what the first one has not fenced.
+	askTimeout = 2 * time.Minute
+	// releasePoll is how often a shard looks whether it was released while it asks.
+	releasePoll = time.Second
 	// maxClaims bounds what another shard can make this one read.
 	maxClaims = 10_000_000
 	// restoredRounds is how often a restored shard asks all shards: a logical cluster that moved on between two of them during the first round has
@@ -68,7 +72,9 @@ func (o *outdatedService) run(ctx context.Context) {
 	asked := map[string]int{} // by shard, how often it has answered
 	for {
 		interval := laterInterval
-		err := o.askAll(ctx, asked, rounds)
+		asking, cancel := o.untilReleased(ctx)
+		err := o.askAll(asking, asked, rounds)
+		cancel()
 		if err == nil || !o.cfg.Held() {
 			err = errors.Join(err, o.confirm(ctx))
 		}
@@ -84,6 +90,32 @@ func (o *outdatedService) run(ctx context.Context) {
 			return
 		case <-time.After(interval):
 		}
+	}
+}
+
+// untilReleased returns a context that ends when a person releases the restored shard: the question to a shard that never answers ends, too. The caller
+// cancels it.
+func (o *outdatedService) untilReleased(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	if !o.cfg.Held() {
+		return ctx, cancel
+	}
+	var running sync.WaitGroup
+	running.Go(func() {
+		ticker := time.NewTicker(releasePoll)
+		defer ticker.Stop()
+		for o.cfg.Held() {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+			}
+		}
+		cancel()
+	})
+	return ctx, func() {
+		cancel()
+		running.Wait()
 	}
 }
 
@@ -149,14 +181,21 @@ func (o *outdatedService) others(ctx context.Context) ([]string, error) {
 
 // ask fences what a shard has got from this one, and returns when no replica of the process serves that.
 func (o *outdatedService) ask(ctx context.Context, shard string) error {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
 	peer, err := o.cfg.Origins.connect(ctx, shard)
 	if err != nil {
 		return err
 	}
 	defer peer.close()
+	return eachClaim(ctx, peer, func(one claim) error { return o.consider(ctx, one) })
+}
+
+// eachClaim asks a shard for all of its claims.
+func eachClaim(ctx context.Context, shard *peer, do func(claim) error) error {
 	after := ""
 	for seen := 0; seen < maxClaims; {
-		response, err := post[claimsResponse](ctx, peer, claimsPath(), claimsRequest{After: after})
+		response, err := post[claimsResponse](ctx, shard, claimsPath(), claimsRequest{After: after})
 		if err != nil {
 			return err
 		}
@@ -165,12 +204,15 @@ func (o *outdatedService) ask(ctx context.Context, shard string) error {
 				return errors.New("it answers again with what it has answered before")
 			}
 			after = one.Cluster
-			if err := o.consider(ctx, one); err != nil {
+			if err := do(one); err != nil {
 				return err
 			}
 		}
-		if seen += len(response.Claims); !response.More || len(response.Claims) == 0 {
+		switch seen += len(response.Claims); {
+		case !response.More:
 			return nil
+		case len(response.Claims) < maxClaimsPerResponse:
+			return errors.New("it answers in smaller parts than shards do")
 		}
 	}
 	return fmt.Errorf("it claims more than %d logical clusters", maxClaims)
@@ -210,7 +252,7 @@ func (o *outdatedService) consider(ctx context.Context, one claim) error {
 	return o.awaitHidden(ctx, name)
 }
 
-// markOutdated writes what the hand-over had written. The migration has ended, or knows the origin as one that has nothing to hand over any more.
+// markOutdated writes what the hand-over had written. A migration that has not ended gets the reports of that (Origin.Report).
 func markOutdated(annotations map[string]string, one claim, now time.Time) {
 	for _, key := range []string{corev1alpha1.MigratingAnnotationKey, corev1alpha1.WritesPausedAnnotationKey, corev1alpha1.PauseAfterAnnotationKey} {
 		delete(annotations, key)
@@ -232,7 +274,7 @@ func (o *outdatedService) awaitHidden(ctx context.Context, name logicalcluster.N
 		}
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
+			return fmt.Errorf("waiting until this replica serves nothing of logical cluster %q: %w", name, ctx.Err())
 		case <-ticker.C:
 		}
 	}
