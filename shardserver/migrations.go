@@ -8,6 +8,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/client-go/rest"
 
+	"github.com/atoll-dev/atoll/internal/restoremark"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/apiexport/endpointslice"
 	"github.com/atoll-dev/atoll/shardserver/etcdkeys"
@@ -35,16 +36,17 @@ func (d *dependencies) createMigrations(ctx context.Context) error {
 	receiptKey, err := migration.ReceiptKey(ctx, etcd, storage.Prefix)
 	if err != nil {
 		_ = etcd.Close()
-		return err
+		return explainStorageError(err, storage.Transport)
 	}
 	d.migrations = &shardMigrations{etcd: etcd, Migrations: migration.New(migration.Config{
 		Shard: d.options.Shard.Name, Home: options.DefaultShardName, Registry: d.registry, Clients: d.clients,
 		Etcd: etcd, Prefix: storage.Prefix, Storages: d.keys.StoragePrefixes, Scan: d.keys.ScanStoragePrefixes, Transformers: d.restOptions.transformers,
-		Shortage: d.shortage,
-		Held:     d.restored.Held,
-		Others:   d.liveShards,
-		Fence:    d.fence,
-		Origins:  migration.Connector{Shards: endpoints.NewShardLister(d.registry), Config: d.originConfig},
+		Shortage:           d.shortage,
+		Held:               d.restored.Held,
+		Others:             d.liveShards,
+		RecordConfirmation: func(ctx context.Context) error { return restoremark.RecordConfirmation(ctx, etcd, storage.Prefix) },
+		Fence:              d.fence,
+		Origins:            migration.Connector{Shards: endpoints.NewShardLister(d.registry), Config: d.originConfig},
 		Publication: migration.Publication{
 			AwaitEndpoints: endpointslice.NewAnnouncement(d.sliceConfig()).Await,
 			IsComplete:     d.isPublished,

@@ -46,6 +46,8 @@ type Config struct {
 	Shortage func() string
 	// Held reports whether this shard is restored and not released: another shard may not have what this one is to delete.
 	Held func() bool
+	// RecordConfirmation records that a restored shard knows what other ones have got since the backup: later starts do not ask before they serve.
+	RecordConfirmation func(ctx context.Context) error
 	// Others returns the names of all shards of the installation, this one included or not, or an error while this process does not know them all: not
 	// those of a backup.
 	Others  func(ctx context.Context) (map[string]bool, error)

@@ -78,6 +78,9 @@ func (o *outdatedService) run(ctx context.Context) {
 		if err == nil || !o.cfg.Held() {
 			err = errors.Join(err, o.confirm(ctx))
 		}
+		if err == nil && o.cfg.Held() {
+			err = o.cfg.RecordConfirmation(ctx)
+		}
 		if err != nil {
 			if !o.cfg.Fence.IsConfirmed() || errors.Is(err, errShardsUnknown) {
 				interval = askInterval
