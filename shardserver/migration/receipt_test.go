@@ -1,11 +1,14 @@
 package migration
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -45,6 +48,18 @@ func TestReceipts(t *testing.T) {
 	}
 }
 
+// readsOnly refuses transactions, as etcd does those that may write while its space is used up.
+type readsOnly struct{ clientv3.KV }
+
+func (readsOnly) Txn(context.Context) clientv3.Txn { return refusedTxn{} }
+
+type refusedTxn struct{ clientv3.Txn }
+
+func (t refusedTxn) If(...clientv3.Cmp) clientv3.Txn      { return t }
+func (t refusedTxn) Then(...clientv3.Op) clientv3.Txn     { return t }
+func (t refusedTxn) Else(...clientv3.Op) clientv3.Txn     { return t }
+func (refusedTxn) Commit() (*clientv3.TxnResponse, error) { return nil, rpctypes.ErrNoSpace }
+
 func TestReceiptKey(t *testing.T) {
 	etcd := etcdtest.NewClient(t, etcdtest.Start(t))
 	created, err := ReceiptKey(t.Context(), etcd, "/registry")
@@ -54,6 +69,9 @@ func TestReceiptKey(t *testing.T) {
 	read, err := ReceiptKey(t.Context(), etcd, "/registry")
 	if err != nil || string(read) != string(created) || len(read) != receiptKeyBytes {
 		t.Errorf("got %d bytes, %v", len(read), err)
+	}
+	if read, err = ReceiptKey(t.Context(), readsOnly{etcd}, "/registry"); err != nil || string(read) != string(created) {
+		t.Errorf("a start writes to etcd: %v", err)
 	}
 	other, err := ReceiptKey(t.Context(), etcd, "/other")
 	if err != nil || string(other) == string(created) {
