@@ -199,6 +199,9 @@ func eachClaim(ctx context.Context, shard *peer, do func(claim) error) error {
 	after := ""
 	for seen := 0; seen < maxClaims; {
 		response, err := post[claimsResponse](ctx, shard, claimsPath(), claimsRequest{After: after})
+		if missing := (*notFoundError)(nil); errors.As(err, &missing) {
+			return fmt.Errorf("%w: enable the feature gate LogicalClusterMigration of this shard, or upgrade it", err)
+		}
 		if err != nil {
 			return err
 		}

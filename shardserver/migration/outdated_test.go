@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -46,6 +47,16 @@ func TestEachClaim(t *testing.T) {
 				t.Errorf("%d claims, %v", got, err)
 			}
 		})
+	}
+}
+
+// TestClaimsWithoutTheFeature: a shard that does not know the request is one on which the feature is disabled.
+func TestClaimsWithoutTheFeature(t *testing.T) {
+	server := httptest.NewServer(http.NotFoundHandler())
+	defer server.Close()
+	err := eachClaim(t.Context(), &peer{http: server.Client(), address: server.URL}, func(claim) error { return nil })
+	if err == nil || !strings.Contains(err.Error(), "404 Not Found") || !strings.Contains(err.Error(), "LogicalClusterMigration") {
+		t.Errorf("got %v", err)
 	}
 }
 
