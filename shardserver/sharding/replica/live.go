@@ -12,8 +12,8 @@ import (
 var errNotListed = errors.New("the cache server has not been listed since this shard was started")
 
 // LiveShards returns the names of the shards of the installation. Unlike CheckSynced and List, it does not take the word of the snapshot, which is as
-// old as the etcd of this shard: the cache server must have been listed since the start, with all Shards that the root shard has published. On the root
-// shard, which reads Shards in its own etcd, those count, too, that have published their Shard or a report.
+// old as the etcd of this shard: the cache server must have been listed since the start, with all Shards that the root shard has published. Shards
+// that have published the Shard that they own, or a report, count, too: the root shard may have been restored to a state of before they joined.
 func (inf *Informer) LiveShards(ctx context.Context) (map[string]bool, error) {
 	s := inf.stores[shards]
 	if s == nil {
@@ -38,9 +38,7 @@ func (inf *Informer) LiveShards(ctx context.Context) (map[string]bool, error) {
 	for name := range registered {
 		live[name] = true
 	}
-	if inf.cfg.Shards != nil {
-		inf.addPublishing(live)
-	}
+	inf.addPublishing(live)
 	return live, nil
 }
 

@@ -42,9 +42,10 @@ func TestLiveShards(t *testing.T) {
 	}
 	w.reportComplete("root")
 	eventually(t, "the shards", hasLive("alpha", "beta", "joined", "root"))
+	w.publish("delta", "system:shard", labelled("delta", "delta"))
+	eventually(t, "the shard that the root shard does not know", hasLive("alpha", "beta", "delta", "joined", "root"))
 
 	w.reportComplete("beta")
-	w.publish("delta", "system:shard", labelled("delta", "delta"))
 	w.start(New(Config{Shard: "root", Root: "root", Resources: testResources(t), Shards: func(context.Context) (map[string]bool, error) {
 		return map[string]bool{"root": true, "planned": false}, nil
 	}}))
