@@ -8,6 +8,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/client-go/rest"
 
+	"github.com/atoll-dev/atoll/internal/restoremark"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/apiexport/endpointslice"
 	"github.com/atoll-dev/atoll/shardserver/etcdkeys"
@@ -35,15 +36,17 @@ func (d *dependencies) createMigrations(ctx context.Context) error {
 	receiptKey, err := migration.ReceiptKey(ctx, etcd, storage.Prefix)
 	if err != nil {
 		_ = etcd.Close()
-		return err
+		return explainStorageError(err, storage.Transport)
 	}
 	d.migrations = &shardMigrations{etcd: etcd, Migrations: migration.New(migration.Config{
 		Shard: d.options.Shard.Name, Home: options.DefaultShardName, Registry: d.registry, Clients: d.clients,
 		Etcd: etcd, Prefix: storage.Prefix, Storages: d.keys.StoragePrefixes, Scan: d.keys.ScanStoragePrefixes, Transformers: d.restOptions.transformers,
-		Shortage: d.shortage,
-		Held:     d.restored.Held,
-		Fence:    d.fence,
-		Origins:  migration.Connector{Shards: endpoints.NewShardLister(d.registry), Config: d.originConfig},
+		Shortage:           d.shortage,
+		Held:               d.restored.Held,
+		Others:             d.liveShards,
+		RecordConfirmation: func(ctx context.Context) error { return restoremark.RecordConfirmation(ctx, etcd, storage.Prefix) },
+		Fence:              d.fence,
+		Origins:            migration.Connector{Shards: endpoints.NewShardLister(d.registry), Config: d.originConfig},
 		Publication: migration.Publication{
 			AwaitEndpoints: endpointslice.NewAnnouncement(d.sliceConfig()).Await,
 			IsComplete:     d.isPublished,
@@ -67,6 +70,22 @@ func (d *dependencies) written() int64 {
 		written += d.migrations.Written()
 	}
 	return written
+}
+
+// liveShards returns the names of the shards of the installation, or an error until the cache server was listed since the start.
+func (d *dependencies) liveShards(ctx context.Context) (map[string]bool, error) {
+	if d.replication != nil {
+		return d.replication.replica.LiveShards(ctx)
+	}
+	all, err := endpoints.NewShardLister(d.registry).List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	names := make(map[string]bool, len(all))
+	for _, shard := range all {
+		names[shard.Name] = true
+	}
+	return names, nil
 }
 
 // isPublished reports whether the cache server has the objects of a logical cluster that other shards need.

@@ -311,8 +311,12 @@ func (d *dependencies) cacheConfig() (*rest.Config, error) {
 
 // publishedSources returns everything that other shards need of this one.
 func (d *dependencies) publishedSources() []publisher.Source {
+	restored := publisher.Restored{}
+	if d.migrations != nil {
+		restored = publisher.Restored{Answers: d.fence.Answers, Confirmed: d.migrations.Confirmed()}
+	}
 	all := slices.Concat(
-		publisher.ObjectSources(d.registry),
+		publisher.ObjectSources(d.registry, restored),
 		tenancy.PublishedSources(d.tenancyConfig()),
 		[]publisher.Source{endpointslice.ConsumersSource(d.sliceConfig()), d.workspaceLimits.CountsSource()},
 	)

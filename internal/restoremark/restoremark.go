@@ -6,9 +6,11 @@ package restoremark
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/klog/v2"
 
@@ -21,15 +23,44 @@ const (
 	RetryInterval = 10 * time.Second
 )
 
+// confirmedSuffix is at the end of the value of a mark whose shard knows what has moved since the backup. A restore writes the value anew.
+const confirmedSuffix = " confirmed"
+
 // Mark is the mark of a shard.
-type Mark struct{ held atomic.Bool }
+type Mark struct {
+	held atomic.Bool
+	// confirmed is what a replica had recorded at the time of Read.
+	confirmed bool
+}
 
 // Read reads the mark of a prefix.
 func Read(ctx context.Context, etcd *clientv3.Client, prefix string) (*Mark, error) {
 	m := &Mark{}
-	held, err := read(ctx, etcd, prefix)
-	m.held.Store(held)
+	mark, err := read(ctx, etcd, prefix)
+	m.held.Store(mark != nil)
+	m.confirmed = mark != nil && strings.HasSuffix(string(mark.Value), confirmedSuffix)
 	return m, err
+}
+
+// IsConfirmed reports whether the shard knew which of its logical clusters had moved since the backup when the mark was read.
+func (m *Mark) IsConfirmed() bool { return m != nil && m.confirmed }
+
+// RecordConfirmation records in the mark, if there still is one, that the shard knows which of its logical clusters have moved since the backup, so
+// that later starts do not have to find out again.
+func RecordConfirmation(ctx context.Context, etcd *clientv3.Client, prefix string) error {
+	mark, err := read(ctx, etcd, prefix)
+	if err != nil || mark == nil || strings.HasSuffix(string(mark.Value), confirmedSuffix) {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	key := reservedkeys.Restored(prefix)
+	// Unless it was removed meanwhile, or another replica was faster.
+	_, err = etcd.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "=", mark.ModRevision)).Then(clientv3.OpPut(key, string(mark.Value)+confirmedSuffix)).Commit()
+	if err != nil {
+		return fmt.Errorf("recording that the shard knows what has moved: %w", err)
+	}
+	return nil
 }
 
 // Held reports whether the shard was restored and not released, so that nothing may be deleted because it is absent.
@@ -50,19 +81,23 @@ func (m *Mark) Follow(ctx context.Context, etcd *clientv3.Client, prefix string,
 		case <-ticker.C:
 		}
 		// While etcd does not answer, the shard stays held.
-		if held, err := read(ctx, etcd, prefix); err == nil && !held {
+		if mark, err := read(ctx, etcd, prefix); err == nil && mark == nil {
 			m.held.Store(false)
 			klog.FromContext(ctx).Info("The restored keys in etcd were released", "key", reservedkeys.Restored(prefix))
 		}
 	}
 }
 
-func read(ctx context.Context, etcd *clientv3.Client, prefix string) (bool, error) {
+// read returns the mark of a prefix, nil for none.
+func read(ctx context.Context, etcd *clientv3.Client, prefix string) (*mvccpb.KeyValue, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	found, err := etcd.Get(ctx, reservedkeys.Restored(prefix), clientv3.WithCountOnly())
+	found, err := etcd.Get(ctx, reservedkeys.Restored(prefix))
 	if err != nil {
-		return false, fmt.Errorf("reading whether the keys below %s were restored: %w", prefix, err)
+		return nil, fmt.Errorf("reading whether the keys below %s were restored: %w", prefix, err)
 	}
-	return found.Count > 0, nil
+	if len(found.Kvs) == 0 {
+		return nil, nil
+	}
+	return found.Kvs[0], nil
 }

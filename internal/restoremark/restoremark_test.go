@@ -40,6 +40,23 @@ func TestMark(t *testing.T) {
 	if !mark.Held() {
 		t.Fatal("a restored shard is not held")
 	}
+	if mark.IsConfirmed() {
+		t.Error("a restored shard knows what has moved without asking")
+	}
+	for range 2 { // by two replicas
+		if err := restoremark.RecordConfirmation(t.Context(), etcd, prefix); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if again := read(); !again.Held() || !again.IsConfirmed() {
+		t.Error("a shard that starts again asks again, or is not held")
+	}
+	if _, err := etcd.Put(t.Context(), reservedkeys.Restored(prefix), "backup"); err != nil { // restored again
+		t.Fatal(err)
+	}
+	if read().IsConfirmed() {
+		t.Error("what was known before the last restore counts")
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	mark.Follow(ctx, etcd, prefix, time.Millisecond)
@@ -52,5 +69,11 @@ func TestMark(t *testing.T) {
 	mark.Follow(t.Context(), etcd, prefix, time.Millisecond)
 	if mark.Held() {
 		t.Error("a released shard is held")
+	}
+	if err := restoremark.RecordConfirmation(t.Context(), etcd, prefix); err != nil {
+		t.Fatal(err)
+	}
+	if read().Held() {
+		t.Error("the confirmation holds a released shard")
 	}
 }

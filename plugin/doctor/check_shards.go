@@ -88,6 +88,6 @@ func movesUnknown(object string, known Condition) Finding {
 	}
 	return Finding{
 		Severity: SeverityError, Object: object, Message: "was restored, and refuses requests to its workspaces: " + known.Reason, Detail: known.Message,
-		NextStep: "Start the shards that have not answered, delete the Shards of those that are gone for good, or release the restore",
+		NextStep: "Start the shards that have not answered, with the feature gate LogicalClusterMigration, delete the Shards of those that are gone for good, or release the restore",
 	}
 }

@@ -45,7 +45,12 @@ type Config struct {
 	// Shortage returns why etcd has no space for what other shards have, or "".
 	Shortage func() string
 	// Held reports whether this shard is restored and not released: another shard may not have what this one is to delete.
-	Held    func() bool
+	Held func() bool
+	// RecordConfirmation records that a restored shard knows what other ones have got since the backup: later starts do not ask before they serve.
+	RecordConfirmation func(ctx context.Context) error
+	// Others returns the names of all shards of the installation, this one included or not, or an error while this process does not know them all: not
+	// those of a backup.
+	Others  func(ctx context.Context) (map[string]bool, error)
 	Fence   Fence
 	Origins Connector
 	// TokenKeys are the public keys of service account tokens of this shard, TokenMaxExpiration is the limit of these tokens (0 means none).
@@ -57,6 +62,8 @@ type Config struct {
 
 	// progressed are the migrations whose progress has changed.
 	progressed *controller.Changes
+	// confirmed are the logical clusters of a restored shard that it serves from now on.
+	confirmed *controller.Changes
 }
 
 // Publication is what this shard publishes to others about a logical cluster that moves to it.
@@ -97,7 +104,7 @@ type Migrations struct {
 
 // New returns what a shard does for migrations.
 func New(cfg Config) *Migrations {
-	cfg.progressed = controller.NewChanges(nil)
+	cfg.progressed, cfg.confirmed = controller.NewChanges(nil), controller.NewChanges(nil)
 	transformer := identity.NewEncryptCheckTransformer()
 	if cfg.Transformers != nil {
 		transformer = cfg.Transformers.TransformerForResource(logicalClusters)
@@ -129,6 +136,9 @@ func (m *Migrations) ForgetProgress(context.Context) { m.destination.forgetAll()
 // FollowOutdated fences the logical clusters that other shards have got since the state of etcd to which this shard was restored, until the context
 // ends. It runs in each replica.
 func (m *Migrations) FollowOutdated(ctx context.Context) { m.outdated.run(ctx) }
+
+// Confirmed returns the logical clusters of a restored shard that it serves from now on.
+func (m *Migrations) Confirmed() *controller.Changes { return m.cfg.confirmed }
 
 // OutdatedProblem returns the reason and the message of the condition MovesKnown of the Shard; both are empty if it is True.
 func (m *Migrations) OutdatedProblem() (reason, message string) { return m.outdated.Problem() }

@@ -79,6 +79,11 @@ func (o Origin) Report() *shardingv1alpha1.LogicalClusterMigrationReportSpec {
 		report.State = shardingv1alpha1.MigrationAborted // it was deleted
 	case o.movedAway() && o.isMine():
 		report.State = shardingv1alpha1.MigrationMovedAway
+	case isOrigin && o.isOutdated() && o.movedToDestination(): // what is left stays, because nothing proves that the destination has all of it
+		report.State = shardingv1alpha1.MigrationMovedAway
+		if o.wasHandedOver() {
+			report.State = shardingv1alpha1.MigrationCleaned
+		}
 	case o.isMine() && (o.isDestination() || o.arriving()):
 		return nil
 	case o.isMine():
@@ -170,6 +175,11 @@ func (o Origin) annotation(key string) string { return o.Cluster.Annotations[key
 func (o Origin) migrating() string            { return o.annotation(corev1alpha1.MigratingAnnotationKey) }
 func (o Origin) isMine() bool                 { return o.migrating() == o.Reference }
 func (o Origin) movedAway() bool              { return movestate.Of(o.Cluster.Annotations) == movestate.MovedAway }
+
+// isOutdated reports whether the shard has learned of the hand-over again after it was restored to a state of before.
+func (o Origin) isOutdated() bool {
+	return o.movedAway() && o.annotation(corev1alpha1.OutdatedAnnotationKey) != ""
+}
 
 func (o Origin) arriving() bool { return movestate.Of(o.Cluster.Annotations) == movestate.Arriving }
 

@@ -200,15 +200,18 @@ func responseError(response *http.Response) error {
 		return fmt.Errorf("the shard answers %s", response.Status)
 	}
 	status := &metav1.Status{}
-	if json.Unmarshal(text, status) != nil || status.Message == "" {
-		return fmt.Errorf("the shard answers %s", response.Status)
+	err = fmt.Errorf("the shard answers %s", response.Status)
+	if json.Unmarshal(text, status) == nil && status.Message != "" {
+		err = fmt.Errorf("%w: %s", err, status.Message)
 	}
-	err = fmt.Errorf("the shard answers %s: %s", response.Status, status.Message)
 	if response.StatusCode == http.StatusTooManyRequests && status.Details != nil && status.Details.RetryAfterSeconds > 0 {
 		return &retryLaterError{err, min(time.Duration(status.Details.RetryAfterSeconds)*time.Second, maxPauseInterval)}
 	}
-	if response.StatusCode == http.StatusConflict {
+	switch response.StatusCode {
+	case http.StatusConflict:
 		return &conflictError{err}
+	case http.StatusNotFound:
+		return &notFoundError{err}
 	}
 	return err
 }
@@ -218,6 +221,9 @@ var errTooLarge = errors.New("the response is too large")
 
 // conflictError is the answer of a shard whose LogicalCluster is in another state.
 type conflictError struct{ error }
+
+// notFoundError is the answer of a shard that does not serve a path.
+type notFoundError struct{ error }
 
 // retryLaterError is the answer of a shard that is to be asked again after a time.
 type retryLaterError struct {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,6 +18,7 @@ import (
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	"github.com/atoll-dev/atoll/internal/movestate"
 	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/controller"
 )
 
 const (
@@ -24,6 +26,10 @@ const (
 	askInterval   = 2 * time.Second
 	laterInterval = 30 * time.Second
 	hiddenPoll    = 20 * time.Millisecond
+	// askTimeout bounds the question to one shard, with what follows from the answer: another attempt goes on with what the first one has not fenced.
+	askTimeout = 2 * time.Minute
+	// releasePoll is how often a shard looks whether it was released while it asks.
+	releasePoll = time.Second
 	// maxClaims bounds what another shard can make this one read.
 	maxClaims = 10_000_000
 	// restoredRounds is how often a restored shard asks all shards: a logical cluster that moved on between two of them during the first round has
@@ -66,15 +72,20 @@ func (o *outdatedService) run(ctx context.Context) {
 	asked := map[string]int{} // by shard, how often it has answered
 	for {
 		interval := laterInterval
-		err := o.askAll(ctx, asked, rounds)
-		switch {
-		case err == nil || !o.cfg.Held():
-			o.confirm(ctx)
-		default:
-			o.setWaiting(err.Error())
-			interval = askInterval
+		asking, cancel := o.untilReleased(ctx)
+		err := o.askAll(asking, asked, rounds)
+		cancel()
+		if err == nil || !o.cfg.Held() {
+			err = errors.Join(err, o.confirm(ctx))
+		}
+		if err == nil && o.cfg.Held() {
+			err = o.cfg.RecordConfirmation(ctx)
 		}
 		if err != nil {
+			if !o.cfg.Fence.IsConfirmed() || errors.Is(err, errShardsUnknown) {
+				interval = askInterval
+			}
+			o.setWaiting(err.Error())
 			klog.FromContext(ctx).V(2).Info("Failed to ask all other shards for what they have got from this one", "err", err)
 		}
 		select {
@@ -85,14 +96,51 @@ func (o *outdatedService) run(ctx context.Context) {
 	}
 }
 
-// confirm lets the shard serve its logical clusters.
-func (o *outdatedService) confirm(ctx context.Context) {
+// untilReleased returns a context that ends when a person releases the restored shard: the question to a shard that never answers ends, too. The caller
+// cancels it.
+func (o *outdatedService) untilReleased(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	if !o.cfg.Held() {
+		return ctx, cancel
+	}
+	var running sync.WaitGroup
+	running.Go(func() {
+		ticker := time.NewTicker(releasePoll)
+		defer ticker.Stop()
+		for o.cfg.Held() {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+			}
+		}
+		cancel()
+	})
+	return ctx, func() {
+		cancel()
+		running.Wait()
+	}
+}
+
+// confirm lets the shard serve its logical clusters, and publish what is in them.
+func (o *outdatedService) confirm(ctx context.Context) error {
 	if !o.cfg.Fence.IsConfirmed() {
+		all, err := o.clusters.List(logicalcluster.With(ctx, logicalcluster.Wildcard), "", nil)
+		if err != nil {
+			return fmt.Errorf("listing the logical clusters: %w", err)
+		}
 		klog.FromContext(ctx).Info("The restored shard serves its logical clusters")
 		o.cfg.Fence.Confirm()
+		for _, cluster := range all {
+			o.cfg.confirmed.Add(controller.Request{ClusterName: logicalcluster.Of(cluster)})
+		}
 	}
 	o.setWaiting("")
+	return nil
 }
+
+// errShardsUnknown is returned while it is unknown whom to ask.
+var errShardsUnknown = errors.New("the shards of the installation are not known yet")
 
 // askAll asks the shards that have not answered as often as there are rounds. Each round begins when all have answered in the previous one.
 func (o *outdatedService) askAll(ctx context.Context, asked map[string]int, rounds int) error {
@@ -124,34 +172,36 @@ func (o *outdatedService) askAll(ctx context.Context, asked map[string]int, roun
 	return nil
 }
 
-// others returns the names of the other shards of the installation.
+// others returns the names of the other shards of the installation, sorted.
 func (o *outdatedService) others(ctx context.Context) ([]string, error) {
-	if err := o.cfg.Origins.Shards.CheckSynced(); err != nil {
-		return nil, err
-	}
-	all, err := o.cfg.Origins.Shards.List(ctx)
+	all, err := o.cfg.Others(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("listing the shards: %w", err)
+		return nil, fmt.Errorf("%w: %w", errShardsUnknown, err)
 	}
-	var names []string
-	for _, shard := range all {
-		if shard.Name != o.cfg.Shard {
-			names = append(names, shard.Name)
-		}
-	}
-	return names, nil
+	names := slices.Sorted(maps.Keys(all))
+	return slices.DeleteFunc(names, func(name string) bool { return name == o.cfg.Shard }), nil
 }
 
 // ask fences what a shard has got from this one, and returns when no replica of the process serves that.
 func (o *outdatedService) ask(ctx context.Context, shard string) error {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
 	peer, err := o.cfg.Origins.connect(ctx, shard)
 	if err != nil {
 		return err
 	}
 	defer peer.close()
+	return eachClaim(ctx, peer, func(one claim) error { return o.consider(ctx, one) })
+}
+
+// eachClaim asks a shard for all of its claims.
+func eachClaim(ctx context.Context, shard *peer, do func(claim) error) error {
 	after := ""
 	for seen := 0; seen < maxClaims; {
-		response, err := post[claimsResponse](ctx, peer, claimsPath(), claimsRequest{After: after})
+		response, err := post[claimsResponse](ctx, shard, claimsPath(), claimsRequest{After: after})
+		if missing := (*notFoundError)(nil); errors.As(err, &missing) {
+			return fmt.Errorf("%w: enable the feature gate LogicalClusterMigration of this shard, or upgrade it", err)
+		}
 		if err != nil {
 			return err
 		}
@@ -160,12 +210,15 @@ func (o *outdatedService) ask(ctx context.Context, shard string) error {
 				return errors.New("it answers again with what it has answered before")
 			}
 			after = one.Cluster
-			if err := o.consider(ctx, one); err != nil {
+			if err := do(one); err != nil {
 				return err
 			}
 		}
-		if seen += len(response.Claims); !response.More || len(response.Claims) == 0 {
+		switch seen += len(response.Claims); {
+		case !response.More:
 			return nil
+		case len(response.Claims) < maxClaimsPerResponse:
+			return errors.New("it answers in smaller parts than shards do")
 		}
 	}
 	return fmt.Errorf("it claims more than %d logical clusters", maxClaims)
@@ -205,7 +258,7 @@ func (o *outdatedService) consider(ctx context.Context, one claim) error {
 	return o.awaitHidden(ctx, name)
 }
 
-// markOutdated writes what the hand-over had written. The migration has ended, or knows the origin as one that has nothing to hand over any more.
+// markOutdated writes what the hand-over had written. A migration that has not ended gets the reports of that (Origin.Report).
 func markOutdated(annotations map[string]string, one claim, now time.Time) {
 	for _, key := range []string{corev1alpha1.MigratingAnnotationKey, corev1alpha1.WritesPausedAnnotationKey, corev1alpha1.PauseAfterAnnotationKey} {
 		delete(annotations, key)
@@ -227,7 +280,7 @@ func (o *outdatedService) awaitHidden(ctx context.Context, name logicalcluster.N
 		}
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
+			return fmt.Errorf("waiting until this replica serves nothing of logical cluster %q: %w", name, ctx.Err())
 		case <-ticker.C:
 		}
 	}

@@ -37,21 +37,29 @@ type receipt struct {
 // ReceiptKey returns the secret with which the shard of a prefix signs receipts, and creates it with the first start of the shard. It must not change:
 // a backup that has another one knows nothing of what the shard has signed since.
 func ReceiptKey(ctx context.Context, etcd clientv3.KV, prefix string) ([]byte, error) {
-	secret := make([]byte, receiptKeyBytes)
-	_, _ = rand.Read(secret) // never fails
 	key := reservedkeys.Receipts(prefix)
-	response, err := etcd.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(key), "=", 0)).
-		Then(clientv3.OpPut(key, string(secret))).Else(clientv3.OpGet(key)).Commit()
-	if err != nil {
-		return nil, fmt.Errorf("reading %s: %w", key, err)
+	for {
+		// A transaction that may write is refused while the space of etcd is used up, and a shard has to start then.
+		found, err := etcd.Get(ctx, key)
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("reading %s: %w", key, err)
+		case len(found.Kvs) == 0:
+		case len(found.Kvs[0].Value) == receiptKeyBytes:
+			return found.Kvs[0].Value, nil
+		default:
+			return nil, fmt.Errorf("%s has no secret of %d bytes: delete the key, and restored backups of before know nothing of moves", key, receiptKeyBytes)
+		}
+		secret := make([]byte, receiptKeyBytes)
+		_, _ = rand.Read(secret) // never fails
+		created, err := etcd.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(key), "=", 0)).Then(clientv3.OpPut(key, string(secret))).Commit()
+		if err != nil {
+			return nil, fmt.Errorf("creating %s: %w", key, err)
+		}
+		if created.Succeeded {
+			return secret, nil
+		}
 	}
-	if response.Succeeded {
-		return secret, nil
-	}
-	if found := response.Responses[0].GetResponseRange().Kvs; len(found) == 1 && len(found[0].Value) == receiptKeyBytes {
-		return found[0].Value, nil
-	}
-	return nil, fmt.Errorf("%s has no secret of %d bytes: delete the key, and restored backups of before know nothing of moves", key, receiptKeyBytes)
 }
 
 // sign returns the MAC of a receipt. The UID is that of the LogicalCluster: a later one may have the same name.

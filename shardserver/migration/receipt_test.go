@@ -1,15 +1,20 @@
 package migration
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	migrationv1alpha1 "github.com/atoll-dev/atoll/api/migration/v1alpha1"
+	shardingv1alpha1 "github.com/atoll-dev/atoll/api/sharding/v1alpha1"
 	"github.com/atoll-dev/atoll/internal/etcdtest"
 	"github.com/atoll-dev/atoll/internal/movestate"
 	"github.com/atoll-dev/atoll/internal/reservedkeys"
@@ -43,6 +48,18 @@ func TestReceipts(t *testing.T) {
 	}
 }
 
+// readsOnly refuses transactions, as etcd does those that may write while its space is used up.
+type readsOnly struct{ clientv3.KV }
+
+func (readsOnly) Txn(context.Context) clientv3.Txn { return refusedTxn{} }
+
+type refusedTxn struct{ clientv3.Txn }
+
+func (t refusedTxn) If(...clientv3.Cmp) clientv3.Txn      { return t }
+func (t refusedTxn) Then(...clientv3.Op) clientv3.Txn     { return t }
+func (t refusedTxn) Else(...clientv3.Op) clientv3.Txn     { return t }
+func (refusedTxn) Commit() (*clientv3.TxnResponse, error) { return nil, rpctypes.ErrNoSpace }
+
 func TestReceiptKey(t *testing.T) {
 	etcd := etcdtest.NewClient(t, etcdtest.Start(t))
 	created, err := ReceiptKey(t.Context(), etcd, "/registry")
@@ -52,6 +69,9 @@ func TestReceiptKey(t *testing.T) {
 	read, err := ReceiptKey(t.Context(), etcd, "/registry")
 	if err != nil || string(read) != string(created) || len(read) != receiptKeyBytes {
 		t.Errorf("got %d bytes, %v", len(read), err)
+	}
+	if read, err = ReceiptKey(t.Context(), readsOnly{etcd}, "/registry"); err != nil || string(read) != string(created) {
+		t.Errorf("a start writes to etcd: %v", err)
 	}
 	other, err := ReceiptKey(t.Context(), etcd, "/other")
 	if err != nil || string(other) == string(created) {
@@ -153,5 +173,40 @@ func TestClaims(t *testing.T) {
 	}
 	if len(seen) != maxClaimsPerResponse+3 {
 		t.Errorf("%d logical clusters", len(seen))
+	}
+}
+
+// TestReportOfOutdated: a migration whose origin was restored to a state of before the hand-over goes on to its end.
+func TestReportOfOutdated(t *testing.T) {
+	type phase = migrationv1alpha1.LogicalClusterMigrationPhaseType
+	const migrating, aborting, cleanup = migrationv1alpha1.LogicalClusterMigrationPhaseMigrating, migrationv1alpha1.LogicalClusterMigrationPhaseAborting, migrationv1alpha1.LogicalClusterMigrationPhaseOriginCleanup
+	for name, tc := range map[string]struct {
+		phase               phase
+		origin, destination string
+		before              bool
+		want                shardingv1alpha1.LogicalClusterMigrationState
+	}{
+		"the home has not heard of the hand-over":      {phase: migrating, origin: "alpha", destination: "beta", want: shardingv1alpha1.MigrationMovedAway},
+		"the abort has come too late":                  {phase: aborting, origin: "alpha", destination: "beta", want: shardingv1alpha1.MigrationMovedAway},
+		"it waits for the origin":                      {phase: cleanup, origin: "alpha", destination: "beta", want: shardingv1alpha1.MigrationCleaned},
+		"it is a later one, of another origin":         {phase: migrating, origin: "gamma", destination: "beta"},
+		"it was aborted, and another one has moved it": {phase: aborting, origin: "alpha", destination: "gamma", want: shardingv1alpha1.MigrationAborted},
+		"the shard has not been told yet":              {phase: migrating, origin: "alpha", destination: "beta", before: true, want: shardingv1alpha1.MigrationAccepted},
+	} {
+		annotations := map[string]string{logicalcluster.AnnotationKey: "moving", corev1alpha1.MigratingAnnotationKey: modelReference}
+		if !tc.before {
+			markOutdated(annotations, claim{Cluster: "moving", Holder: "beta", Epoch: 3}, time.Now())
+		}
+		o := Origin{Shard: "alpha", Reference: modelReference, Cluster: &corev1alpha1.LogicalCluster{ObjectMeta: metav1.ObjectMeta{Annotations: annotations}}, Migration: &migrationv1alpha1.LogicalClusterMigration{
+			Spec:   migrationv1alpha1.LogicalClusterMigrationSpec{LogicalCluster: "moving", DestinationShard: tc.destination},
+			Status: migrationv1alpha1.LogicalClusterMigrationStatus{Phase: tc.phase, OriginShard: tc.origin},
+		}}
+		got := shardingv1alpha1.LogicalClusterMigrationState("")
+		if report := o.Report(); report != nil {
+			got = report.State
+		}
+		if got != tc.want {
+			t.Errorf("%s: %q", name, got)
+		}
 	}
 }

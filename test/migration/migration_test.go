@@ -120,7 +120,7 @@ func newMove(name, cluster, to string) *migrationv1alpha1.LogicalClusterMigratio
 func (e *env) waitPhase(t testing.TB, name string, phase migrationv1alpha1.LogicalClusterMigrationPhaseType) *migrationv1alpha1.LogicalClusterMigration {
 	t.Helper()
 	migration := &migrationv1alpha1.LogicalClusterMigration{}
-	shardtesting.Eventually(t, fmt.Sprintf("phase %s of migration %s", phase, name), func(ctx context.Context) error {
+	shardtesting.EventuallyWithin(t, longWait, fmt.Sprintf("phase %s of migration %s", phase, name), func(ctx context.Context) error {
 		if err := e.operations.Get(ctx, client.ObjectKey{Name: name}, migration); err != nil {
 			return err
 		}

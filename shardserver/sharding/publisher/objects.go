@@ -86,22 +86,44 @@ func isStored(registry *storage.Registry, gr schema.GroupResource) bool {
 	return err == nil
 }
 
+// Restored is what a restored shard knows about its logical clusters, of which others may have got some since the backup. The zero value is that of a
+// shard from which none move.
+type Restored struct {
+	// Answers reports whether this shard knows that no other one has a logical cluster.
+	Answers func(logicalcluster.Name) bool
+	// Confirmed has the logical clusters for which Answers has become true.
+	Confirmed *controller.Changes
+}
+
+// answers reports whether what is stored of a logical cluster may be published.
+func (r Restored) answers(cluster logicalcluster.Name) bool {
+	return r.Answers == nil || r.Answers(cluster)
+}
+
+// inputs are those of all sources of objects in logical clusters.
+func (r Restored) inputs() []controller.Source {
+	if r.Confirmed == nil {
+		return nil
+	}
+	return []controller.Source{r.Confirmed.Source(corev1alpha1.Resource("logicalclusters"))}
+}
+
 // ObjectSources returns the sources of ReplicatedResources.
-func ObjectSources(registry *storage.Registry) []Source {
+func ObjectSources(registry *storage.Registry, restored Restored) []Source {
 	var sources []Source
 	for _, resource := range ReplicatedResources(registry) {
 		gr := resource.GroupResource()
 		c := &objectSource{
 			objects: storage.NewReader[runtime.Object](registry, gr), condition: replicated[gr],
 			clusters:      storage.NewReader[*corev1alpha1.LogicalCluster](registry, corev1alpha1.Resource("logicalclusters")),
-			clusterStates: map[logicalcluster.Name]clusterState{},
+			clusterStates: map[logicalcluster.Name]clusterState{}, restored: restored,
 		}
 		sources = append(sources, Source{
 			Resource: gr,
-			Inputs: []controller.Source{
-				{Resource: gr, MapFunc: publishedKeys},
-				{Resource: corev1alpha1.Resource("logicalclusters"), MapFunc: c.clusterKeys},
-			},
+			Inputs: append(restored.inputs(),
+				controller.Source{Resource: gr, MapFunc: publishedKeys},
+				controller.Source{Resource: corev1alpha1.Resource("logicalclusters"), MapFunc: c.clusterKeys},
+			),
 			Desired: c.desired,
 			List:    c.list,
 		})
@@ -114,6 +136,7 @@ type objectSource struct {
 	objects   *storage.Reader[runtime.Object]
 	clusters  *storage.Reader[*corev1alpha1.LogicalCluster]
 	condition condition
+	restored  Restored
 
 	mu sync.Mutex
 	// clusterStates are the states of logical clusters that affect their objects: a change triggers all of them. Zero
@@ -122,16 +145,29 @@ type objectSource struct {
 }
 
 // clusterState is derived from the annotations of a logical cluster: whether its objects have global reach, whether
-// it contains shared objects, and whether this shard has handed it over, or it arrives and is not open yet.
+// it contains shared objects, and whether this shard has handed it over, or it arrives and is not open yet. An outdated one was handed over, and what
+// this shard has of it is older than that.
 type clusterState struct {
-	global, sharing bool
-	move            movestate.State
+	global, sharing, outdated bool
+	move                      movestate.State
+}
+
+// publishes reports whether this shard publishes the objects of a logical cluster. It returns ErrUnchanged if they stay as they are published.
+func (s clusterState) publishes() (bool, error) {
+	switch {
+	case s.outdated, s.move == movestate.Arriving:
+		return false, nil // another shard publishes them
+	case s.move == movestate.MovedAway:
+		return false, ErrUnchanged // until the destination has published them
+	}
+	return true, nil
 }
 
 func clusterStateOf(cluster metav1.Object) clusterState {
 	annotations := cluster.GetAnnotations()
+	_, outdated := annotations[corev1alpha1.OutdatedAnnotationKey]
 	return clusterState{
-		global: annotations[client.ReachAnnotation] == client.ReachGlobal, sharing: annotations[corev1alpha1.ReplicateAnnotationKey] != "",
+		outdated: outdated, global: annotations[client.ReachAnnotation] == client.ReachGlobal, sharing: annotations[corev1alpha1.ReplicateAnnotationKey] != "",
 		move: hiddenState(annotations),
 	}
 }
@@ -188,6 +224,9 @@ func (o *objectSource) list(ctx context.Context) ([]controller.Request, error) {
 }
 
 func (o *objectSource) desired(ctx context.Context, key controller.Request) (runtime.Object, error) {
+	if !o.restored.answers(key.ClusterName) {
+		return nil, ErrUnchanged
+	}
 	obj, err := o.objects.Get(ctx, key.Namespace, key.Name)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
@@ -199,13 +238,12 @@ func (o *objectSource) desired(ctx context.Context, key controller.Request) (run
 	if err != nil {
 		return nil, err
 	}
-	switch state, exists, err := o.stateOf(ctx, key.ClusterName); {
-	case err != nil:
+	state, exists, err := o.stateOf(ctx, key.ClusterName)
+	if err != nil || !exists { // the watch cache still has the object
 		return nil, err
-	case !exists, state.move == movestate.Arriving:
-		return nil, nil // the watch cache still has it, or another shard publishes it
-	case state.move == movestate.MovedAway:
-		return nil, ErrUnchanged // until the destination has published it
+	}
+	if publishes, err := state.publishes(); !publishes {
+		return nil, err
 	}
 	if isReplicated, err := o.isReplicated(ctx, accessor); err != nil || !isReplicated {
 		return nil, err
