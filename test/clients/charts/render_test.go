@@ -143,8 +143,11 @@ func TestFilesAreThoseOfTheConfiguration(t *testing.T) {
 		}
 		for _, entry := range entries {
 			from := filepath.Join("../../..", of.source, filepath.Base(entry))
-			if filepath.Base(entry) == "alerts.yaml" {
+			switch filepath.Base(entry) {
+			case "alerts.yaml":
 				from = "../../../config/prometheus/alerts.yaml"
+			case "restore_drill_role.yaml":
+				from = "../../../config/restore-drill/role.yaml"
 			}
 			got, err := os.ReadFile(entry)
 			if err != nil {
