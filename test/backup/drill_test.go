@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"filippo.io/age"
 	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
@@ -63,6 +64,13 @@ func testDrills(t *testing.T, operator *rest.Config, c client.Client, s *s3) {
 	// While its namespace is there, another one waits.
 	good := newDrill("good", "key.txt")
 	create(t, c, good)
+	t.Cleanup(func() {
+		if t.Failed() {
+			current := &operatorv1alpha1.RestoreDrill{}
+			err := c.Get(context.WithoutCancel(t.Context()), client.ObjectKeyFromObject(good), current)
+			t.Logf("the RestoreDrill (%v): %+v", err, current.Status)
+		}
+	})
 	awaitDrill(t, c, good, func(status *operatorv1alpha1.RestoreDrillStatus) bool {
 		condition := meta.FindStatusCondition(status.Conditions, operatorv1alpha1.ConditionScheduled)
 		return status.Active == nil && condition != nil && condition.Reason == "Waiting" && strings.Contains(condition.Message, "RestoreDrill drilled/wrong uses namespace restore-drill")
@@ -237,9 +245,10 @@ func finishDeletion(t *testing.T, c client.Client) {
 	for _, kind := range []client.Object{
 		&operatorv1alpha1.Restore{}, &operatorv1alpha1.RootShard{}, &operatorv1alpha1.BackupStore{}, &networkingv1.NetworkPolicy{}, &corev1.Secret{}, &corev1.Pod{}, &corev1.ConfigMap{}, &corev1.ServiceAccount{},
 	} {
-		if err := c.DeleteAllOf(t.Context(), kind, client.InNamespace(drillNamespace)); err != nil {
-			t.Fatal(err)
-		}
+		// As the namespace controller, it waits for objects with finalizers: in the next namespace of the name, they would be those of an earlier drill.
+		shardtesting.EventuallyWithin(t, 2*time.Minute, fmt.Sprintf("%T to go", kind), func(ctx context.Context) error {
+			return deleteAll(ctx, c, kind)
+		})
 	}
 	shardtesting.Eventually(t, "the namespace to go", func(ctx context.Context) error {
 		if err := c.Get(ctx, client.ObjectKey{Name: drillNamespace}, object); apierrors.IsNotFound(err) {
@@ -253,4 +262,24 @@ func finishDeletion(t *testing.T, c client.Client) {
 		object.Spec.Finalizers = nil
 		return errors.Join(errors.New("it is there"), client.IgnoreNotFound(c.SubResource("finalize").Update(ctx, object)))
 	})
+}
+
+// deleteAll deletes the objects of a kind in the namespace of drills, and returns an error while there are any.
+func deleteAll(ctx context.Context, c client.Client, kind client.Object) error {
+	if err := c.DeleteAllOf(ctx, kind, client.InNamespace(drillNamespace)); err != nil {
+		return err
+	}
+	gvk, err := c.GroupVersionKindFor(kind)
+	if err != nil {
+		return err
+	}
+	left := &metav1.PartialObjectMetadataList{}
+	left.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
+	if err := c.List(ctx, left, client.InNamespace(drillNamespace)); err != nil {
+		return err
+	}
+	if len(left.Items) > 0 {
+		return fmt.Errorf("%s is there, with the finalizers %v", left.Items[0].Name, left.Items[0].Finalizers)
+	}
+	return nil
 }
