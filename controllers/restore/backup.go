@@ -26,9 +26,6 @@ import (
 	"github.com/atoll-dev/atoll/internal/backup/objectstore"
 )
 
-// maxManifestBytes bounds the manifest of a backup in the memory of the operator: more than a thousand shards.
-const maxManifestBytes = 1 << 20
-
 // maxSecretBytes bounds the Secrets of a backup in the memory of the operator.
 const maxSecretBytes = 32 << 20
 
@@ -58,7 +55,7 @@ func (s *scope) readBackup(ctx context.Context) error {
 	if err != nil {
 		return s.unreadable(err)
 	}
-	opened, err := archive.OpenIn(ctx, store, s.restore.Spec.BackupID, s.restore.Spec.ManifestDigest, maxManifestBytes, identities)
+	opened, err := archive.OpenIn(ctx, store, s.restore.Spec.BackupID, s.restore.Spec.ManifestDigest, archive.MaxOperatorManifestBytes, identities)
 	if err != nil {
 		return s.unreadable(err)
 	}

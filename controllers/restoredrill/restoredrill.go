@@ -6,7 +6,6 @@ package restoredrill
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -338,10 +337,4 @@ func (s *scope) end(result operatorv1alpha1.RestoreDrillResult, message string) 
 func rounded(d time.Duration) string { return max(d, 0).Round(time.Second).String() }
 
 // shortened fits the schema of a message.
-func shortened(message string) string {
-	const limit = 2000
-	if len(message) <= limit {
-		return message
-	}
-	return fmt.Sprintf("%s...", message[:limit])
-}
+func shortened(message string) string { return status.Truncate(message, 2000) }

@@ -28,9 +28,7 @@ import (
 )
 
 const (
-	// maxManifestBytes bounds the manifest of a backup in the memory of the operator, as that of a Restore.
-	maxManifestBytes = 1 << 20
-	readTimeout      = time.Minute
+	readTimeout = time.Minute
 	// checkTimeout bounds the lists of all shards of a copy. Each request has a timeout, but a server decides how many pages a list has, and
 	// its image is that of a tenant.
 	checkTimeout = 5 * time.Minute
@@ -342,7 +340,7 @@ func (s *scope) readManifest(ctx context.Context, store *operatorv1alpha1.Backup
 	bucket, err := backupstore.Open(ctx, s.config.Cluster, store, s.object.Spec.RootShardRef.Name, nil)
 	if err == nil {
 		var opened *archive.Backup
-		if opened, err = archive.OpenIn(ctx, bucket, run.BackupID, run.ManifestDigest, maxManifestBytes, nil); err == nil {
+		if opened, err = archive.OpenIn(ctx, bucket, run.BackupID, run.ManifestDigest, archive.MaxOperatorManifestBytes, nil); err == nil {
 			opened.Close()
 			return opened.Manifest, "", nil
 		}

@@ -186,12 +186,15 @@ func withoutHeader(line string) string {
 	return logHeader.ReplaceAllString(line, "")
 }
 
-// truncate bounds the text that a condition quotes.
-func truncate(text string) string {
-	const maxLength = 400
-	text = strings.TrimSpace(text)
-	if len(text) <= maxLength {
+// maxQuoted bounds the text that a condition quotes, in bytes.
+const maxQuoted = 400
+
+func truncate(text string) string { return Truncate(strings.TrimSpace(text), maxQuoted) }
+
+// Truncate returns a text, or its first bytes, up to the given number, and dots.
+func Truncate(text string, bytes int) string {
+	if len(text) <= bytes {
 		return text
 	}
-	return strings.ToValidUTF8(text[:maxLength], "") + "..."
+	return strings.ToValidUTF8(text[:bytes], "") + "..."
 }

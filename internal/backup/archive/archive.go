@@ -24,6 +24,9 @@ import (
 // maxManifestBytes bounds what is read of a manifest.
 const maxManifestBytes = 16 << 20
 
+// MaxOperatorManifestBytes bounds the manifest of a backup in the memory of the operator: more than a thousand shards.
+const MaxOperatorManifestBytes = 1 << 20
+
 // Backup is a backup in a store, opened for reading.
 type Backup struct {
 	store      *objectstore.Store
