@@ -8,7 +8,7 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
-// nameLabel is a label that the API server adds to each namespace. Whoever creates one by other means than applying owns it.
+// nameLabel is a label that the API server adds to each namespace. A client that creates a namespace by other means than applying owns it.
 var nameLabel = fieldpath.MakePathOrDie("metadata", "labels", corev1.LabelMetadataName)
 
 // isForeign reports whether somebody else than a field manager, who has applied a namespace, may have created it. That controllers add labels
@@ -27,7 +27,7 @@ func isForeign(object *corev1.Namespace, manager string) bool {
 		switch {
 		case entry.Manager == manager, entry.Subresource != "":
 			return false
-		case entry.Operation == metav1.ManagedFieldsOperationApply: // who creates by applying owns nothing that tells
+		case entry.Operation == metav1.ManagedFieldsOperationApply: // a client that creates by applying owns no such field
 			return !own.Before(entry.Time)
 		}
 		return isCreator(entry.FieldsV1)

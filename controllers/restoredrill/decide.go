@@ -18,7 +18,7 @@ const (
 	actionWait            action = "Wait"            // until something that message names has ended
 	actionSkip            action = "Skip"            // nothing can be restored: the next time is announced
 	actionStart           action = "Start"           // record a run
-	actionPostpone        action = "Postpone"        // forget a run whose namespace somebody else has taken: it is due again
+	actionPostpone        action = "Postpone"        // discard a run whose namespace another client has created: it is due again
 	actionCreateNamespace action = "CreateNamespace" // of the run
 	actionRecordNamespace action = "RecordNamespace" // in the run
 	actionLeaveNamespace  action = "LeaveNamespace"  // that somebody else has created: an operator was killed after it had applied the label

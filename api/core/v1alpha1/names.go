@@ -65,11 +65,11 @@ const (
 	// TokenKeysAnnotationKey contains the public keys of the shards that had the logical cluster before. Tokens that they signed
 	// for its service accounts stay valid. Without the annotation, tokens have to be signed by its shard.
 	TokenKeysAnnotationKey = "internal.core.kcp.io/token-keys"
-	// ReceiptsAnnotationKey contains what each shard that has handed the logical cluster over has signed then, so that it believes that when its
-	// etcd is restored from a backup of before: a JSON list of at most 32.
+	// ReceiptsAnnotationKey contains a receipt of each shard that has handed the logical cluster over, as a JSON list of at most 32. A shard signs its
+	// receipt at the hand-over, and verifies it when its etcd has been restored from an earlier backup.
 	ReceiptsAnnotationKey = "internal.core.kcp.io/receipts"
-	// OutdatedAnnotationKey says of a logical cluster with MovedToAnnotationKey that the shard has its content from a backup of before it moved. The
-	// value is when the shard has found that out.
+	// OutdatedAnnotationKey marks a logical cluster with MovedToAnnotationKey whose content on the shard is that of a backup from before the move. The
+	// value is the time at which the shard marked it.
 	OutdatedAnnotationKey = "internal.core.kcp.io/outdated"
 )
 
