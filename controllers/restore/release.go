@@ -18,7 +18,7 @@ import (
 
 // held is the condition of an installation that is restored and not released.
 func (s *scope) held() status.Result {
-	return status.Warn(operatorv1alpha1.ConditionReleased, "AwaitsRelease", "the restored shards delete nothing because they do not find it. Compare the installation with what lives outside of it (docs/backup.md), and set spec.release: true")
+	return status.Warn(operatorv1alpha1.ConditionReleased, "AwaitsRelease", "the restored shards delete nothing because they do not find it. Compare the installation with what lives outside of it (docs/restore.md), and set spec.release: true")
 }
 
 // release removes the marks of the shards when the user releases them, once.

@@ -59,7 +59,7 @@ func render(d dashboard) object {
 				"query": object{"query": "label_values(up{job=\"" + d.job + "\"}, instance)", "refId": "instances"},
 			},
 		}},
-		"links":  []object{{"title": "Runbooks", "type": "link", "url": "https://github.com/atoll-dev/atoll/blob/main/docs/monitoring.md", "targetBlank": true}},
+		"links":  []object{{"title": "Runbooks", "type": "link", "url": "https://github.com/atoll-dev/atoll/blob/main/docs/alerts.md", "targetBlank": true}},
 		"panels": panels,
 	}
 }

@@ -51,7 +51,7 @@ func TestSite(t *testing.T) {
 	for _, want := range []struct{ page, link string }{
 		{"user-guide.html", `href="./getting-started-apis.html"`},
 		{"user-guide.html", `href="` + repository + `test/conformance/specs.yaml"`},
-		{"workspace-limits.html", `href="./threat-model.html#requests-that-tenants-cause"`},
+		{"workspace-limits.html", `href="./threat-model-load.html#requests-that-tenants-cause"`},
 	} {
 		page, err := os.ReadFile(filepath.Join(out, want.page))
 		if err != nil {

@@ -137,35 +137,34 @@ func TestOptions(t *testing.T) {
 
 // TestDocumentation compares the page about the command, and the runbooks of alerts, with the checks.
 func TestDocumentation(t *testing.T) {
-	page, err := os.ReadFile("../../docs/doctor.md")
+	page, err := os.ReadFile("../../docs/doctor-checks.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, sections, _ := strings.Cut(string(page), "\n## Checks\n")
 	var documented, implemented []string
-	for _, section := range regexp.MustCompile(`(?m)^### (.+)$`).FindAllStringSubmatch(sections, -1) {
+	for _, section := range regexp.MustCompile(`(?m)^## (.+)$`).FindAllStringSubmatch(string(page), -1) {
 		documented = append(documented, section[1])
 	}
 	for _, c := range checks {
 		implemented = append(implemented, c.id)
-		if c.runbook != "doctor.md#"+c.id {
+		if c.runbook != "doctor-checks.md#"+c.id {
 			t.Errorf("the runbook of %s is %s", c.id, c.runbook)
 		}
 	}
 	if !slices.Equal(documented, implemented) {
-		t.Errorf("docs/doctor.md has %v, expected %v", documented, implemented)
+		t.Errorf("docs/doctor-checks.md has %v, expected %v", documented, implemented)
 	}
-	alerts, err := os.ReadFile("../../docs/monitoring.md")
+	alerts, err := os.ReadFile("../../docs/alerts.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	named := regexp.MustCompile(`\(doctor\.md#([a-z-]+)\)`).FindAllStringSubmatch(string(alerts), -1)
+	named := regexp.MustCompile(`\(doctor-checks\.md#([a-z-]+)\)`).FindAllStringSubmatch(string(alerts), -1)
 	for _, check := range named {
 		if !slices.Contains(implemented, check[1]) {
-			t.Errorf("a runbook in docs/monitoring.md names the check %s, which does not exist", check[1])
+			t.Errorf("a runbook in docs/alerts.md names the check %s, which does not exist", check[1])
 		}
 	}
 	if len(named) == 0 {
-		t.Error("no runbook in docs/monitoring.md names a check")
+		t.Error("no runbook in docs/alerts.md names a check")
 	}
 }

@@ -20,15 +20,20 @@ var (
 	flag      = regexp.MustCompile(`--[a-z-]+`)
 )
 
-// TestDocumentation checks that the manifests of docs/backup.md have no fields but those of the kinds, and that its commands have no other
+// TestDocumentation checks that the manifests of the pages about backups and restores have no fields but those of the kinds, and that its commands have no other
 // flags than the program; the other tests run them.
 func TestDocumentation(t *testing.T) {
-	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "backup.md"))
-	if err != nil {
-		t.Fatal(err)
+	var pages strings.Builder
+	for _, name := range []string{"backup", "backup-schedules", "restore", "restore-by-hand", "restore-drills"} {
+		content, err := os.ReadFile(filepath.Join("..", "..", "docs", name+".md"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		pages.Write(content)
 	}
+	page := pages.String()
 	kinds := map[string]int{}
-	for _, block := range yamlBlock.FindAllStringSubmatch(string(page), -1) {
+	for _, block := range yamlBlock.FindAllStringSubmatch(page, -1) {
 		for document := range strings.SplitSeq(block[1], "\n---\n") {
 			kind, object := "", any(nil)
 			switch {
@@ -59,15 +64,15 @@ func TestDocumentation(t *testing.T) {
 		}
 	}
 	if len(kinds) != 6 {
-		t.Errorf("the page has %v", kinds)
+		t.Errorf("the pages have %v", kinds)
 	}
 	reference, err := os.ReadFile(filepath.Join("..", "..", "docs", "reference", "flags", "etcd-backup.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	commands := command.FindAllStringSubmatch(string(page), -1)
+	commands := command.FindAllStringSubmatch(page, -1)
 	if len(commands) < 4 {
-		t.Fatalf("the page has %d commands", len(commands))
+		t.Fatalf("the pages have %d commands", len(commands))
 	}
 	for _, found := range commands {
 		name := strings.Fields(found[1])[0]

@@ -70,16 +70,16 @@ func TestAlerts(t *testing.T) {
 
 // TestRunbooks checks that every alert has its section in the documentation.
 func TestRunbooks(t *testing.T) {
-	page, err := os.ReadFile("../../docs/monitoring.md")
+	page, err := os.ReadFile("../../docs/alerts.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	text := rules(t, t.TempDir())
 	for _, alert := range regexp.MustCompile(`alert: (\w+)`).FindAllStringSubmatch(text, -1) {
-		if !strings.Contains(string(page), "\n### "+alert[1]+"\n") {
-			t.Errorf("docs/monitoring.md has no section %s", alert[1])
+		if !strings.Contains(string(page), "\n## "+alert[1]+"\n") {
+			t.Errorf("docs/alerts.md has no section %s", alert[1])
 		}
-		if !strings.Contains(text, "docs/monitoring.md#"+strings.ToLower(alert[1])+"\n") {
+		if !strings.Contains(text, "docs/alerts.md#"+strings.ToLower(alert[1])+"\n") {
 			t.Errorf("the alert %s has no runbook_url", alert[1])
 		}
 	}

@@ -42,7 +42,7 @@ var nestedSchemas = map[string]*hcl.BodySchema{
 
 // inspect parses the files of a module. It refuses blocks that would store the state elsewhere. Unless unrestricted is set, it also refuses
 // blocks that run programs or load modules, which cannot be checked in advance. It does not detect providers that run programs: see
-// docs/threat-model.md.
+// docs/threat-model-gaps.md.
 func inspect(files map[string]string, path *field.Path, unrestricted bool) (*declarations, field.ErrorList) {
 	i := &inspection{declarations: &declarations{map[string]variable{}, map[string]output{}}, unrestricted: unrestricted}
 	parser := hclparse.NewParser()
