@@ -3,7 +3,7 @@
 # mostly wait for rollouts, beside the unit tests of other modules, the fuzz targets and the conformance. The output of what runs beside
 # follows when it has ended.
 #
-#   BESIDE_PODS  a command that runs beside the tests on pods, too, before the others: .ci/run has linters there
+#   BESIDE_PODS  a command that runs beside the tests on pods, too, before the others: .ci/run has vet and linters there
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
