@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
@@ -90,6 +91,13 @@ func (w *workspace) serveObject(rw http.ResponseWriter, req *http.Request, c *pu
 	response := responserecorder.New()
 	c.exports.ServeHTTP(response, req)
 	if response.Status < http.StatusBadRequest {
+		if matches, err := c.matchesResponse(response.Body.Bytes()); err != nil || !matches {
+			if err == nil {
+				err = apierrors.NewNotFound(c.Source.GroupResource(), c.info.Name)
+			}
+			w.writeError(rw, req, err)
+			return
+		}
 		renamed, err := c.toSource(response.Body.Bytes())
 		if err != nil {
 			w.writeError(rw, req, fmt.Errorf("decoding a response: %w", err))
@@ -100,6 +108,19 @@ func (w *workspace) serveObject(rw http.ResponseWriter, req *http.Request, c *pu
 		response.Header().Del("Content-Length")
 	}
 	response.WriteTo(rw)
+}
+
+// matchesResponse reports whether the response to a read is an object that the filter selects. The object that was checked before may have
+// been an older one from the watch cache, whose consumer has hidden what is served now.
+func (c *publishedRequest) matchesResponse(raw []byte) (bool, error) {
+	if c.info.Verb != "get" || c.Objects == nil {
+		return true, nil
+	}
+	var object metav1.PartialObjectMetadata
+	if err := json.Unmarshal(raw, &object); err != nil {
+		return false, fmt.Errorf("decoding a response: %w", err)
+	}
+	return c.selects(&object), nil
 }
 
 // prepare validates a request and returns it as one to the virtual workspace of the export.
@@ -125,7 +146,7 @@ func (w *workspace) prepare(req *http.Request, c *publishedRequest) (*http.Reque
 		if renamed, err = withRenamedBody(renamed, c.info.Verb, c.translation); err != nil {
 			return nil, err
 		}
-		renamed = renamed.WithContext(virtual.WithAdmission(renamed.Context(), writeRules{c.name()}))
+		renamed = renamed.WithContext(virtual.WithAdmission(renamed.Context(), writeRules{c.name(), c.selects}))
 	}
 	if renamed, err = w.restrict(renamed, c); err != nil {
 		return nil, err

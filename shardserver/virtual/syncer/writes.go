@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
@@ -27,6 +29,8 @@ const (
 type writeRules struct {
 	// resource is the resource in logical clusters.
 	resource schema.GroupResource
+	// selects reports whether the filter of the publication selects an object.
+	selects func(metav1.Object) bool
 }
 
 var _ admission.MutationInterface = writeRules{}
@@ -36,10 +40,16 @@ func (writeRules) Handles(operation admission.Operation) bool { return operation
 
 // Admit implements admission.MutationInterface.
 func (r writeRules) Admit(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
-	if a.GetResource().GroupResource() != r.resource || a.GetSubresource() != "" {
-		return nil // updates of the status change nothing else
+	if a.GetResource().GroupResource() != r.resource {
+		return nil
 	}
 	old, okOld := a.GetOldObject().(*unstructured.Unstructured)
+	if okOld && !r.selects(old) { // the watch cache had an older one when the request was checked
+		return apierrors.NewNotFound(a.GetResource().GroupResource(), a.GetName())
+	}
+	if a.GetSubresource() != "" {
+		return nil // updates of the status change nothing else
+	}
 	object, okNew := a.GetObject().(*unstructured.Unstructured)
 	if !okOld || !okNew {
 		return fmt.Errorf("got %T and %T, want custom resources", a.GetOldObject(), a.GetObject())
