@@ -112,15 +112,15 @@ func (w *workspace) serveObject(rw http.ResponseWriter, req *http.Request, c *pu
 
 // matchesResponse reports whether the response to a read is an object that the filter selects. The object that was checked before may have
 // been an older one from the watch cache, whose consumer has hidden what is served now.
-func (c *publishedRequest) matchesResponse(raw []byte) (bool, error) {
-	if c.info.Verb != "get" || c.Objects == nil {
+func (p *publishedRequest) matchesResponse(raw []byte) (bool, error) {
+	if p.info.Verb != "get" || p.Objects == nil {
 		return true, nil
 	}
 	var object metav1.PartialObjectMetadata
 	if err := json.Unmarshal(raw, &object); err != nil {
 		return false, fmt.Errorf("decoding a response: %w", err)
 	}
-	return c.selects(&object), nil
+	return p.selects(&object), nil
 }
 
 // prepare validates a request and returns it as one to the virtual workspace of the export.
