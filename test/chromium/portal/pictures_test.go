@@ -145,7 +145,6 @@ func (e *env) consolePictures(t *testing.T, directory string) {
 		page.Open(e.consoleAt("workspaces/" + tenant + "?tab=bindings"))
 		page.WaitTitle(tenant)
 		page.Wait("the claims", "document.querySelector('[data-claim]')")
-		page.Eval("(document.querySelector('#claims').scrollIntoView(), true)", new(bool))
 		picture("bindings")
 		page.Open(e.consoleAt("workspaces/" + provider + "?tab=exports"))
 		page.WaitTitle(provider)

@@ -48,27 +48,18 @@ export function Bindings({ path }: { path: string }) {
       <div class="panel empty"><p>No API is bound here. An APIBinding brings the resources of an APIExport of a provider into the workspace: <code>kubectl kcp bind apiexport PATH:NAME</code></p></div>
     )
   }
-  const claims = feed.sorted.flatMap((binding) => (binding.status?.exportPermissionClaims ?? []).map((claim) => ({ binding, claim })))
   return (
     <>
       {unknown}
-      {feed.sorted.map((binding) => <Bound key={binding.metadata.name} binding={binding} />)}
-      <h2 id="claims">Permission claims</h2>
-      <p class="muted">What providers ask for in this workspace, beyond the resources that they bring. A provider has what is accepted, and nothing else.</p>
-      {claims.length === 0 ? <p class="panel empty">The providers of these APIs ask for nothing.</p> : (
-        <div class="scroll" tabIndex={0} role="region" aria-labelledby="claims">
-          <table class="stack">
-            <thead><tr><th scope="col">Resource</th><th scope="col">Binding</th><th scope="col">Verbs</th><th scope="col">Answer</th><th scope="col">Actions</th></tr></thead>
-            <tbody>{claims.map(({ binding, claim }) => <Claim key={`${binding.metadata.name}/${keyOf(claim)}`} binding={binding} claim={claim} onAsk={(accept) => setAsked({ name: binding.metadata.name, claim, accept })} />)}</tbody>
-          </table>
-        </div>
-      )}
+      <p class="muted">The providers of these APIs may ask for more in this workspace than the resources that they bring: those are their permission claims. A provider has what is accepted, and nothing else.</p>
+      {feed.sorted.map((binding) => <Bound key={binding.metadata.name} binding={binding} onAsk={(claim, accept) => setAsked({ name: binding.metadata.name, claim, accept })} />)}
       {asked && <Confirm path={path} feed={feed} question={asked} onEnd={() => setAsked(undefined)} />}
     </>
   )
 }
 
-function Bound({ binding: { metadata, spec, status } }: { binding: APIBinding }) {
+function Bound({ binding, onAsk }: { binding: APIBinding; onAsk: (claim: PermissionClaim, accept: boolean) => void }) {
+  const { metadata, spec, status } = binding
   const { path = '', name = '' } = spec.reference.export ?? {}
   const text = [path, name].filter(Boolean).join(':')
   const wrong = status?.conditions?.filter((condition) => condition.status !== 'True') ?? []
@@ -81,6 +72,14 @@ function Bound({ binding: { metadata, spec, status } }: { binding: APIBinding })
         ['Resources', status?.boundResources?.map(resourceOf).join(', ')],
         ['Not in order', wrong.length > 0 && <ul>{wrong.map(({ type, reason, message }) => <li key={type}><strong>{type}</strong> {[reason, message].filter(Boolean).join(': ')}</li>)}</ul>],
       ]} />
+      {status?.exportPermissionClaims?.length
+        ? (
+          <>
+            <h3 id={`claims-${metadata.name}`}>Permission claims</h3>
+            <ul class="rows" aria-labelledby={`claims-${metadata.name}`}>{status.exportPermissionClaims.map((claim) => <Claim key={keyOf(claim)} binding={binding} claim={claim} onAsk={(accept) => onAsk(claim, accept)} />)}</ul>
+          </>
+        )
+        : null}
     </section>
   )
 }
@@ -90,24 +89,18 @@ function Claim({ binding, claim, onAsk }: { binding: APIBinding; claim: Permissi
   const answered = binding.spec.permissionClaims?.find((other) => keyOf(other) === keyOf(claim))
   const of = `the claim to ${resourceOf(claim)} of ${binding.metadata.name}`
   return (
-    <tr data-claim={`${binding.metadata.name}/${resourceOf(claim)}`}>
-      <th scope="row">{resourceOf(claim)}</th>
-      <td data-label="Binding">{binding.metadata.name}</td>
-      <td data-label="Verbs" class="text">{claim.verbs.join(', ')}</td>
-      <td data-label="Answer">
-        <div>
-          <span class={`phase ${tones[answer]}`}>{answer}</span>
-          {answer === 'Accepted in part' && <div class="muted">not {missing(answered!, claim).join(', ')}</div>}
-          {answered?.state === 'Accepted' && !answered.selector?.matchAll && <div class="muted">of some objects: the binding has a selector</div>}
-        </div>
-      </td>
-      <td data-label="Actions">
-        <div class="actions">
-          {answer !== 'Accepted' && answer !== 'Waits to be applied' && <button type="button" aria-label={`Accept ${of}`} onClick={() => onAsk(true)}>Accept…</button>}
-          {answer !== 'Rejected' && <button type="button" aria-label={`Reject ${of}`} onClick={() => onAsk(false)}>Reject…</button>}
-        </div>
-      </td>
-    </tr>
+    <li class="claim" data-claim={`${binding.metadata.name}/${resourceOf(claim)}`}>
+      <div>
+        <strong>{resourceOf(claim)}</strong> <span class={`phase ${tones[answer]}`}>{answer}</span>
+        <div class="muted">{claim.verbs.join(', ')}</div>
+        {answer === 'Accepted in part' && <div class="muted">not accepted: {missing(answered!, claim).join(', ')}</div>}
+        {answered?.state === 'Accepted' && !answered.selector?.matchAll && <div class="muted">of some objects: the binding has a selector</div>}
+      </div>
+      <div class="actions">
+        {answer !== 'Accepted' && answer !== 'Waits to be applied' && <button type="button" aria-label={`Accept ${of}`} onClick={() => onAsk(true)}>Accept…</button>}
+        {answer !== 'Rejected' && <button type="button" aria-label={`Reject ${of}`} onClick={() => onAsk(false)}>Reject…</button>}
+      </div>
+    </li>
   )
 }
 
@@ -140,7 +133,7 @@ function Confirm({ path, feed, question: { name, claim, accept }, onEnd }: { pat
       {accept
         ? <p>The provider of {name} may then <strong>{claim.verbs.includes('*') ? 'do everything' : claim.verbs.join(', ')}</strong> with {resource} in {path}: with all of them, unless the binding has a selector for this claim.</p>
         : <p>The provider of {name} then has no access to {resource} in {path} through this binding. What it does with them, such as Secrets with credentials that it writes, ends; what it has read or written already stays.</p>}
-      {error !== undefined && <Failure error={error} what={`update the API binding ${name}`} where={` in ${path}`}>{error instanceof APIError && error.status.code === 403 ? ' It takes the right to get and patch apibindings.apis.kcp.io there, and to bind the export.' : ''}</Failure>}
+      {error !== undefined && <Failure error={error} what={`update the API binding ${name}`} where={` in ${path}`}>{error instanceof APIError && error.status.code === 403 ? ' It takes the right to get and patch apibindings.apis.kcp.io there.' : ''}</Failure>}
       <div class="actions">
         <button type="button" class={accept ? 'primary' : 'danger'} disabled={busy} onClick={() => void answer()}>{accept ? 'Accept' : 'Reject'}</button>
         <button type="button" onClick={onEnd}>Cancel</button>
