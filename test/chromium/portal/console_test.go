@@ -220,7 +220,10 @@ func (e *env) testConsoleAccessibility(t *testing.T) {
 		for _, view := range []struct{ at, title, text string }{
 			{"workspaces", "Workspaces", "provider"},
 			{"workspaces/" + tenant, tenant, "Phase inside"},
-			{"workspaces/" + tenant + "?tab=bindings", tenant, export},
+			{"workspaces/" + tenant + "?tab=bindings", tenant, "Permission claims"},
+			{"workspaces/" + consumer + "?tab=bindings", consumer, "Rejected"},
+			{"workspaces/" + publisher + "?tab=exports", publisher, "get apibindings"},
+			{"workspaces/" + consumer + "?tab=exports", consumer, "No API is exported here."},
 			{"workspaces/" + tenant + "?tab=connect", tenant, "kubectl ws"},
 			{"shards", "Shards", "logical clusters"},
 		} {

@@ -90,6 +90,8 @@ func TestPortal(t *testing.T) {
 		{"console: missing rights", e.testConsoleRights},
 		{"console: token of a service account", e.testConsoleToken},
 		{"console: token that root does not accept", e.testConsoleIssuer},
+		{"console: bindings and claims", e.testConsoleBindings},
+		{"console: exports", e.testConsoleExports},
 		{"console: accessibility", e.testConsoleAccessibility},
 		{"console: size", e.testConsoleSize},
 	} {

@@ -71,15 +71,46 @@ export interface LogicalCluster extends KubeObject {
   status?: ClusterStatus
 }
 
+/** Selector selects objects by label, or all. */
+export interface Selector {
+  matchAll?: boolean
+  matchLabels?: Record<string, string>
+  matchExpressions?: unknown[]
+}
+
 export interface PermissionClaim {
   group?: string
   resource: string
   identityHash?: string
+  verbs: string[]
+  defaultSelector?: Selector
+}
+
+/** AcceptableClaim is a claim with the answer of a binding. */
+export interface AcceptableClaim extends PermissionClaim {
+  selector?: Selector
+  state: string
 }
 
 export interface APIBinding extends KubeObject {
-  spec: { reference: { export?: { path?: string; name: string } }; permissionClaims?: (PermissionClaim & { state: string })[] }
-  status?: { phase?: string; boundResources?: { group: string; resource: string }[]; exportPermissionClaims?: PermissionClaim[]; conditions?: Condition[] }
+  spec: { reference: { export?: { path?: string; name: string } }; permissionClaims?: AcceptableClaim[] }
+  status?: {
+    phase?: string
+    boundResources?: { group: string; resource: string }[]
+    exportPermissionClaims?: PermissionClaim[]
+    appliedPermissionClaims?: PermissionClaim[]
+    conditions?: Condition[]
+  }
+}
+
+export interface APIExport extends KubeObject {
+  spec?: { resources?: { name: string; group: string }[]; permissionClaims?: PermissionClaim[]; maximalPermissionPolicy?: { local?: object } }
+  status?: { identityHash?: string; conditions?: Condition[] }
+}
+
+export interface EndpointSlice extends KubeObject {
+  spec: { export: { path?: string; name: string }; partition?: string }
+  status?: { endpoints?: { url: string }[]; shardSelector?: string; conditions?: Condition[] }
 }
 
 export interface Shard extends KubeObject {

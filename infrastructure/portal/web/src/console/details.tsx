@@ -1,24 +1,26 @@
 import { inWorkspace } from '../api'
 import { consoleName } from '../components/brand'
 import { Conditions } from '../components/conditions'
-import { Age, Command, Copy, Failure, Loading, Notice, Phase, Tabs, Title } from '../components/parts'
-import type { Feed } from '../feed'
+import { Age, Command, Copy, Notice, Phase, Tabs, Title } from '../components/parts'
 import { consoleHref } from '../router'
-import type { APIBinding, KubeObject, LogicalCluster, PermissionClaim, Workspace } from '../types'
+import type { KubeObject, LogicalCluster, Workspace } from '../types'
 import { useFeed } from '../watches'
+import { Bindings } from './bindings'
+import { Exports } from './exports'
+import { Facts, Unknown } from './parts'
 import { childrenOf, split } from './workspaces'
 
 /** views are the tabs: what they are called, and what they are in the address. */
-const views: [string, string][] = [['Overview', ''], ['API bindings', 'bindings'], ['How to connect', 'connect']]
+const views: [string, string][] = [['Overview', ''], ['API bindings', 'bindings'], ['API exports', 'exports'], ['How to connect', 'connect']]
 
-/** Details is what is known of a workspace: its Workspace in the one above, and its LogicalCluster and APIBindings in itself. */
+/** Details is what is known of a workspace: its Workspace in the one above, and its LogicalCluster, APIBindings and APIExports in itself. */
 export function Details({ path, tab }: { path: string; tab: string }) {
   const { parent, name } = split(path)
   return (
     <section class="details">
       <Title text={path} product={consoleName}>{path.split(':').map((part, index) => <>{index > 0 && <>:<wbr /></>}{part}</>)}</Title>
       <Tabs label={`Views of ${path}`} tabs={views.map(([text, view]) => ({ text, target: consoleHref('workspaces', path, view), active: view === tab }))} />
-      {tab === 'bindings' ? <Bindings path={path} /> : tab === 'connect' ? <Connect path={path} /> : <Overview path={path} parent={parent} name={name} />}
+      {tab === 'bindings' ? <Bindings path={path} /> : tab === 'exports' ? <Exports path={path} /> : tab === 'connect' ? <Connect path={path} /> : <Overview path={path} parent={parent} name={name} />}
     </section>
   )
 }
@@ -30,12 +32,6 @@ function Overview({ path, parent, name }: { path: string; parent: string; name: 
       <Inside path={path} withFacts={!parent} />
     </>
   )
-}
-
-/** Unknown says why there is nothing to show of a feed, or nothing current: what is shown with it was there before. */
-function Unknown({ feed, what }: { feed: Feed<any>; what: string }) {
-  if (feed.state === 'failed') return <Failure kind="info" error={feed.error} what={what} where="">{feed.items.size > 0 && ' Below is what was there last.'}</Failure>
-  return feed.state === 'loading' || (feed.state === 'reconnecting' && feed.items.size === 0) ? <Loading count={2} /> : null
 }
 
 /** ownerOf is the user of an annotation that only administrators and the owner may read. */
@@ -69,14 +65,10 @@ function InParent({ parent, name }: { parent: string; name: string }) {
   return (
     <>
       {unknown}
-      <Facts facts={facts} />
+      <div class="panel"><Facts facts={facts} /></div>
       <Conditions conditions={status.conditions ?? []} />
     </>
   )
-}
-
-function Facts({ facts }: { facts: [string, preact.ComponentChildren][] }) {
-  return <div class="panel"><dl>{facts.filter(([, value]) => value).map(([name, value]) => <div key={name}><dt>{name}</dt><dd>{value}</dd></div>)}</dl></div>
 }
 
 /** isClosed says whether a workspace is inactive. One that is being deleted serves requests, because its content could not be removed otherwise. */
@@ -97,48 +89,16 @@ function Inside({ path, withFacts }: { path: string; withFacts: boolean }) {
     <>
       <h2>Inside the workspace</h2>
       {unknown}
-      <Facts facts={[
-        ['Phase inside', <Phase phase={metadata.deletionTimestamp ? 'Deleting' : status.phase} />],
-        ['Created by', spec.createdBy?.username],
-        ['URL inside', withFacts && status.URL && <Copy text={status.URL} what="the URL" />],
-        ['Closed', isClosed(cluster) && 'closed: only its LogicalCluster can be read'],
-        ['Created', <Age time={metadata.creationTimestamp} />],
-      ]} />
-      {withFacts && <Conditions conditions={status.conditions ?? []} />}
-    </>
-  )
-}
-
-/** acceptedOf counts the claims of the export that a binding accepts; it may accept others, which the export does not make (any more). */
-function acceptedOf(spec: APIBinding['spec'], status: APIBinding['status']): number {
-  const keyOf = ({ group = '', resource, identityHash = '' }: PermissionClaim) => `${resource}.${group}:${identityHash}`
-  const accepted = new Set(spec.permissionClaims?.filter(({ state }) => state === 'Accepted').map(keyOf))
-  return status?.exportPermissionClaims?.filter((claim) => accepted.has(keyOf(claim))).length ?? 0
-}
-
-function Bindings({ path }: { path: string }) {
-  const feed = useFeed<APIBinding>(inWorkspace(path, 'apis', 'apis.kcp.io', 'v1alpha2', 'apibindings'))
-  const unknown = <Unknown feed={feed} what={`list the API bindings of ${path}`} />
-  if (feed.items.size === 0) return feed.state === 'current' ? <p class="panel empty">No API is bound here.</p> : unknown
-  return (
-    <>
-      {unknown}
-      <div class="scroll" tabIndex={0} role="region" aria-label="API bindings">
-        <table class="stack">
-          <thead><tr><th scope="col">Name</th><th scope="col">Export</th><th scope="col">Phase</th><th scope="col">Resources</th><th scope="col">Claims accepted</th></tr></thead>
-          <tbody>
-            {feed.sorted.map(({ metadata, spec, status }) => (
-              <tr key={metadata.name} data-binding={metadata.name}>
-                <th scope="row">{metadata.name}</th>
-                <td data-label="Export"><code>{[spec.reference.export?.path, spec.reference.export?.name].filter(Boolean).join(':')}</code></td>
-                <td data-label="Phase"><Phase phase={metadata.deletionTimestamp ? 'Deleting' : status?.phase || 'Binding'} /></td>
-                <td data-label="Resources" class="text">{status?.boundResources?.map(({ group, resource }) => (group ? `${resource}.${group}` : resource)).join(', ')}</td>
-                <td data-label="Claims">{acceptedOf(spec, status)} of {status?.exportPermissionClaims?.length ?? 0}</td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
+      <div class="panel">
+        <Facts facts={[
+          ['Phase inside', <Phase phase={metadata.deletionTimestamp ? 'Deleting' : status.phase} />],
+          ['Created by', spec.createdBy?.username],
+          ['URL inside', withFacts && status.URL && <Copy text={status.URL} what="the URL" />],
+          ['Closed', isClosed(cluster) && 'closed: only its LogicalCluster can be read'],
+          ['Created', <Age time={metadata.creationTimestamp} />],
+        ]} />
       </div>
+      {withFacts && <Conditions conditions={status.conditions ?? []} />}
     </>
   )
 }
