@@ -401,6 +401,28 @@ func (e *env) testJourney(t *testing.T) {
 	e.deleteWorkspace(t, workspace)
 }
 
+// expectSecondFails creates a migration of a logical cluster that another one moves, in another workspace.
+func (e *env) expectSecondFails(t *testing.T, first *migrationv1alpha1.LogicalClusterMigration) {
+	t.Helper()
+	root := e.at(t, "root")
+	second := newMove("second", first.Spec.LogicalCluster, installation.Beta)
+	if err := root.Create(t.Context(), second); err != nil {
+		t.Fatal(err)
+	}
+	want := fmt.Sprintf("logical cluster is already migrating with \"%s:%s\"", logicalcluster.Of(first), first.Name)
+	shardtesting.Eventually(t, "the failure of a second migration", func(ctx context.Context) error {
+		if err := root.Get(ctx, client.ObjectKeyFromObject(second), second); err != nil {
+			return err
+		}
+		if second.Status.Phase != migrationv1alpha1.LogicalClusterMigrationPhaseFailed || !conditionsv1alpha1.IsFalse(second, migrationv1alpha1.OriginReady) ||
+			conditionsv1alpha1.GetReason(second, migrationv1alpha1.OriginReady) != migrationv1alpha1.ReasonLogicalClusterAlreadyMigrating ||
+			conditionsv1alpha1.GetMessage(second, migrationv1alpha1.OriginReady) != want {
+			return fmt.Errorf("status %+v, want the message %q", second.Status, want)
+		}
+		return nil
+	})
+}
+
 // testUnknownDestination begins a move to a shard that does not exist. It waits, and ends with the workspace.
 func (e *env) testUnknownDestination(t *testing.T) {
 	workspace, c := e.workspace(t, "waiting", installation.Alpha)
@@ -415,6 +437,7 @@ func (e *env) testUnknownDestination(t *testing.T) {
 	if err := e.operations.Get(t.Context(), client.ObjectKey{Name: "waiting"}, stays); err != nil || !waiting(stays.Status) {
 		t.Errorf("the migration does not wait: %v, %+v", err, stays.Status)
 	}
+	e.expectSecondFails(t, stays)
 	if err := e.at(t, "root").Delete(t.Context(), workspace); err != nil {
 		t.Fatal(err)
 	}
