@@ -238,7 +238,7 @@ func (e *env) checkExists(t *testing.T, cluster, name string) {
 // TestMove checks, among others, what kcp's own tests of migrations do: TestFullMigration (M80, the first subtest), concurrent and returning moves
 // (M81, M87, testMany), TestMigrationAPIBindingUnprivileged (M82, the tenant), TestFullMigrationAPIBindings (M83, moveConsumer),
 // TestFullMigrationAPIExportVirtualWorkspace and TestFullMigrationAPIExportUpdate (M84, moveProvider),
-// TestMigrationControllerRuntimeConfigMapClient (M85, the informer of client-go on which such a client is built), and TestMigrationAbortOnWorkspaceDeletion (M86, the unknown shard).
+// TestMigrationControllerRuntimeConfigMapClient (M85, the cache in the first subtest), and TestMigrationAbortOnWorkspaceDeletion (M86, the unknown shard).
 func TestMove(t *testing.T) {
 	e := start(t)
 
@@ -343,6 +343,7 @@ func TestMove(t *testing.T) {
 		if err := tenant.Create(t.Context(), binding); !apierrors.IsForbidden(err) {
 			t.Errorf("got %v, want 403", err)
 		}
+		put(t, tenant, "own") // though it is the administrator of the workspace
 	})
 
 	t.Run("many workspaces move at once, in both directions and back", e.testMany)
@@ -357,7 +358,10 @@ func (e *env) testObjects(t *testing.T) {
 	for i := range 5 {
 		before = append(before, put(t, c, fmt.Sprint("object-", i)))
 	}
+	cached := e.startCache(t, "root:moving")
 	migration := e.moveTo(t, "moving", workspace, c, installation.Beta)
+	checkListed(t, c, before)
+	watched := e.watchFromStart(t, "root:moving")
 	if migration.Status.OriginShard != installation.Alpha || migration.Status.EntriesCopied == 0 || migration.Status.DumpContinue != "" {
 		t.Errorf("status %+v", migration.Status)
 	}
@@ -366,7 +370,10 @@ func (e *env) testObjects(t *testing.T) {
 			t.Errorf("condition %s is not True: %+v", condition, migration.Status.Conditions)
 		}
 	}
-	checkObjects(t, c, append(before, put(t, c, "later")))
+	later := put(t, c, "later")
+	watched.expect(t, later)
+	cached.expect(t, later)
+	checkObjects(t, c, append(before, later))
 	e.deleteWorkspace(t, workspace)
 }
 
@@ -394,12 +401,43 @@ func (e *env) testJourney(t *testing.T) {
 	e.deleteWorkspace(t, workspace)
 }
 
+// expectSecondFails creates a migration of a logical cluster that another one moves, in another workspace.
+func (e *env) expectSecondFails(t *testing.T, first *migrationv1alpha1.LogicalClusterMigration) {
+	t.Helper()
+	root := e.at(t, "root")
+	second := newMove("second", first.Spec.LogicalCluster, installation.Beta)
+	if err := root.Create(t.Context(), second); err != nil {
+		t.Fatal(err)
+	}
+	want := fmt.Sprintf("logical cluster is already migrating with \"%s:%s\"", logicalcluster.Of(first), first.Name)
+	shardtesting.Eventually(t, "the failure of a second migration", func(ctx context.Context) error {
+		if err := root.Get(ctx, client.ObjectKeyFromObject(second), second); err != nil {
+			return err
+		}
+		if second.Status.Phase != migrationv1alpha1.LogicalClusterMigrationPhaseFailed || !conditionsv1alpha1.IsFalse(second, migrationv1alpha1.OriginReady) ||
+			conditionsv1alpha1.GetReason(second, migrationv1alpha1.OriginReady) != migrationv1alpha1.ReasonLogicalClusterAlreadyMigrating ||
+			conditionsv1alpha1.GetMessage(second, migrationv1alpha1.OriginReady) != want {
+			return fmt.Errorf("status %+v, want the message %q", second.Status, want)
+		}
+		return nil
+	})
+}
+
 // testUnknownDestination begins a move to a shard that does not exist. It waits, and ends with the workspace.
 func (e *env) testUnknownDestination(t *testing.T) {
 	workspace, c := e.workspace(t, "waiting", installation.Alpha)
 	e.move(t, "waiting", workspace.Spec.Cluster, "non-existent")
-	e.waitPhase(t, "waiting", migrationv1alpha1.LogicalClusterMigrationPhaseMigrating)
+	waiting := func(status migrationv1alpha1.LogicalClusterMigrationStatus) bool {
+		return status.Phase == migrationv1alpha1.LogicalClusterMigrationPhaseMigrating && status.OriginShard == installation.Alpha &&
+			conditionsv1alpha1.IsTrue(&migrationv1alpha1.LogicalClusterMigration{Status: status}, migrationv1alpha1.OriginReady)
+	}
+	e.waitStatus(t, "waiting", "wait", waiting)
 	left := put(t, c, "meanwhile") // a waiting migration refuses no writes
+	stays := &migrationv1alpha1.LogicalClusterMigration{}
+	if err := e.operations.Get(t.Context(), client.ObjectKey{Name: "waiting"}, stays); err != nil || !waiting(stays.Status) {
+		t.Errorf("the migration does not wait: %v, %+v", err, stays.Status)
+	}
+	e.expectSecondFails(t, stays)
 	if err := e.at(t, "root").Delete(t.Context(), workspace); err != nil {
 		t.Fatal(err)
 	}
@@ -418,4 +456,13 @@ func (e *env) testUnknownDestination(t *testing.T) {
 		}
 		return nil
 	})
+	cluster := logicalcluster.MustParseName(workspace.Spec.Cluster)
+	for _, shard := range e.Shards() {
+		shardtesting.Eventually(t, "the end of the keys on "+shard, func(context.Context) error {
+			if left := e.objectsOn(t, shard, []logicalcluster.Name{cluster})[cluster.String()]; left != 0 {
+				return fmt.Errorf("%d keys are left", left)
+			}
+			return nil
+		})
+	}
 }

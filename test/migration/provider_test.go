@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
@@ -31,10 +32,7 @@ const pollInterval = 100 * time.Millisecond
 func moveProvider(t *testing.T, e *env) {
 	provider, c := e.workspace(t, "provider-moving", installation.Alpha)
 	export := e.export(t, provider.Spec.Cluster, "sheriffs", "Sheriff")
-	workspaceType := &tenancyv1alpha1.WorkspaceType{ObjectMeta: metav1.ObjectMeta{Name: "town"}}
-	if err := c.Create(t.Context(), workspaceType); err != nil {
-		t.Fatal(err)
-	}
+	settled := e.newMaintained(t, c, export)
 	consumers := map[string]string{}
 	for _, shard := range e.Shards() {
 		workspace, _ := e.workspace(t, "provider-consumer-"+shard, shard)
@@ -70,9 +68,63 @@ func moveProvider(t *testing.T, e *env) {
 		informers[i].checkNoDeletions(t)
 	}
 	e.changeSchema(t, c, export, consumers)
+	e.expectClaim(t, export, settled)
 }
 
-// changeSchema gives an export another schema, which consumers take.
+// newMaintained creates a workspace whose type binds an export and maintains the binding, and returns its logical cluster.
+func (e *env) newMaintained(t *testing.T, c client.Client, export exported) string {
+	t.Helper()
+	workspaceType := &tenancyv1alpha1.WorkspaceType{
+		ObjectMeta: metav1.ObjectMeta{Name: "town"},
+		Spec: tenancyv1alpha1.WorkspaceTypeSpec{
+			Extend:                     tenancyv1alpha1.WorkspaceTypeExtension{With: []tenancyv1alpha1.WorkspaceTypeReference{{Name: "universal", Path: "root"}}},
+			DefaultAPIBindings:         []tenancyv1alpha1.APIExportReference{{Path: export.cluster, Export: export.name}},
+			DefaultAPIBindingLifecycle: ptr.To(tenancyv1alpha1.APIBindingLifecycleModeMaintain),
+		},
+	}
+	if err := c.Create(t.Context(), workspaceType); err != nil {
+		t.Fatal(err)
+	}
+	ofType := func(w *tenancyv1alpha1.Workspace) {
+		w.Spec.Type = &tenancyv1alpha1.WorkspaceTypeReference{Name: "town", Path: export.cluster}
+	}
+	root := e.at(t, "root")
+	shardtesting.Eventually(t, "the type on the shard of the Workspace", func(ctx context.Context) error {
+		workspace := &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{Name: "provider-settled"}}
+		ofType(workspace)
+		return root.Create(ctx, workspace, client.DryRunAll)
+	})
+	e.NewWorkspace(t, "provider-settled", "tenant", shardtesting.OnShard(installation.Beta), ofType)
+	return e.stored(t, "provider-settled").Spec.Cluster
+}
+
+// laterClaim is what an export claims after it has moved.
+var laterClaim = apisv1alpha2.PermissionClaim{GroupResource: apisv1alpha2.GroupResource{Resource: "secrets"}, Verbs: []string{"get", "list"}}
+
+// expectClaim waits until the maintained binding in a logical cluster has the later claim.
+func (e *env) expectClaim(t *testing.T, export exported, cluster string) {
+	t.Helper()
+	everywhere := e.everywhere(t)
+	shardtesting.EventuallyWithin(t, longWait, "the later claim in a maintained binding", func(ctx context.Context) error {
+		all := &apisv1alpha2.APIBindingList{}
+		if err := everywhere.List(shardtesting.In(ctx, cluster), all); err != nil {
+			return err
+		}
+		for i := range all.Items {
+			binding := &all.Items[i]
+			if reference := binding.Spec.Reference.Export; reference == nil || reference.Name != export.name {
+				continue
+			}
+			if !slices.ContainsFunc(binding.Status.AppliedPermissionClaims, func(claim apisv1alpha2.ScopedPermissionClaim) bool { return claim.Resource == laterClaim.Resource }) {
+				return fmt.Errorf("applied claims %+v", binding.Status.AppliedPermissionClaims)
+			}
+			return isBound(binding)
+		}
+		return errors.New("there is no binding")
+	})
+}
+
+// changeSchema gives an export another schema, which consumers take, and another claim.
 func (e *env) changeSchema(t *testing.T, c client.Client, export exported, consumers map[string]string) {
 	t.Helper()
 	next := shardtesting.NewSchema("v2", export.GroupResource(), export.kind)
@@ -85,6 +137,7 @@ func (e *env) changeSchema(t *testing.T, c client.Client, export exported, consu
 			return err
 		}
 		stored.Spec.Resources[0].Schema = next.Name
+		stored.Spec.PermissionClaims = []apisv1alpha2.PermissionClaim{claimOfConfigMaps, laterClaim}
 		return c.Update(ctx, stored)
 	})
 	everywhere := e.everywhere(t)
