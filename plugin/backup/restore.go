@@ -23,8 +23,8 @@ func NewRestoreCommand(flags *connection.Flags) *cobra.Command {
 		Long: `Restore an installation from a Backup, and release it. The commands use the namespace of the RootShard in the cluster with the
 operator, not a workspace: select it with --context and --namespace.
 
-Whole installations that have not started are restored. One shard of an installation that runs is restored by hand (docs/operator-etcd.md,
-Repair etcd); the restore of a single workspace is not built.`,
+Whole installations that have not started are restored. One shard of an installation that runs is restored by hand
+(docs/restore-by-hand.md); the restore of a single workspace is not built.`,
 		Example: "  kubectl kcp restore create back --context host -n kcp --backup before-upgrade --identity-secret age --wait\n  kubectl kcp restore release back --context host -n kcp",
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
@@ -129,7 +129,7 @@ func (o *restoreOptions) run(ctx context.Context, flags *connection.Flags) error
 
 // nextSteps has the names of the Restore, its namespace, the RootShard, the annotation and the Secret.
 const nextSteps = `Created Restore %[1]q in namespace %[2]q. Next:
-  1. Stop what would read the older state as deletions, such as sync agents (docs/backup.md).
+  1. Stop what would read the older state as deletions, such as sync agents (docs/restore.md).
   2. Create RootShard %[3]q with the annotation %[4]s: %[1]s, and its Shards. It waits for the Restore. One that has started is not restored.
   3. Wait: kubectl -n %[2]s wait restore/%[1]s --for=jsonpath='{.status.phase}'=Completed --timeout=1h
   4. Delete the private key: kubectl -n %[2]s delete secret %[5]s
