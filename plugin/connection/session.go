@@ -53,6 +53,15 @@ func (s *Session) Config() *rest.Config { return rest.CopyConfig(s.config) }
 // URL returns the server URL in effect.
 func (s *Session) URL() string { return s.config.Host }
 
+// Namespace returns the namespace of --namespace or of the context, or else "default".
+func (s *Session) Namespace() (string, error) {
+	namespace, _, err := clientcmd.NewNonInteractiveClientConfig(*s.Kubeconfig, s.Kubeconfig.CurrentContext, &s.overrides, s.files).Namespace()
+	if err != nil {
+		return "", fmt.Errorf("reading the namespace of context %q: %w", s.Kubeconfig.CurrentContext, err)
+	}
+	return namespace, nil
+}
+
 // Location returns the location of the server URL; see ParseLocation.
 func (s *Session) Location() (Location, error) { return ParseLocation(s.URL()) }
 

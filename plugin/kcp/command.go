@@ -4,6 +4,7 @@ package kcp
 import (
 	"github.com/spf13/cobra"
 
+	"github.com/atoll-dev/atoll/plugin/backup"
 	"github.com/atoll-dev/atoll/plugin/binding"
 	"github.com/atoll-dev/atoll/plugin/connection"
 	"github.com/atoll-dev/atoll/plugin/doctor"
@@ -34,6 +35,8 @@ func NewCommand(flags *connection.Flags) *cobra.Command {
 		shard.NewUncordonCommand(flags),
 		shard.NewDrainCommand(flags),
 		doctor.NewCommand(flags),
+		backup.NewCommand(flags),
+		backup.NewRestoreCommand(flags),
 	)
 	return cmd
 }

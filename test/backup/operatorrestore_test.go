@@ -31,6 +31,7 @@ import (
 // restores are the Restores of a namespace, with what a kubelet does for their Jobs.
 type restores struct {
 	client    client.Client
+	command   plugIn
 	saved     *installation
 	id        string // of the backup
 	digest    string
@@ -40,7 +41,7 @@ type restores struct {
 const restoredNamespace = "restored"
 
 // testRestores restores an installation by the operator that runs: what it refuses, and then the way to an etcd that starts.
-func testRestores(t *testing.T, c client.Client, s *s3) {
+func testRestores(t *testing.T, c client.Client, run plugIn, s *s3) {
 	i := newInstallation(t, s, etcdtest.Start(t))
 	i.fill(t, 1)
 	for _, prefix := range []string{"/registry", "/cache"} {
@@ -55,7 +56,7 @@ func testRestores(t *testing.T, c client.Client, s *s3) {
 	if err != nil {
 		t.Fatal(result.Error)
 	}
-	r := &restores{client: c, saved: i, id: result.BackupID, digest: result.ManifestDigest, directory: t.TempDir()}
+	r := &restores{client: c, command: run, saved: i, id: result.BackupID, digest: result.ManifestDigest, directory: t.TempDir()}
 	r.createInstallation(t)
 
 	for _, tc := range []struct {
@@ -93,10 +94,13 @@ func testRestores(t *testing.T, c client.Client, s *s3) {
 	}
 
 	r.setRoot(t, "good", "")
-	r.create(t, "good", nil)
+	followed := r.restoreByCommand(t, "good")
 	job := r.awaitJob(t, "good-")
 	r.report(t, job, r.runJob(t, job))
 	restored := r.await(t, "good", operatorv1alpha1.RestorePhaseCompleted)
+	if output, err := followed(); err != nil || !strings.Contains(output, "annotation operator.kcp.io/restore: good") || !strings.Contains(output, "\nCompleted: restored the etcds of 1 shards") {
+		t.Errorf("%v: %s", err, output)
+	}
 	if status := restored.Status; status.Secrets != 1 || len(status.Shards) != 1 || status.ManifestDigest != r.digest || status.BackupTakenAt == nil || !meta.IsStatusConditionTrue(status.Conditions, operatorv1alpha1.ConditionReady) ||
 		!meta.IsStatusConditionFalse(status.Conditions, operatorv1alpha1.ConditionReleased) {
 		t.Errorf("the status is %+v", status)
@@ -341,9 +345,7 @@ func (r *restores) checkRelease(t *testing.T, restore *operatorv1alpha1.Restore)
 			t.Errorf("changing %s: %v", spec, err)
 		}
 	}
-	if err := patch(`{"release":true}`); err != nil {
-		t.Fatal(err)
-	}
+	r.releaseByCommand(t, restore.Name)
 	if err := patch(`{"release":false}`); err == nil || !strings.Contains(err.Error(), "cannot be held again") {
 		t.Errorf("holding again: %v", err)
 	}

@@ -105,7 +105,9 @@ func TestSchedule(t *testing.T) {
 		t.Errorf("the status is %+v", yearly.Status)
 	}
 	// With the same operator.
-	t.Run("Restores", func(t *testing.T) { testRestores(t, c, s) })
+	run := newPlugIn(t, cluster.Config)
+	t.Run("Restores", func(t *testing.T) { testRestores(t, c, run, s) })
+	t.Run("Commands", func(t *testing.T) { testCommands(t, run, first) })
 	t.Run("Drills", func(t *testing.T) { testDrills(t, cluster.User(t, cluster.Config.Host, "operator"), c, s) })
 }
 

@@ -1,0 +1,168 @@
+package backup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
+	"github.com/atoll-dev/atoll/plugin/connection"
+	"github.com/atoll-dev/atoll/plugin/follow"
+)
+
+// NewRestoreCommand returns "kubectl kcp restore". The caller binds the flags of the connection.
+func NewRestoreCommand(flags *connection.Flags) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "restore",
+		Short: "Restore an installation from a Backup, and release it",
+		Long: `Restore an installation from a Backup, and release it. The commands use the namespace of the RootShard in the cluster with the
+operator, not a workspace: select it with --context and --namespace.
+
+Whole installations that have not started are restored. One shard of an installation that runs is restored by hand
+(docs/restore-by-hand.md); the restore of a single workspace is not built.`,
+		Example: "  kubectl kcp restore create back --context host -n kcp --backup before-upgrade --identity-secret age --wait\n  kubectl kcp restore release back --context host -n kcp",
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newRestoreCreateCommand(flags), newReleaseCommand(flags))
+	return cmd
+}
+
+// restoreOptions are the flags of "kubectl kcp restore create".
+type restoreOptions struct {
+	waitOptions
+
+	name, backup, id, rootShard, store, manifestDigest string
+	identitySecret, identityKey, sourceNamespace       string
+	takeOver                                           bool
+}
+
+func (o *restoreOptions) validate() error {
+	switch {
+	case o.identitySecret == "" || o.identityKey == "":
+		return errors.New("--identity-secret is required, and --identity-key must not be empty: the Secret with the private key of age, and its key")
+	case o.backup != "" && (o.id != "" || o.rootShard != "" || o.store != ""):
+		return errors.New("--backup cannot be combined with --id, --root-shard or --store: the Backup has them")
+	case o.backup == "" && (o.id == "" || o.rootShard == "" || o.store == ""):
+		return errors.New("name the backup with --backup, or, if that does not exist in the cluster any more, with --id, --root-shard and --store")
+	case o.backup == "" && o.manifestDigest == "":
+		return errors.New("--manifest-digest is required with --id: without it, the installation begins with the data of whoever may write to the bucket. If the digest is lost, create the Restore from a manifest")
+	}
+	return errors.Join(checkName("Restore", o.name), o.waitOptions.validate())
+}
+
+func newRestoreCreateCommand(flags *connection.Flags) *cobra.Command {
+	o := restoreOptions{identityKey: "key.txt"}
+	cmd := &cobra.Command{
+		Use:   "create NAME (--backup BACKUP | --id ID --root-shard ROOTSHARD --store BACKUPSTORE --manifest-digest DIGEST) --identity-secret SECRET",
+		Short: "Restore an installation before it starts, and show what to do next",
+		Long: `Create a Restore, which fills an installation before it starts, and show what to do next. It replaces no data: an installation that has
+started is refused. The operator does the work: the command can be stopped with ctrl-C.
+
+--backup names a completed Backup of the namespace. --id is for one that has no object in the cluster any more. The digest of the manifest is that of
+the Backup; with --manifest-digest, that of the Backup has to be the same.
+
+Exit codes: 0 if the Restore was created and, with --wait, is completed; otherwise 1.`,
+		Example: `  # from a Backup of this cluster
+  kubectl kcp restore create back --context host -n kcp --backup before-upgrade --identity-secret age
+
+  # everything was lost
+  kubectl kcp restore create back --context host -n kcp --root-shard root --store offsite --id 20300102T030405Z-1a2b3c4d-5e6f7a8b \
+    --manifest-digest 5feceb66ffc86f38d952786c6d696c79c2dbc239dd4e91b46729d73a27fb57e9 --identity-secret age --take-over --wait`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.name = args[0]
+			if err := o.validate(); err != nil {
+				return err
+			}
+			ctx, stop := follow.WithInterrupt(cmd.Context())
+			defer stop()
+			return o.run(ctx, flags)
+		},
+	}
+	cmd.Flags().StringVar(&o.backup, "backup", "", "Name of the Backup to restore")
+	cmd.Flags().StringVar(&o.id, "id", "", "ID of the backup in the store, if it has no Backup in the cluster")
+	cmd.Flags().StringVar(&o.rootShard, "root-shard", "", "Name of the RootShard to restore, with --id")
+	cmd.Flags().StringVar(&o.store, "store", "", "Name of the BackupStore that has the backup, with --id")
+	cmd.Flags().StringVar(&o.manifestDigest, "manifest-digest", "", "SHA-256 digest of the manifest of the backup. A backup with another manifest is refused")
+	cmd.Flags().StringVar(&o.identitySecret, "identity-secret", "", "Name of the Secret with the private key of age")
+	cmd.Flags().StringVar(&o.identityKey, "identity-key", o.identityKey, "Key of that Secret")
+	cmd.Flags().StringVar(&o.sourceNamespace, "source-namespace", "", "Namespace of the installation that was saved, if it had another one")
+	cmd.Flags().BoolVar(&o.takeOver, "take-over", false, "Confirm that the installation that was saved, in another namespace or cluster, does not run and never will")
+	o.bind(cmd)
+	return cmd
+}
+
+func (o *restoreOptions) run(ctx context.Context, flags *connection.Flags) error {
+	host, err := open(flags)
+	if err != nil {
+		return err
+	}
+	if o.backup != "" {
+		backup, err := get[operatorv1alpha1.Backup](ctx, host.backups(), o.backup)
+		if err != nil {
+			return host.explain(err, "reading the Backup")
+		}
+		if err := o.complete(backup); err != nil {
+			return err
+		}
+	}
+	created, err := create(ctx, host.restores(), "Restore", o.restore(host.namespace))
+	if err != nil {
+		return host.explain(err, "creating the Restore")
+	}
+	fmt.Fprintf(flags.Out, nextSteps, created.Name, created.Namespace, created.Spec.RootShardRef.Name, operatorv1alpha1.AnnotationRestore, o.identitySecret)
+	if !o.wait {
+		return nil
+	}
+	return until(ctx, flags, o.waitOptions, host.restores(), followed{"Restore", created.Name, created.UID}, string(operatorv1alpha1.RestorePhaseCompleted), string(operatorv1alpha1.RestorePhaseFailed),
+		func(r *operatorv1alpha1.Restore) (types.UID, string, []metav1.Condition) {
+			return r.UID, string(r.Status.Phase), r.Status.Conditions
+		})
+}
+
+// nextSteps has the names of the Restore, its namespace, the RootShard, the annotation and the Secret.
+const nextSteps = `Created Restore %[1]q in namespace %[2]q. Next:
+  1. Stop what would read the older state as deletions, such as sync agents (docs/restore.md).
+  2. Create RootShard %[3]q with the annotation %[4]s: %[1]s, and its Shards. It waits for the Restore. One that has started is not restored.
+  3. Wait: kubectl -n %[2]s wait restore/%[1]s --for=jsonpath='{.status.phase}'=Completed --timeout=1h
+  4. Delete the private key: kubectl -n %[2]s delete secret %[5]s
+  5. Compare the installation with what lives outside of it; kubectl kcp doctor --deep lists Workspaces and logical clusters without each other.
+  6. Let it delete again what it does not find: kubectl kcp restore release %[1]s -n %[2]s
+`
+
+// complete takes what a Backup knows.
+func (o *restoreOptions) complete(backup *operatorv1alpha1.Backup) error {
+	digest := backup.Status.ManifestDigest
+	switch {
+	case backup.Status.Phase != operatorv1alpha1.BackupPhaseCompleted:
+		return fmt.Errorf("Backup %q is not one to restore: got the state %s, expected Completed", backup.Name, stateOf(string(backup.Status.Phase), backup.Status.Conditions))
+	case metav1.HasAnnotation(backup.ObjectMeta, operatorv1alpha1.AnnotationRemoveBackup):
+		return fmt.Errorf("Backup %q is being removed from its store by the retention of its schedule: choose another one", backup.Name)
+	case digest == "" && o.manifestDigest == "":
+		return fmt.Errorf("Backup %q has no digest of its manifest: set --manifest-digest", backup.Name)
+	case digest != "" && o.manifestDigest != "" && digest != o.manifestDigest:
+		return fmt.Errorf("--manifest-digest is %s, expected %s, which Backup %q has: one of them is not that of this backup", o.manifestDigest, digest, backup.Name)
+	case digest != "":
+		o.manifestDigest = digest
+	}
+	o.id, o.rootShard, o.store = backup.Status.BackupID, backup.Spec.RootShardRef.Name, backup.Spec.StoreRef.Name
+	return nil
+}
+
+func (o *restoreOptions) restore(namespace string) *operatorv1alpha1.Restore {
+	out := &operatorv1alpha1.Restore{ObjectMeta: metav1.ObjectMeta{Name: o.name, Namespace: namespace}, Spec: operatorv1alpha1.RestoreSpec{
+		RootShardRef: corev1.LocalObjectReference{Name: o.rootShard}, StoreRef: corev1.LocalObjectReference{Name: o.store}, BackupID: o.id, ManifestDigest: o.manifestDigest,
+		Identity: operatorv1alpha1.SecretKeyReference{Name: o.identitySecret, Key: o.identityKey}, TakeOver: o.takeOver,
+	}}
+	if o.sourceNamespace != "" {
+		out.Spec.Source = &operatorv1alpha1.RestoreSource{Namespace: o.sourceNamespace}
+	}
+	return out
+}
