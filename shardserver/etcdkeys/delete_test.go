@@ -1,6 +1,8 @@
 package etcdkeys
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -111,6 +113,14 @@ func TestDelete(t *testing.T) {
 		}
 	}
 	before := keys()
+	registry.SetMoves(storage.Moves{Guard: refusingGuard{}})
+	if _, err := s.Delete(ctx, seen, deletions[:1]); !errors.Is(err, errMoving) {
+		t.Errorf("of a logical cluster that moves: got %v", err)
+	}
+	registry.SetMoves(storage.Moves{})
+	if left := keys(); !slices.Equal(left, before) {
+		t.Errorf("refused deletions have left %q of %q", left, before)
+	}
 	begun := put(own[0]) // changed since it was read: the namespace is not empty then
 	got, err := s.Delete(ctx, seen, deletions[:3])
 	check("one that has changed", got, err, false, true, false)
@@ -128,6 +138,15 @@ func TestDelete(t *testing.T) {
 	if count := last.Header.Revision - begun; count != 3 { // account; map; namespace with widget
 		t.Errorf("%d transactions have deleted something, want 3", count)
 	}
+}
+
+var errMoving = errors.New("the logical cluster moves")
+
+// refusingGuard refuses all writes.
+type refusingGuard struct{ storage.Guard }
+
+func (refusingGuard) Enter(context.Context, logicalcluster.Name) (func() error, error) {
+	return nil, errMoving
 }
 
 func TestLengthOfTransaction(t *testing.T) {

