@@ -3,7 +3,6 @@ package audit
 import (
 	"context"
 	"net/http"
-	"net/http/httptest"
 	"path"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -13,6 +12,7 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/client-go/rest"
 
+	"github.com/atoll-dev/atoll/internal/responserecorder"
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
@@ -42,7 +42,7 @@ func NewDeletionRecorder(generic *genericapiserver.Config) func(ctx context.Cont
 		}
 		req.Header.Set("User-Agent", agent)
 		req.RemoteAddr = "127.0.0.1:0"
-		handler.ServeHTTP(httptest.NewRecorder(), req)
+		handler.ServeHTTP(responserecorder.New(), req)
 	}
 }
 
