@@ -18,6 +18,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/cachedresources"
 	cachedreplica "github.com/atoll-dev/atoll/shardserver/cachedresources/replica"
 	"github.com/atoll-dev/atoll/shardserver/controller"
+	"github.com/atoll-dev/atoll/shardserver/filters/audit"
 	"github.com/atoll-dev/atoll/shardserver/lifecycle"
 	"github.com/atoll-dev/atoll/shardserver/lifecycle/customresourcedefinitions"
 	"github.com/atoll-dev/atoll/shardserver/options"
@@ -179,14 +180,16 @@ func (d *dependencies) tenancyConfig() tenancy.Config {
 		Defaults: defaultbindings.NewBinder(defaultbindings.Config{
 			Registry: d.registry, Exports: d.exports, Client: d.clients.Typed, Precompute: status.Precompute,
 		}),
-		Placer:       d.placer,
-		ShardName:    d.options.Shard.Name,
-		Health:       d.reporter,
-		Heartbeats:   d.heartbeats,
-		Held:         d.restored.Held,
-		Mounts:       d.options.FeatureEnabled(options.GateWorkspaceMounts),
-		Keys:         d.keys,
-		PurgeOrphans: d.keys.PurgeOrphans,
+		Placer:        d.placer,
+		ShardName:     d.options.Shard.Name,
+		Health:        d.reporter,
+		Heartbeats:    d.heartbeats,
+		Held:          d.restored.Held,
+		Mounts:        d.options.FeatureEnabled(options.GateWorkspaceMounts),
+		Keys:          d.keys,
+		PurgeOrphans:  d.keys.PurgeOrphans,
+		DeleteKeys:    d.keys.Delete,
+		AuditDeletion: audit.NewDeletionRecorder(d.generic),
 	}
 }
 

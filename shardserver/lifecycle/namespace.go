@@ -99,7 +99,7 @@ func (c *namespaceController) prepare(ctx context.Context, name string, resource
 	if err != nil {
 		return nil, 0, false, err
 	}
-	if _, err := content.Delete(ctx, c.cfg.Clients.Metadata, resources, name, content.Cached); err != nil {
+	if _, err := content.Delete(ctx, c.cfg.Clients.Metadata, resources, name, content.Cached, nil); err != nil {
 		return nil, 0, false, err
 	}
 	if wait, err := c.settleDelay(ctx, namespace, time.Now()); err != nil || wait > 0 {

@@ -9,6 +9,7 @@ import (
 	"k8s.io/kubernetes/pkg/apis/core"
 	"k8s.io/kubernetes/pkg/controller/certificates/rootcacertpublisher"
 
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/controller"
 	"github.com/atoll-dev/atoll/shardserver/storage"
@@ -21,6 +22,7 @@ const namespaceDefaultsWorkers = 16
 // stored together.
 type namespaceDefaultsController struct {
 	namespaces *storage.Reader[*core.Namespace]
+	clusters   *storage.Reader[*corev1alpha1.LogicalCluster]
 	defaults   []namespaceDefault
 }
 
@@ -33,6 +35,7 @@ type namespaceDefault interface {
 func newNamespaceDefaultsController(cfg Config) controller.Controller {
 	c := &namespaceDefaultsController{
 		namespaces: storage.NewReader[*core.Namespace](cfg.Registry, namespaces),
+		clusters:   storage.NewReader[*corev1alpha1.LogicalCluster](cfg.Registry, corev1alpha1.Resource("logicalclusters")),
 		defaults: []namespaceDefault{
 			&defaultServiceAccount{cfg, storage.NewReader[*core.ServiceAccount](cfg.Registry, serviceAccounts)},
 			&rootCA{cfg, storage.NewReader[*core.ConfigMap](cfg.Registry, configMaps)},
@@ -81,6 +84,10 @@ func (c *namespaceDefaultsController) reconcile(ctx context.Context, key control
 		}
 	}
 	if len(writes) == 0 {
+		return controller.Result{}, failed
+	}
+	// Of a logical cluster that is being deleted, content goes before its namespace is Terminating.
+	if cluster, err := c.clusters.Get(ctx, "", corev1alpha1.LogicalClusterName); err == nil && cluster.DeletionTimestamp != nil {
 		return controller.Result{}, failed
 	}
 	namespace, err := c.namespaces.Get(ctx, "", key.Name)

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/controller"
@@ -39,18 +40,21 @@ type logicalClusterController struct {
 	clusters   *storage.Reader[*corev1alpha1.LogicalCluster]
 	requests   *remote.RequestReader
 	namespaces *storage.Reader[*core.Namespace]
-	retries    retryLimiter
+	// apiBindings are read for deletions.
+	apiBindings *storage.Reader[*apisv1alpha2.APIBinding]
+	retries     retryLimiter
 }
 
 func newLogicalClusterController(cfg Config) controller.Controller {
 	c := &logicalClusterController{
-		cfg:        cfg,
-		bindings:   storage.NewReader[*rbac.ClusterRoleBinding](cfg.Registry, clusterRoleBindings),
-		shards:     endpoints.NewShardLister(cfg.Registry),
-		clusters:   storage.NewReader[*corev1alpha1.LogicalCluster](cfg.Registry, logicalClusters),
-		requests:   remote.NewRequestReader(cfg.remote()),
-		namespaces: storage.NewReader[*core.Namespace](cfg.Registry, namespaces),
-		retries:    newRetryLimiter(),
+		cfg:         cfg,
+		bindings:    storage.NewReader[*rbac.ClusterRoleBinding](cfg.Registry, clusterRoleBindings),
+		shards:      endpoints.NewShardLister(cfg.Registry),
+		clusters:    storage.NewReader[*corev1alpha1.LogicalCluster](cfg.Registry, logicalClusters),
+		requests:    remote.NewRequestReader(cfg.remote()),
+		namespaces:  storage.NewReader[*core.Namespace](cfg.Registry, namespaces),
+		apiBindings: storage.NewReader[*apisv1alpha2.APIBinding](cfg.Registry, apiBindings),
+		retries:     newRetryLimiter(),
 	}
 	var shardChanges endpoints.ShardChanges
 	typeIndex := defaultbindings.NewTypeIndex(cfg.Registry, cfg.Types)

@@ -120,12 +120,20 @@ func (c *logicalClusterController) deleteContent(ctx context.Context, cluster *c
 	}
 	client := c.cfg.Clients.Metadata
 	// Admission webhooks and policies of the tenant first: they might deny the following deletions.
-	left, err := content.Delete(ctx, client, slices.DeleteFunc(slices.Clone(all), notAdmission), "", content.Cached)
+	left, err := content.Delete(ctx, client, slices.DeleteFunc(slices.Clone(all), notAdmission), "", content.Cached, nil)
 	if err != nil {
 		return left, err
 	}
-	for _, excluded := range []func(*storage.Resource) bool{notTenantContent, notBinding, notPolicy} {
-		left, err = content.Delete(ctx, client, slices.DeleteFunc(slices.Clone(all), excluded), "", content.Cached)
+	for _, stage := range []struct {
+		excluded func(*storage.Resource) bool
+		// plain returns what can be deleted without requests.
+		plain func(context.Context, []*storage.Resource) ([]plainObject, error)
+	}{{notTenantContent, c.plainNamespaces}, {notBinding, c.plainBindings}, {notPolicy, c.plainPolicy}} {
+		gone, err := c.deletePlain(ctx, cluster, all, stage.plain)
+		if err != nil {
+			return nil, err
+		}
+		left, err = content.Delete(ctx, client, slices.DeleteFunc(slices.Clone(all), stage.excluded), "", content.Cached, gone)
 		if err != nil || !left.Empty() {
 			return left, err
 		}
@@ -138,7 +146,7 @@ func (c *logicalClusterController) deleteContent(ctx context.Context, cluster *c
 		return nil, err
 	}
 	rest = slices.DeleteFunc(rest, func(resource *storage.Resource) bool { return empty[resource.GVR] })
-	left, err = content.Delete(ctx, client, rest, "", content.Latest)
+	left, err = content.Delete(ctx, client, rest, "", content.Latest, nil)
 	if err != nil || !left.Empty() || c.cfg.PurgeOrphans == nil {
 		return left, err
 	}
@@ -178,6 +186,8 @@ func (c *logicalClusterController) release(ctx context.Context, scope *clusterSc
 	if err := c.cfg.Clients.Typed.Update(ctx, scope.cluster); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("removing the finalizer of logical cluster %q: %w", scope.name, err)
 	}
+	// The events of the content have enqueued the logical cluster again: a stale watch cache would repeat the deletion.
+	_, _ = c.clusters.ListLatest(ctx, "", nil)
 	return nil
 }
 

@@ -73,6 +73,11 @@ type Config struct {
 	// PurgeOrphans deletes the keys of the context's logical cluster in storages that are not served, and returns their
 	// number. It fails if the logical cluster has been deleted since it was read. It may be nil.
 	PurgeOrphans func(context.Context, *corev1alpha1.LogicalCluster) (int, error)
+	// DeleteKeys deletes objects of the context's logical cluster without requests, and returns which ones. It fails as PurgeOrphans
+	// does. It may be nil.
+	DeleteKeys func(context.Context, *corev1alpha1.LogicalCluster, []storage.Deletion) ([]bool, error)
+	// AuditDeletion adds the deletion of an object of the context's logical cluster to the audit log. It may be nil.
+	AuditDeletion func(ctx context.Context, resource schema.GroupVersionResource, namespace, name string)
 }
 
 // Controllers returns the controllers of this package.

@@ -84,41 +84,45 @@ func TestWorkspaceWrites(t *testing.T) {
 			"root: /registry/tenancy.kcp.io/workspaces/<identity>/root/<workspace>: put put",
 		}, togetherOn("beta"), 14, 11, 16 << 10},
 		"deletion on the shard of its parent": {deleted, "root", []string{
-			"root: /registry/apis.kcp.io/apibindings/customresources/<cluster>/tenancy.kcp.io-<hash>: put delete",
-			"root: /registry/apis.kcp.io/apibindings/customresources/<cluster>/topology.kcp.io-<hash>: put delete",
+			"root: /registry/apis.kcp.io/apibindings/customresources/<cluster>/tenancy.kcp.io-<hash>: delete",
+			"root: /registry/apis.kcp.io/apibindings/customresources/<cluster>/topology.kcp.io-<hash>: delete",
 			"root: /registry/core.kcp.io/logicalclusters/customresources/<cluster>/cluster: put delete",
 			"root: /registry/core/configmaps/<cluster>/default/kube-root-ca.crt: delete",
 			"root: /registry/core/configmaps/<cluster>/kube-system/kube-root-ca.crt: delete",
-			"root: /registry/core/namespaces/<cluster>/default: put delete",
-			"root: /registry/core/namespaces/<cluster>/kube-system: put delete",
+			"root: /registry/core/namespaces/<cluster>/default: delete",
+			"root: /registry/core/namespaces/<cluster>/kube-system: delete",
 			"root: /registry/core/serviceaccounts/<cluster>/default/default: delete",
 			"root: /registry/core/serviceaccounts/<cluster>/kube-system/default: delete",
 			"root: /registry/rbac.authorization.k8s.io/clusterrolebindings/<cluster>/workspace-admin: delete",
-			"root: /registry/tenancy.kcp.io/workspaces/<identity>/root/<workspace>: put put delete",
-		}, nil, 18, 0, 0},
+			"root: /registry/tenancy.kcp.io/workspaces/<identity>/root/<workspace>: put delete",
+		}, deletedTogetherOn("root"), 10, 0, 0},
 		"deletion on another shard": {deleted, "beta", []string{
-			"beta: /registry/apis.kcp.io/apibindings/customresources/<cluster>/tenancy.kcp.io-<hash>: put delete",
-			"beta: /registry/apis.kcp.io/apibindings/customresources/<cluster>/topology.kcp.io-<hash>: put delete",
+			"beta: /registry/apis.kcp.io/apibindings/customresources/<cluster>/tenancy.kcp.io-<hash>: delete",
+			"beta: /registry/apis.kcp.io/apibindings/customresources/<cluster>/topology.kcp.io-<hash>: delete",
 			"beta: /registry/core.kcp.io/logicalclusters/customresources/<cluster>/cluster: put delete",
 			"beta: /registry/core/configmaps/<cluster>/default/kube-root-ca.crt: delete",
 			"beta: /registry/core/configmaps/<cluster>/kube-system/kube-root-ca.crt: delete",
-			"beta: /registry/core/namespaces/<cluster>/default: put delete",
-			"beta: /registry/core/namespaces/<cluster>/kube-system: put delete",
+			"beta: /registry/core/namespaces/<cluster>/default: delete",
+			"beta: /registry/core/namespaces/<cluster>/kube-system: delete",
 			"beta: /registry/core/serviceaccounts/<cluster>/default/default: delete",
 			"beta: /registry/core/serviceaccounts/<cluster>/kube-system/default: delete",
 			"beta: /registry/rbac.authorization.k8s.io/clusterrolebindings/<cluster>/workspace-admin: delete",
 			"root: /cache/sharding.kcp.io/logicalclusterreports/customresources/beta/<cluster>/root.<workspace>: put put delete",
 			"root: /cache/sharding.kcp.io/logicalclusterrequests/customresources/root/root/<workspace>.<cluster>: put delete",
 			"root: /registry/tenancy.kcp.io/workspaces/<identity>/root/<workspace>: put put delete",
-		}, nil, 23, 0, 0},
+		}, deletedTogetherOn("beta"), 16, 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, values, bytes := summarizeWrites(tc.writes, workspaces[tc.on])
 			t.Logf("stored afterwards, bytes of keys and values: %d\n%s", sum(bytes), sortedBySize(bytes))
+			together, transactions := summarizeTransactions(tc.writes, workspaces[tc.on])
+			if late := slices.Index(got, lateDeletion); late >= 0 && slices.Contains(tc.want, promptDeletion) {
+				t.Log("the deletion took so long that its phase was written") // on a machine that is busy
+				got[late], transactions = promptDeletion, transactions-1
+			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("unexpected writes (-want +got):\n%s%s", diff, values)
 			}
-			together, transactions := summarizeTransactions(tc.writes, workspaces[tc.on])
 			if diff := cmp.Diff(tc.together, together); diff != "" || transactions != tc.transactions {
 				t.Errorf("%d transactions, want %d; unexpected ones of several keys (-want +got):\n%s", transactions, tc.transactions, diff)
 			}
@@ -129,6 +133,12 @@ func TestWorkspaceWrites(t *testing.T) {
 	}
 }
 
+// The writes of a Workspace by its deletion on the shard of its parent: prompt, and one in which the phase Deleting is written, too.
+const (
+	promptDeletion = "root: /registry/tenancy.kcp.io/workspaces/<identity>/root/<workspace>: put delete"
+	lateDeletion   = "root: /registry/tenancy.kcp.io/workspaces/<identity>/root/<workspace>: put put delete"
+)
+
 // togetherOn returns the transactions of several keys that the creation of a workspace has on a shard.
 func togetherOn(shard string) []string {
 	return []string{
@@ -136,6 +146,14 @@ func togetherOn(shard string) []string {
 		shard + ": apibindings/topology.kcp.io namespaces/kube-system",
 		shard + ": configmaps/default/kube-root-ca.crt serviceaccounts/default/default",
 		shard + ": configmaps/kube-system/kube-root-ca.crt serviceaccounts/kube-system/default",
+	}
+}
+
+// deletedTogetherOn returns the transactions of several keys that the deletion of a workspace has on a shard.
+func deletedTogetherOn(shard string) []string {
+	return []string{
+		shard + ": configmaps/default/kube-root-ca.crt serviceaccounts/default/default",
+		shard + ": configmaps/kube-system/kube-root-ca.crt namespaces/default serviceaccounts/kube-system/default",
 	}
 }
 

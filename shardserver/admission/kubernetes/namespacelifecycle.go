@@ -99,7 +99,7 @@ func (l *namespaceLifecycle) admitNamespaceDeletion(ctx context.Context, a admis
 }
 
 func (l *namespaceLifecycle) admitContent(ctx context.Context, a admission.Attributes) error {
-	namespace, err := l.namespace(ctx, a.GetNamespace())
+	namespace, err := l.namespace(ctx, a.GetNamespace(), a.GetOperation() == admission.Create)
 	switch {
 	case apierrors.IsNotFound(err):
 		return err
@@ -113,14 +113,20 @@ func (l *namespaceLifecycle) admitContent(ctx context.Context, a admission.Attri
 }
 
 // namespace reads a namespace, and repeats the read consistently where the watch cache may be stale: if it does not
-// have the namespace, or shows one as active whose deletion this process handled.
-func (l *namespaceLifecycle) namespace(ctx context.Context, name string) (*core.Namespace, error) {
+// have the namespace, or shows one as active whose deletion this process handled. For a creation it does so, too, while the logical
+// cluster is being deleted, which deletes namespaces without requests.
+func (l *namespaceLifecycle) namespace(ctx context.Context, name string, creation bool) (*core.Namespace, error) {
 	namespace, err := l.namespaces.Get(ctx, "", name)
 	if apierrors.IsNotFound(err) {
 		return l.namespaces.GetLatest(ctx, "", name)
 	}
 	if err != nil {
 		return nil, err
+	}
+	if creation {
+		if deleting, err := l.clusters.IsDeleting(ctx); deleting || err != nil {
+			return l.namespaces.GetLatest(ctx, "", name)
+		}
 	}
 	cluster, _ := logicalcluster.From(ctx)
 	if _, deleted := l.deleted.Get(clusterNamespace{cluster, name}); deleted && namespace.Status.Phase == core.NamespaceActive {

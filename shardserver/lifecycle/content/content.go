@@ -19,6 +19,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/metadata"
 
@@ -104,21 +106,23 @@ func (r *Remaining) String() string {
 
 // Delete deletes all objects of the resources in the logical cluster of the context, or in one of its namespaces. It
 // returns the objects that remain because of finalizers or because the bound of one call is reached. All resources are
-// processed even if one fails; the first error is returned.
-func Delete(ctx context.Context, client metadata.Interface, resources []*storage.Resource, namespace, resourceVersion string) (*Remaining, error) {
+// processed even if one fails; the first error is returned. Lists of the watch cache may contain objects that the caller has
+// deleted: gone has their UIDs.
+func Delete(ctx context.Context, client metadata.Interface, resources []*storage.Resource, namespace, resourceVersion string, gone sets.Set[types.UID]) (*Remaining, error) {
 	left := NewRemaining()
 	var running errgroup.Group
 	running.SetLimit(parallelLists)
 	for _, resource := range resources {
 		if resourceVersion == Cached { // fast, and nearly all are empty: a goroutine would cost more
-			objects, err := list(ctx, resource, namespace, resourceVersion)
+			objects, err := List(ctx, resource, namespace, resourceVersion)
+			objects = slices.DeleteFunc(objects, func(object metav1.Object) bool { return gone.Has(object.GetUID()) })
 			if err != nil || len(objects) > 0 {
 				running.Go(func() error { return deleteListed(ctx, client, resource, objects, err, left) })
 			}
 			continue
 		}
 		running.Go(func() error {
-			objects, err := list(ctx, resource, namespace, resourceVersion)
+			objects, err := List(ctx, resource, namespace, resourceVersion)
 			return deleteListed(ctx, client, resource, objects, err, left)
 		})
 	}
@@ -196,9 +200,9 @@ func FindEmpty(ctx context.Context, keys KeyCounter, resources []*storage.Resour
 // listed, as by a deletion before. The error has no type.
 const stopped = "cacher is stopped"
 
-// list returns the objects of a resource. A resource that is gone is a Conflict, which controllers repeat without an error in the log: the next
+// List returns the objects of a resource. A resource that is gone is a Conflict, which controllers repeat without an error in the log: the next
 // list of resources does not have it.
-func list(ctx context.Context, resource *storage.Resource, namespace, resourceVersion string) ([]metav1.Object, error) {
+func List(ctx context.Context, resource *storage.Resource, namespace, resourceVersion string) ([]metav1.Object, error) {
 	found, err := resource.Store.List(request.WithNamespace(ctx, namespace), &internalversion.ListOptions{ResourceVersion: resourceVersion})
 	if err != nil && strings.Contains(err.Error(), stopped) {
 		return nil, apierrors.NewConflict(resource.GVR.GroupResource(), "", err)

@@ -37,7 +37,7 @@ func TestAResourceThatIsGoneIsAConflict(t *testing.T) {
 			"etcd that does not answer":            {errors.New("etcdserver: request timed out"), false},
 		} {
 			resource := &storage.Resource{GVR: schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}, Store: failing{err: test.err}}
-			_, err := Delete(t.Context(), nil, []*storage.Resource{resource}, "", version)
+			_, err := Delete(t.Context(), nil, []*storage.Resource{resource}, "", version, nil)
 			if err == nil || apierrors.IsConflict(err) != test.conflict {
 				t.Errorf("%s: got %v", name, err)
 			}
