@@ -104,7 +104,8 @@ func newRBACChain(config Config, resolver rules, clusters logicalClusters) *rbac
 // Authorize runs the steps in order until a result is final.
 func (c *rbacChain) Authorize(ctx context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
 	cluster, ok := logicalcluster.From(ctx)
-	shardLevel := !attributes.IsResourceRequest() && attributes.GetPath() == metricsPath
+	// Below another logical cluster, the path is the usage of that one, which needs access to it as everything else in it.
+	shardLevel := !attributes.IsResourceRequest() && attributes.GetPath() == metricsPath && (!ok || cluster == logicalcluster.Root)
 	switch {
 	case !ok && shardLevel:
 		cluster = logicalcluster.Root
