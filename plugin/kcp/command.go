@@ -12,6 +12,7 @@ import (
 	"github.com/atoll-dev/atoll/plugin/quickstart"
 	"github.com/atoll-dev/atoll/plugin/shard"
 	"github.com/atoll-dev/atoll/plugin/snapshot"
+	"github.com/atoll-dev/atoll/plugin/usage"
 	"github.com/atoll-dev/atoll/plugin/workspace"
 )
 
@@ -34,6 +35,7 @@ func NewCommand(flags *connection.Flags) *cobra.Command {
 		shard.NewUncordonCommand(flags),
 		shard.NewDrainCommand(flags),
 		doctor.NewCommand(flags),
+		usage.NewCommand(flags),
 	)
 	return cmd
 }

@@ -58,6 +58,9 @@ func (r *Recorder) serve(req *http.Request, cluster logicalcluster.Name) (string
 		klog.FromContext(ctx).Error(err, "Failed to read the usage of a logical cluster", "cluster", cluster)
 		return "", apierrors.NewServiceUnavailable("the usage cannot be read now")
 	}
+	if current := time.Now().UTC().Format(monthFormat); months[current] == nil {
+		months[current] = &Record{} // readers see zero instead of a server that does not count
+	}
 	return format(months, r.sizes.of(ctx, cluster)), nil
 }
 
