@@ -5,14 +5,12 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
 
 	"github.com/atoll-dev/atoll/logicalcluster"
@@ -61,7 +59,7 @@ type Recorder struct {
 // NewRecorder returns a Recorder. It connects to etcd on first use.
 func NewRecorder(cfg Config) *Recorder {
 	return &Recorder{
-		Counter: NewCounter(cfg.Exists), cfg: cfg, process: uuid.NewString(),
+		Counter: NewCounter(cfg.Shard, cfg.Exists), cfg: cfg, process: uuid.NewString(),
 		records: records{connect: cfg.Connect, prefix: cfg.Prefix}, sizes: newSizes(cfg.Keys),
 	}
 }
@@ -145,47 +143,4 @@ func (r *Recorder) setTop(taken map[logicalcluster.Name]*Counts) {
 	r.topMu.Lock()
 	defer r.topMu.Unlock()
 	r.top = found
-}
-
-// collector are the metrics of a Recorder. Their number does not grow with the number of logical clusters.
-type collector struct {
-	metrics.BaseStableCollector
-	recorder                   *Recorder
-	requests, bytes, uncounted *metrics.Desc
-}
-
-// Collector returns the metrics of the shard: the logical clusters with most requests and bytes.
-func (r *Recorder) Collector() metrics.StableCollector {
-	describe := func(name, help string, labels ...string) *metrics.Desc {
-		return metrics.NewDesc(name, help, append([]string{"shard"}, labels...), nil, metrics.ALPHA, "")
-	}
-	n := strconv.Itoa(topLength)
-	return &collector{
-		recorder:  r,
-		requests:  describe("atoll_usage_top_requests", "Requests of the "+n+" logical clusters with most requests, in the last interval of this replica.", "cluster"),
-		bytes:     describe("atoll_usage_top_bytes", "Bytes of bodies of the "+n+" logical clusters with most bytes, in the last interval of this replica.", "cluster"),
-		uncounted: describe("atoll_usage_uncounted_requests_total", "Requests that are missing in the usage of logical clusters, because too many were in use at once."),
-	}
-}
-
-// DescribeWithStability implements metrics.StableCollector.
-func (c *collector) DescribeWithStability(to chan<- *metrics.Desc) {
-	for _, description := range []*metrics.Desc{c.requests, c.bytes, c.uncounted} {
-		to <- description
-	}
-}
-
-// CollectWithStability implements metrics.StableCollector.
-func (c *collector) CollectWithStability(to chan<- metrics.Metric) {
-	c.recorder.topMu.Lock()
-	found := c.recorder.top
-	c.recorder.topMu.Unlock()
-	shard := c.recorder.cfg.Shard
-	for _, a := range found.byRequests {
-		to <- metrics.NewLazyConstMetric(c.requests, metrics.GaugeValue, float64(a.counts.Requests()), shard, a.cluster.String())
-	}
-	for _, a := range found.byBytes {
-		to <- metrics.NewLazyConstMetric(c.bytes, metrics.GaugeValue, float64(a.counts.Bytes()), shard, a.cluster.String())
-	}
-	to <- metrics.NewLazyConstMetric(c.uncounted, metrics.CounterValue, float64(c.recorder.uncounted.Load()), shard)
 }

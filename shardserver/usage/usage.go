@@ -76,6 +76,7 @@ func (c *Counts) countVerb(info *request.RequestInfo) {
 
 // Counter counts requests.
 type Counter struct {
+	shard string
 	// exists reports whether the context's logical cluster exists on this shard.
 	exists func(context.Context) bool
 	// uncounted counts the requests for which there was no place.
@@ -89,9 +90,9 @@ type Counter struct {
 	watches map[*exchange]struct{}
 }
 
-// NewCounter returns a Counter without counts.
-func NewCounter(exists func(context.Context) bool) *Counter {
-	return &Counter{exists: exists, full: make(chan struct{}, 1), clusters: map[logicalcluster.Name]*Counts{}, watches: map[*exchange]struct{}{}}
+// NewCounter returns a Counter of a shard without counts.
+func NewCounter(shard string, exists func(context.Context) bool) *Counter {
+	return &Counter{shard: shard, exists: exists, full: make(chan struct{}, 1), clusters: map[logicalcluster.Name]*Counts{}, watches: map[*exchange]struct{}{}}
 }
 
 // WithCounting counts the requests to single logical clusters, except those for which skip returns true. It must run after
@@ -133,7 +134,7 @@ func (c *Counter) begin(ctx context.Context, cluster logicalcluster.Name) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.entry(cluster) == nil {
-		c.uncounted.Add(1)
+		c.miss(1)
 		return false
 	}
 	return true
@@ -169,7 +170,7 @@ func (c *Counter) end(e *exchange, info *request.RequestInfo) {
 	delete(c.watches, e)
 	counts := c.entry(e.cluster) // a flush may have removed it since
 	if counts == nil {
-		c.uncounted.Add(1)
+		c.miss(1)
 		return
 	}
 	counts.countVerb(info)
@@ -198,7 +199,13 @@ func (c *Counter) putBack(cluster logicalcluster.Name, counts *Counts) {
 		entry.add(counts)
 		return
 	}
-	c.uncounted.Add(counts.Requests())
+	c.miss(counts.Requests())
+}
+
+// miss notes requests that are not counted.
+func (c *Counter) miss(requests int64) {
+	c.uncounted.Add(requests)
+	uncountedRequests.WithLabelValues(c.shard).Add(float64(requests))
 }
 
 // exchange is one request and its response.

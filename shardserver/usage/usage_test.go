@@ -29,7 +29,7 @@ func send(handler http.Handler, cluster logicalcluster.Name, verb, content strin
 func echo(w http.ResponseWriter, req *http.Request) { _, _ = io.Copy(w, req.Body) }
 
 func TestCounterClassifies(t *testing.T) {
-	c := NewCounter(exists)
+	c := NewCounter("root", exists)
 	handler := c.WithCounting(http.HandlerFunc(echo), nothingSkipped)
 	for _, verb := range []string{"get", "list", "list", "create", "update", "patch", "delete", "deletecollection", "", "connect", "watch"} {
 		send(handler, logicalcluster.Root, verb, "four")
@@ -42,7 +42,7 @@ func TestCounterClassifies(t *testing.T) {
 }
 
 func TestCounterIsBounded(t *testing.T) {
-	c := NewCounter(exists)
+	c := NewCounter("root", exists)
 	handler := c.WithCounting(http.HandlerFunc(echo), nothingSkipped)
 	for i := range maxClusters + 10 {
 		send(handler, logicalcluster.MustParseName(fmt.Sprintf("c%d", i)), "get", "")
@@ -62,7 +62,7 @@ func TestCounterIsBounded(t *testing.T) {
 }
 
 func TestCounterIgnores(t *testing.T) {
-	c := NewCounter(func(ctx context.Context) bool {
+	c := NewCounter("root", func(ctx context.Context) bool {
 		cluster, _ := logicalcluster.From(ctx)
 		return cluster == logicalcluster.Root
 	})
@@ -91,7 +91,7 @@ func TestTopIsBounded(t *testing.T) {
 func BenchmarkCounting(b *testing.B) {
 	answer := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("{}")) })
 	ctx := request.WithRequestInfo(logicalcluster.With(b.Context(), logicalcluster.Root), &request.RequestInfo{IsResourceRequest: true, Verb: "get"})
-	for name, handler := range map[string]http.Handler{"without": answer, "with": NewCounter(exists).WithCounting(answer, nothingSkipped)} {
+	for name, handler := range map[string]http.Handler{"without": answer, "with": NewCounter("root", exists).WithCounting(answer, nothingSkipped)} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			req := httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil)
