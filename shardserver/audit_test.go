@@ -88,12 +88,12 @@ func TestAuditLog(t *testing.T) {
 		})
 	})
 	t.Run("events of rejected shard-level paths have an annotation", func(t *testing.T) {
-		err := s.Kubernetes(t, shardtesting.At(s.Masters(t), "root")).Discovery().RESTClient().Get().AbsPath("/metrics").Do(t.Context()).Error()
+		err := s.Kubernetes(t, shardtesting.At(s.Masters(t), "root")).Discovery().RESTClient().Get().AbsPath("/configz").Do(t.Context()).Error()
 		if err == nil {
 			t.Fatal("it was served")
 		}
 		expect(t, "the refusal", func(event auditv1.Event) bool {
-			return hasCluster(event, "root") && event.Annotations["shardpaths.kcp.io/rejected"] == "/metrics" && event.ResponseStatus.Code == http.StatusNotImplemented
+			return hasCluster(event, "root") && event.Annotations["shardpaths.kcp.io/rejected"] == "/configz" && event.ResponseStatus.Code == http.StatusNotImplemented
 		})
 	})
 	t.Run("events of loopback writes have the logical cluster", func(t *testing.T) {

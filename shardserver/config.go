@@ -70,6 +70,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/tenancy/watchterminator"
 	"github.com/atoll-dev/atoll/shardserver/tenancy/workspacelimits"
 	"github.com/atoll-dev/atoll/shardserver/tenancy/workspacetype"
+	"github.com/atoll-dev/atoll/shardserver/usage"
 	"github.com/atoll-dev/atoll/shardserver/virtual"
 	virtualapiexport "github.com/atoll-dev/atoll/shardserver/virtual/apiexport"
 	"github.com/atoll-dev/atoll/shardserver/virtual/replication"
@@ -100,6 +101,7 @@ type dependencies struct {
 	space           *etcdkeys.SpaceMonitor
 	quotaInFlight   *quota.InFlight
 	workspaceLimits *workspacelimits.Tracker
+	usage           *usage.Recorder
 	fence           *fence.Fence // nil unless logical clusters can move to other shards
 
 	// Parts of the request path above storage.

@@ -27,6 +27,7 @@ import (
 	"github.com/atoll-dev/atoll/internal/nesting"
 	"github.com/atoll-dev/atoll/internal/reservedkeys"
 	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/apis/registry"
 	"github.com/atoll-dev/atoll/shardserver/authentication"
 	"github.com/atoll-dev/atoll/shardserver/authorization"
 	"github.com/atoll-dev/atoll/shardserver/authorization/requester"
@@ -87,6 +88,8 @@ func (d *dependencies) handlerChain(apiHandler http.Handler, generic *genericapi
 		func(next http.Handler) http.Handler { return genericapiserver.DefaultBuildHandlerChain(next, generic) },
 		func(next http.Handler) http.Handler { return d.watchTerminator.WithTermination(next, d.registry) },
 		mount.WithProxy,
+		func(next http.Handler) http.Handler { return d.usage.WithCounting(next, isUnattributed) },
+		func(next http.Handler) http.Handler { return d.usage.WithUsage(next, serializer) },
 		func(next http.Handler) http.Handler {
 			return filters.WithSelectorLimit(next, filters.MaxSelectorBytes, serializer)
 		},
@@ -102,6 +105,13 @@ func (d *dependencies) handlerChain(apiHandler http.Handler, generic *genericapi
 		handler = filter(handler)
 	}
 	return handler
+}
+
+// isUnattributed reports whether a request does not count as usage of its logical cluster: the shard's own controllers send it, or
+// it came through a virtual workspace, whose clients are not those of the logical cluster.
+func isUnattributed(req *http.Request) bool {
+	_, isView := virtual.From(req.Context())
+	return isView || registry.IsLoopbackRequest(req.Context())
 }
 
 // answerMoving returns what answers requests to logical clusters that move, or nil where none do.

@@ -27,6 +27,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/customresources/crdstorage"
 	"github.com/atoll-dev/atoll/shardserver/discovery"
 	"github.com/atoll-dev/atoll/shardserver/etcdkeys"
+	"github.com/atoll-dev/atoll/shardserver/fence"
 	"github.com/atoll-dev/atoll/shardserver/lifecycle/objectcount"
 	"github.com/atoll-dev/atoll/shardserver/lifecycle/quota"
 	kcpmetrics "github.com/atoll-dev/atoll/shardserver/metrics"
@@ -35,6 +36,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 	"github.com/atoll-dev/atoll/shardserver/tenancy/workspacelimits"
 	"github.com/atoll-dev/atoll/shardserver/tenancy/workspacetype"
+	"github.com/atoll-dev/atoll/shardserver/usage"
 	"github.com/atoll-dev/atoll/shardserver/virtual/replication"
 	"github.com/atoll-dev/atoll/shardserver/virtual/virtualstorage"
 )
@@ -57,6 +59,27 @@ func (d *dependencies) buildIndexes() {
 	d.space = etcdkeys.NewSpaceMonitor(d.keys, d.options.Shard.Name, d.written)
 	d.quotaInFlight = quota.NewInFlight()
 	d.workspaceLimits = workspacelimits.NewTracker(d.registry)
+	d.usage = usage.NewRecorder(usage.Config{
+		Connect: d.keys.Connect, Keys: d.keys, Prefix: etcd.Prefix, Shard: d.options.Shard.Name, Interval: d.options.UsageInterval,
+		Exists: func(ctx context.Context) bool {
+			_, err := d.logicalClusters.Get(ctx, "", corev1alpha1.LogicalClusterName)
+			return err == nil
+		},
+		IsGone: d.isGone,
+	})
+}
+
+// isGone reports whether a logical cluster has been deleted. The watch cache may not have a new one yet, so etcd decides.
+func (d *dependencies) isGone(ctx context.Context, cluster logicalcluster.Name) (bool, error) {
+	ctx = logicalcluster.With(fence.WithMover(ctx), cluster)
+	_, err := d.logicalClusters.Get(ctx, "", corev1alpha1.LogicalClusterName)
+	if apierrors.IsNotFound(err) {
+		_, err = d.logicalClusters.GetLatest(ctx, "", corev1alpha1.LogicalClusterName)
+	}
+	if apierrors.IsNotFound(err) {
+		return true, nil
+	}
+	return false, err
 }
 
 // defaultByteLimit returns the byte limit of logical clusters without one of their own.
@@ -81,7 +104,7 @@ func (s *Server) Definitions() *crdregistry.Registry { return s.definitions }
 
 // collectors returns the metrics of the indexes and of replication.
 func (d *dependencies) collectors() []metrics.StableCollector {
-	return append(d.replicationMetrics(), kcpmetrics.NewExportCollector(d.options.Shard.Name, d.bindings, d.exports))
+	return append(d.replicationMetrics(), kcpmetrics.NewExportCollector(d.options.Shard.Name, d.bindings, d.exports), d.usage.Collector())
 }
 
 // isVisible is true if the context's logical cluster serves a resource that is compiled in. A resource that is stored with

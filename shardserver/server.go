@@ -187,6 +187,7 @@ func (s *Server) backgroundTasks() map[string][]backgroundTask {
 		{"object counts", s.objectCounts.Run, nil},
 		{"workspace limits", s.workspaceLimits.Run, s.workspaceLimits.WaitForSync},
 		{"etcd space", s.space.Run, nil},
+		{"usage", s.usage.Run, nil},
 		{"shard reports", s.heartbeats.Run, nil},
 		{"release of a restore", s.followRestore, nil},
 	}}
@@ -333,6 +334,9 @@ func (s *Server) stop() {
 		_ = s.profiler.Close()
 	}
 	s.background.Wait()
+	if s.usage != nil {
+		s.usage.Close()
+	}
 	if s.replication != nil {
 		s.replication.close()
 	}

@@ -125,6 +125,15 @@ func (i *Installation) List(ctx context.Context, path logicalcluster.Path, resou
 	}
 }
 
+// Metrics reads the usage of a logical cluster, in the text format of Prometheus. Errors are the server's status.
+func (i *Installation) Metrics(ctx context.Context, path logicalcluster.Path) ([]byte, error) {
+	client, err := discovery.NewDiscoveryClientForConfigAndClient(i.configFor(path), i.http)
+	if err != nil {
+		return nil, fmt.Errorf("making a client for workspace %q: %w", path, err)
+	}
+	return client.RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
+}
+
 // IsAdminReachable reports whether the user may enter the admin workspace: whether the server serves it, and lets the user
 // read it.
 func (i *Installation) IsAdminReachable() (bool, error) {

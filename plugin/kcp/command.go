@@ -13,6 +13,7 @@ import (
 	"github.com/atoll-dev/atoll/plugin/quickstart"
 	"github.com/atoll-dev/atoll/plugin/shard"
 	"github.com/atoll-dev/atoll/plugin/snapshot"
+	"github.com/atoll-dev/atoll/plugin/usage"
 	"github.com/atoll-dev/atoll/plugin/workspace"
 )
 
@@ -37,6 +38,7 @@ func NewCommand(flags *connection.Flags) *cobra.Command {
 		doctor.NewCommand(flags),
 		backup.NewCommand(flags),
 		backup.NewRestoreCommand(flags),
+		usage.NewCommand(flags),
 	)
 	return cmd
 }

@@ -132,7 +132,7 @@ func newAuthorizerChain(config Config, resolver rules, clusters logicalClusters)
 			if err != nil {
 				return nil, fmt.Errorf("paths that are always allowed: %w", err)
 			}
-			chain = append(chain, modeAuthorizer(mode, paths))
+			chain = append(chain, modeAuthorizer(mode, exceptUsage(paths)))
 		case ModeRBAC:
 			chain = append(chain, modeAuthorizer("ShardRegistration", shardJoinAuthorizer{config.Registry}), modeAuthorizer(mode, newRBACChain(config, resolver, clusters)))
 		case ModeWebhook:
@@ -144,6 +144,17 @@ func newAuthorizerChain(config Config, resolver rules, clusters logicalClusters)
 		}
 	}
 	return union.New(chain...)
+}
+
+// exceptUsage returns an authorizer without opinion about the usage of logical clusters: who opens the metrics of the shard to all
+// does not mean those of its tenants.
+func exceptUsage(delegate authorizer.UnconditionalAuthorizer) authorizer.UnconditionalAuthorizer {
+	return authorizer.AuthorizerFunc(func(ctx context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
+		if _, ok := logicalcluster.From(ctx); ok && isMetrics(attributes) && !isShardMetrics(ctx, attributes) {
+			return authorizer.DecisionNoOpinion, "", nil
+		}
+		return delegate.Authorize(ctx, attributes)
+	})
 }
 
 // modeAuthorizer returns a member of the union, which decides without conditions.

@@ -101,10 +101,21 @@ func newRBACChain(config Config, resolver rules, clusters logicalClusters) *rbac
 	}}
 }
 
+func isMetrics(attributes authorizer.Attributes) bool {
+	return !attributes.IsResourceRequest() && attributes.GetPath() == metricsPath
+}
+
+// isShardMetrics reports whether a request or a review is for the metrics of the shard. Below another logical cluster than root, the
+// path is the usage of that one, which needs access to it as everything else in it.
+func isShardMetrics(ctx context.Context, attributes authorizer.Attributes) bool {
+	cluster, ok := logicalcluster.From(ctx)
+	return isMetrics(attributes) && (!ok || cluster == logicalcluster.Root)
+}
+
 // Authorize runs the steps in order until a result is final.
 func (c *rbacChain) Authorize(ctx context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
 	cluster, ok := logicalcluster.From(ctx)
-	shardLevel := !attributes.IsResourceRequest() && attributes.GetPath() == metricsPath
+	shardLevel := isShardMetrics(ctx, attributes)
 	switch {
 	case !ok && shardLevel:
 		cluster = logicalcluster.Root

@@ -152,6 +152,8 @@ func TestMetricsAuthorization(t *testing.T) {
 	runCases(t, s, []authorizeCase{
 		{"binding in root, without access to root", t.Context(), metrics(newUser("scraper")), true},
 		{"binding in the logical cluster of a tenant", t.Context(), metrics(newUser("tenant")), false},
+		{"usage of a logical cluster, with a binding in it", logicalcluster.With(t.Context(), clusterA), metrics(newUser("tenant")), true},
+		{"usage of a logical cluster, with a binding in root", logicalcluster.With(t.Context(), clusterA), metrics(newUser("scraper")), false},
 		{"other path", t.Context(), authorizer.AttributesRecord{User: newUser("scraper"), Verb: "get", Path: "/metrics/slis"}, false},
 	})
 }

@@ -18,6 +18,7 @@ import (
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/tenancy/mount"
+	"github.com/atoll-dev/atoll/shardserver/usage"
 )
 
 // Errors of paths that do not resolve to a logical cluster that this shard can serve.
@@ -82,7 +83,7 @@ func WithCluster(handler, shardLevelHandler http.Handler, resolver Resolver, lim
 			}
 		}
 		scoped := withClusterPath(req, cluster, target.Rest)
-		if IsShardLevel(target.Rest) {
+		if IsShardLevel(target.Rest) && (target.Rest != usage.Path || cluster.IsWildcard()) { // package usage serves its path in single logical clusters
 			shardLevelHandler.ServeHTTP(w, scoped)
 			return
 		}

@@ -72,6 +72,8 @@ type Options struct {
 
 	Admission AdmissionOptions
 
+	// UsageInterval is the time between two flushes of the usage of logical clusters.
+	UsageInterval time.Duration
 	// EventTTL is how long events are kept.
 	EventTTL time.Duration
 	// BatteriesIncluded is the raw value of --batteries-included.
@@ -218,6 +220,7 @@ func New(rootDirectory string) *Options {
 		SharedIndex:          sharedindex.NewOptions(),
 		Home:                 HomeOptions{Enabled: true, CreatorGroups: []string{user.AllAuthenticated}},
 		Objects:              ObjectOptions{DefaultByteLimit: AutomaticByteLimit, ScanInterval: time.Minute},
+		UsageInterval:        time.Minute,
 		EventTTL:             time.Hour,
 		BatteriesIncluded:    DefaultBatteries(),
 		WriteTimeouts:        writetimeout.Default(),
@@ -395,6 +398,9 @@ func (c *completed) validate() error {
 	errs = append(errs, c.SharedIndex.Validate()...)
 	if v := c.Objects.ScanInterval; v <= 0 {
 		errs = append(errs, fmt.Errorf("--logical-cluster-object-count-scan-interval: got %s, want more than 0", v))
+	}
+	if v := c.UsageInterval; v <= 0 {
+		errs = append(errs, fmt.Errorf("--usage-flush-interval: got %s, want more than 0", v))
 	}
 	if v := c.Objects.DefaultLimit; v < 0 {
 		errs = append(errs, fmt.Errorf("--logical-cluster-total-object-limit: got %d, want 0 for no limit, or more", v))

@@ -90,6 +90,7 @@ func Options(t testing.TB, directory string, configure ...func(*options.Options)
 	opts.EmbeddedEtcd.ECDSACurve = etcdtest.Curve
 	opts.EmbeddedEtcd.UnsafeNoFsync = true
 	opts.BatteriesIncluded = []string{"+user"}
+	opts.UsageInterval = time.Hour // tests compare the keys of etcd
 	for _, change := range configure {
 		change(opts)
 	}

@@ -49,7 +49,7 @@ func run(m *testing.M) int {
 // breaks it.
 func TestPlugins(t *testing.T) {
 	i := installation.StartWith(t, bin, sharded.Options{
-		Shards: []string{installation.Root, installation.Alpha, installation.Beta}, ShardFlags: []string{moveGate}, Validity: 365 * 24 * time.Hour,
+		Shards: []string{installation.Root, installation.Alpha, installation.Beta}, ShardFlags: []string{moveGate, "--usage-flush-interval=2s"}, Validity: 365 * 24 * time.Hour,
 	})
 	t.Run("healthy", func(t *testing.T) { testHealthy(t, i) })
 	for name, test := range map[string]func(*testing.T, *installation.Installation){
@@ -62,6 +62,7 @@ func TestPlugins(t *testing.T) {
 		"no server":            testNoServer,
 		"admin workspace":      testAdminWorkspace,
 		"moves":                testMove,
+		"usage":                testUsage,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, i) })
 	}

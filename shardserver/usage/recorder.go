@@ -1,0 +1,146 @@
+package usage
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"k8s.io/klog/v2"
+
+	"github.com/atoll-dev/atoll/logicalcluster"
+)
+
+const (
+	// flushTimeout bounds a flush, lastFlushTimeout the one of the shutdown.
+	flushTimeout     = 30 * time.Second
+	lastFlushTimeout = 3 * time.Second
+	// sweepEvery is how many flushes there are between two sweeps.
+	sweepEvery = 10
+	// topLength is how many logical clusters the metrics of the shard name for each measure.
+	topLength = 10
+)
+
+// Config configures a Recorder.
+type Config struct {
+	// Connect returns a client of etcd, which the Recorder does not close. Prefix is the prefix of the shard.
+	Connect func() (*clientv3.Client, error)
+	Prefix  string
+	// Shard is the name of the shard, for metrics.
+	Shard string
+	// Interval is the time between two flushes.
+	Interval time.Duration
+	// Exists reports whether the context's logical cluster exists on this shard, from memory.
+	Exists func(context.Context) bool
+	// IsGone reports whether a logical cluster has been deleted. It may ask etcd.
+	IsGone func(context.Context, logicalcluster.Name) (bool, error)
+	Keys   KeyCounter
+}
+
+// Recorder counts requests, and adds the counts to records in etcd.
+type Recorder struct {
+	*Counter
+	cfg     Config
+	records records
+	sizes   sizes
+	// process and flushes name the flushes of this process.
+	process string
+	flushes atomic.Int64
+
+	topMu sync.Mutex
+	top   top
+}
+
+// NewRecorder returns a Recorder. It connects to etcd on first use.
+func NewRecorder(cfg Config) *Recorder {
+	return &Recorder{
+		Counter: NewCounter(cfg.Shard, cfg.Exists), cfg: cfg, process: uuid.NewString(),
+		records: records{connect: cfg.Connect, prefix: cfg.Prefix}, sizes: newSizes(cfg.Keys),
+	}
+}
+
+// Run flushes until the context ends. Close flushes what follows.
+func (r *Recorder) Run(ctx context.Context) {
+	ticker := time.NewTicker(r.cfg.Interval)
+	defer ticker.Stop()
+	for flushed := 1; ; flushed++ {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		case <-r.full:
+		}
+		if err := r.Flush(ctx); err != nil && ctx.Err() == nil {
+			klog.FromContext(ctx).Error(err, "Failed to record usage, it is tried again with the next flush")
+		}
+		if flushed%sweepEvery != 0 {
+			continue
+		}
+		if err := r.records.sweep(ctx, time.Now(), r.cfg.IsGone); err != nil && ctx.Err() == nil {
+			klog.FromContext(ctx).Error(err, "Failed to delete the usage of logical clusters that are gone")
+		}
+	}
+}
+
+// Close flushes for the last time. It must be called when all requests have ended.
+func (r *Recorder) Close() {
+	ctx, cancel := context.WithTimeout(context.Background(), lastFlushTimeout)
+	defer cancel()
+	if err := r.Flush(ctx); err != nil {
+		klog.ErrorS(err, "Failed to record the usage since the last flush, it is lost")
+	}
+}
+
+// Flush adds all counts to the records of the current month.
+func (r *Recorder) Flush(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, flushTimeout)
+	defer cancel()
+	now := time.Now()
+	taken := r.take(now)
+	r.setTop(taken)
+	additions := make([]addition, 0, len(taken))
+	for cluster, counts := range taken {
+		if *counts != (Counts{}) {
+			additions = append(additions, addition{cluster, counts})
+		}
+	}
+	flush := fmt.Sprintf("%s-%d", r.process, r.flushes.Add(1))
+	var firstErr error
+	for batch := range slices.Chunk(additions, batchSize) {
+		left, err := r.records.add(ctx, flush, now.UTC().Format(monthFormat), batch)
+		for _, a := range left {
+			r.putBack(a.cluster, a.counts)
+		}
+		if firstErr == nil {
+			firstErr = err
+		}
+	}
+	return firstErr
+}
+
+// top are the logical clusters with the largest counts of the last flush.
+type top struct{ byRequests, byBytes []addition }
+
+func (r *Recorder) setTop(taken map[logicalcluster.Name]*Counts) {
+	longest := func(measure func(*Counts) int64) (list []addition) {
+		for cluster, counts := range taken {
+			if measure(counts) == 0 || len(list) == topLength && measure(list[topLength-1].counts) >= measure(counts) {
+				continue
+			}
+			copied := *counts // the original is added to others if the flush fails
+			list = append(list, addition{cluster, &copied})
+			slices.SortFunc(list, func(a, b addition) int { return cmp.Compare(measure(b.counts), measure(a.counts)) })
+			list = list[:min(len(list), topLength)]
+		}
+		return list
+	}
+	found := top{longest((*Counts).Requests), longest((*Counts).Bytes)}
+	r.topMu.Lock()
+	defer r.topMu.Unlock()
+	r.top = found
+}

@@ -1,0 +1,179 @@
+package usage
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"k8s.io/klog/v2"
+
+	"github.com/atoll-dev/atoll/logicalcluster"
+)
+
+const (
+	// segment follows the prefix of the shard, where keys of objects have the API group. No API group can have this name.
+	segment = "~usage"
+	// monthFormat is the last segment of a key. Months are those of UTC.
+	monthFormat = "2006-01"
+	// keptMonths is for how many months records are kept, the current one included.
+	keptMonths = 13
+	// batchSize is how many records a transaction writes. Each takes a comparison and an operation, of which etcd allows 128.
+	batchSize = 50
+	// attempts bounds how often a transaction is tried, because another replica writes the same records.
+	attempts = 10
+	// pageSize is how many keys a sweep reads at once.
+	pageSize = 1000
+)
+
+// Record is the usage of one logical cluster in one month.
+type Record struct {
+	Counts
+	// Flush is the flush that was added last. A replica that got no answer to a transaction reads here whether etcd has applied it.
+	Flush string `json:"flush"`
+}
+
+// records are the records of all logical clusters of a shard, at <prefix>/~usage/<logical cluster>/<month>.
+type records struct {
+	connect func() (*clientv3.Client, error)
+	prefix  string
+}
+
+func (r *records) root() string { return path.Join("/", r.prefix, segment) + "/" }
+
+func (r *records) keysOf(cluster logicalcluster.Name) string {
+	return r.root() + cluster.String() + "/"
+}
+
+// addition is what a flush adds to one record.
+type addition struct {
+	cluster logicalcluster.Name
+	counts  *Counts
+}
+
+// add adds to at most batchSize records in one transaction. What it returns was not added.
+func (r *records) add(ctx context.Context, flush, month string, batch []addition) (left []addition, err error) {
+	etcd, err := r.connect()
+	if err != nil {
+		return batch, err
+	}
+	for range attempts {
+		if batch, err = r.tryAdd(ctx, etcd, flush, month, batch); len(batch) == 0 || ctx.Err() != nil {
+			return batch, err
+		}
+	}
+	return batch, err
+}
+
+// tryAdd returns what was not added, or what may not have been added if the answer of etcd was lost.
+func (r *records) tryAdd(ctx context.Context, etcd *clientv3.Client, flush, month string, batch []addition) (left []addition, err error) {
+	var reads, writes []clientv3.Op
+	for _, a := range batch {
+		reads = append(reads, clientv3.OpGet(r.keysOf(a.cluster)+month))
+	}
+	found, err := etcd.Txn(ctx).Then(reads...).Commit()
+	if err != nil {
+		return batch, fmt.Errorf("reading the usage of logical clusters: %w", err)
+	}
+	var unchanged []clientv3.Cmp
+	for i, a := range batch {
+		key := r.keysOf(a.cluster) + month
+		record, revision := &Record{}, int64(0)
+		if kvs := found.Responses[i].GetResponseRange().Kvs; len(kvs) > 0 {
+			revision = kvs[0].ModRevision
+			if err := json.Unmarshal(kvs[0].Value, record); err != nil { // the others are written nevertheless
+				klog.FromContext(ctx).Error(err, "Failed to read the usage of a logical cluster, to which nothing is added", "cluster", a.cluster, "month", month)
+				continue
+			}
+		}
+		if record.Flush == flush {
+			continue // the answer to the previous attempt was lost
+		}
+		record.add(a.counts)
+		record.Flush = flush
+		value, err := json.Marshal(record)
+		if err != nil {
+			return batch, err
+		}
+		left = append(left, a)
+		unchanged = append(unchanged, clientv3.Compare(clientv3.ModRevision(key), "=", revision))
+		writes = append(writes, clientv3.OpPut(key, string(value)))
+	}
+	if len(writes) == 0 {
+		return nil, nil
+	}
+	done, err := etcd.Txn(ctx).If(unchanged...).Then(writes...).Commit()
+	if err != nil {
+		return left, fmt.Errorf("writing the usage of logical clusters: %w", err)
+	}
+	if !done.Succeeded {
+		return left, errors.New("writing the usage of logical clusters: other replicas write the same records")
+	}
+	return nil, nil
+}
+
+// of returns the records of a logical cluster by month.
+func (r *records) of(ctx context.Context, cluster logicalcluster.Name) (map[string]*Record, error) {
+	etcd, err := r.connect()
+	if err != nil {
+		return nil, err
+	}
+	keys := r.keysOf(cluster)
+	found, err := etcd.Get(ctx, keys, clientv3.WithPrefix())
+	if err != nil {
+		return nil, fmt.Errorf("reading the usage of logical cluster %q: %w", cluster, err)
+	}
+	months := map[string]*Record{}
+	for _, kv := range found.Kvs {
+		record := &Record{}
+		if err := json.Unmarshal(kv.Value, record); err != nil {
+			return nil, fmt.Errorf("reading the usage of logical cluster %q: %w", cluster, err)
+		}
+		months[strings.TrimPrefix(string(kv.Key), keys)] = record
+	}
+	return months, nil
+}
+
+// sweep deletes the records of logical clusters that are gone, and those of months before the kept ones.
+func (r *records) sweep(ctx context.Context, now time.Time, isGone func(context.Context, logicalcluster.Name) (bool, error)) error {
+	etcd, err := r.connect()
+	if err != nil {
+		return err
+	}
+	year, month, _ := now.UTC().Date()
+	oldest := time.Date(year, month-keptMonths+1, 1, 0, 0, 0, 0, time.UTC).Format(monthFormat)
+	from, end := r.root(), clientv3.GetPrefixRangeEnd(r.root())
+	for {
+		page, err := etcd.Get(ctx, from, clientv3.WithRange(end), clientv3.WithKeysOnly(), clientv3.WithLimit(pageSize))
+		if err != nil {
+			return fmt.Errorf("listing the usage of logical clusters: %w", err)
+		}
+		for _, kv := range page.Kvs {
+			segment, month, _ := strings.Cut(strings.TrimPrefix(string(kv.Key), r.root()), "/")
+			gone := month < oldest
+			if !gone {
+				name, err := logicalcluster.ParseName(segment)
+				if err != nil {
+					return fmt.Errorf("listing the usage of logical clusters: %w", err)
+				}
+				if gone, err = isGone(ctx, name); err != nil {
+					return err
+				}
+			}
+			if !gone {
+				continue
+			}
+			if _, err := etcd.Delete(ctx, string(kv.Key)); err != nil {
+				return fmt.Errorf("deleting usage: %w", err)
+			}
+		}
+		if !page.More {
+			return nil
+		}
+		from = string(page.Kvs[len(page.Kvs)-1].Key) + "\x00"
+	}
+}

@@ -1,0 +1,105 @@
+package usage
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apiserver/pkg/endpoints/request"
+
+	"github.com/atoll-dev/atoll/logicalcluster"
+)
+
+func exists(context.Context) bool { return true }
+
+func nothingSkipped(*http.Request) bool { return false }
+
+// send sends a request with a verb to a logical cluster.
+func send(handler http.Handler, cluster logicalcluster.Name, verb, content string) {
+	ctx := logicalcluster.With(context.Background(), cluster)
+	ctx = request.WithRequestInfo(ctx, &request.RequestInfo{IsResourceRequest: verb != "", Verb: verb})
+	handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodPost, "/", strings.NewReader(content)))
+}
+
+func echo(w http.ResponseWriter, req *http.Request) { _, _ = io.Copy(w, req.Body) }
+
+func TestCounterClassifies(t *testing.T) {
+	c := NewCounter("root", exists)
+	handler := c.WithCounting(http.HandlerFunc(echo), nothingSkipped)
+	for _, verb := range []string{"get", "list", "list", "create", "update", "patch", "delete", "deletecollection", "", "connect", "watch"} {
+		send(handler, logicalcluster.Root, verb, "four")
+	}
+	got := *c.take(time.Now())[logicalcluster.Root]
+	got.WatchMilliseconds = 0
+	if want := (Counts{Gets: 1, Lists: 2, Writes: 5, Others: 2, Watches: 1, ReceivedBytes: 44, SentBytes: 44}); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+func TestCounterIsBounded(t *testing.T) {
+	c := NewCounter("root", exists)
+	handler := c.WithCounting(http.HandlerFunc(echo), nothingSkipped)
+	for i := range maxClusters + 10 {
+		send(handler, logicalcluster.MustParseName(fmt.Sprintf("c%d", i)), "get", "")
+	}
+	if got := c.uncounted.Load(); got != 10 {
+		t.Errorf("%d requests are not counted, want 10", got)
+	}
+	if len(c.full) != 1 {
+		t.Error("no flush is requested")
+	}
+	if got := len(c.take(time.Now())); got != maxClusters {
+		t.Errorf("got %d entries, want %d", got, maxClusters)
+	}
+	if got := len(c.clusters) + len(c.watches); got != 0 {
+		t.Errorf("%d entries are left after a flush: idle logical clusters have none", got)
+	}
+}
+
+func TestCounterIgnores(t *testing.T) {
+	c := NewCounter("root", func(ctx context.Context) bool {
+		cluster, _ := logicalcluster.From(ctx)
+		return cluster == logicalcluster.Root
+	})
+	handler := c.WithCounting(http.HandlerFunc(echo), nothingSkipped)
+	send(handler, logicalcluster.MustParseName("missing"), "get", "")
+	send(handler, logicalcluster.Wildcard, "list", "")
+	send(c.WithCounting(http.HandlerFunc(echo), func(*http.Request) bool { return true }), logicalcluster.Root, "get", "")
+	if got := c.take(time.Now()); len(got) != 0 {
+		t.Errorf("got %v, want nothing", got)
+	}
+}
+
+func TestTopIsBounded(t *testing.T) {
+	r := NewRecorder(Config{Exists: exists})
+	counts := map[logicalcluster.Name]*Counts{}
+	for i := range 100 {
+		counts[logicalcluster.MustParseName(fmt.Sprintf("c%d", i))] = &Counts{Gets: int64(i), SentBytes: int64(100 - i)}
+	}
+	r.setTop(counts)
+	if got := r.top; len(got.byRequests) != topLength || got.byRequests[0].counts.Gets != 99 || len(got.byBytes) != topLength || got.byBytes[0].counts.SentBytes != 100 {
+		t.Errorf("got %v", got)
+	}
+}
+
+// BenchmarkCounting measures what the counting adds to a request.
+func BenchmarkCounting(b *testing.B) {
+	answer := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("{}")) })
+	ctx := request.WithRequestInfo(logicalcluster.With(b.Context(), logicalcluster.Root), &request.RequestInfo{IsResourceRequest: true, Verb: "get"})
+	for name, handler := range map[string]http.Handler{"without": answer, "with": NewCounter("root", exists).WithCounting(answer, nothingSkipped)} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			req := httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil)
+			recorder := httptest.NewRecorder()
+			for b.Loop() {
+				recorder.Body.Reset()
+				handler.ServeHTTP(recorder, req)
+			}
+		})
+	}
+}
