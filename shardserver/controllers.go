@@ -189,6 +189,7 @@ func (d *dependencies) tenancyConfig() tenancy.Config {
 		Keys:          d.keys,
 		PurgeOrphans:  d.keys.PurgeOrphans,
 		DeleteKeys:    d.keys.Delete,
+		Deleted:       d.usage.Forget,
 		AuditDeletion: audit.NewDeletionRecorder(d.generic),
 	}
 }

@@ -65,7 +65,7 @@ func (d *dependencies) buildIndexes() {
 			_, err := d.logicalClusters.Get(ctx, "", corev1alpha1.LogicalClusterName)
 			return err == nil
 		},
-		IsGone: d.isGone,
+		StoredKey: d.keys.KeyOfLogicalCluster, IsGone: d.isGone,
 	})
 }
 

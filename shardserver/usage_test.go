@@ -102,11 +102,19 @@ func TestUsage(t *testing.T) {
 			}
 			senders.Wait()
 		}
+		knowsCluster := func() { // a replica counts what its watch cache has
+			shardtesting.Eventually(t, "the second replica to know the logical cluster", func(context.Context) error {
+				_, err := readUsage(t, second.Masters(t), cluster)
+				return err
+			})
+		}
+		knowsCluster()
 		send(first, second)
 		if err := second.Stop(); err != nil {
 			t.Fatal(err)
 		}
 		second = startSecond()
+		knowsCluster()
 		send(first, second)
 		expectUsage(t, second.Masters(t), cluster, map[string]func(float64) bool{
 			`atoll_usage_requests_total{class="write"`: equals(2 * clients * each),
@@ -156,6 +164,25 @@ func TestUsage(t *testing.T) {
 		if got, _ := shardtesting.Send(t, shardtesting.At(admin, cluster), http.MethodDelete, "/metrics", ""); got.StatusCode != http.StatusMethodNotAllowed {
 			t.Errorf("DELETE: got %d, want 405: it resets the metrics of the shard", got.StatusCode)
 		}
+	})
+
+	t.Run("ends with the logical cluster", func(t *testing.T) {
+		workspace := first.NewWorkspace(t, "root", "ending")
+		cluster := workspace.Spec.Cluster
+		getStatus(t, shardtesting.At(admin, cluster), "/api/v1/namespaces/default")
+		expectUsage(t, admin, cluster, map[string]func(float64) bool{`atoll_usage_requests_total{class="get"`: atLeast(1)})
+		if err := first.Client(t, admin).Delete(shardtesting.In(t.Context(), "root"), workspace); err != nil {
+			t.Fatal(err)
+		}
+		shardtesting.Eventually(t, "no record", func(context.Context) error {
+			if keys := first.Keys(t, "/~usage/"+cluster+"/"); len(keys) > 0 {
+				return fmt.Errorf("got %q", keys)
+			}
+			if keys := first.Keys(t, "/core.kcp.io/logicalclusters/"+cluster+"/"); len(keys) > 0 {
+				return fmt.Errorf("got %q", keys)
+			}
+			return nil
+		})
 	})
 
 	t.Run("refused requests and names without a logical cluster leave nothing", func(t *testing.T) {

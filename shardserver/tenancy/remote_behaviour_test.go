@@ -132,14 +132,17 @@ func (e *env) assertOn(t *testing.T, workspace *tenancyv1alpha1.Workspace, shard
 	return cluster
 }
 
-// assertNoKey checks that a shard stores no key of a logical cluster, except in its snapshot of other shards.
+// assertNoKey checks that a shard stores no key of a logical cluster, except in its snapshot of other shards. Its usage is deleted last.
 func (e *env) assertNoKey(t *testing.T, shard, cluster string) {
 	t.Helper()
-	for _, key := range e.shards[shard].Keys(t, "/"+cluster+"/") {
-		if !strings.Contains(key, "/cache/") && !strings.Contains(key, "/~elsewhere/") {
-			t.Errorf("shard %s: key %s remains", shard, key)
+	shardtesting.Eventually(t, "no key of "+cluster, func(context.Context) error {
+		for _, key := range e.shards[shard].Keys(t, "/"+cluster+"/") {
+			if !strings.Contains(key, "/cache/") && !strings.Contains(key, "/~elsewhere/") {
+				return fmt.Errorf("shard %s: key %s remains", shard, key)
+			}
 		}
-	}
+		return nil
+	})
 }
 
 // assertNothingPublished checks that no shard publishes requests, reports or counts any more.

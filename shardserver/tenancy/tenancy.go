@@ -78,6 +78,8 @@ type Config struct {
 	DeleteKeys func(context.Context, *corev1alpha1.LogicalCluster, []storage.Deletion) ([]bool, error)
 	// AuditDeletion adds the deletion of an object of the context's logical cluster to the audit log. It may be nil.
 	AuditDeletion func(ctx context.Context, resource schema.GroupVersionResource, namespace, name string)
+	// Deleted is called after a logical cluster was deleted. It may be nil.
+	Deleted func(logicalcluster.Name)
 }
 
 // Controllers returns the controllers of this package.

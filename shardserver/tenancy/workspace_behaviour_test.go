@@ -207,9 +207,12 @@ func assertNoKey(t *testing.T, shard *shardtesting.Shard, cluster string) {
 	if len(shard.Keys(t, "/root/")) == 0 {
 		t.Fatal("there are no keys at all: the wrong store was read")
 	}
-	for _, key := range shard.Keys(t, "/"+cluster+"/") {
-		t.Errorf("key %s remains", key)
-	}
+	shardtesting.Eventually(t, "no key of "+cluster, func(context.Context) error { // its usage is deleted last
+		if keys := shard.Keys(t, "/"+cluster+"/"); len(keys) > 0 {
+			return fmt.Errorf("%q remain", keys)
+		}
+		return nil
+	})
 }
 
 // createReady creates a workspace of the default type and waits until it is ready.

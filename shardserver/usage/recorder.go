@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -20,8 +21,12 @@ const (
 	// flushTimeout bounds a flush, lastFlushTimeout the one of the shutdown.
 	flushTimeout     = 30 * time.Second
 	lastFlushTimeout = 3 * time.Second
-	// sweepEvery is how many flushes there are between two sweeps.
+	// minInterval is the time between two flushes at least, whatever asks for them.
+	minInterval = time.Second
+	// sweepEvery is how many intervals there are between two sweeps that succeed.
 	sweepEvery = 10
+	// maxForgotten bounds the deleted logical clusters whose records are to be deleted. The sweep deletes those of others.
+	maxForgotten = 10000
 	// topLength is how many logical clusters the metrics of the shard name for each measure.
 	topLength = 10
 )
@@ -37,6 +42,8 @@ type Config struct {
 	Interval time.Duration
 	// Exists reports whether the context's logical cluster exists on this shard, from memory.
 	Exists func(context.Context) bool
+	// StoredKey returns the key that a logical cluster has in etcd as long as it exists.
+	StoredKey func(logicalcluster.Name) (string, error)
 	// IsGone reports whether a logical cluster has been deleted. It may ask etcd.
 	IsGone func(context.Context, logicalcluster.Name) (bool, error)
 	Keys   KeyCounter
@@ -54,13 +61,19 @@ type Recorder struct {
 
 	topMu sync.Mutex
 	top   top
+
+	// forgotten are logical clusters that were deleted. forget receives a value when there is one.
+	forgottenMu sync.Mutex
+	forgotten   map[logicalcluster.Name]struct{}
+	forget      chan struct{}
 }
 
 // NewRecorder returns a Recorder. It connects to etcd on first use.
 func NewRecorder(cfg Config) *Recorder {
 	return &Recorder{
 		Counter: NewCounter(cfg.Shard, cfg.Exists), cfg: cfg, process: uuid.NewString(),
-		records: records{connect: cfg.Connect, prefix: cfg.Prefix}, sizes: newSizes(cfg.Keys),
+		records: records{connect: cfg.Connect, prefix: cfg.Prefix, stored: cfg.StoredKey}, sizes: newSizes(cfg.Keys),
+		forgotten: map[logicalcluster.Name]struct{}{}, forget: make(chan struct{}, 1),
 	}
 }
 
@@ -68,21 +81,82 @@ func NewRecorder(cfg Config) *Recorder {
 func (r *Recorder) Run(ctx context.Context) {
 	ticker := time.NewTicker(r.cfg.Interval)
 	defer ticker.Stop()
-	for flushed := 1; ; flushed++ {
+	var soon <-chan time.Time // of the next flush, because there is no place left
+	// The first sweep finds the records of what was deleted just before a process was killed.
+	swept := r.sweep(ctx)
+	for intervals := 1; ; {
+		isInterval := false
 		select {
 		case <-ctx.Done():
 			return
-		case <-ticker.C:
+		case <-r.forget:
+			r.deleteForgotten(ctx)
+			continue
 		case <-r.full:
+			if soon == nil {
+				soon = time.After(minInterval)
+			}
+			continue
+		case <-soon:
+		case <-ticker.C:
+			isInterval = true
 		}
-		if err := r.Flush(ctx); err != nil && ctx.Err() == nil {
+		soon = nil
+		if err := r.flushUntil(ctx); err != nil && ctx.Err() == nil {
 			klog.FromContext(ctx).Error(err, "Failed to record usage, it is tried again with the next flush")
 		}
-		if flushed%sweepEvery != 0 {
+		if !isInterval {
 			continue
 		}
-		if err := r.records.sweep(ctx, time.Now(), r.cfg.IsGone); err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "Failed to delete the usage of logical clusters that are gone")
+		if intervals++; !swept || intervals%sweepEvery == 0 {
+			swept = r.sweep(ctx)
+		}
+	}
+}
+
+// sweep deletes the records of what is gone, and reports whether it could decide about all. Otherwise it is due again.
+func (r *Recorder) sweep(ctx context.Context) bool {
+	err := r.records.sweep(ctx, time.Now(), r.cfg.IsGone)
+	if err != nil && ctx.Err() == nil {
+		klog.FromContext(ctx).Error(err, "Failed to delete the usage of logical clusters that are gone")
+	}
+	return err == nil
+}
+
+// flushUntil flushes. A flush that has begun does not end with the context, because its answer would be lost, but soon afterwards.
+func (r *Recorder) flushUntil(ctx context.Context) error {
+	flushing, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(lastFlushTimeout, cancel) })
+	defer stop()
+	return r.Flush(flushing)
+}
+
+// Forget deletes the records of a logical cluster that was deleted, after a moment.
+func (r *Recorder) Forget(cluster logicalcluster.Name) {
+	r.forgottenMu.Lock()
+	if len(r.forgotten) < maxForgotten {
+		r.forgotten[cluster] = struct{}{}
+	}
+	r.forgottenMu.Unlock()
+	select {
+	case r.forget <- struct{}{}:
+	default:
+	}
+}
+
+// deleteForgotten deletes the records of logical clusters that were deleted. What fails is left to the sweep.
+func (r *Recorder) deleteForgotten(ctx context.Context) {
+	r.forgottenMu.Lock()
+	forgotten := slices.Collect(maps.Keys(r.forgotten))
+	clear(r.forgotten)
+	r.forgottenMu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, flushTimeout)
+	defer cancel()
+	for batch := range slices.Chunk(forgotten, batchSize) {
+		if err := r.records.delete(ctx, batch); err != nil {
+			klog.FromContext(ctx).Error(err, "Failed to delete the usage of deleted logical clusters, the next sweep does")
+			return
 		}
 	}
 }

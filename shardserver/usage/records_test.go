@@ -2,6 +2,7 @@ package usage
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"sync"
@@ -31,6 +32,15 @@ func TestRecords(t *testing.T) {
 	etcd := etcdtest.NewClient(t, etcdtest.Start(t))
 	connect := func() (*clientv3.Client, error) { return etcd, nil }
 	alpha, beta, gone := logicalcluster.MustParseName("alpha"), logicalcluster.MustParseName("beta"), logicalcluster.MustParseName("gone")
+	stored := func(cluster logicalcluster.Name) (string, error) { return "/logicalclusters/" + cluster.String(), nil }
+	newRecords := func(prefix string) *records { return &records{connect, prefix, stored} }
+	for _, cluster := range []logicalcluster.Name{alpha, beta, gone} {
+		if key, _ := stored(cluster); key != "" {
+			if _, err := etcd.Put(t.Context(), key, "exists"); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
 	read := func(t *testing.T, r *records, cluster logicalcluster.Name) Counts {
 		t.Helper()
 		months, err := r.of(t.Context(), cluster)
@@ -41,7 +51,7 @@ func TestRecords(t *testing.T) {
 	}
 
 	t.Run("replicas that write at once add up", func(t *testing.T) {
-		r := &records{connect, "/together"}
+		r := newRecords("/together")
 		var writers sync.WaitGroup
 		for _, replica := range []string{"a", "b"} {
 			writers.Go(func() {
@@ -63,19 +73,19 @@ func TestRecords(t *testing.T) {
 	})
 
 	t.Run("a flush is added once if the answer of etcd was lost", func(t *testing.T) {
-		r := &records{connect, "/lost"}
-		for range 2 {
-			if left, err := r.add(t.Context(), "flush", "2026-11", []addition{{alpha, &Counts{Gets: 3}}}); err != nil || len(left) > 0 {
+		r := newRecords("/lost")
+		for _, flush := range []string{"mine", "mine", "other-1", "other-2", "other-3", "mine"} { // other replicas go on meanwhile
+			if left, err := r.add(t.Context(), flush, "2026-11", []addition{{alpha, &Counts{Gets: 3}}}); err != nil || len(left) > 0 {
 				t.Fatalf("%v left, %v", left, err)
 			}
 		}
-		if got := read(t, r, alpha).Gets; got != 3 {
-			t.Errorf("got %d, want 3", got)
+		if got := read(t, r, alpha).Gets; got != 12 {
+			t.Errorf("got %d, want 12: four flushes of 3", got)
 		}
 	})
 
 	t.Run("a record that cannot be read does not stop others", func(t *testing.T) {
-		r := &records{connect, "/broken"}
+		r := newRecords("/broken")
 		if _, err := etcd.Put(t.Context(), r.keysOf(alpha)+"2026-11", "{"); err != nil {
 			t.Fatal(err)
 		}
@@ -85,8 +95,53 @@ func TestRecords(t *testing.T) {
 		}
 	})
 
+	t.Run("a deleted logical cluster has no records, and gets none", func(t *testing.T) {
+		r := newRecords("/deleted")
+		late := logicalcluster.MustParseName("late")
+		key, _ := stored(late)
+		if _, err := etcd.Put(t.Context(), key, "exists"); err != nil {
+			t.Fatal(err)
+		}
+		add := func(flush string) {
+			t.Helper()
+			if left, err := r.add(t.Context(), flush, "2026-11", []addition{{late, &Counts{Gets: 1}}, {alpha, &Counts{Gets: 1}}}); err != nil || len(left) > 0 {
+				t.Fatalf("%v left, %v", left, err)
+			}
+		}
+		add("before")
+		if _, err := etcd.Delete(t.Context(), key); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.delete(t.Context(), []logicalcluster.Name{late}); err != nil {
+			t.Fatal(err)
+		}
+		add("after")
+		if got, want := keys(t, etcd, r), []string{"alpha/2026-11"}; !slices.Equal(got, want) || read(t, r, alpha).Gets != 2 {
+			t.Errorf("got %q, want %q with both flushes", got, want)
+		}
+	})
+
+	t.Run("a sweep goes on after what it cannot decide", func(t *testing.T) {
+		r := newRecords("/undecided")
+		if left, err := r.add(t.Context(), "flush", "2026-11", []addition{{alpha, &Counts{Gets: 1}}, {beta, &Counts{Gets: 1}}, {gone, &Counts{Gets: 1}}}); err != nil || len(left) > 0 {
+			t.Fatalf("%v left, %v", left, err)
+		}
+		if _, err := etcd.Put(t.Context(), r.root()+"No Name/2026-11", "{}"); err != nil {
+			t.Fatal(err)
+		}
+		err := r.sweep(t.Context(), time.Date(2026, 11, 30, 0, 0, 0, 0, time.UTC), func(_ context.Context, cluster logicalcluster.Name) (bool, error) {
+			if cluster == alpha {
+				return true, errors.New("etcd does not answer")
+			}
+			return cluster == gone, nil
+		})
+		if got, want := keys(t, etcd, r), []string{"No Name/2026-11", "alpha/2026-11", "beta/2026-11"}; !slices.Equal(got, want) || err == nil {
+			t.Errorf("got %q and %v, want %q and an error", got, err, want)
+		}
+	})
+
 	t.Run("a sweep deletes old months, and logical clusters that are gone", func(t *testing.T) {
-		r := &records{connect, "/swept"}
+		r := newRecords("/swept")
 		for _, month := range []string{"2025-10", "2025-11", "2026-11"} {
 			if _, err := r.add(t.Context(), "flush", month, []addition{{alpha, &Counts{Gets: 1}}, {gone, &Counts{Gets: 1}}}); err != nil {
 				t.Fatal(err)

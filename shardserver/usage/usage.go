@@ -135,6 +135,10 @@ func (c *Counter) begin(ctx context.Context, cluster logicalcluster.Name) bool {
 	defer c.mu.Unlock()
 	if c.entry(cluster) == nil {
 		c.miss(1)
+		select {
+		case c.full <- struct{}{}:
+		default:
+		}
 		return false
 	}
 	return true
@@ -145,10 +149,6 @@ func (c *Counter) entry(cluster logicalcluster.Name) *Counts {
 	counts := c.clusters[cluster]
 	if counts == nil {
 		if len(c.clusters) >= maxClusters {
-			select {
-			case c.full <- struct{}{}:
-			default:
-			}
 			return nil
 		}
 		counts = &Counts{}

@@ -62,9 +62,12 @@ func (in *installation) testWorkspaceDeletion(t *testing.T) {
 		return client.IgnoreNotFound(err)
 	})
 	for _, cluster := range clusters {
-		if keys := keysContaining(t, store, cluster); len(keys) > 0 {
-			t.Errorf("logical cluster %s is deleted, but %d keys remain: %v", cluster, len(keys), keys)
-		}
+		eventually(t, 30*time.Second, "no key of the deleted logical cluster "+cluster, func(context.Context) error { // the usage goes last
+			if keys := keysContaining(t, store, cluster); len(keys) > 0 {
+				return fmt.Errorf("%d keys remain: %v", len(keys), keys)
+			}
+			return nil
+		})
 	}
 	for _, w := range []workspace{in.data.org, in.data.a} {
 		eventually(t, 10*time.Second, "the front proxy's refusal of "+w.path, func(ctx context.Context) error {
