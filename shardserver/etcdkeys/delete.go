@@ -2,6 +2,7 @@ package etcdkeys
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,19 +10,27 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	etcdmetrics "k8s.io/apiserver/pkg/storage/etcd3/metrics"
+	"k8s.io/klog/v2"
 
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// deletionsPerTransaction bounds the objects of one transaction. With the conditions of one deletion it must be below etcd's default limit
-// of 128.
-const deletionsPerTransaction = 128 - 1 - storage.MaxEmpty
+const (
+	// deletionsPerTransaction bounds the objects of one transaction. With the conditions of one deletion it must be below etcd's default limit
+	// of 128.
+	deletionsPerTransaction = 128 - 1 - storage.MaxEmpty
+	// transactionsPerCall bounds the transactions of one call, one after the other, because its caller's workers are shared by all tenants.
+	transactionsPerCall = 20
+)
+
+// errRefused is returned if etcd has not acknowledged a transaction.
+var errRefused = errors.New("etcd has not acknowledged the transaction")
 
 // Delete deletes objects of the context's logical cluster, whose LogicalCluster is being deleted, in few transactions, and
-// returns which ones it has deleted. An object that has changed since it was read remains, as does one that requires a
-// resource to be empty that is not.
+// returns which ones it has deleted, with an error, too. An object that has changed since it was read remains, as does one that requires a
+// resource to be empty that is not. What is too much for one call remains, and everything from the first transaction on that etcd fails.
 //
 // Two objects of one resource never share a transaction, as with storage.Together. Deletions are made in their order as far
 // as transactions allow: what a later transaction deletes, a watch does not see before. seen is as for PurgeOrphans.
@@ -39,10 +48,15 @@ func (s *Scanner) Delete(ctx context.Context, seen *corev1alpha1.LogicalCluster,
 		return nil, err
 	}
 	deleted = make([]bool, len(deletions))
-	for len(deletions) > 0 {
+	for transactions := 0; len(deletions) > 0 && transactions < transactionsPerCall; transactions++ {
 		batch := deletions[:lengthOfTransaction(deletions)]
 		done := deleted[len(deleted)-len(deletions):]
-		if err := s.deleteTogether(ctx, client, cluster, fence, batch, done); err != nil {
+		err := s.deleteTogether(ctx, client, cluster, fence, batch, done)
+		if errors.Is(err, errRefused) {
+			klog.FromContext(ctx).Info("Cannot delete objects of a logical cluster together; deleting them one by one", "cluster", cluster, "objects", len(deletions), "err", err)
+			return deleted, nil
+		}
+		if err != nil {
 			return deleted, fmt.Errorf("deleting objects of %q: %w", cluster, err)
 		}
 		deletions = deletions[len(batch):]
@@ -90,19 +104,19 @@ func (s *Scanner) deleteTogether(ctx context.Context, client *clientv3.Client, c
 	for _, d := range deletions {
 		etcdmetrics.RecordEtcdRequest("delete", d.Resource.GVR.GroupResource(), err, begun)
 	}
-	if left := leave(); err == nil {
-		err = left
-	}
-	if err != nil {
-		return err
-	}
-	if !response.Succeeded {
+	left := leave()
+	switch {
+	case err != nil && left == nil && ctx.Err() == nil:
+		return fmt.Errorf("%w: %w", errRefused, err)
+	case err != nil:
+		return errors.Join(err, left)
+	case !response.Succeeded:
 		return errFenced
 	}
 	for i, result := range response.Responses {
 		deleted[i] = result.GetResponseTxn().Succeeded
 	}
-	return nil
+	return left // what etcd says to have deleted is deleted, and the caller records it
 }
 
 // deletion returns the nested transaction that deletes one object if its conditions hold.

@@ -118,6 +118,10 @@ func TestDelete(t *testing.T) {
 		t.Errorf("of a logical cluster that moves: got %v", err)
 	}
 	registry.SetMoves(storage.Moves{})
+	// etcd refuses a request that is too large: what is from it on remains for requests.
+	large := storage.Deletion{Resource: maps, Namespace: "n", Name: strings.Repeat("x", 4<<20), ResourceVersion: "9"}
+	refused, err := s.Delete(ctx, seen, []storage.Deletion{large, deletions[0]})
+	check("one that etcd refuses", refused, err, false, false)
 	if left := keys(); !slices.Equal(left, before) {
 		t.Errorf("refused deletions have left %q of %q", left, before)
 	}
@@ -138,6 +142,32 @@ func TestDelete(t *testing.T) {
 	if count := last.Header.Revision - begun; count != 3 { // account; map; namespace with widget
 		t.Errorf("%d transactions have deleted something, want 3", count)
 	}
+
+	// Of a deletion whose fence is lost meanwhile, the caller knows what is deleted.
+	key := "core/configmaps/ab/n/last"
+	put(key)
+	registry.SetMoves(storage.Moves{Guard: lostGuard{}})
+	got, err = s.Delete(ctx, seen, []storage.Deletion{{Resource: maps, Namespace: "n", Name: "last", ResourceVersion: revisions[key]}})
+	if !errors.Is(err, errMoving) || !slices.Equal(got, []bool{true}) {
+		t.Errorf("during which the logical cluster moves: deleted %v, %v", got, err)
+	}
+	registry.SetMoves(storage.Moves{})
+
+	var many []storage.Deletion
+	for i := range transactionsPerCall + 3 {
+		name := fmt.Sprint("many-", i)
+		put("core/configmaps/ab/n/" + name)
+		many = append(many, storage.Deletion{Resource: maps, Namespace: "n", Name: name, ResourceVersion: revisions["core/configmaps/ab/n/"+name]})
+	}
+	got, err = s.Delete(ctx, seen, many)
+	check("more than one call deletes", got, err, slices.Concat(slices.Repeat([]bool{true}, transactionsPerCall), make([]bool, 3))...)
+}
+
+// lostGuard admits writes, and does not acknowledge them.
+type lostGuard struct{ storage.Guard }
+
+func (lostGuard) Enter(context.Context, logicalcluster.Name) (func() error, error) {
+	return func() error { return errMoving }, nil
 }
 
 var errMoving = errors.New("the logical cluster moves")

@@ -87,10 +87,16 @@ func (c *namespaceDefaultsController) reconcile(ctx context.Context, key control
 		return controller.Result{}, failed
 	}
 	// Of a logical cluster that is being deleted, content goes before its namespace is Terminating.
-	if cluster, err := c.clusters.Get(ctx, "", corev1alpha1.LogicalClusterName); err == nil && cluster.DeletionTimestamp != nil {
+	cluster, err := c.clusters.Get(ctx, "", corev1alpha1.LogicalClusterName)
+	if err == nil && cluster.DeletionTimestamp != nil {
 		return controller.Result{}, failed
 	}
-	namespace, err := c.namespaces.Get(ctx, "", key.Name)
+	read := c.namespaces.Get
+	if apierrors.IsNotFound(err) {
+		// The logical cluster is gone, with namespaces that the watch cache may still have; or it is new, arrives by a move, or has none.
+		read = c.namespaces.GetLatest
+	}
+	namespace, err := read(ctx, "", key.Name)
 	if apierrors.IsNotFound(err) || (err == nil && !isActive(namespace)) {
 		return controller.Result{}, nil
 	}

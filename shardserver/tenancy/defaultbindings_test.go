@@ -406,6 +406,9 @@ func TestPlainUsers(t *testing.T) {
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "alice"}},
 	}))
 	in := shardtesting.In(t.Context(), own)
+	shardtesting.Eventually(t, "the authorizer to observe the binding", func(context.Context) error {
+		return alice.List(in, &rbacv1.ClusterRoleBindingList{})
+	})
 	for export, allowed := range map[string]bool{
 		"tenancy.kcp.io": true, "topology.kcp.io": true,
 		"shards.core.kcp.io": false, "cache.kcp.io": false, "migration.kcp.io": false, "nothing": false,

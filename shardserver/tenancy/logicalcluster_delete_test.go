@@ -1,6 +1,7 @@
 package tenancy
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	"github.com/atoll-dev/atoll/shardserver/lifecycle/content"
+	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
 func TestDeferContentStatus(t *testing.T) {
@@ -66,5 +68,28 @@ func TestRetryLimiter(t *testing.T) {
 	}
 	if delay := l.delay(now.Add(2 * maxRetryDelay)); delay != 0 {
 		t.Errorf("a retry after a pause is delayed for %s", delay)
+	}
+}
+
+func TestInRounds(t *testing.T) {
+	maps, accounts, namespaces := &storage.Resource{Prefix: "maps"}, &storage.Resource{Prefix: "accounts"}, &storage.Resource{Prefix: "namespaces"}
+	object := func(resource *storage.Resource, namespace, name string) plainObject {
+		return plainObject{storage.Deletion{Resource: resource, Namespace: namespace, Name: name}, ""}
+	}
+	var got []string
+	for _, object := range inRounds([]plainObject{
+		object(maps, "a", "1"), object(maps, "a", "2"), object(maps, "c", "1"), object(accounts, "a", "1"), object(accounts, "c", "1"), object(accounts, "c", "2"),
+	}, []plainObject{object(namespaces, "", "a"), object(namespaces, "", "b"), object(namespaces, "", "c")}) {
+		got = append(got, object.Resource.Prefix+"/"+object.Namespace+"/"+object.Name)
+	}
+	want := []string{
+		"maps/a/1", "accounts/a/1",
+		"maps/a/2", "accounts/c/1",
+		"namespaces//a", "maps/c/1", "accounts/c/2",
+		"namespaces//b",
+		"namespaces//c",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }

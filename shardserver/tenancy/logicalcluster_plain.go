@@ -1,6 +1,7 @@
 package tenancy
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -81,10 +82,6 @@ func (c *logicalClusterController) plainNamespaces(ctx context.Context, all []*s
 	if err != nil || len(found) == 0 || len(namespaced) > storage.MaxEmpty || slices.ContainsFunc(found, isNotPlainNamespace) {
 		return nil, err
 	}
-	objects, err := listPlain(ctx, all, plainNamespaced)
-	if err != nil || len(objects)+len(found) > maxPlain {
-		return nil, err
-	}
 	counts, err := c.cfg.Keys.CountIn(ctx, namespaced, "")
 	if err != nil {
 		return nil, err
@@ -93,27 +90,53 @@ func (c *logicalClusterController) plainNamespaces(ctx context.Context, all []*s
 	for _, count := range counts {
 		stored += count
 	}
-	if stored != int64(len(objects)) {
-		return nil, nil // there is something else, which may have finalizers
+	if stored+int64(len(found)) > maxPlain {
+		return nil, nil
+	}
+	objects, err := listPlain(ctx, all, plainNamespaced)
+	if err != nil || stored != int64(len(objects)) {
+		return nil, err // without an error there is something else, which may have finalizers
 	}
 	resource, err := c.cfg.Registry.Get(namespaces)
 	if err != nil {
 		return nil, err
 	}
-	var ordered []plainObject
-	for _, namespace := range found {
-		for _, object := range objects {
-			if object.Namespace == namespace.Name {
-				ordered = append(ordered, object)
-			}
-		}
-	}
+	ordered := make([]plainObject, 0, len(found))
 	for _, namespace := range found {
 		object := newPlainObject(resource, namespace)
 		object.Empty, object.EmptyNamespace = namespaced, namespace.Name
 		ordered = append(ordered, object)
 	}
-	return ordered, nil
+	return inRounds(objects, ordered), nil
+}
+
+// inRounds orders the content of namespaces and the namespaces so that few transactions delete them, which take objects in their order and
+// only one of each resource: a round has the next object of each resource. A namespace is in a later round than all that it contains.
+func inRounds(objects, namespaces []plainObject) []plainObject {
+	type placed struct {
+		plainObject
+		round int
+	}
+	all := make([]placed, 0, len(objects)+len(namespaces))
+	next := map[*storage.Resource]int{} // of this call
+	round := 0
+	for _, namespace := range namespaces {
+		for _, object := range objects {
+			if object.Namespace == namespace.Name {
+				all = append(all, placed{object, next[object.Resource]})
+				next[object.Resource]++
+				round = max(round, next[object.Resource])
+			}
+		}
+		all = append(all, placed{namespace, round})
+		round++
+	}
+	slices.SortStableFunc(all, func(a, b placed) int { return cmp.Compare(a.round, b.round) })
+	ordered := make([]plainObject, 0, len(all))
+	for _, object := range all {
+		ordered = append(ordered, object.plainObject)
+	}
+	return ordered
 }
 
 // isNotPlainNamespace reports whether others than the controller of namespaces have to release a namespace, or it is being deleted.

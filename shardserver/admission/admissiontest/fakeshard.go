@@ -130,6 +130,12 @@ func (s *Shard) Add(cluster string, obj runtime.Object, cached bool) *Shard {
 	return s
 }
 
+// RemoveNamespace removes a namespace from the storage; the watch cache has not observed it.
+func (s *Shard) RemoveNamespace(cluster, name string) *Shard {
+	delete(s.stores[rules.Namespaces].latest, cluster+"/"+name)
+	return s
+}
+
 // Cached returns an object that the watch cache has.
 func (s *Shard) Cached(resource schema.GroupResource, cluster, name string) runtime.Object {
 	return s.stores[resource].cached[cluster+"/"+name]

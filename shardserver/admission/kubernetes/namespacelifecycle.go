@@ -113,8 +113,9 @@ func (l *namespaceLifecycle) admitContent(ctx context.Context, a admission.Attri
 }
 
 // namespace reads a namespace, and repeats the read consistently where the watch cache may be stale: if it does not
-// have the namespace, or shows one as active whose deletion this process handled. For a creation it does so, too, while the logical
-// cluster is being deleted, which deletes namespaces without requests.
+// have the namespace, or shows one as active whose deletion this process handled. For a creation it does so, too, if the logical
+// cluster is being deleted or is gone, because its namespaces are deleted without requests. Creations are frequent: whether it is so is
+// a question to the watch cache.
 func (l *namespaceLifecycle) namespace(ctx context.Context, name string, creation bool) (*core.Namespace, error) {
 	namespace, err := l.namespaces.Get(ctx, "", name)
 	if apierrors.IsNotFound(err) {
@@ -123,12 +124,12 @@ func (l *namespaceLifecycle) namespace(ctx context.Context, name string, creatio
 	if err != nil {
 		return nil, err
 	}
-	if creation {
-		if deleting, err := l.clusters.IsDeleting(ctx); deleting || err != nil {
+	cluster, _ := logicalcluster.From(ctx)
+	if creation && !cluster.IsSystem() { // system logical clusters are not deleted
+		if object, err := l.clusters.Get(ctx); err != nil || object.DeletionTimestamp != nil {
 			return l.namespaces.GetLatest(ctx, "", name)
 		}
 	}
-	cluster, _ := logicalcluster.From(ctx)
 	if _, deleted := l.deleted.Get(clusterNamespace{cluster, name}); deleted && namespace.Status.Phase == core.NamespaceActive {
 		return l.namespaces.GetLatest(ctx, "", name)
 	}

@@ -29,7 +29,12 @@ func TestNamespaceLifecycle(t *testing.T) {
 		Add("one", namespace("going", core.NamespaceTerminating), true).
 		Add("one", namespace("new", core.NamespaceActive), false).
 		Add("two", namespace("other", core.NamespaceActive), true).
-		Add("leaving", deleting, true)
+		Add("leaving", deleting, true).
+		Add("leaving", namespace("kept", core.NamespaceActive), true).
+		Add("leaving", namespace("removed", core.NamespaceActive), true).RemoveNamespace("leaving", "removed").
+		Add("gone", namespace("removed", core.NamespaceActive), true).RemoveNamespace("gone", "removed").
+		Add("arriving", namespace("new", core.NamespaceActive), true).
+		Add("system:some", namespace("one", core.NamespaceActive), true)
 	configMaps := schema.GroupResource{Resource: "configmaps"}
 
 	for name, tc := range map[string]struct {
@@ -42,6 +47,11 @@ func TestNamespaceLifecycle(t *testing.T) {
 		"create in a missing namespace":                           {"one", admissiontest.Request{Resource: configMaps, Namespace: "missing", Operation: admission.Create}, apierrors.IsNotFound},
 		"create in a namespace of another logical cluster":        {"one", admissiontest.Request{Resource: configMaps, Namespace: "other", Operation: admission.Create}, apierrors.IsNotFound},
 		"create in a terminating namespace":                       {"one", admissiontest.Request{Resource: configMaps, Namespace: "going", Operation: admission.Create}, isTerminating},
+		"create in a namespace without a LogicalCluster":          {"arriving", admissiontest.Request{Resource: configMaps, Namespace: "new", Operation: admission.Create}, nil},
+		"create in a system logical cluster":                      {"system:some", admissiontest.Request{Resource: configMaps, Namespace: "one", Operation: admission.Create}, nil},
+		"create while the logical cluster is deleted":             {"leaving", admissiontest.Request{Resource: configMaps, Namespace: "kept", Operation: admission.Create}, nil},
+		"create in a namespace that was deleted with others":      {"leaving", admissiontest.Request{Resource: configMaps, Namespace: "removed", Operation: admission.Create}, apierrors.IsNotFound},
+		"create in a logical cluster that is gone":                {"gone", admissiontest.Request{Resource: configMaps, Namespace: "removed", Operation: admission.Create}, apierrors.IsNotFound},
 		"update in a terminating namespace":                       {"one", admissiontest.Request{Resource: configMaps, Namespace: "going", Operation: admission.Update}, nil},
 		"delete in a terminating namespace":                       {"one", admissiontest.Request{Resource: configMaps, Namespace: "going", Operation: admission.Delete}, nil},
 		"update in a missing namespace":                           {"one", admissiontest.Request{Resource: configMaps, Namespace: "missing", Operation: admission.Update}, apierrors.IsNotFound},

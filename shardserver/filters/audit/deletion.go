@@ -3,6 +3,7 @@ package audit
 import (
 	"context"
 	"net/http"
+	"net/url"
 	"path"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -36,10 +37,12 @@ func NewDeletionRecorder(generic *genericapiserver.Config) func(ctx context.Cont
 		}
 		ctx = logicalcluster.With(context.WithoutCancel(ctx), cluster)
 		ctx = request.WithUser(ctx, &user.DefaultInfo{Name: user.APIServerUser, Groups: []string{user.SystemPrivilegedGroup}})
-		req, err := http.NewRequestWithContext(ctx, http.MethodDelete, pathOf(resource, namespace, name), http.NoBody)
+		req, err := http.NewRequestWithContext(ctx, http.MethodDelete, "/", http.NoBody)
 		if err != nil {
-			return // unreachable: names of objects are valid in paths
+			return // unreachable: method and URL are constant
 		}
+		req.URL = &url.URL{Path: pathOf(resource, namespace, name)} // names of RBAC may have any character but / and %
+		req.RequestURI = req.URL.RequestURI()
 		req.Header.Set("User-Agent", agent)
 		req.RemoteAddr = "127.0.0.1:0"
 		handler.ServeHTTP(responserecorder.New(), req)

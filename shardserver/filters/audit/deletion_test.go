@@ -30,6 +30,7 @@ func (c *collector) ProcessEvents(events ...*auditinternal.Event) bool {
 func TestDeletionRecorder(t *testing.T) {
 	configMaps := schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 	bindings := schema.GroupVersionResource{Group: "apis.kcp.io", Version: "v1alpha2", Resource: "apibindings"}
+	roles := schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterroles"}
 	generic := &genericapiserver.Config{}
 	if NewDeletionRecorder(generic) != nil {
 		t.Error("there is a recorder without an audit log")
@@ -49,13 +50,18 @@ func TestDeletionRecorder(t *testing.T) {
 	record(ctx, configMaps, "n", "x")
 	record(ctx, schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, "n", "hidden")
 	record(ctx, bindings, "", "y")
-	if len(log.events) != 2 {
-		t.Fatalf("the log has %d events, want 2", len(log.events))
-	}
-	for i, want := range []auditinternal.ObjectReference{
+	want := []auditinternal.ObjectReference{
 		{Resource: "configmaps", Namespace: "n", Name: "x", APIVersion: "v1"},
 		{Resource: "apibindings", Name: "y", APIGroup: "apis.kcp.io", APIVersion: "v1alpha2"},
-	} {
+	}
+	for _, name := range []string{"a?b", "a#b", "a\nb", "a b", "a:b;c=d&e", "ä\x7f"} { // allowed in names of RBAC
+		record(ctx, roles, "", name)
+		want = append(want, auditinternal.ObjectReference{Resource: "clusterroles", Name: name, APIGroup: "rbac.authorization.k8s.io", APIVersion: "v1"})
+	}
+	if len(log.events) != len(want) {
+		t.Fatalf("the log has %d events, want %d", len(log.events), len(want))
+	}
+	for i, want := range want {
 		event := log.events[i]
 		if event.Verb != "delete" || event.Stage != auditinternal.StageResponseComplete || event.ObjectRef == nil || *event.ObjectRef != want {
 			t.Errorf("event %d: %s %s %v, want the deletion of %v", i, event.Stage, event.Verb, event.ObjectRef, want)
