@@ -116,7 +116,7 @@ const (
 // stored is what a logical cluster stores.
 type stored struct {
 	objects, bytes int64
-	// known is false if there was no time to count.
+	// known is false if it could not be counted.
 	known bool
 	until time.Time
 }
@@ -151,16 +151,20 @@ func (s *sizes) of(ctx context.Context, cluster logicalcluster.Name) stored {
 		return size
 	}
 	started := time.Now()
+	size := stored{}
 	objects, err := s.keys.Count(ctx, cluster)
 	if err == nil {
-		size := stored{objects: objects, known: true}
-		if size.bytes, err = s.keys.CountBytes(ctx, cluster); err == nil {
-			s.put(cluster, size, started)
-			return size
+		size.objects = objects
+		size.bytes, err = s.keys.CountBytes(ctx, cluster)
+	}
+	if size.known = err == nil; !size.known {
+		size.objects = 0
+		if ctx.Err() == nil {
+			klog.FromContext(ctx).Error(err, "Failed to count what a logical cluster stores", "cluster", cluster)
 		}
 	}
-	klog.FromContext(ctx).Error(err, "Failed to count what a logical cluster stores", "cluster", cluster)
-	return stored{}
+	s.put(cluster, size, started) // also what failed: a client that ends its requests early occupies the time no more than others
+	return size
 }
 
 func (s *sizes) get(cluster logicalcluster.Name) (stored, bool) {

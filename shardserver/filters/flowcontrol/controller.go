@@ -82,7 +82,7 @@ func (c *controller) Run(stop <-chan struct{}) error {
 func (c *controller) Handle(ctx context.Context, digest flowcontrol.RequestDigest,
 	note func(*flowcontrolv1.FlowSchema, *flowcontrolv1.PriorityLevelConfiguration, string),
 	estimate func() fcrequest.WorkEstimate, noteQueue fq.QueueNoteFn, execute func()) {
-	if isExempt(digest) {
+	if isExempt(ctx, digest) {
 		c.Interface.Handle(ctx, digest, note, estimate, noteQueue, execute)
 		return
 	}
@@ -91,8 +91,11 @@ func (c *controller) Handle(ctx context.Context, digest flowcontrol.RequestDiges
 	note(target.schema, target.level, "")
 	work := estimate()
 	classified := c.withFlow(ctx, digest, origin)
-	if target == &tenantServers {
+	switch {
+	case target == &tenantServers:
 		classified.RequestInfo.IsResourceRequest, classified.RequestInfo.Path = false, tenantServersPath
+	case isUsage(ctx, digest.RequestInfo):
+		classified.RequestInfo.Path = usagePath
 	}
 	releaseUser, ok := c.users.acquire(ctx, origin, int64(work.MaxSeats()))
 	if !ok {
@@ -149,14 +152,20 @@ func (c *controller) withFlow(ctx context.Context, digest flowcontrol.RequestDig
 
 // isExempt returns whether the stock controller exempts a request: those of the shard itself and of other components of
 // the installation, and probes of the process, must not wait for tenants.
-func isExempt(digest flowcontrol.RequestDigest) bool {
+func isExempt(ctx context.Context, digest flowcontrol.RequestDigest) bool {
 	if slices.Contains(digest.User.GetGroups(), user.SystemPrivilegedGroup) {
 		return true
 	}
 	info := digest.RequestInfo
-	return !info.IsResourceRequest && info.Verb == "get" && slices.ContainsFunc(probePaths, func(probe string) bool {
+	return !info.IsResourceRequest && info.Verb == "get" && !isUsage(ctx, info) && slices.ContainsFunc(probePaths, func(probe string) bool {
 		return info.Path == probe || strings.HasPrefix(info.Path, probe+"/")
 	})
+}
+
+// isUsage reports whether a request is for the usage of a logical cluster, which is read from etcd. It has the path of the metrics of the process.
+func isUsage(ctx context.Context, info *apirequest.RequestInfo) bool {
+	_, ok := logicalcluster.From(ctx)
+	return ok && !info.IsResourceRequest && info.Path == metricsPath
 }
 
 // Install adds no debugging endpoints, because they would expose the names of logical clusters and users.

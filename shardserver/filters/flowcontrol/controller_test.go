@@ -192,6 +192,7 @@ func TestSchemas(t *testing.T) {
 		{"a probe", "", anonymous, nonResource("/livez/etcd"), "probes"},
 		{"a probe in a logical cluster", "one", tenant, nonResource("/readyz"), "probes"},
 		{"metrics", "", tenant, nonResource("/metrics"), "probes"},
+		{"the usage of a logical cluster", "one", tenant, nonResource("/metrics"), "logical-clusters"},
 		{"what looks like a probe", "one", tenant, nonResource("/livezz"), "logical-clusters"},
 	} {
 		if got, schema := s.start(clusterContext(t, tc.cluster), tc.user, tc.info, 1); got != served || schema != tc.schema {

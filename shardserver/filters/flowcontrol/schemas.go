@@ -19,8 +19,11 @@ import (
 	"k8s.io/utils/ptr"
 )
 
+// metricsPath is the path of the metrics of the process, and, in a logical cluster, of its usage.
+const metricsPath = "/metrics"
+
 // probePaths are non-resource paths that are exempt, with all paths below them.
-var probePaths = []string{"/healthz", "/livez", "/readyz", "/metrics"}
+var probePaths = []string{"/healthz", "/livez", "/readyz", metricsPath}
 
 // limited is a priority level with seats, and the schema of the requests that need them.
 type limited struct {
@@ -46,6 +49,9 @@ var (
 // tenantServersPath is the path of requests that may wait for a server of a tenant, in the digests that the stock controller
 // receives.
 const tenantServersPath = "/tenant-servers"
+
+// usagePath is the path of requests for the usage of a logical cluster in these digests, where metricsPath is exempt.
+const usagePath = "/usage"
 
 // newTenantServers returns the level of requests that may wait for a server of a tenant. It borrows no seats: those of the
 // other levels remain for other requests however long such servers take.
