@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// flushTimeout bounds a flush, lastFlushTimeout the one of the shutdown.
+	// flushTimeout bounds a flush and a sweep, lastFlushTimeout the one of the shutdown.
 	flushTimeout     = 30 * time.Second
 	lastFlushTimeout = 3 * time.Second
 	// minInterval is the time between two flushes at least, whatever asks for them.
@@ -116,7 +116,9 @@ func (r *Recorder) Run(ctx context.Context) {
 
 // sweep deletes the records of what is gone, and reports whether it could decide about all. Otherwise it is due again.
 func (r *Recorder) sweep(ctx context.Context) bool {
-	err := r.records.sweep(ctx, time.Now(), r.cfg.IsGone)
+	sweeping, cancel := context.WithTimeout(ctx, flushTimeout) // flushes wait meanwhile
+	defer cancel()
+	err := r.records.sweep(sweeping, time.Now(), r.cfg.IsGone)
 	if err != nil && ctx.Err() == nil {
 		klog.FromContext(ctx).Error(err, "Failed to delete the usage of logical clusters that are gone")
 	}

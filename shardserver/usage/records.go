@@ -26,8 +26,9 @@ const (
 	keptMonths = 13
 	// keptFlushes is how many flushes a record names: other replicas may have added theirs before a replica tries again.
 	keptFlushes = 4
-	// batchSize is how many records a transaction writes, or of how many logical clusters it deletes them. etcd allows 128 operations.
-	batchSize = 50
+	// batchSize is how many records a transaction writes, or of how many logical clusters it deletes them. Each takes up to three operations, of
+	// which etcd allows 128, or fewer if it is configured so.
+	batchSize = 25
 	// attempts bounds how often a transaction is tried, because another replica writes the same records.
 	attempts = 10
 	// pageSize is how many keys a sweep reads at once.

@@ -121,6 +121,20 @@ func TestRecords(t *testing.T) {
 		}
 	})
 
+	t.Run("a flush that has begun does not end with its context", func(t *testing.T) {
+		r := NewRecorder(Config{Connect: connect, Prefix: "/stopping", StoredKey: stored, Exists: func(context.Context) bool { return true }})
+		r.putBack(alpha, &Counts{Gets: 5})
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := r.flushUntil(ctx); err != nil {
+			t.Fatal(err)
+		}
+		months, err := r.records.of(t.Context(), alpha)
+		if err != nil || len(months) != 1 {
+			t.Errorf("got %v, %v", months, err)
+		}
+	})
+
 	t.Run("a sweep goes on after what it cannot decide", func(t *testing.T) {
 		r := newRecords("/undecided")
 		if left, err := r.add(t.Context(), "flush", "2026-11", []addition{{alpha, &Counts{Gets: 1}}, {beta, &Counts{Gets: 1}}, {gone, &Counts{Gets: 1}}}); err != nil || len(left) > 0 {

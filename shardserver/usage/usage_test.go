@@ -2,6 +2,7 @@ package usage
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -72,6 +73,51 @@ func TestCounterIgnores(t *testing.T) {
 	send(c.WithCounting(http.HandlerFunc(echo), func(*http.Request) bool { return true }), logicalcluster.Root, "get", "")
 	if got := c.take(time.Now()); len(got) != 0 {
 		t.Errorf("got %v, want nothing", got)
+	}
+}
+
+// TestCounterAsksOnce: only a request without a place asks for a flush, not the flush itself.
+func TestCounterAsksOnce(t *testing.T) {
+	c := NewCounter("root", exists)
+	c.startWatch(&exchange{cluster: logicalcluster.MustParseName("watched"), counted: time.Now()})
+	for i := range maxClusters {
+		c.clusters[logicalcluster.MustParseName(fmt.Sprintf("c%d", i))] = &Counts{}
+	}
+	taken := c.take(time.Now())
+	for cluster, counts := range taken {
+		c.putBack(cluster, counts)
+	}
+	c.putBack(logicalcluster.MustParseName("more"), &Counts{})
+	if len(c.full) != 0 {
+		t.Error("a flush asks for the next one")
+	}
+}
+
+// failingKeys fails each count, and counts them.
+type failingKeys struct{ counts int }
+
+func (k *failingKeys) Count(context.Context, logicalcluster.Name) (int64, error) {
+	k.counts++
+	return 0, errors.New("etcd does not answer")
+}
+
+func (k *failingKeys) CountBytes(context.Context, logicalcluster.Name) (int64, error) {
+	return 0, errors.New("not reached")
+}
+
+func TestFailedCountIsNotRepeatedAtOnce(t *testing.T) {
+	keys := &failingKeys{}
+	s := newSizes(keys)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 3 {
+		if got := s.of(t.Context(), logicalcluster.Root); got.known {
+			t.Errorf("got %+v", got)
+		}
+		s.of(ended, logicalcluster.Root)
+	}
+	if keys.counts != 1 {
+		t.Errorf("counted %d times, want 1", keys.counts)
 	}
 }
 
