@@ -75,7 +75,7 @@ func (s *Scanner) fence(cluster logicalcluster.Name, seen *corev1alpha1.LogicalC
 	if seen.DeletionTimestamp == nil {
 		return nil, errors.New("it is not being deleted")
 	}
-	key, err := s.KeyOfLogicalCluster(cluster)
+	resource, err := s.cfg.Registry.Get(corev1alpha1.Resource("logicalclusters"))
 	if err != nil {
 		return nil, err
 	}
@@ -83,6 +83,7 @@ func (s *Scanner) fence(cluster logicalcluster.Name, seen *corev1alpha1.LogicalC
 	if err != nil {
 		return nil, fmt.Errorf("the resource version of the LogicalCluster: %w", err)
 	}
+	key := s.prefixOf(resource.Prefix, cluster.String()) + seen.Name
 	return []clientv3.Cmp{
 		clientv3.Compare(clientv3.CreateRevision(key), ">", 0),
 		clientv3.Compare(clientv3.CreateRevision(key), "<", int64(revision)+1),

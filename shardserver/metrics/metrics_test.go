@@ -68,6 +68,26 @@ func sendRequests(ctx context.Context, c kubernetes.Interface) error {
 	return errors.Join(updated, patched, applied, got, listed, discovered, deleted)
 }
 
+// grownSeries creates and deletes 200 workspaces, and returns how many series are new. A status code that did not occur before (a race that ends in
+// 404, for example) may add a time series. Their number is bounded by kinds, verbs and codes, so they are few and contain no names.
+func grownSeries(t *testing.T, s *shardtesting.Shard, prefix string) (grown int) {
+	t.Helper()
+	before := scrape(t, s)
+	createAndDeleteWorkspaces(t, s, prefix, 200)
+	after := scrape(t, s)
+	for series := range after {
+		if _, ok := before[series]; !ok && !isPeriodicSeries(series) {
+			grown++
+			t.Logf("new: %s", series)
+		}
+		if strings.Contains(series, "cluster=") || strings.Contains(series, prefix) {
+			t.Errorf("names a workspace: %s", series)
+		}
+	}
+	t.Logf("%d series before, %d after 200 workspaces", len(before), len(after))
+	return grown
+}
+
 // createAndDeleteWorkspaces creates workspaces, uses each, and deletes all.
 func createAndDeleteWorkspaces(t *testing.T, s *shardtesting.Shard, prefix string, count int) {
 	t.Helper()
@@ -204,26 +224,19 @@ func TestShardMetrics(t *testing.T) {
 	t.Run("the number of series does not grow with workspaces", func(t *testing.T) {
 		// Time series of first events (a first deletion, a first conflict) do not depend on the number of workspaces.
 		createAndDeleteWorkspaces(t, s, "warm", 40)
-		before := scrape(t, s)
-		createAndDeleteWorkspaces(t, s, "more", 200)
-		after := scrape(t, s)
-		// A status code that did not occur before (a race that ends in 404, for example) may add a time series. Their
-		// number is bounded by kinds, verbs and codes, so the test requires that they are few and contain no names.
-		const maxNew = 20
-		grown := 0
-		for series := range after {
-			if _, ok := before[series]; !ok && !isPeriodicSeries(series) {
-				grown++
-				t.Logf("new: %s", series)
+		// Only a deletion that takes seconds has its phase written, so one request here is rare, and has dozens of series: once it has
+		// occurred, more workspaces have no more series.
+		const maxNew, rounds = 20, 3
+		for round := 1; ; round++ {
+			grown := grownSeries(t, s, fmt.Sprintf("more-%d", round))
+			if grown <= maxNew {
+				return
 			}
-			if strings.Contains(series, "cluster=") || strings.Contains(series, "more-") {
-				t.Errorf("names a workspace: %s", series)
+			if round == rounds {
+				t.Errorf("%d series are new after 200 more workspaces, want at most %d", grown, maxNew)
+				return
 			}
 		}
-		if grown > maxNew {
-			t.Errorf("%d series are new after 200 workspaces, want at most %d", grown, maxNew)
-		}
-		t.Logf("%d series before, %d after 200 workspaces", len(before), len(after))
 	})
 
 	t.Run("label values do not contain names that tenants choose", func(t *testing.T) {
