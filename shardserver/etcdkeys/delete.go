@@ -53,7 +53,7 @@ func (s *Scanner) Delete(ctx context.Context, seen *corev1alpha1.LogicalCluster,
 		done := deleted[len(deleted)-len(deletions):]
 		err := s.deleteTogether(ctx, client, cluster, fence, batch, done)
 		if errors.Is(err, errRefused) {
-			klog.FromContext(ctx).Info("Cannot delete objects of a logical cluster together; deleting them one by one", "cluster", cluster, "objects", len(deletions), "err", err)
+			klog.FromContext(ctx).Info("Failed to delete objects of a logical cluster together, requests delete them one by one", "cluster", cluster, "objects", len(deletions), "err", err)
 			return deleted, nil
 		}
 		if err != nil {
