@@ -48,7 +48,7 @@ func (o *backupOptions) validate() error {
 	case o.store == "":
 		return errors.New("--store is required: the name of the BackupStore to save to")
 	}
-	return errors.Join(checkName("Backup", o.name), o.waitOptions.validate())
+	return errors.Join(checkName("Backup", o.name), follow.ValidateTimeout(o.wait, o.timeout))
 }
 
 func newBackupCreateCommand(flags *connection.Flags) *cobra.Command {

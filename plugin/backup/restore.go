@@ -53,7 +53,7 @@ func (o *restoreOptions) validate() error {
 	case o.backup == "" && o.manifestDigest == "":
 		return errors.New("--manifest-digest is required with --id: without it, the installation begins with the data of whoever may write to the bucket. If the digest is lost, create the Restore from a manifest")
 	}
-	return errors.Join(checkName("Restore", o.name), o.waitOptions.validate())
+	return errors.Join(checkName("Restore", o.name), follow.ValidateTimeout(o.wait, o.timeout))
 }
 
 func newRestoreCreateCommand(flags *connection.Flags) *cobra.Command {

@@ -26,16 +26,6 @@ func (o *waitOptions) bind(cmd *cobra.Command) {
 	cmd.Flags().DurationVar(&o.timeout, "timeout", 0, "How long to wait. The operator goes on afterwards. 0 is without a limit")
 }
 
-func (o *waitOptions) validate() error {
-	switch {
-	case o.timeout < 0:
-		return fmt.Errorf("--timeout must not be negative, got %s", o.timeout)
-	case o.timeout > 0 && !o.wait:
-		return errors.New("--timeout has no effect without --wait")
-	}
-	return nil
-}
-
 // followed is an object whose end a command waits for.
 type followed struct {
 	kind, name string

@@ -41,6 +41,17 @@ type Follower struct {
 	IsFinal func(error) bool
 }
 
+// ValidateTimeout checks the value of --timeout of a command that follows if the user lets it wait.
+func ValidateTimeout(wait bool, timeout time.Duration) error {
+	switch {
+	case timeout < 0:
+		return fmt.Errorf("--timeout must not be negative, got %s", timeout)
+	case timeout > 0 && !wait:
+		return errors.New("--timeout has no effect with --wait=false")
+	}
+	return nil
+}
+
 // WithInterrupt returns a context that ends when the user presses ctrl-C.
 func WithInterrupt(ctx context.Context) (context.Context, context.CancelFunc) {
 	return signal.NotifyContext(ctx, os.Interrupt)

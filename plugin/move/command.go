@@ -2,7 +2,6 @@ package move
 
 import (
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -28,12 +27,8 @@ func (o options) validate() error {
 		return errors.New("--abort cannot be combined with --to or --include-children")
 	case !o.abort && o.to == "":
 		return errors.New("name the destination with --to; kubectl get shards in :root lists the shards")
-	case o.timeout < 0:
-		return fmt.Errorf("--timeout must not be negative, got %s", o.timeout)
-	case o.timeout > 0 && !o.wait:
-		return errors.New("--timeout has no effect with --wait=false")
 	}
-	return nil
+	return follow.ValidateTimeout(o.wait, o.timeout)
 }
 
 // NewCommand returns "kubectl kcp move". The caller binds the flags of the connection.

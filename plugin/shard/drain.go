@@ -30,15 +30,10 @@ type options struct {
 }
 
 func (o options) validate() error {
-	switch {
-	case o.concurrency < 1:
+	if o.concurrency < 1 {
 		return fmt.Errorf("--max-concurrent must be at least 1, not %d", o.concurrency)
-	case o.timeout < 0:
-		return fmt.Errorf("--timeout must not be negative, got %s", o.timeout)
-	case o.timeout > 0 && !o.wait:
-		return errors.New("--timeout has no effect with --wait=false")
 	}
-	return nil
+	return follow.ValidateTimeout(o.wait, o.timeout)
 }
 
 // drainer is a drain with its output.

@@ -43,7 +43,7 @@ func (o *options) complete(now time.Time) error {
 
 // NewCommand returns "kubectl kcp usage". The caller binds the flags of the connection.
 func NewCommand(flags *connection.Flags) *cobra.Command {
-	o := options{output: formatTable}
+	o := options{workspace: ".", output: formatTable}
 	cmd := &cobra.Command{
 		Use:   "usage [WORKSPACE]",
 		Short: "Show what a workspace and those below it have used in a month",

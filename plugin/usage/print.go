@@ -13,6 +13,7 @@ import (
 
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/plugin/connection"
+	"github.com/atoll-dev/atoll/plugin/workspace"
 )
 
 // columns are those of CSV. New ones are added at the end.
@@ -46,21 +47,12 @@ func (o *options) run(ctx context.Context, flags *connection.Flags) error {
 	if err != nil {
 		return err
 	}
-	installation, err := session.Installation()
+	installation, top, err := workspace.Resolve(ctx, session, o.workspace)
 	if err != nil {
 		return err
 	}
-	top := installation.Path
-	if o.workspace != "" {
-		relative, absolute := strings.CutPrefix(o.workspace, ":")
-		if absolute {
-			top = logicalcluster.Path{}
-		}
-		if top, err = connection.ResolvePath(top, relative); err != nil {
-			return err
-		}
-	}
-	tree, err := (&reader{installation: installation, month: o.month, current: time.Now().UTC().Format(monthFormat)}).read(ctx, top)
+	r := &reader{installation: installation, month: o.month, current: time.Now().UTC().Format(monthFormat), progress: flags.ErrOut, reported: time.Now()}
+	tree, err := r.read(ctx, top)
 	if err != nil {
 		return err
 	}

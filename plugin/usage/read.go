@@ -5,8 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
@@ -63,6 +66,25 @@ type node struct {
 type reader struct {
 	installation   *connection.Installation
 	month, current string
+
+	// progress gets a line each second, because a large tree takes minutes.
+	progress io.Writer
+	mu       sync.Mutex
+	count    int
+	reported time.Time
+}
+
+// progressInterval is the time between two lines of progress.
+const progressInterval = time.Second
+
+// report counts a workspace that was read, and prints how many were if it is time.
+func (r *reader) report() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.count++; time.Since(r.reported) >= progressInterval {
+		r.reported = time.Now()
+		fmt.Fprintf(r.progress, "%d workspaces are read\n", r.count)
+	}
 }
 
 func (r *reader) read(ctx context.Context, top logicalcluster.Path) (*node, error) {
@@ -73,6 +95,7 @@ func (r *reader) read(ctx context.Context, top logicalcluster.Path) (*node, erro
 		for _, one := range level {
 			group.Go(func() error {
 				r.readOne(ctx, one)
+				r.report()
 				return nil
 			})
 		}

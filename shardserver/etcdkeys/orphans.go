@@ -75,7 +75,7 @@ func (s *Scanner) fence(cluster logicalcluster.Name, seen *corev1alpha1.LogicalC
 	if seen.DeletionTimestamp == nil {
 		return nil, errors.New("it is not being deleted")
 	}
-	resource, err := s.cfg.Registry.Get(corev1alpha1.Resource("logicalclusters"))
+	key, err := s.keyOfLogicalCluster(cluster, seen.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +83,6 @@ func (s *Scanner) fence(cluster logicalcluster.Name, seen *corev1alpha1.LogicalC
 	if err != nil {
 		return nil, fmt.Errorf("the resource version of the LogicalCluster: %w", err)
 	}
-	key := s.prefixOf(resource.Prefix, cluster.String()) + seen.Name
 	return []clientv3.Cmp{
 		clientv3.Compare(clientv3.CreateRevision(key), ">", 0),
 		clientv3.Compare(clientv3.CreateRevision(key), "<", int64(revision)+1),
@@ -92,11 +91,15 @@ func (s *Scanner) fence(cluster logicalcluster.Name, seen *corev1alpha1.LogicalC
 
 // KeyOfLogicalCluster returns the key of the LogicalCluster of a logical cluster.
 func (s *Scanner) KeyOfLogicalCluster(cluster logicalcluster.Name) (string, error) {
+	return s.keyOfLogicalCluster(cluster, corev1alpha1.LogicalClusterName)
+}
+
+func (s *Scanner) keyOfLogicalCluster(cluster logicalcluster.Name, name string) (string, error) {
 	resource, err := s.cfg.Registry.Get(corev1alpha1.Resource("logicalclusters"))
 	if err != nil {
 		return "", err
 	}
-	return s.prefixOf(resource.Prefix, cluster.String()) + corev1alpha1.LogicalClusterName, nil
+	return s.prefixOf(resource.Prefix, cluster.String()) + name, nil
 }
 
 // deletePrefix deletes all keys below a prefix while the fence holds.

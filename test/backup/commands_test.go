@@ -71,7 +71,7 @@ func testCommands(t *testing.T, run plugIn, first string) {
 		"a workspace":             {[]string{"backup", "create", ":root:org", "--root-shard=root", "--store=store"}, "a single workspace is not built"},
 		"a name that is taken":    {[]string{"backup", "create", "b", "--root-shard=root", "--store=store", "-n", namespace}, "already exists"},
 		"no store":                {[]string{"backup", "create", "--root-shard=root"}, "--store is required"},
-		"a timeout without wait":  {[]string{"backup", "create", "--root-shard=root", "--store=store", "--timeout=1s"}, "no effect without --wait"},
+		"a timeout without wait":  {[]string{"backup", "create", "--root-shard=root", "--store=store", "--timeout=1s"}, "no effect with --wait=false"},
 		"a cluster of workspaces": {[]string{"backup", "list", "--server=https://127.0.0.1:1"}, "listing the Backups"},
 		"no digest":               {byID, "--manifest-digest is required"},
 		"a digest that is none":   {with(byID, "--manifest-digest=x"), "spec.manifestDigest"},

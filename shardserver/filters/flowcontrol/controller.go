@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/informers"
 
 	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/usage"
 )
 
 // Reasons of apiserver_flowcontrol_rejected_requests_total for requests beyond the share of their user or flow.
@@ -165,7 +166,7 @@ func isExempt(ctx context.Context, digest flowcontrol.RequestDigest) bool {
 // isUsage reports whether a request is for the usage of a logical cluster, which is read from etcd. It has the path of the metrics of the process.
 func isUsage(ctx context.Context, info *apirequest.RequestInfo) bool {
 	_, ok := logicalcluster.From(ctx)
-	return ok && !info.IsResourceRequest && info.Path == metricsPath
+	return ok && !info.IsResourceRequest && info.Path == usage.Path
 }
 
 // Install adds no debugging endpoints, because they would expose the names of logical clusters and users.

@@ -19,11 +19,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// metricsPath is the path of the metrics of the process, and, in a logical cluster, of its usage.
-const metricsPath = "/metrics"
-
 // probePaths are non-resource paths that are exempt, with all paths below them.
-var probePaths = []string{"/healthz", "/livez", "/readyz", metricsPath}
+var probePaths = []string{"/healthz", "/livez", "/readyz", "/metrics"}
 
 // limited is a priority level with seats, and the schema of the requests that need them.
 type limited struct {
@@ -50,7 +47,7 @@ var (
 // receives.
 const tenantServersPath = "/tenant-servers"
 
-// usagePath is the path of requests for the usage of a logical cluster in these digests, where metricsPath is exempt.
+// usagePath is the path of requests for the usage of a logical cluster in these digests, where its own path is that of a probe.
 const usagePath = "/usage"
 
 // newTenantServers returns the level of requests that may wait for a server of a tenant. It borrows no seats: those of the
