@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // A watch that resumes may have to report changes from before the retirement of a version, which the definition can no longer
@@ -21,7 +22,9 @@ var errRetired = apierrors.NewResourceExpired("the resource version is from befo
 
 // retiredStatus is the JSON of errRetired.
 var retiredStatus = sync.OnceValue(func() string {
-	data, err := json.Marshal(newErrorStatus(errRetired))
+	status := newErrorStatus(errRetired)
+	status.SetGroupVersionKind(metav1.Unversioned.WithKind("Status")) // clients do not decode it otherwise
+	data, err := json.Marshal(status)
 	if err != nil {
 		panic(err) // a constant
 	}

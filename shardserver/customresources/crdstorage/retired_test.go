@@ -36,6 +36,9 @@ func TestWatchAcrossRetirement(t *testing.T) {
 			if expired["type"] != "ERROR" || status["reason"] != "Expired" || fmt.Sprint(status["code"]) != "410" {
 				t.Errorf("got %v, want status 410", expired)
 			}
+			if status["kind"] != "Status" || status["apiVersion"] != "v1" {
+				t.Errorf("got %v, which clients do not decode, and so watch from the same resource version again", expired)
+			}
 			resumed := s.watch(t, path("after", "v2")+"?watch=1&resourceVersion="+list.GetResourceVersion(), accept)
 			changed := newWidgetJSON(group, "v2", "w", map[string]string{"changed": name[:2]}, `{"color":"blue"}`)
 			s.mustDo(t, http.MethodPatch, path("after", "v2")+"/w", changed)
