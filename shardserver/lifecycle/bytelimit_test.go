@@ -42,7 +42,8 @@ func newConfigMap(name string, bytes int) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Data: map[string]string{"x": strings.Repeat("x", bytes)}}
 }
 
-// annotate sets an annotation of a LogicalCluster.
+// annotate sets an annotation of a LogicalCluster, and waits until the watch cache has it: a limit that is read before is read again only
+// after the next scan, or after a part of it has been written.
 func (e *env) annotate(t *testing.T, cluster, key, value string) {
 	t.Helper()
 	object := &corev1alpha1.LogicalCluster{ObjectMeta: metav1.ObjectMeta{Name: corev1alpha1.LogicalClusterName}}
@@ -50,6 +51,17 @@ func (e *env) annotate(t *testing.T, cluster, key, value string) {
 	if err := e.client.Patch(shardtesting.In(t.Context(), cluster), object, client.RawPatch("application/merge-patch+json", []byte(patch))); err != nil {
 		t.Fatal(err)
 	}
+	shardtesting.Eventually(t, "the annotation in the watch cache", func(ctx context.Context) error {
+		cached := &corev1alpha1.LogicalCluster{}
+		fromCache := &client.GetOptions{Raw: &metav1.GetOptions{ResourceVersion: "0"}}
+		if err := e.client.Get(shardtesting.In(ctx, cluster), client.ObjectKeyFromObject(object), cached, fromCache); err != nil {
+			return err
+		}
+		if got := cached.Annotations[key]; got != value {
+			return fmt.Errorf("%s is %q", key, got)
+		}
+		return nil
+	})
 }
 
 // storedBytes returns the size of a logical cluster in etcd.
