@@ -24,14 +24,14 @@ const (
 	Label = "migration.kcp.io/drain"
 	// attemptAnnotation is on the migrations of a drain: how often the move of this logical cluster has been tried.
 	attemptAnnotation = "migration.kcp.io/drain-attempt"
-	// DefaultConcurrency is the number of migrations at a time, unless somebody says otherwise.
+	// DefaultConcurrency is the number of migrations at a time, unless the caller sets another number.
 	DefaultConcurrency = 2
 )
 
 var (
-	// ErrStopped means that somebody has stopped the drain, or opened the shard again.
+	// ErrStopped means that another client has stopped the drain, or opened the shard again.
 	ErrStopped = errors.New("the drain has been stopped")
-	// ErrContinued means that somebody goes on with a drain that was to be stopped.
+	// ErrContinued means that another client continues a drain that was to be stopped.
 	ErrContinued = errors.New("somebody goes on with the drain: the operator does while spec.drain of its Shard is true, set that to false")
 )
 
