@@ -23,8 +23,8 @@ type AuthSpec struct {
 	ServiceAccount *ServiceAccountAuthentication `json:"serviceAccount,omitempty"`
 
 	// dropGroups are groups that a FrontProxy removes from every user, before passOnGroups applies; an asterisk at
-	// the end matches any suffix. If unset, it removes system:masters and the internal groups of an installation. A
-	// list replaces this default. Others than FrontProxies ignore it; their condition SpecHonored says so.
+	// the end matches any suffix. A list replaces the default: system:masters and the internal groups of an
+	// installation. Others ignore it, as their condition SpecHonored says.
 	// +optional
 	DropGroups []string `json:"dropGroups,omitempty"`
 

@@ -105,7 +105,7 @@ type BackupRetention struct {
 
 	// s3Credentials are those with which the operator removes objects: s3:ListBucket, s3:DeleteObject,
 	// s3:ListBucketMultipartUploads, s3:AbortMultipartUpload. If unset, it uses those of the BackupStore, which need
-	// these permissions: then the pods that save the installation can remove Backups, too.
+	// these permissions: then the pods that save can remove Backups, too.
 	// +optional
 	S3Credentials *S3Credentials `json:"s3Credentials,omitempty"`
 }

@@ -59,7 +59,7 @@ type CertificateRekey struct {
 
 	// retireGeneration is the last generation that servers need not trust any more, lower than generation. Set it
 	// after clients that the operator does not manage, such as copies of kubeconfigs, have certificates of a later
-	// generation. If unset, servers trust the previous generation until you set it.
+	// generation. Until then, servers trust the previous one.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=9999

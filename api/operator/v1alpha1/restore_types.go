@@ -5,9 +5,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Restore restores a backup into a new installation: Secrets, and the etcds of its RootShard and Shards. Users who
-// may create a Restore decide which Secrets and data it starts with. The RootShard needs the annotation
-// operator.kcp.io/restore with the name of the Restore, and starts after the Restore is completed.
+// Restore restores a backup into a new installation: Secrets, and the etcds of its shards. Users who may create a
+// Restore decide which Secrets and data it starts with. The RootShard needs the annotation operator.kcp.io/restore
+// with the name of the Restore, and starts when that is completed.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:categories={atoll,kcp}
@@ -53,9 +53,9 @@ type RestoreList struct {
 
 // RestoreSpec defines what is restored, and into which installation.
 type RestoreSpec struct {
-	// rootShardRef names the RootShard of the new installation, in the same namespace. It must have the annotation
-	// operator.kcp.io/restore with the name of this Restore, and must not have started. It and its Shards must have
-	// the names of those that were saved, and an etcd that the operator runs on persistent volumes.
+	// rootShardRef names the RootShard of the new installation, in the same namespace. It needs the annotation
+	// operator.kcp.io/restore: <name of this Restore>, and must not have started. It and its Shards need the names of
+	// those that were saved, and an etcd that the operator runs on volumes.
 	// +required
 	// +kubebuilder:validation:XValidation:rule="has(self.name) && self.name != ''",message="name must be set"
 	RootShardRef corev1.LocalObjectReference `json:"rootShardRef"`
@@ -93,9 +93,9 @@ type RestoreSpec struct {
 	// +optional
 	TakeOver bool `json:"takeOver,omitempty"`
 
-	// isolated restores a copy while the installation that was saved continues to run. The copy gets only the Secrets
-	// of the backup that its extraVolumes mount, and new certificate authorities, so that it and the installation do
-	// not trust each other. Allowed only in namespaces of RestoreDrills. Defaults to false.
+	// isolated restores a copy while the installation that was saved runs. The copy gets only the Secrets that its
+	// extraVolumes mount, and new certificate authorities, so that it and the installation do not trust each other.
+	// Allowed only in namespaces of RestoreDrills. Defaults to false.
 	// +optional
 	Isolated bool `json:"isolated,omitempty"`
 

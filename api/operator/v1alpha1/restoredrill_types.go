@@ -5,9 +5,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// RestoreDrill restores the last Backup of an installation on a schedule, each time into a temporary namespace, and
-// measures how long it takes and how old the data is. The copy has its own certificate authorities and cannot reach
-// the installation. The operator needs the flag --restore-drill-namespace.
+// RestoreDrill restores the last Backup of an installation on a schedule, into a temporary namespace, and measures
+// how long it takes and how old the data is. The copy has its own certificate authorities and cannot reach the
+// installation. The operator needs the flag --restore-drill-namespace.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:categories={atoll,kcp}

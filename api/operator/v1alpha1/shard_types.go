@@ -60,9 +60,9 @@ type ShardSpec struct {
 	// +optional
 	SharedIndex *SharedIndexClient `json:"sharedIndex,omitempty"`
 
-	// drain places no further workspaces on the shard and moves its workspaces to other shards, a few at a time. The
-	// condition Drained has the progress, and the deletion of the Shard waits for it. It needs the feature gate
-	// LogicalClusterMigration on all shards (extraArgs). Defaults to false. It is an addition of Atoll.
+	// drain places no further workspaces on the shard and moves its workspaces to others. The condition Drained has
+	// the progress, and the deletion of the Shard waits for it. All shards need the feature gate
+	// LogicalClusterMigration (extraArgs). Defaults to false. It is an addition of Atoll.
 	// +optional
 	Drain bool `json:"drain,omitempty"`
 }

@@ -55,7 +55,7 @@ type CommonShardSpec struct {
 
 	// certificateTemplates change certificates by name: server, virtual-workspaces, service-account, client,
 	// logical-cluster-admin, external-logical-cluster-admin; in a Shard mounts-proxy; in a RootShard kcp-operator,
-	// root-ca, server-ca, client-ca, requestheader-client-ca, service-account-ca. Other names have no effect.
+	// root-ca, server-ca, client-ca, requestheader-client-ca, service-account-ca.
 	// +optional
 	CertificateTemplates CertificateTemplates `json:"certificateTemplates,omitempty"`
 
