@@ -310,7 +310,7 @@ func (d *Drain) StopAndOpen(ctx context.Context) (Progress, error) {
 	return Progress{}, Uncordon(ctx, d.Admin, d.Shard)
 }
 
-// CleanUp deletes the migrations that have ended, the record of a drain that nobody continues. While a shard of the installation does
+// CleanUp deletes the migrations that have ended, the record of a drain that is not continued. While a shard of the installation does
 // not run, it keeps them: that shard reads from them where the Workspaces of its logical clusters are. It returns how many it has kept.
 func (d *Drain) CleanUp(ctx context.Context) (kept int, err error) {
 	shards, err := d.Shards(ctx)

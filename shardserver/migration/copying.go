@@ -151,7 +151,7 @@ func (c *copying) changes(ctx context.Context, since int64) (*transfer.Changes, 
 			return nil, ctx.Err()
 		}
 	}
-	return nil, fmt.Errorf("the origin has not read all objects within %s: look at the load of its etcd", maxFirstRead)
+	return nil, fmt.Errorf("the origin has not read all objects within %s: check the load of its etcd", maxFirstRead)
 }
 
 // catchUp copies changes until a pass has only few.

@@ -81,7 +81,7 @@ func (f *followings) get(cluster logicalcluster.Name, id string) (*following, er
 	defer f.mu.Unlock()
 	one := f.byCluster[cluster]
 	if one == nil || one.id != id {
-		return nil, apierrors.NewConflict(migrationv1alpha1.Resource("logicalclustermigrations"), "", errors.New("this replica of the shard does not know what was copied: the destination begins again"))
+		return nil, apierrors.NewConflict(migrationv1alpha1.Resource("logicalclustermigrations"), "", errors.New("this replica of the shard has no record of the copy: the destination starts again"))
 	}
 	one.expiry.Reset(f.timeout)
 	return one, nil

@@ -48,7 +48,7 @@ func ReceiptKey(ctx context.Context, etcd clientv3.KV, prefix string) ([]byte, e
 		case len(found.Kvs[0].Value) == receiptKeyBytes:
 			return found.Kvs[0].Value, nil
 		default:
-			return nil, fmt.Errorf("%s has no secret of %d bytes: delete the key, and restored backups of before know nothing of moves", key, receiptKeyBytes)
+			return nil, fmt.Errorf("%s has no secret of %d bytes: delete the key; a shard that is restored from an earlier backup then does not know of moves", key, receiptKeyBytes)
 		}
 		secret := make([]byte, receiptKeyBytes)
 		_, _ = rand.Read(secret) // never fails
