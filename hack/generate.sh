@@ -11,7 +11,7 @@ trap 'rm -rf "$scratch"' EXIT
 
 # Descriptions are cut at the last sentence that fits. Kubernetes' own texts (volumes, affinity) make up nearly all of a
 # definition; cut like this, each stays below the 262144 bytes that a plain `kubectl apply` can store in its annotation.
-max_description=320
+max_description=290
 
 # Kinds that the operator acts on. A kind with a Go type that is not listed here is not served: objects that no controller
 # reconciles would be accepted.

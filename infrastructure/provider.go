@@ -1,7 +1,6 @@
 package infrastructure
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -53,8 +52,6 @@ type Config struct {
 	Catalogue catalogue.Options
 	Backends  *backend.Registry
 	Instances template.Instances
-	// SchemaGrace is how long the provider retains a schema without bindings; 0 means 10 minutes.
-	SchemaGrace time.Duration
 	// Shipped are the Templates that the provider creates and updates in its workspace; if nil, it creates and deletes none.
 	Shipped []infrastructurev1alpha1.Template
 	// LeaderElectionNamespace is the namespace, in the provider's workspace, of the lease that replicas share; empty means one replica.
@@ -136,7 +133,7 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	cleaner := &removal.Cleaner{
 		Client: direct, Group: cfg.Catalogue.Group, Export: cfg.Catalogue.Export, Instances: cfg.Instances, Events: templates.Events,
-		Grace: cmp.Or(cfg.SchemaGrace, schemaGrace), Log: cfg.Log,
+		Grace: schemaGrace, Log: cfg.Log,
 	}
 	tasks := []manager.Runnable{
 		repair(direct, cfg),

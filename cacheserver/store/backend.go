@@ -61,7 +61,7 @@ type Backend struct {
 	client    *kubernetes.Client
 	compactor etcd3.Compactor
 	stop      []func()
-	// incarnation identifies the content of the prefix; it changes when the data is lost.
+	// incarnation identifies the content of the prefix; a server that finds the prefix empty stores another one.
 	incarnation string
 	usage       *usageTracker
 }

@@ -143,8 +143,8 @@ func (s *scope) takeTurn(ctx context.Context) error {
 	return nil
 }
 
-// isBefore is the order of Backups that have not ended: those that run, then by age. One that waits for anything else than its turn holds
-// up nobody.
+// isBefore is the order of Backups that have not ended: those that run, then by age. One that waits for anything else than its turn does
+// not block others.
 func isBefore(a, b *operatorv1alpha1.Backup) bool {
 	if a.Status.Phase == operatorv1alpha1.BackupPhaseRunning {
 		return true
@@ -200,7 +200,7 @@ func (s *scope) run(ctx context.Context) error {
 	return nil
 }
 
-// lost is the end of a Backup of which nobody knows whether it succeeded.
+// lost ends a Backup whose result is unknown.
 func (s *scope) lost(reason, what string) status.Result {
 	return status.Stall(operatorv1alpha1.ConditionCompleted, reason, "%s is gone, and its result with it: look for folders %s-* with manifest.json in the store, or create another Backup",
 		what, ID(s.backup))

@@ -144,7 +144,7 @@ func TestIgnoredFields(t *testing.T) {
 		"one target": {operatorv1alpha1.KubeconfigSpec{Target: operatorv1alpha1.KubeconfigTarget{FrontProxyRef: ref}}, ""},
 		"two targets": {operatorv1alpha1.KubeconfigSpec{Target: operatorv1alpha1.KubeconfigTarget{FrontProxyRef: ref, RootShardRef: ref}},
 			"spec.target.frontProxyRef: rootShardRef is set, too, and takes precedence"},
-		"Argo CD where it is unknown":   {operatorv1alpha1.KubeconfigSpec{ArgoCD: &operatorv1alpha1.KubeconfigArgoCD{}}, "spec.argoCD: the operator is not told the namespace"},
+		"Argo CD where it is unknown":   {operatorv1alpha1.KubeconfigSpec{ArgoCD: &operatorv1alpha1.KubeconfigArgoCD{}}, "spec.argoCD: the operator has no namespace of Argo CD"},
 		"masters at a shard":            {operatorv1alpha1.KubeconfigSpec{Target: operatorv1alpha1.KubeconfigTarget{RootShardRef: ref}, Groups: []string{"system:masters"}}, ""},
 		"masters through a front proxy": {operatorv1alpha1.KubeconfigSpec{Target: operatorv1alpha1.KubeconfigTarget{FrontProxyRef: ref}, Groups: []string{"system:masters"}}, "spec.groups: no user is in system:masters"},
 	} {

@@ -31,7 +31,7 @@ func ignoredFields(k *operatorv1alpha1.Kubeconfig, argoCDNamespace string) []sta
 		out = append(out, status.IgnoredField{Field: "authorization.clusterRoleBindings.cluster", Advice: "targetWorkspace is set, too, and takes precedence; remove this one"})
 	}
 	if k.Spec.ArgoCD != nil && argoCDNamespace == "" {
-		out = append(out, status.IgnoredField{Field: "argoCD", Advice: "the operator is not told the namespace of Argo CD: start it with --argocd-namespace"})
+		out = append(out, status.IgnoredField{Field: "argoCD", Advice: "the operator has no namespace of Argo CD: start it with --argocd-namespace"})
 	}
 	return out
 }

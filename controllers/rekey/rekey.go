@@ -88,10 +88,10 @@ func hold(phase operatorv1alpha1.CertificateAuthorityPhase) time.Duration {
 	return 0
 }
 
-// Find returns the state of an authority whose record was lost: existing are the generations of which there is a Secret or a Certificate, and
-// issuing is the one by which the operator's own certificate is issued, 0 if that is unknown. The state trusts every generation that may
-// be in use: it may repeat phases, and never skips one. A generation that does not exist is begun only if there is one other. Of three
-// generations each may be in use, and no state trusts three: then there is none.
+// Find returns the state of an authority that has no record any more. existing are the generations that have a Secret or a Certificate, and
+// issuing is the one that has issued the operator's own certificate, 0 if that is unknown. The state trusts every generation that may be in
+// use: it may repeat phases, and never skips one. A generation that does not exist is begun only if there is one other. If three generations
+// exist, each may be in use and no state trusts three: then Find returns false.
 func Find(wanted int32, existing []int32, issuing int32) (State, bool) {
 	existing = slices.Compact(slices.Sorted(slices.Values(existing)))
 	switch len(existing) {

@@ -226,8 +226,8 @@ func (s *scope) createSecrets(ctx context.Context, secrets []archive.Secret) err
 	return nil
 }
 
-// newSecret returns a Secret of a backup. Whoever may write to the bucket may have made it: it gets no labels and annotations that give it a meaning in the
-// cluster, and is no credential of the cluster.
+// newSecret returns a Secret of a backup. A user who may write to the bucket may have created it, so it gets no labels and annotations by
+// which other programs use it, and is not a credential of the cluster.
 func newSecret(namespace string, saved archive.Secret) (*corev1.Secret, error) {
 	switch kind := corev1.SecretType(saved.Type); kind {
 	case corev1.SecretTypeServiceAccountToken, corev1.SecretTypeBootstrapToken:

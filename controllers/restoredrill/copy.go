@@ -19,7 +19,7 @@ import (
 const (
 	// restoreName is the name of the Restore of a drill, and storeName that of its BackupStore.
 	restoreName, storeName = "drill", "drill"
-	// externalHostname is a name that nobody can register: the copy has no clients.
+	// externalHostname is a name that cannot be registered: the copy has no clients.
 	externalHostname = "restore-drill.invalid"
 	// annotationNamespaceUID is on the objects of a drill of which the operator has a cache, with the UID of their namespace.
 	annotationNamespaceUID = "operator.kcp.io/restore-drill-namespace-uid"

@@ -74,12 +74,12 @@ type decision struct {
 
 func (s *state) owns() bool { return s.namespace != nil && s.namespace.owner == s.uid }
 
-// hasLostLabel reports whether somebody has changed the label of the namespace of the run.
+// hasLostLabel reports whether another client has changed the label of the namespace of the run.
 func (s *state) hasLostLabel() bool {
 	return s.namespace != nil && !s.owns() && s.namespace.uid == s.run.NamespaceUID && !s.namespace.terminating
 }
 
-// isForeign reports whether somebody else may have created a namespace with the label. The UID of one that a run has created is recorded.
+// isForeign reports whether another client may have created a namespace with the label. The UID of one that a run has created is recorded.
 func (s *state) isForeign() bool {
 	return s.owns() && s.namespace.foreign && (s.run == nil || s.run.NamespaceUID != s.namespace.uid)
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/atoll-dev/atoll/controllers/status"
 )
 
-// The rights to create a namespace and what is in it are not in the role of the operator: config/restore-drill and the chart add them.
+// The permissions to create a namespace and its objects are not in the role of the operator: config/restore-drill and the chart add them.
 // +kubebuilder:rbac:groups=operator.kcp.io,resources=restoredrills,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=operator.kcp.io,resources=restoredrills/status,verbs=get;patch
 // +kubebuilder:rbac:groups=operator.kcp.io,resources=restoredrills/finalizers,verbs=update
@@ -41,9 +41,9 @@ const (
 )
 
 const (
-	// interval is the time between two looks at a drill that runs: nothing in its namespace causes an event here.
+	// interval is the time between two reconciliations of a drill that runs: objects in its namespace are not watched.
 	interval = 5 * time.Second
-	// waitInterval is the time between two looks at a namespace that another drill uses.
+	// waitInterval is the time between two reconciliations while another drill uses the namespace.
 	waitInterval = 30 * time.Second
 	// maxRequeue bounds the sleep until the next time: timers do not notice that a clock was set.
 	maxRequeue     = 5 * time.Minute

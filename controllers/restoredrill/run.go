@@ -49,7 +49,7 @@ func (s *scope) readNamespace(ctx context.Context) error {
 	return nil
 }
 
-// observeNamespace reads the namespace of drills, and what is in it if it is that of the run.
+// observeNamespace reads the namespace of drills and, if it belongs to the run, its objects.
 func (s *scope) observeNamespace(ctx context.Context) error {
 	if err := s.readNamespace(ctx); err != nil {
 		return err
@@ -140,7 +140,7 @@ func (s *scope) createNamespace(ctx context.Context) error {
 	return nil
 }
 
-// leaveNamespace removes what a drill has applied to a namespace that somebody else has created.
+// leaveNamespace removes what a drill has applied to a namespace that another client has created.
 func (s *scope) leaveNamespace(ctx context.Context, message string) error {
 	if err := s.applyNamespace(ctx, nil, nil); err != nil && !apierrors.IsConflict(err) { // it was deleted, and is not created here
 		return fmt.Errorf("releasing namespace %s: %w", s.name, err)
@@ -309,7 +309,7 @@ func createMissing[T any, P interface {
 	return "", nil
 }
 
-// isOfEarlierDrill reports whether an object is that of a former namespace of the same name: a cache may have it for a while.
+// isOfEarlierDrill reports whether an object belongs to a previous namespace of the same name, which a cache may still contain.
 func isOfEarlierDrill(object client.Object, run *operatorv1alpha1.RestoreDrillRun) bool {
 	return object.GetAnnotations()[annotationNamespaceUID] != run.NamespaceUID
 }

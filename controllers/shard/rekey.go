@@ -194,7 +194,7 @@ func (r rekeying) find(ctx context.Context) error {
 	return nil
 }
 
-// listGenerations returns the generations of which there is a Secret, or a Certificate of the operator.
+// listGenerations returns the generations with a Secret, or with a Certificate of the operator.
 func (r rekeying) listGenerations(ctx context.Context) ([]int32, error) {
 	secrets := &metav1.PartialObjectMetadataList{}
 	secrets.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("SecretList"))
@@ -220,7 +220,7 @@ func (r rekeying) listGenerations(ctx context.Context) ([]int32, error) {
 	return existing, nil
 }
 
-// ownCertificate is the certificate of the CA that the reconciler of the RootShard itself applies: its issuer tells which generation signs.
+// ownCertificate is the certificate of the CA that the reconciler of the RootShard itself applies: its issuer determines which generation signs.
 func (r rekeying) ownCertificate() string {
 	if r.ca == desired.RequestHeaderCA {
 		return desired.NewInternalProxy(r.root).Certificate("requestheader")

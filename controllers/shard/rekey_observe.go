@@ -239,7 +239,7 @@ func isOfOperator(certificate *certmanagerv1.Certificate) bool {
 	return owner != nil && owner.APIVersion == operatorv1alpha1.SchemeGroupVersion.String()
 }
 
-// orDelete is about the operator's Certificates of a configuration that has changed since: nobody issues or deletes them.
+// orDelete is the advice for Certificates of the operator that belong to an earlier configuration: it neither issues nor deletes them.
 const orDelete = "; delete it if nothing uses it any more"
 
 // notIssued describes a Certificate. The Issuer newest, which has no suffix, always signs with the newest key.

@@ -1,7 +1,6 @@
 package instance
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,7 +27,7 @@ const (
 	deletionInterval = 2 * time.Second
 	// connectionInterval is how often the platform retries to write a connection that the tenant's workspace does not accept.
 	connectionInterval = time.Minute
-	// provisioningTimeout is the default of Options.ProvisioningTimeout.
+	// provisioningTimeout is how long an instance may be provisioned before it fails.
 	provisioningTimeout = 30 * time.Minute
 	// toleratedErrors is the number of consecutive errors that are not reported to tenants.
 	toleratedErrors = 2
@@ -126,7 +125,7 @@ func (r *reconciliation) provide() (reconcile.Result, error) {
 		r.reportUnavailable(err)
 		return reconcile.Result{}, fmt.Errorf("providing the instance: %w", err)
 	}
-	state = settle(object, state, cmp.Or(r.runner.ProvisioningTimeout, provisioningTimeout), time.Now())
+	state = settle(object, state, provisioningTimeout, time.Now())
 	connected, failed := r.connect(state)
 	status, changed := newStatus(object, state, connected, time.Now())
 	if changed {

@@ -49,9 +49,7 @@ type Options struct {
 	Changed <-chan Identity
 	// SweepInterval is how often the backend checks for deleted workspaces.
 	SweepInterval time.Duration
-	// ProvisioningTimeout is how long an instance may be provisioned before it fails; 0 means 30 minutes.
-	ProvisioningTimeout time.Duration
-	Log                 logr.Logger
+	Log           logr.Logger
 }
 
 // runner serves the instances of one backend.

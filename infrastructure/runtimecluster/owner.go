@@ -56,7 +56,7 @@ func Provider(cluster logicalcluster.Name, export string) string {
 }
 
 // errUnidentified means that the mark of this provider is unknown, so that it cannot recognize its own objects.
-var errUnidentified = errors.New("the provider has not read yet in which logical cluster its export is, by which it knows what is its own")
+var errUnidentified = errors.New("the provider has not read yet in which logical cluster its export is, by which it identifies its objects")
 
 // SetProvider sets the mark of the provider, which is a label value of its namespaces and inventories. It distinguishes them from those of
 // other providers of the same group that use the cluster. Backend.Serve calls it.

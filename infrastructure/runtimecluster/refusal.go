@@ -61,7 +61,7 @@ func InvalidValues() instance.State {
 // InvalidTemplate returns the state of an instance whose Template has an error that no change of objects can repair. The argument names the
 // field.
 func InvalidTemplate(mistake string) instance.State {
-	state := failed("The platform has made this instance, and cannot tell what belongs to it, because of a mistake in its kind; ask the platform team, whose log names the mistake.")
+	state := failed("The platform has created this instance, and cannot determine its objects because of a mistake in its kind. Ask the platform team: its log names the mistake.")
 	state.Reason, state.Mistake = "TemplateInvalid", mistake
 	return state
 }

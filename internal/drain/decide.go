@@ -22,7 +22,8 @@ const (
 	maxBackOff   = 30 * time.Minute
 )
 
-// MaxAttempts is the number of failed migrations of a logical cluster after which nobody should wait for the next, which follows anyway.
+// MaxAttempts is the number of failed migrations of a logical cluster after which a client should not wait for the next one, which follows in
+// any case.
 const MaxAttempts = 3
 
 // Situation is what a drain knows at a moment.

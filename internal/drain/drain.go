@@ -24,14 +24,14 @@ const (
 	Label = "migration.kcp.io/drain"
 	// attemptAnnotation is on the migrations of a drain: how often the move of this logical cluster has been tried.
 	attemptAnnotation = "migration.kcp.io/drain-attempt"
-	// DefaultConcurrency is the number of migrations at a time, unless somebody says otherwise.
+	// DefaultConcurrency is the number of migrations at a time, unless the caller sets another number.
 	DefaultConcurrency = 2
 )
 
 var (
-	// ErrStopped means that somebody has stopped the drain, or opened the shard again.
+	// ErrStopped means that another client has stopped the drain, or opened the shard again.
 	ErrStopped = errors.New("the drain has been stopped")
-	// ErrContinued means that somebody goes on with a drain that was to be stopped.
+	// ErrContinued means that another client continues a drain that was to be stopped.
 	ErrContinued = errors.New("somebody goes on with the drain: the operator does while spec.drain of its Shard is true, set that to false")
 )
 
@@ -310,7 +310,7 @@ func (d *Drain) StopAndOpen(ctx context.Context) (Progress, error) {
 	return Progress{}, Uncordon(ctx, d.Admin, d.Shard)
 }
 
-// CleanUp deletes the migrations that have ended, the record of a drain that nobody continues. While a shard of the installation does
+// CleanUp deletes the migrations that have ended, the record of a drain that is not continued. While a shard of the installation does
 // not run, it keeps them: that shard reads from them where the Workspaces of its logical clusters are. It returns how many it has kept.
 func (d *Drain) CleanUp(ctx context.Context) (kept int, err error) {
 	shards, err := d.Shards(ctx)

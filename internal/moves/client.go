@@ -105,7 +105,7 @@ func (e *NameTakenError) Error() string {
 	return fmt.Sprintf("migration %s in root has the name that its move needs: delete it", e.Name)
 }
 
-// Create creates a migration in root. It succeeds if it exists already with the same label and logical cluster: somebody else does the
+// Create creates a migration in root. It succeeds if it exists already with the same label and logical cluster: another client does the
 // same. With dryRun nothing is stored, and the error is why it could not be.
 func (c *Client) Create(ctx context.Context, migration *migrationv1alpha1.LogicalClusterMigration, label string, dryRun bool) error {
 	client, err := c.At(logicalcluster.Root.Path())

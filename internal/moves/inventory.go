@@ -27,13 +27,13 @@ type LogicalCluster struct {
 	Owner    *corev1alpha1.LogicalClusterOwner
 	Phase    corev1alpha1.LogicalClusterPhaseType
 	Deleting bool
-	// Objects is the number of its objects; UnknownSize if nobody has counted them.
+	// Objects is the number of its objects; UnknownSize if they have not been counted.
 	Objects int64
 	// Workspace is its Workspace, if it has been read.
 	Workspace *tenancyv1alpha1.Workspace
 }
 
-// UnknownSize is the number of objects of a logical cluster that nobody has counted. It is more than any other number.
+// UnknownSize is the number of objects of a logical cluster whose objects have not been counted. It is more than any other number.
 const UnknownSize = math.MaxInt64
 
 // String returns the path, or the name of a logical cluster without one.

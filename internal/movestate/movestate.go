@@ -1,5 +1,5 @@
 // Package movestate decodes the annotations of a LogicalCluster that say what a shard serves of a logical cluster that moves between
-// shards: everybody who acts on that state reads it here. Who writes the annotations, and what the other ones of a move mean, does not
+// shards: all code that acts on that state reads it here. Who writes the annotations, and what the other ones of a move mean, does not
 // belong here (shardserver/migration).
 package movestate
 

@@ -1,6 +1,6 @@
 // Package placementrules has the rules by which a shard may have a logical cluster, and the order in which shards are preferred. The scheduler
 // of new workspaces, the shards that decide about migrations, drains and the rebalancer share them: a workspace moves to where it could
-// be created. It contains pure functions; who asks brings what is known about each shard.
+// be created. It contains pure functions; callers provide the state of each shard.
 package placementrules
 
 import (

@@ -88,7 +88,7 @@ func migrationOf(move Move) *migrationv1alpha1.LogicalClusterMigration {
 	}
 }
 
-// Stop gives up the moves that have not taken over, and returns how many have not ended. With forget it deletes the record of those that have, too.
+// Stop aborts the moves that have not taken over, and returns how many have not ended. With forget it also deletes the migrations that have ended.
 func (r *Rebalancer) Stop(ctx context.Context, forget bool) (running int, err error) {
 	own, _, err := r.Migrations(ctx, Label, labelValue)
 	if errors.Is(err, moves.ErrFeatureDisabled) {

@@ -1,5 +1,5 @@
 // Package reservedkeys names the prefixes of servers in etcd, and the keys below them that are no objects. Where keys of objects have the API group,
-// they have a name that no API group can have. Deeper, an object of a tenant may have the same name: only the whole key tells.
+// they have a name that no API group can have. Below them, an object of a tenant may have the same name, so that the whole key has to be compared.
 package reservedkeys
 
 import "path"

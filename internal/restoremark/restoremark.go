@@ -23,7 +23,7 @@ const (
 	RetryInterval = 10 * time.Second
 )
 
-// confirmedSuffix is at the end of the value of a mark whose shard knows what has moved since the backup. A restore writes the value anew.
+// confirmedSuffix is at the end of the value of a mark whose shard knows what has moved since the backup. A restore writes another value.
 const confirmedSuffix = " confirmed"
 
 // Mark is the mark of a shard.

@@ -85,7 +85,7 @@ func release(ctx context.Context, flags *connection.Flags, name string, yes bool
 			return host.explain(err, "releasing the Restore")
 		}
 	}
-	_, err = fmt.Fprintf(flags.Out, "Restore %q is released. When all shards know: kubectl -n %s wait restore/%s --for=condition=Released\n", name, restore.Namespace, name)
+	_, err = fmt.Fprintf(flags.Out, "Restore %q is released. To wait until all shards have applied it: kubectl -n %s wait restore/%s --for=condition=Released\n", name, restore.Namespace, name)
 	return err
 }
 

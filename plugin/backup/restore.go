@@ -51,7 +51,7 @@ func (o *restoreOptions) validate() error {
 	case o.backup == "" && (o.id == "" || o.rootShard == "" || o.store == ""):
 		return errors.New("name the backup with --backup, or, if that does not exist in the cluster any more, with --id, --root-shard and --store")
 	case o.backup == "" && o.manifestDigest == "":
-		return errors.New("--manifest-digest is required with --id: without it, the installation begins with the data of whoever may write to the bucket. If the digest is lost, create the Restore from a manifest")
+		return errors.New("--manifest-digest is required with --id: without it, users who may write to the bucket decide about the data of the installation. If you do not have the digest, create the Restore from a manifest")
 	}
 	return errors.Join(checkName("Restore", o.name), follow.ValidateTimeout(o.wait, o.timeout))
 }

@@ -42,6 +42,6 @@ func brokenBinding(facts *Facts, limits Limits, binding Binding) (Finding, bool)
 	}
 	return Finding{
 		Severity: SeverityWarning, Message: withReason(message, condition), Detail: condition.Message,
-		NextStep: "Its owner looks at the condition " + condition.Type + ": kubectl get apibinding " + binding.Name + " -o yaml",
+		NextStep: "Ask its owner to check the condition " + condition.Type + ": kubectl get apibinding " + binding.Name + " -o yaml",
 	}, true
 }

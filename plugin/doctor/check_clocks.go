@@ -38,7 +38,7 @@ func clocks(facts *Facts, _ Limits) []Finding {
 	if len(found) == asked && asked > 1 {
 		return []Finding{{
 			Severity: SeverityWarning, Object: "this machine", Message: fmt.Sprintf("its clock differs from those of all %d servers", asked),
-			NextStep: "Repair time synchronization on this machine, and repeat the command: it cannot tell about the servers until then",
+			NextStep: "Repair time synchronization on this machine, and repeat the command: until then, it cannot compare the clocks of servers",
 		}}
 	}
 	return found

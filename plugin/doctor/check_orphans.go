@@ -20,7 +20,7 @@ func orphans(facts *Facts, limits Limits) []Finding {
 			found = append(found, Finding{
 				Severity: SeverityWarning, Object: "logical cluster " + cluster.Cluster + " on shard " + cluster.Shard,
 				Message:  "its Workspace " + cluster.OwnerCluster + "/" + cluster.OwnerName + " does not exist",
-				NextStep: "Look at its content by its name: kubectl ws :" + cluster.Cluster + ". It is not deleted by itself",
+				NextStep: "Check its content: kubectl ws :" + cluster.Cluster + ". Nothing deletes it",
 			})
 		case RecheckChanged:
 		default:

@@ -49,7 +49,7 @@ func stuck(facts *Facts, limits Limits, workspace Workspace) (Finding, bool) {
 	}
 	severity, next := SeverityError, "The conditions of the Workspace name what is missing"
 	if workspace.IsMount {
-		severity, next = SeverityWarning, "Its owner looks at the object of the mount"
+		severity, next = SeverityWarning, "Ask its owner to check the object of the mount"
 	}
 	condition, _ := workspace.Conditions.firstFalse(string(tenancyv1alpha1.WorkspaceMountReady), string(corev1alpha1.WorkspaceInitialized), string(tenancyv1alpha1.WorkspaceScheduled))
 	return Finding{Severity: severity, Message: withReason("is in phase "+workspace.Phase, condition), Detail: condition.Message, NextStep: next}, true
@@ -60,7 +60,7 @@ func stuckInitialization(workspace Workspace) Finding {
 	condition, _ := workspace.Conditions.firstFalse(string(corev1alpha1.APIBindingsInitialized), string(corev1alpha1.WorkspaceInitialized))
 	finding := Finding{
 		Severity: SeverityWarning, Message: "is not initialized, waits for " + strings.Join(workspace.Initializers, ", "), Detail: condition.Message,
-		NextStep: "The controller with that initializer has to act: look at it. It belongs to whoever owns the workspace type",
+		NextStep: "The controller of that initializer has to act: check its log. It belongs to the owner of the workspace type",
 	}
 	for _, initializer := range workspace.Initializers {
 		if strings.HasPrefix(initializer, "system:") {
@@ -82,7 +82,7 @@ func stuckDeletion(facts *Facts, limits Limits, workspace Workspace) (Finding, b
 	}
 	if len(workspace.Terminators) > 0 {
 		finding.Message = "is being deleted, waits for " + strings.Join(workspace.Terminators, ", ")
-		finding.NextStep = "The controller with that terminator has to act: look at it. It belongs to whoever owns the workspace type"
+		finding.NextStep = "The controller of that terminator has to act: check its log. It belongs to the owner of the workspace type"
 	}
 	return finding, true
 }

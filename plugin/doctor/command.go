@@ -165,7 +165,7 @@ func run(ctx context.Context, flags *connection.Flags, o options) (err error) {
 		if err := archive.write(report, facts); err != nil {
 			return unable(err)
 		}
-		fmt.Fprintf(flags.ErrOut, "Wrote %s. It has names of workspaces and objects: look at it before you pass it on.\n", o.bundle)
+		fmt.Fprintf(flags.ErrOut, "Wrote %s. It has names of workspaces and objects: check it before you pass it on.\n", o.bundle)
 	}
 	if report.Summary.Errors > 0 {
 		return &exitError{errors.New(summaryLine(report)), exitFindings}

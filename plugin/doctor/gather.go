@@ -204,7 +204,7 @@ func (g *gatherer) probeShard(ctx context.Context, shard Shard) {
 func (g *gatherer) missLag() {
 	for _, server := range g.facts.Servers {
 		if server.Metrics != nil && len(g.facts.Shards) > 1 && len(server.Metrics[metricReplicationLag]) == 0 {
-			g.miss(AreaReplication, Unread{What: "the lag of shard " + server.Name + ", which only the leader of its replicas tells"})
+			g.miss(AreaReplication, Unread{What: "the lag of shard " + server.Name + ", which only the leader of its replicas reports"})
 		}
 	}
 }

@@ -11,7 +11,7 @@ type Severity string
 const (
 	// SeverityError means that the installation fails its users, or is about to.
 	SeverityError Severity = "Error"
-	// SeverityWarning means that somebody should look: an administrator, or the owner of one workspace.
+	// SeverityWarning means that an administrator, or the owner of one workspace, should act.
 	SeverityWarning Severity = "Warning"
 	// SeverityInfo is a decision of an administrator that may be out of date.
 	SeverityInfo Severity = "Info"

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// stepInterval is how often the command looks at the migrations.
+	// stepInterval is how often the command reads the migrations.
 	stepInterval = time.Second
 	// reportTimeout is how long a shard may need to report that nothing is left on it.
 	reportTimeout = 20 * time.Second
@@ -105,7 +105,7 @@ func (d *drainer) conclude(ctx context.Context) error {
 		return err
 	}
 	if kept > 0 {
-		fmt.Fprintf(d.out, "%d LogicalClusterMigrations stay in root, because a shard of the installation does not run. They tell it where its workspaces are: repeat the command when it does.\n", kept)
+		fmt.Fprintf(d.out, "%d LogicalClusterMigrations stay in root, because a shard of the installation does not run. It reads from them where its workspaces are: repeat the command when it runs.\n", kept)
 	}
 	left := int64(0)
 	f := d.follower()

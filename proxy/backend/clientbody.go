@@ -17,7 +17,7 @@ type clientBody struct {
 // Read implements io.Reader.
 func (b *clientBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	// A body that is closed is one that nobody needs any more.
+	// A closed body is not read any more.
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, http.ErrBodyReadAfterClose) {
 		b.failure.CompareAndSwap(nil, &err)
 	}

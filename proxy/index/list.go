@@ -2,7 +2,7 @@ package index
 
 import "github.com/atoll-dev/atoll/logicalcluster"
 
-// List replaces the entries of a shard by a list that arrives in parts, so that nobody needs memory for all of it.
+// List replaces the entries of a shard by a list that arrives in parts, so that it is never in memory as a whole.
 type List struct {
 	index *Index
 	owner *owner
@@ -13,7 +13,7 @@ type List struct {
 	parent logicalcluster.Name
 }
 
-// StartList starts the list of a shard. Nobody else may write entries of the shard until the list ends.
+// StartList starts the list of a shard. No other caller may write entries of the shard until the list ends.
 func (i *Index) StartList(shard string) *List {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -32,8 +32,8 @@ func (r clusterReader) get(ctx context.Context) (*corev1alpha1.LogicalCluster, e
 	return cluster, err
 }
 
-// isHere reports whether this shard serves a logical cluster. It serves neither what is left of one that has moved, nor a copy that
-// arrives: another shard decides about its tokens.
+// isHere reports whether this shard serves a logical cluster. It serves neither the remains of one that has moved, nor an incomplete copy
+// of one that moves here: another shard decides about its tokens.
 func (r clusterReader) isHere(ctx context.Context, name logicalcluster.Name) (bool, error) {
 	if name.IsSystem() {
 		return true, nil
@@ -62,7 +62,7 @@ func newClusterKeys(shard serviceaccount.PublicKeysGetter, registry *storage.Reg
 }
 
 // withoutExpiry returns the keys for tokens of Secrets. These tokens do not expire; the Secret must contain exactly the token, so
-// that nobody can sign another one with an old key.
+// that an old key cannot sign another one.
 func (k clusterKeys) withoutExpiry() clusterKeys {
 	k.now = func() time.Time { return time.Time{} }
 	return k

@@ -47,7 +47,7 @@ func ForRule(cluster, rule logicalcluster.Name, u user.Info) user.Info {
 	return u
 }
 
-// maxEffectiveUsers bounds the evaluations of a policy for one request. Virtual workspaces add one warrant; whoever impersonates may add
+// maxEffectiveUsers bounds the evaluations of a policy for one request. Virtual workspaces add one warrant; users who impersonate may add
 // as many as fit into the headers.
 const maxEffectiveUsers = 64
 
@@ -78,7 +78,7 @@ func effectiveUsers(cluster, policy logicalcluster.Name, u user.Info) []user.Inf
 }
 
 // provenOrigin returns the logical cluster that u comes from, as far as a policy may rely on it; "" if it may not. The
-// scopes of u have to contain the logical cluster of the policy, where whoever set the origin has to be trusted, or the
+// scopes of u have to contain the logical cluster of the policy, where the user who set the origin has to be trusted, or the
 // origin itself.
 func provenOrigin(policy logicalcluster.Name, u user.Info) string {
 	origins := u.GetExtra()[ClusterNameExtraKey]

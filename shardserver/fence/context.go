@@ -14,8 +14,8 @@ func WithMover(ctx context.Context) context.Context { return context.WithValue(c
 // IsMover reports whether the context is one of WithMover.
 func IsMover(ctx context.Context) bool { return ctx.Value(moverKey{}) != nil }
 
-// WithDirect returns a context for requests of controllers in this process. A refusal tells them no time after which the
-// client repeats the request, because it would hold a worker until then: the controller queues the object again.
+// WithDirect returns a context for requests of controllers in this process. A refusal has no delay after which the
+// client repeats the request, because the client would occupy a worker until then: the controller queues the object again.
 func WithDirect(ctx context.Context) context.Context {
 	return context.WithValue(ctx, directKey{}, true)
 }

@@ -69,8 +69,8 @@ func (r Request) hasVersion() bool {
 	return (r.ResourceVersion != "" && r.ResourceVersion != "0") || r.Continue != ""
 }
 
-// isRead reports whether the request writes nothing, neither here nor in what it connects to. A dry run is a write: it
-// asks whether the write would succeed.
+// isRead reports whether the request writes nothing, neither here nor in what it connects to. A dry run is a write, because
+// its response must be that of the write.
 func (r Request) isRead() bool {
 	switch r.Verb {
 	case "watch":

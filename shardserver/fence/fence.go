@@ -65,7 +65,7 @@ func (f *Fence) Close() error {
 	return f.cfg.Etcd.Close()
 }
 
-// wake makes Run look at the acknowledgements.
+// wake makes Run check the acknowledgements.
 func (f *Fence) wake() {
 	select {
 	case f.changed <- struct{}{}:

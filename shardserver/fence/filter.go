@@ -42,8 +42,8 @@ type Filter struct {
 	Answers func(cluster logicalcluster.Name) bool
 }
 
-// WithAnswers refuses requests of virtual workspaces to all logical clusters while the shard does not know which it has. Other requests to all are
-// those of servers.
+// WithAnswers refuses requests of virtual workspaces to all logical clusters while a restored shard does not know which of them it still has.
+// All other requests to all logical clusters are requests of servers.
 func (f *Filter) WithAnswers(handler http.Handler, isView func(*http.Request) bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if cluster, ok := logicalcluster.From(req.Context()); ok && cluster.IsWildcard() && !f.Answers(cluster) && isView(req) && !f.IsExempt(req) {

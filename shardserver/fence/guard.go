@@ -40,11 +40,11 @@ func (r *revisions) see(resourceVersion string) {
 	}
 }
 
-// Enter implements storage.Guard. It counts the write before it looks at anything, so that a pause that begins meanwhile
+// Enter implements storage.Guard. It counts the write before it reads any state, so that a pause that begins meanwhile
 // waits for the write.
 //
 // A write that ends while the lease is valid under which it began has been stored before a pause that did not wait for this replica.
-// Another one may have been stored later, where nobody copies it: it is not acknowledged.
+// Any other write may have been stored after the copy: it is not acknowledged.
 func (f *Fence) Enter(ctx context.Context, cluster logicalcluster.Name) (leave func() error, err error) {
 	if cluster.IsSystem() || IsMover(ctx) {
 		return func() error { return nil }, nil
@@ -101,8 +101,8 @@ func (f *Fence) Restricts(ctx context.Context) (bool, error) {
 	return true, f.WaitForSync(ctx)
 }
 
-// IsExempt implements storage.Guard. LogicalClusters tell front proxies and controllers which shard has taken over; a list of
-// them shows nothing of the content.
+// IsExempt implements storage.Guard. Front proxies and controllers read from LogicalClusters which shard has taken over; a list of
+// them contains no other objects.
 func (f *Fence) IsExempt(resource schema.GroupResource) bool { return resource == logicalClusters }
 
 // HidesAny implements storage.Guard.
@@ -160,7 +160,7 @@ func (f *Fence) Epoch(cluster logicalcluster.Name) uint64 { return f.states.epoc
 func (f *Fence) EpochIn(annotations map[string]string) uint64 { return EpochOf(annotations) }
 
 // AwaitEpoch returns when the storage uses the epoch that the annotations of a LogicalCluster express, or the context's error.
-// The watch cache may have a LogicalCluster a moment before the informer of this package has seen it.
+// The watch cache may have a LogicalCluster before the informer of this package does.
 func (f *Fence) AwaitEpoch(ctx context.Context, cluster logicalcluster.Name, annotations map[string]string) error {
 	epoch := EpochOf(annotations)
 	if epoch == 0 {

@@ -14,8 +14,8 @@ import (
 )
 
 // Pause returns when no replica of the shard writes to a logical cluster any more, after the caller has stored its
-// LogicalCluster with the annotation for paused writes at the given revision. What is read from etcd afterwards does not
-// change until the annotation is removed, but by writes that are not acknowledged. On an error, which comes after PauseTimeout at the
+// LogicalCluster with the annotation for paused writes at the given revision. The stored objects do not change
+// afterwards until the annotation is removed, except by writes that are not acknowledged. On an error, which comes after PauseTimeout at the
 // latest, the caller removes the annotation, which resumes writes.
 // With the annotation of a logical cluster that arrives or has moved away, each replica also hides it from then on: a read that begins after
 // Pause has returned gets nothing of it.
@@ -45,7 +45,7 @@ func (f *Fence) Pause(ctx context.Context, cluster logicalcluster.Name, revision
 }
 
 // writing returns the ids of the registered replicas that have not acknowledged a pause. This replica counts as registered
-// also while its lease is lost.
+// also while its lease has expired.
 func (r *replica) writing(ctx context.Context, cluster logicalcluster.Name, revision int64) ([]string, error) {
 	replicas, paused := r.replicasPrefix(), r.pausedPrefix(cluster)
 	response, err := r.etcd.Txn(ctx).Then(

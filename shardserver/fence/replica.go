@@ -83,8 +83,8 @@ func (r *replica) register(ctx context.Context) error {
 	return nil
 }
 
-// keepRegistered renews the lease until the context ends, and registers again when it is lost. changed is called then,
-// because the acknowledgements are lost, too.
+// keepRegistered renews the lease until the context ends, and registers again when it has expired. It calls changed then,
+// because the acknowledgements have expired with the lease.
 func (r *replica) keepRegistered(ctx context.Context, changed func()) {
 	ticker := time.NewTicker(renewInterval)
 	defer ticker.Stop()

@@ -24,7 +24,7 @@ const (
 
 // states are the states of the logical clusters that are not Open or have moved, and the writes in flight. They hold nothing for a
 // logical cluster that is open, has never moved and is not written to. They are bounded by the logical clusters of the shard that
-// move or have moved, and the requests of the moment.
+// move or have moved, and by the requests in flight.
 type states struct {
 	seed    maphash.Seed
 	stripes [stripeCount]stripe
@@ -125,7 +125,7 @@ func (s *states) remove(cluster logicalcluster.Name, now time.Time) {
 	}
 }
 
-// change replaces a state that matches, and tells the subscribers if the logical cluster is hidden or shown by that.
+// change replaces a state that matches, and notifies the subscribers if it hides or shows the logical cluster.
 func (s *states) change(cluster logicalcluster.Name, after moving, gone bool, matches func(moving) bool) {
 	stripe := s.stripe(cluster)
 	stripe.mu.Lock()
@@ -139,7 +139,7 @@ func (s *states) change(cluster logicalcluster.Name, after moving, gone bool, ma
 	} else {
 		stripe.moving[cluster] = after
 	}
-	// Whoever does not look for hidden logical clusters any more looks for epochs.
+	// Readers that no longer check for hidden logical clusters check epochs instead.
 	if before.epoch == 0 && after.epoch != 0 {
 		s.moved.Add(1)
 	}
@@ -293,7 +293,7 @@ func (s *states) subscribe() (<-chan storage.HiddenChange, func()) {
 	}
 }
 
-// publish tells all subscribers of a change, and ends those that are too slow.
+// publish notifies all subscribers of a change, and ends those that are too slow.
 func (s *states) publish(change storage.HiddenChange) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

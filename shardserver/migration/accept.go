@@ -21,8 +21,8 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/transfer"
 )
 
-// acceptance decides which objects of an origin a destination stores. The origin may be compromised: what it plants passes no
-// admission, and is served beside the objects of other tenants.
+// acceptance decides which objects of an origin a destination stores. The origin may be compromised: objects that it adds pass no
+// admission, and the destination serves them together with those of other tenants.
 type acceptance struct {
 	registry *storage.Registry
 	decoder  runtime.Decoder
@@ -34,7 +34,7 @@ func newAcceptance(registry *storage.Registry) *acceptance {
 }
 
 // check returns an error unless a response has only what was requested, and this shard can serve it. A response without any progress
-// would be requested forever.
+// is an error, because the destination would repeat the request without end.
 func (a *acceptance) check(wanted []transfer.Key, response *entriesResponse) error {
 	open := make(map[transfer.Key]bool, len(wanted))
 	for _, key := range wanted {

@@ -19,8 +19,8 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/sharding/placement"
 )
 
-// childrenService tells the home which logical cluster below a moved one is to be moved next. The destination has the
-// Workspaces of every logical cluster that it serves, so that nobody else has to know the children of a tenant.
+// childrenService reports to the home which logical cluster below a moved one is to be moved next. The destination has the
+// Workspaces of every logical cluster that it serves, so that no other shard needs to read the children of a tenant.
 type childrenService struct {
 	cfg Config
 	reader

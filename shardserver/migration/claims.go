@@ -21,7 +21,7 @@ import (
 // maxClaimsPerResponse bounds a response.
 const maxClaimsPerResponse = 5000
 
-// claimsRequest asks a shard for what it has got from the one that asks, directly or by way of others.
+// claimsRequest requests the logical clusters that a shard has received from the requesting shard, directly or by way of others.
 type claimsRequest struct {
 	// After is the last logical cluster of the previous response.
 	After string `json:"after,omitempty"`
@@ -40,7 +40,7 @@ type claim struct {
 	UID     types.UID `json:"uid"`
 	// Holder is the shard that has the logical cluster now: the one that answers, or the one to which it has handed it over.
 	Holder string `json:"holder"`
-	// Epoch and MAC are those of the receipt of the shard that asks.
+	// Epoch and MAC are those of the receipt of the requesting shard.
 	Epoch int64  `json:"epoch"`
 	MAC   string `json:"mac"`
 }
@@ -50,7 +50,7 @@ func claimsPath() string {
 	return path.Join("/services", workspaceName, "clusters", logicalcluster.Root.String(), "claims")
 }
 
-// serveClaims answers a request for claims. A shard learns only of what it has handed over itself.
+// serveClaims answers a request for claims. The response contains only what the requesting shard has handed over itself.
 func (o *originService) serveClaims(req *http.Request) (claimsResponse, error) {
 	asking, ok := callingShard(req.Context())
 	if !ok {
@@ -67,8 +67,8 @@ func (o *originService) serveClaims(req *http.Request) (claimsResponse, error) {
 	return claimsFor(all, asking, o.cfg.Shard, wanted.After), nil
 }
 
-// claimsFor returns what a shard has got from the one that asks. One that has handed a logical cluster over claims it for the next one, which
-// may not have opened it yet.
+// claimsFor returns what this shard has received from the requesting one. If it has handed a logical cluster over, it claims that for the next
+// shard, which may not have opened it yet.
 func claimsFor(all []*corev1alpha1.LogicalCluster, asking, shard, after string) claimsResponse {
 	var claims []claim
 	for _, cluster := range all {
@@ -89,8 +89,8 @@ func claimsFor(all []*corev1alpha1.LogicalCluster, asking, shard, after string) 
 	return claimsResponse{Claims: claims}
 }
 
-// isOutdated reports whether a claim proves that this shard has handed over what it has stored: it has signed that itself, and does not know it, so
-// that its etcd is older. It is no proof of a logical cluster that has come back since, which has a later epoch.
+// isOutdated reports whether a claim proves that this shard has handed over a logical cluster that it has stored: it has signed the receipt, and its
+// etcd is older than the receipt. A claim does not prove this for a logical cluster that has come back since, which has a later epoch.
 func isOutdated(shard string, secret []byte, stored *storedCluster, c claim) bool {
 	name, err := logicalcluster.ParseName(c.Cluster)
 	if err != nil || belongsToShard(name) || c.Holder == "" || c.Holder == shard || stored == nil || stored.uid() != string(c.UID) {

@@ -35,8 +35,8 @@ type Config struct {
 	Home     string
 	Registry *storage.Registry
 	Clients  *loopback.Clients
-	// Etcd and Prefix are those of the shard. Storages returns the storage prefixes that may have keys, Scan also those that have and that
-	// only other replicas know. Transformers encrypt at rest and may be nil.
+	// Etcd and Prefix are those of the shard. Storages returns the storage prefixes that this replica serves, Scan also
+	// further ones that have keys, which other replicas serve. Transformers encrypt at rest and may be nil.
 	Etcd         *clientv3.Client
 	Prefix       string
 	Storages     func(ctx context.Context) ([]string, error)
@@ -46,10 +46,10 @@ type Config struct {
 	Shortage func() string
 	// Held reports whether this shard is restored and not released: another shard may not have what this one is to delete.
 	Held func() bool
-	// RecordConfirmation records that a restored shard knows what other ones have got since the backup: later starts do not ask before they serve.
+	// RecordConfirmation records that a restored shard knows what other shards have received since the backup: later starts serve without asking them.
 	RecordConfirmation func(ctx context.Context) error
-	// Others returns the names of all shards of the installation, this one included or not, or an error while this process does not know them all: not
-	// those of a backup.
+	// Others returns the names of all shards of the installation, with or without this one, or an error while this process does not
+	// know them all. It must not return those of a backup.
 	Others  func(ctx context.Context) (map[string]bool, error)
 	Fence   Fence
 	Origins Connector
@@ -129,8 +129,8 @@ func New(cfg Config) *Migrations {
 // Written returns how many bytes of other shards were written to etcd so far, about.
 func (m *Migrations) Written() int64 { return m.destination.transfer.Written() }
 
-// ForgetProgress forgets what this replica knew about copies when its controllers ran before: another replica has gone on since. It is a task of
-// the controllers.
+// ForgetProgress discards the state of copies from an earlier run of the controllers of this replica: another replica
+// has continued since. It is a task of the controllers.
 func (m *Migrations) ForgetProgress(context.Context) { m.destination.forgetAll() }
 
 // FollowOutdated fences the logical clusters that other shards have got since the state of etcd to which this shard was restored, until the context
@@ -166,7 +166,7 @@ func (m *Migrations) report(ctx context.Context, key controller.Request) (*shard
 	return spec, nil
 }
 
-// addToReport adds what this shard decides as the shard of the Workspace, and what is to be moved below the logical cluster.
+// addToReport adds the decision of this shard as the shard of the Workspace, and the next logical cluster below that is to be moved.
 func (m *Migrations) addToReport(ctx context.Context, key controller.Request, spec *shardingv1alpha1.LogicalClusterMigrationReportSpec) (*shardingv1alpha1.LogicalClusterMigrationReportSpec, error) {
 	migration, err := m.home.migration(ctx, key)
 	if err != nil || migration == nil {

@@ -27,7 +27,7 @@ type copying struct {
 	since int64
 	// keys is the number of keys of the origin, and entries that of those which are copied, for the report.
 	keys, entries int64
-	// storages are those of which keys have been copied: this shard need not know them all before the logical cluster is open.
+	// storages are those with copied keys. This shard may not serve all of them before the logical cluster is open.
 	storages map[string]bool
 	// copied follows the copy; nil until all is copied once.
 	copied *transfer.Follower
@@ -35,7 +35,7 @@ type copying struct {
 	pausedAt time.Time
 }
 
-// close frees what is remembered.
+// close frees the state of the copy.
 func (c *copying) close() {
 	if c.copied != nil {
 		c.copied.Close()
@@ -43,7 +43,7 @@ func (c *copying) close() {
 }
 
 // run copies while the logical cluster is open, until little changes between two passes, reads and compares all that it has copied, pauses
-// writes, copies the rest, and asks the origin to hand over.
+// writes, copies the rest, and requests the hand-over.
 func (c *copying) run(ctx context.Context) (*handOverResponse, error) {
 	if err := c.destination.checkSpace(); err != nil {
 		return nil, err
@@ -92,7 +92,7 @@ func (c *copying) run(ctx context.Context) (*handOverResponse, error) {
 	return handed, err
 }
 
-// finish copies the rest during a pause, and asks the origin to hand over. Its cost follows what has changed, not what there is.
+// finish copies the rest during a pause, and requests the hand-over. Its cost depends on the number of changes, not of objects.
 func (c *copying) finish(ctx context.Context, paused *pauseResponse) (*handOverResponse, error) {
 	if _, err := c.pass(ctx); err != nil {
 		return nil, err
@@ -108,7 +108,7 @@ func (c *copying) finish(ctx context.Context, paused *pauseResponse) (*handOverR
 	if err == nil {
 		return handed, nil
 	}
-	// The origin may have handed over, and not have answered. Then nobody serves the logical cluster until this shard has asked again.
+	// The origin may have handed over without an answer. Then no shard serves the logical cluster until this shard has repeated the request.
 	if handed, again := c.origin.handOver(ctx, handOverRequest{Token: paused.Token, Digest: digest}); again == nil {
 		return handed, nil
 	}
@@ -133,7 +133,8 @@ func (c *copying) copyAll(ctx context.Context, wanted *transfer.Changes) error {
 }
 
 // changes returns what has changed at the origin since a revision. At first it waits until the origin has read all values, unless the
-// migration is given up meanwhile. An origin that answers without having waited is not asked more often, and not longer than one would read.
+// migration is aborted meanwhile. It sends a request at most every followingWait, for at most maxFirstRead,
+// even if the origin answers without having waited.
 func (c *copying) changes(ctx context.Context, since int64) (*transfer.Changes, error) {
 	deadline := time.Now().Add(maxFirstRead)
 	for time.Now().Before(deadline) {
@@ -150,10 +151,10 @@ func (c *copying) changes(ctx context.Context, since int64) (*transfer.Changes, 
 			return nil, ctx.Err()
 		}
 	}
-	return nil, fmt.Errorf("the origin has not read all objects within %s: look at the load of its etcd", maxFirstRead)
+	return nil, fmt.Errorf("the origin has not read all objects within %s: check the load of its etcd", maxFirstRead)
 }
 
-// catchUp copies what has changed meanwhile, until little does.
+// catchUp copies changes until a pass has only few.
 func (c *copying) catchUp(ctx context.Context) error {
 	for range maxPasses {
 		changed, err := c.pass(ctx)
@@ -167,7 +168,7 @@ func (c *copying) catchUp(ctx context.Context) error {
 	return nil
 }
 
-// pass copies what has changed since the last time, and returns how many keys that were.
+// pass copies the changes since the previous pass, and returns their number of keys.
 func (c *copying) pass(ctx context.Context) (changed int, err error) {
 	changes, err := c.changes(ctx, c.since)
 	if err != nil {

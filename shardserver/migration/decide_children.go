@@ -13,7 +13,7 @@ import (
 const (
 	migrationKind = "LogicalClusterMigration"
 	// movingChildAnnotation on a migration has the logical cluster of the child that it has created a migration for last. It
-	// tells a child that somebody has stopped from one that was not begun.
+	// distinguishes a child whose migration was deleted from one that has none yet.
 	movingChildAnnotation = "internal.migration.kcp.io/moving-child"
 	// maxParentName is how much of the name of a migration is in the names of those that it creates.
 	maxParentName = 180

@@ -17,7 +17,7 @@ type Destination struct {
 	Migration *migrationv1alpha1.LogicalClusterMigration
 	// Cluster is the stored LogicalCluster, nil if a consistent read has found none.
 	Cluster *corev1alpha1.LogicalCluster
-	// Ended is whether the shard that stores migrations has said that the one for which Cluster arrives does not exist.
+	// Ended is whether the migration for which Cluster arrives does not exist, according to the shard that stores migrations.
 	Ended bool
 	// Recorded is whether there are records of keys that this migration has copied.
 	Recorded bool
@@ -54,8 +54,8 @@ func (d Destination) Step() DestinationStep {
 	return DestinationWaits // it has arrived, or is the remainder of an earlier move
 }
 
-// copyStep returns the next action while there is a copy. The copy is dropped only if nobody has handed it over: the origin has
-// given up, or the migration has ended, which it does not between the hand-over and the opening of the copy.
+// copyStep returns the next action while there is a copy. It drops the copy only if the origin has not handed it over: the origin has
+// aborted, or the migration has ended, which cannot be between the hand-over and the opening of the copy.
 func (d Destination) copyStep() DestinationStep {
 	switch {
 	case d.Ended:

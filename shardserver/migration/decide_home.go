@@ -169,7 +169,7 @@ func cleanUp(m *migrationv1alpha1.LogicalClusterMigration, origin, destination s
 			conditionsv1alpha1.MarkFalse(m, migrationv1alpha1.OriginCleaned, origin.Reason, conditionsv1alpha1.SeverityWarning, "%s", origin.Message)
 		case destination.Reason != "":
 			conditionsv1alpha1.MarkFalse(m, migrationv1alpha1.OriginCleaned, destination.Reason, conditionsv1alpha1.SeverityWarning,
-				"shard %q has not taken over, and nobody serves the logical cluster: %s", m.Spec.DestinationShard, destination.Message)
+				"shard %q has not taken over, and no shard serves the logical cluster: %s", m.Spec.DestinationShard, destination.Message)
 		case destination.State == shardingv1alpha1.MigrationServing && conditionsv1alpha1.GetReason(m, migrationv1alpha1.OriginCleaned) != migrationv1alpha1.ReasonKeysNotHandedOver:
 			conditionsv1alpha1.Delete(m, migrationv1alpha1.OriginCleaned) // the destination has taken over since
 		}

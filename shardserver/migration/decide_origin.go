@@ -138,7 +138,7 @@ func belongsToShard(name logicalcluster.Name) bool {
 	return name == logicalcluster.Root || name.IsSystem()
 }
 
-// isKept reports whether a migration has the finalizer without which it could end before its shards have learned of that.
+// isKept reports whether a migration has the finalizer without which it could be deleted before its shards have received its end.
 func isKept(migration *migrationv1alpha1.LogicalClusterMigration) bool {
 	return slices.Contains(migration.Finalizers, migrationv1alpha1.MigrationFinalizer)
 }
@@ -176,7 +176,7 @@ func (o Origin) migrating() string            { return o.annotation(corev1alpha1
 func (o Origin) isMine() bool                 { return o.migrating() == o.Reference }
 func (o Origin) movedAway() bool              { return movestate.Of(o.Cluster.Annotations) == movestate.MovedAway }
 
-// isOutdated reports whether the shard has learned of the hand-over again after it was restored to a state of before.
+// isOutdated reports whether the shard was restored to a state before the hand-over, and has received a proof of it since.
 func (o Origin) isOutdated() bool {
 	return o.movedAway() && o.annotation(corev1alpha1.OutdatedAnnotationKey) != ""
 }

@@ -19,12 +19,12 @@ type Placement struct {
 	// Destination is the name of the destination shard. Shards are those of the installation.
 	Origin, Destination string
 	Shards              []*corev1alpha1.Shard
-	// IgnoresSelector is whether who has created the migration wants the destination whatever the Workspace selects.
+	// IgnoresSelector is whether the migration may have a destination that the Workspace does not select.
 	IgnoresSelector bool
 }
 
 // Verdict returns whether the logical cluster may be placed on the destination shard, and else the first rule that does not
-// hold. Whether the destination has the feature enabled is not known here: it does not begin then.
+// hold. It does not consider whether the destination has the feature enabled: one that has not does not begin.
 func (p Placement) Verdict() *shardingv1alpha1.MigrationPlacement {
 	for _, rule := range []func() *refusal{p.exists, p.keepsURL, p.matchesSelector, p.isOpen} {
 		if refused := rule(); refused != nil {

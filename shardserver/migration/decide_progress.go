@@ -7,7 +7,7 @@ import (
 	migrationv1alpha1 "github.com/atoll-dev/atoll/api/migration/v1alpha1"
 )
 
-// noProgressAfter is how long a migration may stay as it is before a condition says so.
+// noProgressAfter is the time without a change after which the condition Progressing of a migration is False.
 const noProgressAfter = 10 * time.Minute
 
 // markProgress sets the condition Progressing of a migration, and returns when to call it again; 0 for never. The last

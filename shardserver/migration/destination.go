@@ -27,9 +27,9 @@ import (
 )
 
 const (
-	// maxPasses is how often the destination copies what has changed since the previous time, before it pauses writes.
+	// maxPasses is the number of times that the destination copies changes before it pauses writes.
 	maxPasses = 5
-	// fewKeys are copied within a pause that nobody notices.
+	// fewKeys are copied within a pause that clients do not notice.
 	fewKeys = 100
 )
 
@@ -82,7 +82,7 @@ func (d *destinationService) observe(ctx context.Context, key controller.Request
 	return state, err
 }
 
-// exists asks the shard that stores migrations whether one exists. What this shard has received of it may be older.
+// exists asks the shard that stores migrations whether one exists. The copy of the migration on this shard may be older.
 func (d *destinationService) exists(ctx context.Context, key controller.Request, uid types.UID) (bool, error) {
 	if d.cfg.Home == d.cfg.Shard {
 		return d.isStored(ctx, key, uid)
@@ -136,8 +136,8 @@ func (d *destinationService) reconcile(ctx context.Context, key controller.Reque
 	return controller.Result{}, nil
 }
 
-// forgetRecords removes the records of a copy that is open, or that nobody has. The watch cache of a replica may still have what was
-// before a copy that another replica has begun; without records, nobody would delete what the origin has deleted since.
+// forgetRecords removes the records of a copy that is open or does not exist any more. The watch cache of a replica may still have the state
+// before a copy that another replica has begun; without records, no replica would delete what the origin has deleted since.
 func (d *destinationService) forgetRecords(ctx context.Context, in transfer.Incoming) error {
 	stored, err := d.stored.get(ctx, in.Cluster)
 	if err != nil || stored.isArrivingFor(in.UID) {
@@ -152,7 +152,7 @@ func logicalClusterOf(migration *migrationv1alpha1.LogicalClusterMigration) logi
 	return name
 }
 
-// drop removes a copy: first what its records name, then the LogicalCluster, while nobody else writes it.
+// drop removes a copy: first what its records name, then the LogicalCluster, while no other replica writes it.
 func (d *destinationService) drop(ctx context.Context, cluster *corev1alpha1.LogicalCluster) error {
 	in := transfer.Incoming{Cluster: logicalcluster.Of(cluster), UID: types.UID(cluster.Annotations[corev1alpha1.ArrivingAnnotationKey])}
 	d.forget(in.UID)
@@ -178,7 +178,7 @@ func (d *destinationService) drop(ctx context.Context, cluster *corev1alpha1.Log
 }
 
 // deleteUnclaimed deletes what the records of a copy name before it is claimed: an etcd without space refuses the write of a claim, and no
-// deletion. Somebody who has claimed the copy before may write keys meanwhile, each with a record, but cannot open it: the origin has given up.
+// deletion. A replica that has claimed the copy before may write keys meanwhile, each with a record, but cannot open it: the origin has aborted.
 func (d *destinationService) deleteUnclaimed(ctx context.Context, in transfer.Incoming) error {
 	stored, err := d.stored.get(ctx, in.Cluster)
 	if err != nil || !stored.isArrivingFor(in.UID) {
@@ -191,7 +191,7 @@ func (d *destinationService) deleteUnclaimed(ctx context.Context, in transfer.In
 	return d.transfer.NewWriter(in, fence).DeleteAll(ctx)
 }
 
-// forgetLeftovers removes what is known of migrations that do not exist.
+// forgetLeftovers removes the state of migrations that do not exist.
 func (d *destinationService) forgetLeftovers(ctx context.Context) error {
 	if err := d.migrations.CheckSynced(); err != nil {
 		return err
@@ -224,8 +224,8 @@ func (d *destinationService) forgetLeftovers(ctx context.Context) error {
 	return nil
 }
 
-// move copies a logical cluster and takes it over. After an error it goes on from what is copied: at the time that the origin names, since an
-// attempt before that reads everything in vain.
+// move copies a logical cluster and takes it over. After an error it continues with what is copied, at the time that the origin returns: an
+// earlier attempt would read everything and fail.
 func (d *destinationService) move(ctx context.Context, key controller.Request, migration *migrationv1alpha1.LogicalClusterMigration) (controller.Result, error) {
 	origin, err := d.cfg.Origins.connect(ctx, migration.Status.OriginShard)
 	if err != nil {
@@ -341,8 +341,8 @@ func reasonOf(err error) string {
 	return migrationv1alpha1.ReasonCopyFailed
 }
 
-// claim stores the LogicalCluster of a copy, or stores it again, so that whoever has claimed it before writes no more. It returns nil
-// if the copy is open, and without create also if there is none.
+// claim stores the LogicalCluster of a copy, or stores it again, so that a replica that has claimed it before cannot write any more. It
+// returns nil if the copy is open and, without create, if there is none.
 func (d *destinationService) claim(ctx context.Context, in transfer.Incoming, reference string, create bool) (*claimedCluster, error) {
 	stored, err := d.stored.get(ctx, in.Cluster)
 	if err != nil {
@@ -380,8 +380,8 @@ func newArriving(in transfer.Incoming, reference string) map[string]any {
 	return u.Object
 }
 
-// open stores the LogicalCluster that the origin has handed over in place of that of the copy, unless somebody else has claimed
-// this. From here on this shard serves it.
+// open stores the LogicalCluster that the origin has handed over in place of that of the copy, unless another replica has claimed
+// the copy. From here on this shard serves it.
 func (d *destinationService) open(ctx context.Context, in transfer.Incoming, reference string, revision int64, handed *handOverResponse) error {
 	object, err := parseHanded(in.Cluster, handed)
 	if err != nil {

@@ -77,7 +77,7 @@ func result(m *migrationv1alpha1.LogicalClusterMigration) string {
 	return resultFailed
 }
 
-// record tells users and operators what happened between two states of a migration, after the second one is stored. Events
+// record creates events about what happened between two states of a migration, after the second one is stored. Events
 // are in the workspace of the migration, never in that of the logical cluster.
 func (h *homeController) record(ctx context.Context, before, after *migrationv1alpha1.LogicalClusterMigration) {
 	if ended := result(after); ended != "" && result(before) == "" {

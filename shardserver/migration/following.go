@@ -27,7 +27,7 @@ const (
 )
 
 // followings are what this replica of an origin follows for destinations: one for each logical cluster that is copied. They end when the
-// logical cluster is handed over, when another one of the same logical cluster begins, and when nobody uses them.
+// logical cluster is handed over, when another one of the same logical cluster begins, and when no destination uses them.
 type followings struct {
 	transfer *transfer.Transfer
 	timeout  time.Duration
@@ -81,7 +81,7 @@ func (f *followings) get(cluster logicalcluster.Name, id string) (*following, er
 	defer f.mu.Unlock()
 	one := f.byCluster[cluster]
 	if one == nil || one.id != id {
-		return nil, apierrors.NewConflict(migrationv1alpha1.Resource("logicalclustermigrations"), "", errors.New("this replica of the shard does not know what was copied: the destination begins again"))
+		return nil, apierrors.NewConflict(migrationv1alpha1.Resource("logicalclustermigrations"), "", errors.New("this replica of the shard has no record of the copy: the destination starts again"))
 	}
 	one.expiry.Reset(f.timeout)
 	return one, nil
@@ -128,7 +128,7 @@ func (f *followings) end(one *following) {
 	}()
 }
 
-// changes returns what has changed since a revision; nil if the values are being read yet.
+// changes returns what has changed since a revision, or nil while the values are still being read.
 func (f *following) changes(ctx context.Context, since int64) (*transfer.Changes, error) {
 	timer := time.NewTimer(followingWait)
 	defer timer.Stop()
@@ -151,7 +151,7 @@ func (f *following) changes(ctx context.Context, since int64) (*transfer.Changes
 	return changes, err
 }
 
-// compare returns how the copy of the destination differs from what is here, or "". What has expired meanwhile expires in the copy, too.
+// compare returns how the copy of the destination differs from the content here, or "". Expired objects expire in the copy, too.
 func (f *following) compare(ctx context.Context, copied transfer.Digest) (string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -192,8 +192,8 @@ func (o *originService) abort(ctx context.Context, state Origin) error {
 	return nil
 }
 
-// handOver gives the logical cluster to the destination of a migration, if this has what the origin has. It is final. A destination
-// that has not received the response asks again.
+// handOver gives the logical cluster to the destination of a migration if its copy is complete. It is final. A destination that has not
+// received the response repeats the request.
 func (o *originService) handOver(ctx context.Context, migration *migrationv1alpha1.LogicalClusterMigration, key controller.Request, wanted handOverRequest) (*handOverResponse, error) {
 	cluster, reference, destination := logicalClusterOf(migration), Reference(key.ClusterName, key.Name), migration.Spec.DestinationShard
 	current, err := o.stored.get(ctx, cluster)
@@ -240,7 +240,7 @@ func (o *originService) handOver(ctx context.Context, migration *migrationv1alph
 }
 
 // mayHandOver returns a conflict unless the migration of a reference has paused writes with a token, and the stored logical cluster
-// was not handed over to any shard. A token says that no write is in flight: without one, there may be some.
+// was not handed over to any shard. A token proves that no write is in flight.
 func mayHandOver(stored *storedCluster, annotations map[string]string, reference, token string) error {
 	switch {
 	case movestate.Of(annotations) == movestate.MovedAway:
@@ -251,8 +251,8 @@ func mayHandOver(stored *storedCluster, annotations map[string]string, reference
 	return nil
 }
 
-// checkHolds returns a conflict if the logical cluster contains a migration that has not ended. Shards believe migrations of the
-// shard that stores them only: with the logical cluster, the migration would disappear for them.
+// checkHolds returns a conflict if the logical cluster contains a migration that has not ended. Shards accept migrations only from the
+// shard that stores them: if the logical cluster moved, the migration would no longer exist for other shards.
 func (o *originService) checkHolds(ctx context.Context, cluster logicalcluster.Name) error {
 	all, err := o.own.ListLatest(logicalcluster.With(ctx, cluster), "", nil)
 	if err != nil {
@@ -275,7 +275,7 @@ func runningMigration(all []*migrationv1alpha1.LogicalClusterMigration) *migrati
 }
 
 // handedOver returns the response to the destination when every replica of this shard has seen the hand-over: from then on no client reads
-// here what it may have changed at the destination.
+// a state here that is older than its own writes at the destination.
 func (o *originService) handedOver(ctx context.Context, cluster logicalcluster.Name, stored *storedCluster) (*handOverResponse, error) {
 	o.followings.endFor(cluster)
 	if err := o.cfg.Fence.Pause(ctx, cluster, stored.revision); err != nil {
@@ -321,7 +321,7 @@ func (o *originService) changes(ctx context.Context, cluster logicalcluster.Name
 	return &changesResponse{Following: one.id, Changes: changes}, nil
 }
 
-// compare fails if the copy of a destination differs from what is here, and returns the storages that have keys.
+// compare returns an error if the copy of a destination differs from the content here, and returns the storages that have keys.
 func (o *originService) compare(ctx context.Context, cluster logicalcluster.Name, wanted handOverRequest) (storages []string, err error) {
 	one, err := o.followings.get(cluster, wanted.Following)
 	if err != nil {

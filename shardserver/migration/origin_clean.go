@@ -21,7 +21,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/transfer"
 )
 
-// cleanDelay is how long the origin keeps the remainder after the longest pause, because front proxies learn of the new
+// cleanDelay is how long the origin keeps the remainder after the longest pause, because front proxies receive the new
 // shard by watches of their own.
 const cleanDelay = 5 * time.Second
 
@@ -70,7 +70,7 @@ type cleanFailures struct {
 	byUID map[types.UID]refusal
 }
 
-// set notes the outcome of an attempt, and reports whether it differs from that of the last one. What is only late is no failure.
+// set notes the outcome of an attempt, and reports whether it differs from that of the last one. A delay is not a failure.
 func (f *cleanFailures) set(uid types.UID, err error) (changed bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

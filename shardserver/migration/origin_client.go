@@ -62,8 +62,8 @@ func (c Connector) connect(ctx context.Context, shard string) (*peer, error) {
 	return &peer{http: client, address: strings.TrimSuffix(address, "/")}, nil
 }
 
-// newClient returns a client that waits for no shard forever, and follows no redirect: what another shard answers to the certificate of
-// this one is not the word of the shard that was asked.
+// newClient returns a client whose requests have a timeout. It follows no redirects, because the response of another shard would be
+// accepted as that of the requested one.
 func newClient(config *rest.Config) (*http.Client, error) {
 	shared, err := rest.HTTPClientFor(config)
 	if err != nil {
@@ -116,8 +116,8 @@ func (c *originClient) entries(ctx context.Context, keys []transfer.Key) (*entri
 	return response, err
 }
 
-// keepFollowing lets the origin remember what it has told this shard, until the caller stops it: to read or to delete much of a copy, this
-// shard needs no word of the origin for longer than that waits.
+// keepFollowing makes the origin retain the state of its answers to this shard, until the caller stops it: while this shard reads or deletes
+// much of a copy, it sends no other request for longer than the origin retains that state.
 func (c *originClient) keepFollowing(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	origin, ended := *c, make(chan struct{}) // the field following is set again by each response
@@ -225,7 +225,7 @@ type conflictError struct{ error }
 // notFoundError is the answer of a shard that does not serve a path.
 type notFoundError struct{ error }
 
-// retryLaterError is the answer of a shard that is to be asked again after a time.
+// retryLaterError is a response after which the client has to repeat the request later.
 type retryLaterError struct {
 	error
 	after time.Duration

@@ -50,7 +50,7 @@ func (o *originService) virtualWorkspace(serializer runtime.NegotiatedSerializer
 			})
 		},
 		IsOpen: func(virtual.Request, *corev1alpha1.LogicalCluster) bool { return true },
-		// The content is read while nobody else is served.
+		// The destination reads the content while no other request is served.
 		ServesMoving: true,
 	}
 }
@@ -153,7 +153,7 @@ func callingShard(ctx context.Context) (name string, ok bool) {
 	return strings.CutPrefix(caller.GetName(), shardUserPrefix)
 }
 
-// isImpersonated reports whether somebody else acts as the user: whoever may impersonate everybody is not the shard.
+// isImpersonated reports whether another user impersonates the shard. A user who may impersonate everyone is not the shard.
 func isImpersonated(ctx context.Context, caller user.Info) bool {
 	authenticated, known := requester.From(ctx)
 	return known && authenticated.GetName() != caller.GetName()

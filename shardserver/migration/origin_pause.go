@@ -13,14 +13,14 @@ import (
 )
 
 const (
-	// maxPause is how long writes are refused at most. A destination that has not taken over until then pauses again.
+	// maxPause is the longest time for which writes are refused. A destination that has not taken over by then pauses again later.
 	maxPause = 5 * time.Second
 	// pauseInterval is the time from the beginning of the first pause to that of the next one. It is longer than the lease of a replica,
 	// so that one that has ended delays only one pause. It doubles with each further pause of a migration, up to maxPauseInterval: a
 	// destination that never takes over does not keep tenants from writing.
 	pauseInterval    = 10 * time.Second
 	maxPauseInterval = 10 * time.Minute
-	// resumeTimeout bounds the attempt to end a pause in time. The controller of the origin goes on with it.
+	// resumeTimeout bounds the attempt to end a pause in time. The controller of the origin repeats it.
 	resumeTimeout = 10 * time.Second
 	// tokenSeparator separates the end of the pause from the reference of the migration in a token.
 	tokenSeparator = " "

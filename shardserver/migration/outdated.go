@@ -22,24 +22,24 @@ import (
 )
 
 const (
-	// askInterval is how often a shard asks those that have not answered; every laterInterval it looks for shards that are new.
+	// askInterval is how often a shard asks those that have not answered; every laterInterval it lists shards to find new ones.
 	askInterval   = 2 * time.Second
 	laterInterval = 30 * time.Second
 	hiddenPoll    = 20 * time.Millisecond
-	// askTimeout bounds the question to one shard, with what follows from the answer: another attempt goes on with what the first one has not fenced.
+	// askTimeout bounds the request to one shard and the fencing that follows. Another attempt fences what the first one has not.
 	askTimeout = 2 * time.Minute
-	// releasePoll is how often a shard looks whether it was released while it asks.
+	// releasePoll is how often a shard checks whether it was released while it asks other shards.
 	releasePoll = time.Second
 	// maxClaims bounds what another shard can make this one read.
 	maxClaims = 10_000_000
-	// restoredRounds is how often a restored shard asks all shards: a logical cluster that moved on between two of them during the first round has
-	// arrived during the second.
+	// restoredRounds is how often a restored shard asks all shards: a logical cluster that moves between two of them during the first round has
+	// arrived by the second.
 	restoredRounds = 2
 )
 
-// outdatedService finds the logical clusters of this shard that it has handed over, and does not know that: its etcd was restored from a backup of
-// before. It asks each other shard once for what it has got from this one, with the receipts that this one has signed then. A restored shard serves no
-// logical cluster until all have answered, or a person has released it.
+// outdatedService finds the logical clusters that this shard has handed over after the backup from which its etcd was restored. It asks each other
+// shard once for what that has received from this one, with the receipts that this shard has signed. A restored shard serves no logical cluster
+// until all have answered, or an administrator has released it.
 type outdatedService struct {
 	cfg Config
 	reader
@@ -63,7 +63,7 @@ func (o *outdatedService) setWaiting(reason string) {
 	o.waiting = reason
 }
 
-// run asks other shards, also those that become known later, until the context ends. Every replica does: each answers requests.
+// run asks other shards, including those that join later, until the context ends. Every replica does, because each serves requests.
 func (o *outdatedService) run(ctx context.Context) {
 	rounds := 1
 	if !o.cfg.Fence.IsConfirmed() {
@@ -122,7 +122,7 @@ func (o *outdatedService) untilReleased(ctx context.Context) (context.Context, c
 	}
 }
 
-// confirm lets the shard serve its logical clusters, and publish what is in them.
+// confirm lets the shard serve its logical clusters, and publish their content.
 func (o *outdatedService) confirm(ctx context.Context) error {
 	if !o.cfg.Fence.IsConfirmed() {
 		all, err := o.clusters.List(logicalcluster.With(ctx, logicalcluster.Wildcard), "", nil)
@@ -139,7 +139,7 @@ func (o *outdatedService) confirm(ctx context.Context) error {
 	return nil
 }
 
-// errShardsUnknown is returned while it is unknown whom to ask.
+// errShardsUnknown is returned while the other shards are unknown.
 var errShardsUnknown = errors.New("the shards of the installation are not known yet")
 
 // askAll asks the shards that have not answered as often as there are rounds. Each round begins when all have answered in the previous one.
@@ -182,7 +182,7 @@ func (o *outdatedService) others(ctx context.Context) ([]string, error) {
 	return slices.DeleteFunc(names, func(name string) bool { return name == o.cfg.Shard }), nil
 }
 
-// ask fences what a shard has got from this one, and returns when no replica of the process serves that.
+// ask fences what a shard has received from this one, and returns when no replica of the process serves that.
 func (o *outdatedService) ask(ctx context.Context, shard string) error {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()

@@ -88,7 +88,7 @@ func (p *parentService) parentShard(annotations map[string]string) string {
 }
 
 // follow stores the new shard of the Workspace of a logical cluster. This works while the logical cluster moves itself, too:
-// the origin has to know who can tell it that the Workspace has the destination.
+// the origin needs the shard that can confirm that the Workspace has the destination.
 func (p *parentService) follow(ctx context.Context, child logicalcluster.Name, from, to string) error {
 	_, err := p.stored.update(ctx, child, func(_ *storedCluster, annotations map[string]string) error {
 		switch {

@@ -32,7 +32,7 @@ var (
 // reader reads what migrations depend on.
 type reader struct {
 	registry *storage.Registry
-	// isHome is whether this shard stores migrations. On another one, what it has of them itself does not count: a logical cluster
+	// isHome is whether this shard stores migrations. On another one, migrations in its own storage do not count, because a logical cluster
 	// that was copied to it may contain any.
 	isHome     bool
 	migrations *storage.Reader[*migrationv1alpha1.LogicalClusterMigration]

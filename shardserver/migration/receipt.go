@@ -26,7 +26,7 @@ const (
 )
 
 // receipt is what a shard has signed when it handed a logical cluster over. It moves on with the logical cluster, and only that shard can check it:
-// what others say about who has the logical cluster counts for a restored shard only if it has said so itself.
+// a restored shard accepts from others which shard has the logical cluster only with a receipt of its own.
 type receipt struct {
 	Shard string `json:"shard"`
 	// Epoch is that of the logical cluster after the hand-over.
@@ -35,7 +35,7 @@ type receipt struct {
 }
 
 // ReceiptKey returns the secret with which the shard of a prefix signs receipts, and creates it with the first start of the shard. It must not change:
-// a backup that has another one knows nothing of what the shard has signed since.
+// after the restore of a backup with another one, the shard does not accept the receipts that it has signed since.
 func ReceiptKey(ctx context.Context, etcd clientv3.KV, prefix string) ([]byte, error) {
 	key := reservedkeys.Receipts(prefix)
 	for {
@@ -48,7 +48,7 @@ func ReceiptKey(ctx context.Context, etcd clientv3.KV, prefix string) ([]byte, e
 		case len(found.Kvs[0].Value) == receiptKeyBytes:
 			return found.Kvs[0].Value, nil
 		default:
-			return nil, fmt.Errorf("%s has no secret of %d bytes: delete the key, and restored backups of before know nothing of moves", key, receiptKeyBytes)
+			return nil, fmt.Errorf("%s has no secret of %d bytes: delete the key; a shard that is restored from an earlier backup then does not know of moves", key, receiptKeyBytes)
 		}
 		secret := make([]byte, receiptKeyBytes)
 		_, _ = rand.Read(secret) // never fails
@@ -89,7 +89,8 @@ func receiptsAtHandOver(value string, signed receipt) string {
 	return encodeReceipts(append([]receipt{signed}, receiptsOfOthers(value, signed.Shard)...))
 }
 
-// receiptsAtArrival returns the annotation for a shard that has got the logical cluster: what it has handed over before is here again.
+// receiptsAtArrival returns the annotation for a shard that has received the logical cluster, without the receipts of that shard: what it has
+// handed over is here again.
 func receiptsAtArrival(value, shard string) string {
 	return encodeReceipts(receiptsOfOthers(value, shard))
 }

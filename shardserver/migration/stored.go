@@ -99,8 +99,8 @@ func (s *storedClusters) get(ctx context.Context, cluster logicalcluster.Name) (
 	return stored, nil
 }
 
-// update changes the annotations of a LogicalCluster, and returns what is stored then and the revision of the change. An
-// error of change is returned as it is. Conditions must hold, too, else it returns errConflict.
+// update changes the annotations of a LogicalCluster, and returns the stored object and the revision of the change. It returns
+// errors of change unchanged, and errConflict if the conditions do not hold.
 func (s *storedClusters) update(ctx context.Context, cluster logicalcluster.Name, change func(*storedCluster, map[string]string) error, conditions ...clientv3.Cmp) (*storedCluster, error) {
 	for range maxConflicts {
 		stored, err := s.get(ctx, cluster)

@@ -250,7 +250,7 @@ func newChangedError() *apierrors.StatusError {
 }
 
 // Watch implements storage.Interface. A watch over all logical clusters expires when the objects of one of them are hidden or
-// shown, and so does one that continues from before. The caller lists again; it gets no event for objects that nobody has changed. One of a
+// shown, and so does one that continues from before. The caller lists again; it gets no event for objects that have not changed. One of a
 // logical cluster whose content is not complete expires at once.
 func (s *guardedStorage) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
 	if s.lacks(ctx) {

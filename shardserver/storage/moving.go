@@ -15,7 +15,7 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// Moves tells readers which logical clusters move from or to this shard.
+// Moves reports which logical clusters move from or to this shard.
 type Moves struct {
 	// Guard hides them.
 	Guard Guard
@@ -23,7 +23,7 @@ type Moves struct {
 	Unrestricted func(context.Context) context.Context
 }
 
-// SetMoves sets what tells which logical clusters move. By default none do.
+// SetMoves sets what reports which logical clusters move. By default none do.
 func (r *Registry) SetMoves(moves Moves) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

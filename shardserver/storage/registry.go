@@ -67,7 +67,7 @@ type Registry struct {
 	// remoteStore reads replicas of other shards.
 	remoteStore RemoteStore
 	locality    Locality
-	// moves tells which logical clusters move.
+	// moves reports which logical clusters move.
 	moves Moves
 }
 

@@ -12,8 +12,8 @@ import (
 )
 
 // Sum is the SHA-256 of a key, or the sum of those of many keys modulo 2^256, which a change of one key changes without the others. It
-// finds what is damaged, missing or too much. It need not withstand somebody who chooses the content: whoever could choose what the
-// destination stores is a shard that has the content anyway.
+// finds what is damaged, missing or too much. It does not need to resist an attacker who chooses the content: only a shard that has the
+// content anyway could choose what the destination stores.
 type Sum [sha256.Size]byte
 
 // sumOf returns the sum of one key: of the length of its name as 8 bytes in network order, the name, one byte that is 1 if the key has a

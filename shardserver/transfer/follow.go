@@ -106,7 +106,7 @@ func (f *Follower) Close() {
 }
 
 // Changes returns what has changed since a revision, which an earlier call has returned, and the digest of all keys, as of a time after the
-// call; 0 returns all keys. The deletions up to the revision are forgotten, so that one caller is possible. There may be keys in storages of
+// call; 0 returns all keys. It discards the deletions up to the revision, so that only one caller is possible. There may be keys in storages of
 // Config, and in others that the caller knows.
 func (f *Follower) Changes(ctx context.Context, since int64, also ...string) (*Changes, error) {
 	changes, err := f.changes(ctx, since, also)

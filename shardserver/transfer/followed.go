@@ -66,7 +66,7 @@ func (f *followed) remove(name string, revision int64) {
 	f.changed = max(f.changed, revision)
 }
 
-// forget forgets the deletions up to a revision.
+// forget discards the deletions up to a revision.
 func (f *followed) forget(revision int64) {
 	maps.DeleteFunc(f.gone, func(_ string, d deletion) bool { return d.revision <= revision })
 }

@@ -100,7 +100,7 @@ func (t *Transfer) Incoming(ctx context.Context) ([]Incoming, error) {
 	}
 }
 
-// Forget deletes the records of a migration. What it has copied remains. One without records is no error.
+// Forget deletes the records of a migration. What it has copied remains. A migration without records is no error.
 func (t *Transfer) Forget(ctx context.Context, in Incoming) error {
 	prefix, err := t.records(in)
 	if err == nil {

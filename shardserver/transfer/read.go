@@ -15,7 +15,7 @@ import (
 )
 
 // Manifest returns the keys of a logical cluster and their versions, ordered by storage and name, at one revision of etcd, which it also
-// returns. It reads no values. etcd forgets a revision when it compacts; Manifest then fails with rpctypes.ErrCompacted and can
+// returns. It reads no values. After etcd has compacted the revision, Manifest fails with rpctypes.ErrCompacted and can
 // be called again.
 func (t *Transfer) Manifest(ctx context.Context, cluster logicalcluster.Name) (versions []Version, revision int64, err error) {
 	versions, revision, err = t.manifest(ctx, cluster)

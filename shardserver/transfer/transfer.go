@@ -26,7 +26,7 @@ const (
 	parallelWrites = 32
 )
 
-// ErrFenced is returned if the conditions of the caller do not hold: somebody else decides about the logical cluster.
+// ErrFenced is returned if the conditions of the caller do not hold: another shard or replica is responsible for the logical cluster.
 var ErrFenced = errors.New("the logical cluster has changed since it was read")
 
 // Config configures a Transfer.

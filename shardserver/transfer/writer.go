@@ -19,8 +19,8 @@ type Writer struct {
 	leases *leases
 }
 
-// NewWriter returns a Writer. Each of its transactions requires the fence, conditions that hold only while nobody is served the
-// logical cluster and nobody else writes its copy; otherwise calls fail with ErrFenced.
+// NewWriter returns a Writer. Each of its transactions requires the fence, conditions that hold only while no client is served the
+// logical cluster and no other replica writes its copy; otherwise calls fail with ErrFenced.
 func (t *Transfer) NewWriter(in Incoming, fence []clientv3.Cmp) *Writer {
 	return &Writer{t: t, in: in, fence: fence, leases: &leases{client: t.cfg.Client, now: t.now, byEnd: map[time.Time]*sharedLease{}}}
 }

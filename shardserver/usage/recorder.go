@@ -134,7 +134,7 @@ func (r *Recorder) flushUntil(ctx context.Context) error {
 	return r.Flush(flushing)
 }
 
-// Forget deletes the records of a logical cluster that was deleted, after a moment.
+// Forget deletes the records of a logical cluster that was deleted, asynchronously.
 func (r *Recorder) Forget(cluster logicalcluster.Name) {
 	r.forgottenMu.Lock()
 	if len(r.forgotten) < maxForgotten {
@@ -147,7 +147,7 @@ func (r *Recorder) Forget(cluster logicalcluster.Name) {
 	}
 }
 
-// deleteForgotten deletes the records of logical clusters that were deleted. What fails is left to the sweep.
+// deleteForgotten deletes the records of logical clusters that were deleted. The sweep deletes those for which this fails.
 func (r *Recorder) deleteForgotten(ctx context.Context) {
 	r.forgottenMu.Lock()
 	forgotten := slices.Collect(maps.Keys(r.forgotten))

@@ -43,7 +43,7 @@ type Record struct {
 	Flushes []string `json:"flushes"`
 }
 
-// addFlush adds the counts of a flush, and forgets the oldest flush beyond keptFlushes.
+// addFlush adds the counts of a flush, and discards the oldest flush beyond keptFlushes.
 func (r *Record) addFlush(flush string, counts *Counts) {
 	r.add(counts)
 	r.Flushes = append(r.Flushes, flush)

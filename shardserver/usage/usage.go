@@ -96,7 +96,7 @@ func NewCounter(shard string, exists func(context.Context) bool) *Counter {
 }
 
 // WithCounting counts the requests to single logical clusters, except those for which skip returns true. It must run after
-// authorization: who may not send requests to a logical cluster does not add to its usage.
+// authorization: requests of users who are not authorized do not count for a logical cluster.
 func (c *Counter) WithCounting(next http.Handler, skip func(*http.Request) bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		ctx := req.Context()

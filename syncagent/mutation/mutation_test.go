@@ -24,13 +24,9 @@ const counterpart = `{metadata: {name: copy, namespace: copies}, spec: {size: 1}
 
 func parse(t testing.TB, text string) *unstructured.Unstructured {
 	t.Helper()
-	encoded, err := yaml.YAMLToJSON([]byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
 	object := &unstructured.Unstructured{}
 	// UnmarshalJSON would require a kind.
-	if err := json.Unmarshal(encoded, &object.Object); err != nil {
+	if err := yaml.Unmarshal([]byte(text), &object.Object); err != nil {
 		t.Fatal(err)
 	}
 	if spec, ok := object.Object["spec"].(map[string]any); ok && spec["size"] != nil {

@@ -12,7 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/atoll-dev/atoll/internal/kubeconfig"
 )
 
 // Controllers that --disabled-controllers accepts.
@@ -185,7 +186,7 @@ func (cl *Clusters) Complete() (*Config, error) {
 
 // loadKcp reads a kubeconfig for a workspace.
 func loadKcp(file string) (*rest.Config, error) {
-	config, err := load(file, "")
+	config, err := kubeconfig.Load(file, "")
 	if err != nil {
 		return nil, err
 	}
@@ -203,11 +204,11 @@ func (cl *Clusters) loadService() (*rest.Config, error) {
 		if config, err = rest.InClusterConfig(); err != nil {
 			return nil, fmt.Errorf("--kubeconfig is not set, and there is no service account of a pod: %w", err)
 		}
-		if cl.HostOverride != "" {
-			config.Host = cl.HostOverride
-		}
-	} else if config, err = load(cl.Kubeconfig, cl.HostOverride); err != nil {
+	} else if config, err = kubeconfig.Load(cl.Kubeconfig, ""); err != nil {
 		return nil, fmt.Errorf("--kubeconfig: %w", err)
+	}
+	if cl.HostOverride != "" {
+		config.Host, config.ServerName = cl.HostOverride, "" // the name was that of the replaced host
 	}
 	if cl.CAFileOverride != "" {
 		if _, err := os.Stat(cl.CAFileOverride); err != nil {
@@ -216,10 +217,4 @@ func (cl *Clusters) loadService() (*rest.Config, error) {
 		config.CAFile, config.CAData = cl.CAFileOverride, nil
 	}
 	return config, nil
-}
-
-func load(file, host string) (*rest.Config, error) {
-	overrides := &clientcmd.ConfigOverrides{}
-	overrides.ClusterInfo.Server = host
-	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(&clientcmd.ClientConfigLoadingRules{ExplicitPath: file}, overrides).ClientConfig()
 }

@@ -27,12 +27,8 @@ const (
 
 func parseObject(t testing.TB, text string) *unstructured.Unstructured {
 	t.Helper()
-	encoded, err := yaml.YAMLToJSON([]byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
 	object := &unstructured.Unstructured{}
-	if err := json.Unmarshal(encoded, &object.Object); err != nil {
+	if err := yaml.Unmarshal([]byte(text), &object.Object); err != nil {
 		t.Fatal(err)
 	}
 	return object

@@ -9,6 +9,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/discovery"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 
@@ -26,9 +27,7 @@ func newScheme() *runtime.Scheme {
 	for _, add := range []func(*runtime.Scheme) error{
 		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, dialects.AddToScheme, apisv1alpha1.AddToScheme, corev1alpha1.AddToScheme,
 	} {
-		if err := add(scheme); err != nil {
-			panic(err) // two types are registered for one kind
-		}
+		utilruntime.Must(add(scheme))
 	}
 	return scheme
 }

@@ -4,6 +4,7 @@
 package state
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -258,10 +259,7 @@ func (s Store) Delete(ctx context.Context, state *State) error {
 // keys returns the keys of the contents, the largest content first.
 func keys(contents map[string][]byte) []string {
 	return slices.SortedFunc(maps.Keys(contents), func(a, b string) int {
-		if c := len(contents[b]) - len(contents[a]); c != 0 {
-			return c
-		}
-		return slices.Compare([]byte(a), []byte(b))
+		return cmp.Or(cmp.Compare(len(contents[b]), len(contents[a])), cmp.Compare(a, b))
 	})
 }
 

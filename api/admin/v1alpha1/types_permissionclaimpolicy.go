@@ -16,7 +16,7 @@ type PermissionClaimPolicy struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is what the policy permits and reserves.
+	// spec defines what the policy permits and reserves.
 	// +required
 	Spec PermissionClaimPolicySpec `json:"spec"`
 }
@@ -30,7 +30,8 @@ type PermissionClaimPolicySpec struct {
 	// +kubebuilder:validation:MinItems=1
 	Claims []ClaimerGroups `json:"claims"`
 
-	// providers are the users and groups that may export the API groups of this policy. If empty, nobody may.
+	// providers are the users and groups that may export the API groups of this policy. If empty, no user may export
+	// them.
 	// +optional
 	// +listType=atomic
 	Providers []PolicySubject `json:"providers,omitempty"`
@@ -44,7 +45,7 @@ type ClaimerGroups struct {
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
 	Claimer string `json:"claimer"`
 
-	// groups are the API groups whose resources it may claim without an identity hash.
+	// groups are the API groups whose resources exports of the claimer may claim without an identity hash.
 	// +required
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1

@@ -54,8 +54,10 @@ type APIBindingSpec struct {
 	// +listMapKey=identityHash
 	PermissionClaims []AcceptablePermissionClaim `json:"permissionClaims,omitempty"`
 
-	// deletionPolicy defines what happens to the objects of bound resources when the APIBinding is deleted. It can be
-	// changed while the APIBinding is being deleted, and does not apply when the workspace is deleted.
+	// deletionPolicy defines what happens to the objects of bound resources when the APIBinding is deleted. Delete
+	// deletes them, unless another APIBinding binds the same resource. WaitForSuccessor delays the deletion until
+	// other APIBindings bind all resources with the same schema and identity. It can be changed while the APIBinding
+	// is being deleted, and does not apply when the workspace is deleted. Defaults to Delete.
 	// +optional
 	// +kubebuilder:default=Delete
 	DeletionPolicy APIBindingDeletionPolicy `json:"deletionPolicy,omitempty"`

@@ -60,7 +60,7 @@ const (
 	// The origin deletes no others.
 	HandedOverStoragesAnnotationKey = "internal.core.kcp.io/handed-over-storages"
 	// ArrivingAnnotationKey contains the UID of the LogicalClusterMigration that copies the logical cluster to this shard. Until
-	// it is removed, another shard has the logical cluster, and nobody sees the copy.
+	// it is removed, another shard has the logical cluster, and clients do not see the copy.
 	ArrivingAnnotationKey = "internal.core.kcp.io/arriving"
 	// TokenKeysAnnotationKey contains the public keys of the shards that had the logical cluster before. Tokens that they signed
 	// for its service accounts stay valid. Without the annotation, tokens have to be signed by its shard.

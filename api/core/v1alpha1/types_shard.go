@@ -64,19 +64,19 @@ type ShardSpec struct {
 	// +kubebuilder:validation:MinLength=1
 	VirtualWorkspaceURL string `json:"virtualWorkspaceURL,omitempty"`
 
-	// resourceLimits limits what is placed on the shard.
+	// resourceLimits limits how many logical clusters are placed on the shard. If unset, there is no limit.
 	// +optional
 	ResourceLimits *ShardResourceLimits `json:"resourceLimits,omitempty"`
 }
 
-// ShardResourceLimits has the limits of a shard, by resource. Only "workspaces" has an effect: the logical clusters on the
-// shard, as in status.used. A limit that is absent, 0 or negative is none.
+// ShardResourceLimits has the limits of a shard, by resource. Only "workspaces" has an effect: the number of logical
+// clusters on the shard, as in status.used. A limit that is unset, 0 or negative does not apply.
 type ShardResourceLimits struct {
-	// soft has the limits from which on other shards are preferred.
+	// soft has limits at which new workspaces are placed on other shards if possible.
 	// +optional
 	Soft corev1.ResourceList `json:"soft,omitempty"`
 
-	// hard has the limits at which nothing more is placed on the shard.
+	// hard has limits at which no further workspaces are placed on the shard. Existing ones stay.
 	// +optional
 	Hard corev1.ResourceList `json:"hard,omitempty"`
 }
@@ -93,8 +93,8 @@ type ShardStatus struct {
 	// +optional
 	Load corev1.ResourceList `json:"load,omitempty"`
 
-	// used is what resourceLimits count: "workspaces" is the number of all logical clusters on the shard, those of the system
-	// and those that are being deleted included.
+	// used is the usage to which resourceLimits apply: "workspaces" is the number of all logical clusters on the
+	// shard, including those of the system and those that are being deleted.
 	// +optional
 	Used corev1.ResourceList `json:"used,omitempty"`
 

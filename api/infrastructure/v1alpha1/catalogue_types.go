@@ -4,8 +4,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Catalogue offers some Templates to some users, through an APIExport of its own. Who binds another APIExport neither sees them nor
-// can create instances.
+// Catalogue offers selected Templates through an APIExport of its own. Workspaces that bind another APIExport do not
+// see these Templates, and cannot create instances of them.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Cluster,categories=infrastructure
@@ -17,11 +17,11 @@ type Catalogue struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is what the catalogue offers.
+	// spec defines what the catalogue offers, and to whom.
 	// +required
 	Spec CatalogueSpec `json:"spec"`
 
-	// status is the observed state.
+	// status is the observed state of the catalogue.
 	// +optional
 	// +kubebuilder:default={}
 	Status CatalogueStatus `json:"status,omitzero"`
@@ -38,18 +38,20 @@ type CatalogueList struct {
 
 // CatalogueSpec is the desired state of a Catalogue.
 type CatalogueSpec struct {
-	// export is the name of the APIExport, which is created.
+	// export is the name of the APIExport that the provider creates for the catalogue. Immutable.
 	// +required
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="export cannot be changed"
 	Export string `json:"export"`
 
-	// templateSelector selects the Templates by their labels; one without requirements selects all.
+	// templateSelector selects Templates by their labels. An empty selector selects all. If it is invalid, the
+	// condition Ready is False, and the export keeps what it had.
 	// +required
 	TemplateSelector metav1.LabelSelector `json:"templateSelector"`
 
-	// binders are the groups of users who may bind the export.
+	// binders are groups whose users may bind the export, such as system:authenticated. If empty, only users may bind
+	// it who are granted that by other means.
 	// +optional
 	// +listType=set
 	Binders []string `json:"binders,omitempty"`
@@ -57,12 +59,12 @@ type CatalogueSpec struct {
 
 // CatalogueStatus is the observed state of a Catalogue.
 type CatalogueStatus struct {
-	// observedGeneration is the generation that the conditions are about, -1 before the first.
+	// observedGeneration is the generation of the spec that the conditions describe, -1 before the first.
 	// +optional
 	// +kubebuilder:default=-1
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// conditions are Ready.
+	// conditions describe the state of the catalogue; Ready is the only one.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -4,95 +4,105 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// AuditSpec configures the audit log of a shard.
+// AuditSpec configures the audit log of a shard. Without policy, the shard records nothing.
 type AuditSpec struct {
-	// policy selects the requests that are recorded, and the level.
+	// policy selects the requests that are recorded, and how much of each. If unset, no request is recorded.
 	// +optional
 	Policy *AuditPolicy `json:"policy,omitempty"`
 
-	// webhook sends audit events to a remote service.
+	// webhook sends audit events to a remote service. It has no effect without policy and configSecretName; the
+	// condition SpecHonored then says so.
 	// +optional
 	Webhook *AuditWebhook `json:"webhook,omitempty"`
 }
 
 // AuditPolicy is the source of the audit policy.
 type AuditPolicy struct {
-	// configMap holds the policy file.
+	// configMap names the key of a ConfigMap with a Policy of audit.k8s.io/v1. If unset, no request is recorded.
 	// +optional
 	ConfigMap *AuditPolicyConfigMap `json:"configMap,omitempty"`
 }
 
-// AuditPolicyConfigMap names a key of a ConfigMap that holds an audit policy.
+// AuditPolicyConfigMap names a key of a ConfigMap with an audit policy.
 type AuditPolicyConfigMap struct {
-	// name of the ConfigMap.
+	// name is the name of a ConfigMap in the same namespace. The pods of the shard do not start while it does not
+	// exist.
 	// +required
 	Name string `json:"name"`
 
-	// key inside the ConfigMap.
+	// key is the key of the ConfigMap whose value is the policy, in YAML or JSON.
 	// +required
 	Key string `json:"key"`
 }
 
-// AuditWebhook describes a service that receives audit events. The default of each field is that of the server.
+// AuditWebhook describes a service that receives audit events. A field that is unset, 0 or false has the default of
+// the server.
 type AuditWebhook struct {
-	// configSecretName names a Secret with a kubeconfig of the service, under the key kubeconfig.
+	// configSecretName names a Secret in the same namespace. Its key kubeconfig has the address of the service and
+	// the credentials for it. If unset, no events are sent.
 	// +optional
 	ConfigSecretName string `json:"configSecretName,omitempty"`
 
-	// mode defines whether requests wait for their audit events to be sent.
+	// mode defines whether a request waits until its audit events are sent. batch: it does not wait, and events are
+	// sent in batches; blocking: it waits; blocking-strict: it waits, and fails if the event of its arrival cannot be
+	// sent. Defaults to batch.
 	// +optional
 	Mode AuditWebhookMode `json:"mode,omitempty"`
 
-	// batchBufferSize is the number of events held before they are sent.
+	// batchBufferSize is the number of events that wait to be sent; further events are dropped. Used in the mode
+	// batch only. Defaults to 10000.
 	// +optional
 	BatchBufferSize int `json:"batchBufferSize,omitempty"`
 
-	// batchMaxSize is the largest number of events sent at once.
+	// batchMaxSize is the largest number of events in a batch. Used in the mode batch only. Defaults to 400.
 	// +optional
 	BatchMaxSize int `json:"batchMaxSize,omitempty"`
 
-	// batchMaxWait is the longest time an event waits for its batch to fill.
+	// batchMaxWait is the longest time that an event waits until its batch is full, for example 10s. Used in the mode
+	// batch only. Defaults to 30s.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^[-+]?(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$`
 	BatchMaxWait *metav1.Duration `json:"batchMaxWait,omitempty"`
 
-	// batchThrottleEnable limits the rate of batches.
+	// batchThrottleEnable limits the rate of batches. The server limits it by default, and false has no effect.
 	// +optional
 	BatchThrottleEnable bool `json:"batchThrottleEnable,omitempty"`
 
-	// batchThrottleBurst is the number of batches sent at once before the rate applies.
+	// batchThrottleBurst is the number of batches that are sent at once before batchThrottleQPS applies. Defaults to
+	// 15.
 	// +optional
 	BatchThrottleBurst int `json:"batchThrottleBurst,omitempty"`
 
-	// batchThrottleQPS is the rate of batches per second, a decimal number.
+	// batchThrottleQPS is the average number of batches per second, a decimal number such as "2.5". Defaults to 10.
 	// +optional
 	BatchThrottleQPS string `json:"batchThrottleQPS,omitempty"`
 
-	// initialBackoff is the time before the first retry of a failed request.
+	// initialBackoff is the time before the first retry of a failed request, for example 5s. Defaults to 10s.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^[-+]?(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$`
 	InitialBackoff *metav1.Duration `json:"initialBackoff,omitempty"`
 
-	// truncateEnabled cuts events and batches that are too large.
+	// truncateEnabled splits batches and cuts events that exceed the sizes below. Defaults to false.
 	// +optional
 	TruncateEnabled bool `json:"truncateEnabled,omitempty"`
 
-	// truncateMaxBatchSize is the largest size of a batch in bytes.
+	// truncateMaxBatchSize is the largest size of a batch, in bytes. Used if truncateEnabled is true. Defaults to
+	// 10485760.
 	// +optional
 	TruncateMaxBatchSize int `json:"truncateMaxBatchSize,omitempty"`
 
-	// truncateMaxEventSize is the largest size of an event in bytes.
+	// truncateMaxEventSize is the largest size of an event, in bytes: of larger ones, request and response are
+	// removed, and what is still larger is dropped. Used if truncateEnabled is true. Defaults to 102400.
 	// +optional
 	TruncateMaxEventSize int `json:"truncateMaxEventSize,omitempty"`
 
-	// version of the audit API of the service.
+	// version is the API group and version of the events that the service receives. Defaults to audit.k8s.io/v1.
 	// +optional
 	Version string `json:"version,omitempty"`
 }
 
-// AuditWebhookMode defines whether requests wait for their audit events: batch does not, blocking does,
-// blocking-strict also fails the request when its event cannot be sent.
+// AuditWebhookMode defines whether a request waits until its audit events are sent.
 // +kubebuilder:validation:Enum="";batch;blocking;blocking-strict
 type AuditWebhookMode string

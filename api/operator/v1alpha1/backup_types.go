@@ -6,8 +6,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Backup saves an installation once: the etcds of its RootShard and Shards, and the Secrets that nothing else can make again. Deleting a
-// Backup leaves what is in the store.
+// Backup saves an installation once: the etcds of its RootShard and Shards, and the Secrets that cannot be created
+// again. Deleting a Backup does not delete what is in the store.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:categories={atoll,kcp}
@@ -26,12 +26,12 @@ type Backup struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec says what is saved, and where. It is immutable.
+	// spec defines what is saved, and where. Immutable.
 	// +required
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="a Backup is made once: create another one"
 	Spec BackupSpec `json:"spec"`
 
-	// status is what was saved.
+	// status describes what was saved.
 	// +optional
 	// +kubebuilder:default={}
 	Status BackupStatus `json:"status,omitzero"`
@@ -46,14 +46,14 @@ type BackupList struct {
 	Items []Backup `json:"items"`
 }
 
-// BackupSpec says what is saved, and where.
+// BackupSpec defines what is saved, and where.
 type BackupSpec struct {
-	// rootShardRef names the RootShard of the installation.
+	// rootShardRef names the RootShard of the installation, in the same namespace. Immutable.
 	// +required
 	// +kubebuilder:validation:XValidation:rule="has(self.name) && self.name != ''",message="name must be set"
 	RootShardRef corev1.LocalObjectReference `json:"rootShardRef"`
 
-	// storeRef names the BackupStore.
+	// storeRef names the BackupStore that receives the backup, in the same namespace. Immutable.
 	// +required
 	// +kubebuilder:validation:XValidation:rule="has(self.name) && self.name != ''",message="name must be set"
 	StoreRef corev1.LocalObjectReference `json:"storeRef"`
@@ -70,62 +70,67 @@ const (
 	BackupPhaseFailed    BackupPhase = "Failed"
 )
 
-// BackupStatus is what was saved.
+// BackupStatus describes what was saved.
 type BackupStatus struct {
 	// observedGeneration is the generation of the spec that was reconciled, -1 before the first.
 	// +optional
 	// +kubebuilder:default=-1
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// phase summarizes the conditions: Pending, Running, Completed or Failed.
+	// phase summarizes the conditions: Pending, Running, Completed or Failed. The last two are final.
 	// +optional
 	Phase BackupPhase `json:"phase,omitempty"`
 
-	// backupId is the name of the backup in the store, once it is complete. It begins with the time of the creation of the Backup.
+	// backupId is the name of the backup in the store, which begins with the creation time of the Backup. Empty until
+	// the backup is complete.
 	// +optional
 	BackupID string `json:"backupId,omitempty"`
 
-	// destinationPath is the folder of the complete backup, s3://<bucket>/<prefix>/<namespace>/<RootShard>/<backupId>.
+	// destinationPath is the folder of the backup, s3://<bucket>/<prefix>/<namespace>/<RootShard>/<backupId>. Empty
+	// until the backup is complete.
 	// +optional
 	DestinationPath string `json:"destinationPath,omitempty"`
 
-	// startedAt is when the first pod was created, or, once it is completed, when the run that succeeded began.
+	// startedAt is the time at which the first pod was created. Once the backup is complete, it is the time at which
+	// the pod that succeeded began.
 	// +optional
 	StartedAt *metav1.Time `json:"startedAt,omitempty"`
 
-	// stoppedAt is when the backup was complete.
+	// stoppedAt is the time at which the backup was complete.
 	// +optional
 	StoppedAt *metav1.Time `json:"stoppedAt,omitempty"`
 
-	// duration is the time between startedAt and stoppedAt.
+	// duration is the time between startedAt and stoppedAt, for example 1m30s.
 	// +optional
 	Duration string `json:"duration,omitempty"`
 
-	// size of all objects in the store, rounded up.
+	// size is the total size of the objects in the store, rounded up.
 	// +optional
 	Size *resource.Quantity `json:"size,omitempty"`
 
-	// snapshotSize of all databases together, rounded up.
+	// snapshotSize is the total size of the databases that were saved, rounded up.
 	// +optional
 	SnapshotSize *resource.Quantity `json:"snapshotSize,omitempty"`
 
-	// shards is the number of shards, including the root shard.
+	// shards is the number of shards that were saved, including the root shard.
 	// +optional
 	Shards int32 `json:"shards,omitempty"`
 
-	// logicalClusters is the number of logical clusters of all shards.
+	// logicalClusters is the number of logical clusters on all shards that were saved.
 	// +optional
 	LogicalClusters int64 `json:"logicalClusters,omitempty"`
 
-	// secrets is the number of Secrets.
+	// secrets is the number of Secrets that were saved.
 	// +optional
 	Secrets int32 `json:"secrets,omitempty"`
 
-	// manifestDigest is the SHA-256 digest of manifest.json. Keep it elsewhere to recognize a backup that was replaced in the store.
+	// manifestDigest is the SHA-256 digest of the file manifest.json of the backup, in hexadecimal. Keep a copy
+	// outside of the store, and set it in a Restore: a backup that somebody has replaced in the store is then
+	// refused.
 	// +optional
 	ManifestDigest string `json:"manifestDigest,omitempty"`
 
-	// conditions are the states of the backup.
+	// conditions describe the state of the backup.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -4,8 +4,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// BackupSchedule creates Backups of an installation at given times, and removes old ones. Deleting a BackupSchedule leaves its Backups, and
-// what is in the store.
+// BackupSchedule creates Backups of an installation on a schedule, and removes old ones. Deleting a BackupSchedule
+// deletes neither its Backups nor what is in the store.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:categories={atoll,kcp}
@@ -26,13 +26,13 @@ type BackupSchedule struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec says when Backups are created, of what, and how long they are kept.
+	// spec defines when Backups are created, of what, and how long they are kept.
 	// +required
 	// +kubebuilder:validation:XValidation:rule="self.rootShardRef == oldSelf.rootShardRef",message="rootShardRef is immutable: create another BackupSchedule"
 	// +kubebuilder:validation:XValidation:rule="self.storeRef == oldSelf.storeRef",message="storeRef is immutable: create another BackupSchedule, and suspend this one"
 	Spec BackupScheduleSpec `json:"spec"`
 
-	// status is what the schedule has done.
+	// status is the observed state of the schedule.
 	// +optional
 	// +kubebuilder:default={}
 	Status BackupScheduleStatus `json:"status,omitzero"`
@@ -47,51 +47,55 @@ type BackupScheduleList struct {
 	Items []BackupSchedule `json:"items"`
 }
 
-// BackupScheduleSpec says when Backups are created, of what, and how long they are kept. It has the fields of a Backup.
+// BackupScheduleSpec defines when Backups are created, of what, and how long they are kept. It has the fields of a
+// Backup.
 type BackupScheduleSpec struct {
 	BackupSpec `json:",inline"`
 
-	// schedule has the five fields of cron (minute, hour, day of month, month, day of week), or is @hourly, @daily, @weekly, @monthly or
-	// @yearly.
+	// schedule is the times at which Backups are created, in the format of cron: minute, hour, day of month, month,
+	// day of week. @hourly, @daily, @weekly, @monthly and @yearly are possible, too.
 	// +required
 	// +kubebuilder:validation:MaxLength=100
 	// +kubebuilder:validation:Pattern=`^(@(yearly|annually|monthly|weekly|daily|midnight|hourly)|[^\s@]+( +\S+){4})$`
 	// +kubebuilder:validation:XValidation:rule="!self.contains('TZ=')",message="schedule has no time zone: set timeZone"
 	Schedule string `json:"schedule"`
 
-	// timeZone of the schedule is a name such as Europe/Berlin. By default, it is UTC. In other zones, an hour of the night occurs
-	// twice or not at all on some days.
+	// timeZone is the time zone of the schedule, a name such as Europe/Berlin. Defaults to UTC. In a zone with
+	// daylight saving time, an hour of the night occurs twice, or not at all, on one day each.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="self.lowerAscii() != 'local'",message="timeZone is a name such as Europe/Berlin"
 	TimeZone string `json:"timeZone,omitempty"`
 
-	// suspend stops the creation of Backups, and their removal. Times that pass meanwhile are not made up for.
+	// suspend stops the creation and the removal of Backups. Backups that were due meanwhile are not created later.
+	// Defaults to false.
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
 
-	// immediate creates the first Backup as soon as the schedule exists.
+	// immediate creates the first Backup as soon as the schedule exists, instead of at its first time. Defaults to
+	// false.
 	// +optional
 	Immediate bool `json:"immediate,omitempty"`
 
-	// retention is how long the Backups of this schedule are kept. By default, nothing is removed.
+	// retention defines how long the Backups of this schedule are kept. If unset, none are removed.
 	// +optional
 	Retention *BackupRetention `json:"retention,omitempty"`
 }
 
-// BackupRetention is which Backups are kept: those that one of its rules keeps, and always the last that was completed. Others are removed
-// from the store, and then from the cluster.
+// BackupRetention defines which Backups are kept: those that keepLast or keepWithin keeps, and always the last one
+// that was completed. The operator removes the others from the store, and then from the cluster.
 // +kubebuilder:validation:XValidation:rule="has(self.keepLast) || has(self.keepWithin)",message="set keepLast, keepWithin, or both"
 type BackupRetention struct {
-	// keepLast is the number of completed Backups to keep.
+	// keepLast is the number of completed Backups to keep. If unset, keepWithin alone decides.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=10000
 	KeepLast *int32 `json:"keepLast,omitempty"`
 
-	// keepWithin keeps completed Backups that are at most so much older than the last one, for example 720h. Nothing becomes too old
-	// while no Backup is completed.
+	// keepWithin keeps completed Backups that are at most this much older than the last completed one, for example
+	// 720h. At least 1h. Age counts from the last completed Backup, so none are removed while Backups fail. If unset,
+	// keepLast alone decides.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
@@ -99,41 +103,42 @@ type BackupRetention struct {
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1h')",message="keepWithin is at least 1h"
 	KeepWithin *metav1.Duration `json:"keepWithin,omitempty"`
 
-	// s3Credentials are credentials that may remove objects. Only the operator uses them. By default, they are those of the BackupStore, and
-	// the pods that save the installation can remove Backups, too. They need s3:ListBucket, s3:DeleteObject, s3:ListBucketMultipartUploads
-	// and s3:AbortMultipartUpload.
+	// s3Credentials are those with which the operator removes objects: s3:ListBucket, s3:DeleteObject,
+	// s3:ListBucketMultipartUploads, s3:AbortMultipartUpload. If unset, it uses those of the BackupStore, which need
+	// these permissions: then the pods that save can remove Backups, too.
 	// +optional
 	S3Credentials *S3Credentials `json:"s3Credentials,omitempty"`
 }
 
-// BackupScheduleStatus is what a schedule has done.
+// BackupScheduleStatus is the observed state of a BackupSchedule.
 type BackupScheduleStatus struct {
 	// observedGeneration is the generation of the spec that was reconciled, -1 before the first.
 	// +optional
 	// +kubebuilder:default=-1
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// lastScheduleTime is when the last Backup was created.
+	// lastScheduleTime is the time at which the last Backup was created.
 	// +optional
 	LastScheduleTime *metav1.Time `json:"lastScheduleTime,omitempty"`
 
-	// lastBackup is the name of the last Backup that was created.
+	// lastBackup is the name of the Backup that was created last.
 	// +optional
 	LastBackup string `json:"lastBackup,omitempty"`
 
-	// lastSuccessfulTime is when the last Backup that was completed had ended.
+	// lastSuccessfulTime is the time at which the last completed Backup was complete.
 	// +optional
 	LastSuccessfulTime *metav1.Time `json:"lastSuccessfulTime,omitempty"`
 
-	// nextScheduleTime is when the next Backup is due. A time that has passed while no operator ran is made up for once.
+	// nextScheduleTime is the time at which the next Backup is due. If several times pass while no operator runs, one
+	// Backup is created for them.
 	// +optional
 	NextScheduleTime *metav1.Time `json:"nextScheduleTime,omitempty"`
 
-	// lastRetentionTime is when the operator last looked for Backups to remove.
+	// lastRetentionTime is the time at which the operator last checked which Backups to remove.
 	// +optional
 	LastRetentionTime *metav1.Time `json:"lastRetentionTime,omitempty"`
 
-	// conditions are the states of the schedule.
+	// conditions describe the state of the schedule.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

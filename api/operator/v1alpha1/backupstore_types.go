@@ -5,8 +5,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// BackupStore is a bucket of an S3 server for backups of installations in its namespace, and the public keys that backups are encrypted
-// to. Whoever may create one together with a Backup can read the Secrets of these installations.
+// BackupStore is a bucket of an S3 server for backups of installations in its namespace, and the public keys to which
+// backups are encrypted. Users who may create a BackupStore and a Backup can read the Secrets of these installations.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:categories={atoll,kcp}
@@ -40,13 +40,13 @@ type BackupStoreList struct {
 
 // BackupStoreSpec describes a bucket.
 type BackupStoreSpec struct {
-	// endpointURL is the URL of the S3 server, without the bucket. With http, who listens on the network learns sizes and times; the
-	// content is encrypted anyway.
+	// endpointURL is the URL of the S3 server, without the bucket. Backups are encrypted in either case, but with
+	// http, others on the network see the sizes and times of requests.
 	// +required
 	// +kubebuilder:validation:Pattern=`^https?://[^/?#@]+/?$`
 	EndpointURL string `json:"endpointURL"`
 
-	// bucket must exist.
+	// bucket is the name of the bucket. The operator does not create it.
 	// +required
 	// +kubebuilder:validation:MinLength=3
 	// +kubebuilder:validation:MaxLength=63
@@ -54,18 +54,20 @@ type BackupStoreSpec struct {
 	Bucket string `json:"bucket"`
 
 	// prefix is put before the keys of all objects, which continue with the namespace and the name of the RootShard.
+	// It has no slash at its beginning and end. If unset, keys have no prefix.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*$`
 	// +kubebuilder:validation:XValidation:rule="!self.split('/').exists(part, part == '.' || part == '..')",message="prefix has no parts . and .."
 	Prefix string `json:"prefix,omitempty"`
 
-	// region of the bucket. By default, it is us-east-1, which stores without regions expect.
+	// region is the region of the bucket. Defaults to us-east-1, which S3 servers without regions expect.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Region string `json:"region,omitempty"`
 
-	// addressingStyle is where requests name the bucket: in the path, or in the host. By default, it is Path.
+	// addressingStyle is where requests name the bucket: in the path of the URL (Path), or in its host name
+	// (VirtualHosted). Defaults to Path.
 	// +optional
 	// +kubebuilder:validation:Enum=Path;VirtualHosted
 	AddressingStyle BackupAddressingStyle `json:"addressingStyle,omitempty"`
@@ -74,34 +76,37 @@ type BackupStoreSpec struct {
 	// +required
 	S3Credentials S3Credentials `json:"s3Credentials"`
 
-	// endpointCA names the key of a Secret with certificates in PEM that are trusted instead of public ones.
+	// endpointCA names the key of a Secret with CA certificates in PEM, by which the serving certificate of the S3
+	// server is verified. If unset, public CAs are trusted.
 	// +optional
 	EndpointCA *SecretKeyReference `json:"endpointCA,omitempty"`
 
-	// encryption is to whom backups are encrypted.
+	// encryption has the public keys to which backups are encrypted.
 	// +required
 	Encryption BackupEncryption `json:"encryption"`
 
-	// maxUploadRate limits the bytes per second of all uploads of a backup together, for example 20Mi. By default, there is no limit.
+	// maxUploadRate limits the bytes per second of all uploads of a backup together, for example 20Mi. At least 64Ki.
+	// If unset, there is no limit.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).isGreaterThan(quantity('65535'))",message="maxUploadRate is at least 64Ki"
 	MaxUploadRate *resource.Quantity `json:"maxUploadRate,omitempty"`
 
-	// objectLock locks each object of a backup in the bucket when it is stored. The bucket must have object lock, and the credentials need
-	// s3:PutObjectRetention. By default, the bucket's own rule applies.
+	// objectLock locks each object of a backup when it is stored. The bucket must have object lock enabled, and the
+	// credentials need s3:PutObjectRetention. If unset, the default retention of the bucket applies, if it has one.
 	// +optional
 	ObjectLock *BackupObjectLock `json:"objectLock,omitempty"`
 }
 
-// BackupObjectLock is how, and how long, objects are locked.
+// BackupObjectLock defines how, and for how long, objects are locked.
 type BackupObjectLock struct {
-	// mode is Governance, where accounts with the right s3:BypassGovernanceRetention may remove an object, or Compliance, where nobody may.
+	// mode defines who may remove a locked object: accounts with the permission s3:BypassGovernanceRetention
+	// (Governance), or no account (Compliance).
 	// +required
 	// +kubebuilder:validation:Enum=Governance;Compliance
 	Mode BackupObjectLockMode `json:"mode"`
 
-	// retainFor is how long an object is locked after it was stored, for example 720h: at least 1h, and at most 87600h. Nobody can shorten
-	// it later in the mode Compliance.
+	// retainFor is how long an object is locked after it is stored, from 1h to 87600h, for example 720h. In the mode
+	// Compliance, nobody can shorten the time of stored objects later.
 	// +required
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
@@ -126,27 +131,29 @@ type S3Credentials struct {
 	// +required
 	SecretAccessKey SecretKeyReference `json:"secretAccessKey"`
 
-	// sessionToken names the key of a Secret with the token of temporary credentials.
+	// sessionToken names the key of a Secret with the session token of temporary credentials. If unset, requests have
+	// none.
 	// +optional
 	SessionToken *SecretKeyReference `json:"sessionToken,omitempty"`
 }
 
 // SecretKeyReference names a key of a Secret in the same namespace.
 type SecretKeyReference struct {
-	// name of the Secret.
+	// name is the name of the Secret.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	Name string `json:"name"`
 
-	// key of the Secret.
+	// key is the key of the Secret.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	Key string `json:"key"`
 }
 
-// BackupEncryption is to whom backups are encrypted.
+// BackupEncryption has the public keys to which backups are encrypted.
 type BackupEncryption struct {
-	// recipients are public keys of age (age1...). Each of their private keys opens a backup; keep these outside of the cluster.
+	// recipients are public keys of age (age1...). The private key of any of them decrypts a backup; keep the private
+	// keys outside of the cluster. A change applies to new backups only.
 	// +required
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=20
@@ -162,7 +169,7 @@ type BackupStoreStatus struct {
 	// +kubebuilder:default=-1
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// conditions are the states of the store.
+	// conditions describe the state of the store.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

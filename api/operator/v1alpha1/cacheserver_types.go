@@ -42,20 +42,21 @@ type CacheServerList struct {
 // CacheServerSpec is the desired state of a cache server.
 // +kubebuilder:validation:XValidation:rule="!has(self.replicas) || self.replicas <= 1 || has(self.etcd)",message="more than one replica needs etcd: the embedded store belongs to one pod"
 type CacheServerSpec struct {
-	// clusterDomain is the DNS domain of the cluster the server runs in. By default, it is cluster.local.
+	// clusterDomain is the DNS domain of the cluster in which the server runs. Defaults to cluster.local.
 	// +optional
 	ClusterDomain string `json:"clusterDomain,omitempty"`
 
-	// image of the server.
+	// image is the container image of the server. If unset, the operator's default is used.
 	// +optional
 	Image *ImageSpec `json:"image,omitempty"`
 
-	// replicas is the number of server pods. By default, it is 1 with the embedded store and 2 with etcd.
+	// replicas is the number of server pods. More than one needs etcd. Defaults to 1 without etcd and to 2 with etcd.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Replicas *int32 `json:"replicas,omitempty"`
 
-	// resources of the server container. Default: requests of 500m CPU and 1Gi, limits of 1 CPU and 2Gi.
+	// resources are the resources of the server container. They are merged into the defaults: requests of 500m CPU
+	// and 1Gi, limits of 1 CPU and 2Gi.
 	// +optional
 	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
 
@@ -63,8 +64,7 @@ type CacheServerSpec struct {
 	// +optional
 	Logging *LoggingSpec `json:"logging,omitempty"`
 
-	// certificates is the source of the certificate authority. By default, the operator creates a self-signed
-	// certificate authority.
+	// certificates is the source of the certificate authority. If unset, the operator creates a self-signed one.
 	// +optional
 	Certificates Certificates `json:"certificates,omitzero"`
 
@@ -80,20 +80,20 @@ type CacheServerSpec struct {
 	// +optional
 	DeploymentTemplate *DeploymentTemplate `json:"deploymentTemplate,omitempty"`
 
-	// etcd is the store of the server. By default, it is embedded in the pod; shards publish their objects again after
-	// a loss.
+	// etcd is the store of the server. If unset, the server stores objects in an etcd that is embedded in its pod;
+	// shards publish their objects again if the pod loses them.
 	// +optional
 	Etcd *EtcdConfig `json:"etcd,omitempty"`
 
-	// cacheName is the name of this cache among the caches of its hierarchy, which must be unique and must
-	// not change. By default, it is the name of the object. It is an addition of Atoll.
+	// cacheName is the name of this cache among the caches of its hierarchy. It must be unique in the hierarchy; do
+	// not change it later. Defaults to the name of the object. It is an addition of Atoll.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	CacheName string `json:"cacheName,omitempty"`
 
-	// parent is the cache above this one. Objects with global reach are copied to it and from it.
-	// By default, there is none. It is an addition of Atoll.
+	// parent is the cache above this one: objects with global reach are copied to it and from it. If unset, there is
+	// no cache above. It is an addition of Atoll.
 	// +optional
 	Parent *CacheParent `json:"parent,omitempty"`
 
@@ -112,8 +112,9 @@ type CacheParent struct {
 	// +optional
 	RootShardRef *corev1.LocalObjectReference `json:"rootShardRef,omitempty"`
 
-	// kubeconfigSecretRef names a Secret with a kubeconfig of any other cache under the key kubeconfig. Its user is
-	// system:kcp:cache:<cacheName> in group system:kcp:cache; certificates must be embedded.
+	// kubeconfigSecretRef names a Secret in the same namespace, whose key kubeconfig has the address and the
+	// credentials of any other cache. The user must be system:kcp:cache:<cacheName> in the group system:kcp:cache;
+	// certificates must be embedded in the kubeconfig.
 	// +optional
 	KubeconfigSecretRef *corev1.LocalObjectReference `json:"kubeconfigSecretRef,omitempty"`
 }
@@ -139,7 +140,7 @@ type CacheServerStatus struct {
 	// +optional
 	Phase CacheServerPhase `json:"phase,omitempty"`
 
-	// version is the image tag that all server pods run. Empty while they differ.
+	// version is the image tag that all server pods run. Empty while they run different ones.
 	// +optional
 	Version string `json:"version,omitempty"`
 
@@ -147,11 +148,12 @@ type CacheServerStatus struct {
 	// +optional
 	Endpoint string `json:"endpoint,omitempty"`
 
-	// etcd is the state of the etcd that the operator runs for the object. It is an addition of Atoll.
+	// etcd is the state of the etcd that the operator runs for the cache server. Unset if it runs none. It is an
+	// addition of Atoll.
 	// +optional
 	Etcd *EtcdStatus `json:"etcd,omitempty"`
 
-	// conditions are the states of the parts of the cache server.
+	// conditions describe the state of the cache server.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

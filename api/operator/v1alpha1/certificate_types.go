@@ -8,11 +8,13 @@ import (
 // Certificates is the source of a certificate authority. If no field is set, the operator creates a self-signed
 // certificate authority.
 type Certificates struct {
-	// issuerRef names the issuer that signs the root certificate authority. It must be able to sign CA certificates.
+	// issuerRef names the cert-manager issuer that signs the root certificate authority. It must be able to sign CA
+	// certificates. Ignored if caSecretRef is set.
 	// +optional
 	IssuerRef *IssuerReference `json:"issuerRef,omitempty"`
 
-	// caSecretRef names a Secret with an existing CA key pair (tls.crt, tls.key), as an alternative to issuerRef.
+	// caSecretRef names a Secret in the same namespace with an existing CA: its certificate (tls.crt) and private key
+	// (tls.key). It takes precedence over issuerRef.
 	// +optional
 	CASecretRef *corev1.LocalObjectReference `json:"caSecretRef,omitempty"`
 }
@@ -21,8 +23,8 @@ type Certificates struct {
 type RootShardCertificates struct {
 	Certificates `json:",inline"`
 
-	// rekey gives certificate authorities new keys while the installation serves. An entry stays after its re-keying has ended, and its
-	// generation only grows. It is an addition of Atoll.
+	// rekey replaces the keys of certificate authorities while the installation serves requests. Entries cannot be
+	// removed, and their generation cannot decrease. It is an addition of Atoll.
 	// +optional
 	// +listType=map
 	// +listMapKey=ca
@@ -30,7 +32,7 @@ type RootShardCertificates struct {
 	Rekey []CertificateRekey `json:"rekey,omitempty"`
 }
 
-// RekeyableCA is a certificate authority that can be re-keyed while the installation serves.
+// RekeyableCA is a certificate authority that can be re-keyed while the installation serves requests.
 // +kubebuilder:validation:Enum=client-ca;requestheader-client-ca
 type RekeyableCA string
 
@@ -40,23 +42,24 @@ const (
 	RequestHeaderCA RekeyableCA = "requestheader-client-ca" // signs those of proxies, which tell servers who a user is
 )
 
-// CertificateRekey is the wanted key of a certificate authority.
+// CertificateRekey is the desired key of a certificate authority.
 // +kubebuilder:validation:XValidation:rule="!has(self.retireGeneration) || self.retireGeneration < self.generation",message="retireGeneration is to be lower than generation, which remains trusted"
 type CertificateRekey struct {
-	// ca is the certificate authority: client-ca, which signs client certificates, or requestheader-client-ca, which signs those with which
-	// proxies tell servers who a user is. Others cannot be re-keyed.
+	// ca is the certificate authority: client-ca, which signs client certificates, or requestheader-client-ca, which
+	// signs the certificates with which proxies authenticate to servers. Others cannot be re-keyed.
 	// +required
 	CA RekeyableCA `json:"ca"`
 
-	// generation is the number of the key: the first key of an installation is 1. A higher number than that of
-	// status.certificates.cas begins a re-keying.
+	// generation is the number of the desired key; the first key of an installation has the number 1. A number above
+	// the one in status.certificates.cas starts a re-keying.
 	// +required
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=9999
 	Generation int32 `json:"generation"`
 
-	// retireGeneration is the last generation that need not be trusted any more. It confirms that clients of which the operator does
-	// not know, such as copies of kubeconfigs, have certificates of a later one.
+	// retireGeneration is the last generation that servers need not trust any more, lower than generation. Set it
+	// after clients that the operator does not manage, such as copies of kubeconfigs, have certificates of a later
+	// generation. Until then, servers trust the previous one.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=9999
@@ -87,60 +90,60 @@ const (
 
 // CertificateAuthorityStatus is the state of one certificate authority.
 type CertificateAuthorityStatus struct {
-	// name of the certificate authority, such as client-ca.
+	// name is the name of the certificate authority, such as client-ca.
 	// +required
 	Name RekeyableCA `json:"name"`
 
-	// phase is Stable, or the step of a re-keying: TrustBoth, Issue, Retire.
+	// phase is Stable, or the step of a re-keying: TrustBoth, Issue or Retire.
 	// +required
 	Phase CertificateAuthorityPhase `json:"phase"`
 
-	// generation is the number of the key; during a re-keying, that of the previous one.
+	// generation is the number of the key. During a re-keying, it is the number of the previous key.
 	// +required
 	Generation int32 `json:"generation"`
 
-	// nextGeneration is the number of the new key during a re-keying.
+	// nextGeneration is the number of the new key during a re-keying. Unset otherwise.
 	// +optional
 	NextGeneration int32 `json:"nextGeneration,omitempty"`
 
-	// secretName is the Secret with the certificate authority that issues.
+	// secretName is the name of the Secret with the certificate authority that signs certificates at present.
 	// +optional
 	SecretName string `json:"secretName,omitempty"`
 
-	// fingerprint is the SHA-256 of the certificate of generation.
+	// fingerprint is the SHA-256 fingerprint of the CA certificate of generation.
 	// +optional
 	Fingerprint string `json:"fingerprint,omitempty"`
 
-	// nextFingerprint is the SHA-256 of the certificate of nextGeneration.
+	// nextFingerprint is the SHA-256 fingerprint of the CA certificate of nextGeneration.
 	// +optional
 	NextFingerprint string `json:"nextFingerprint,omitempty"`
 
-	// notAfter is when the certificate of the issuing certificate authority expires.
+	// notAfter is the time at which the CA certificate that signs at present expires.
 	// +optional
 	NotAfter *metav1.Time `json:"notAfter,omitempty"`
 
-	// blockedBy says what the next phase waits for, at most ten entries.
+	// blockedBy describes what the next phase waits for, at most ten entries.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=10
 	BlockedBy []string `json:"blockedBy,omitempty"`
 
-	// readySince is since when no server and no certificate has been missing. The next phase begins some minutes later.
+	// readySince is the time since which nothing blocks the next phase, which begins some minutes later.
 	// +optional
 	ReadySince *metav1.Time `json:"readySince,omitempty"`
 }
 
 // IssuerReference names a cert-manager issuer. The fields are those of cert-manager.
 type IssuerReference struct {
-	// name of the issuer.
+	// name is the name of the issuer.
 	// +required
 	Name string `json:"name"`
 
-	// kind of the issuer: Issuer, ClusterIssuer, or a kind of an external issuer. The default is Issuer.
+	// kind is the kind of the issuer: Issuer, ClusterIssuer, or a kind of an external issuer. Defaults to Issuer.
 	// +optional
 	Kind string `json:"kind,omitempty"`
 
-	// group of the issuer's kind. The default is cert-manager.io.
+	// group is the API group of the kind. Defaults to cert-manager.io.
 	// +optional
 	Group string `json:"group,omitempty"`
 }
@@ -150,105 +153,112 @@ type CertificateTemplates map[string]CertificateTemplate
 
 // CertificateTemplate changes one certificate that the operator creates. Common name and usages cannot be changed.
 type CertificateTemplate struct {
-	// metadata is added to the Certificate object.
+	// metadata is added to the metadata of the Certificate object.
 	// +optional
 	Metadata *TemplateMetadata `json:"metadata,omitempty"`
 
-	// spec sets fields of the Certificate.
+	// spec changes fields of the Certificate. Fields that are unset keep the operator's values.
 	// +optional
 	Spec *CertificateSpecTemplate `json:"spec,omitempty"`
 }
 
 // CertificateSpecTemplate holds the configurable fields of a Certificate.
 type CertificateSpecTemplate struct {
-	// subject adds to the certificate's subject.
+	// subject adds attributes to the subject of the certificate.
 	// +optional
 	Subject *CertificateSubject `json:"subject,omitempty"`
 
-	// issuerRef selects another issuer for this certificate. The dnsNames of this template, if any, then replace the
-	// operator's.
+	// issuerRef names another issuer for this certificate. If the template has dnsNames, too, they and ipAddresses
+	// replace the operator's names and addresses, which a public issuer would refuse to sign.
 	// +optional
 	IssuerRef *IssuerReference `json:"issuerRef,omitempty"`
 
-	// dnsNames are added to the names the operator sets.
+	// dnsNames are added to the DNS names that the operator sets. With issuerRef, they replace them.
 	// +optional
 	DNSNames []string `json:"dnsNames,omitempty"`
 
-	// ipAddresses are added to the addresses the operator sets.
+	// ipAddresses are added to the IP addresses that the operator sets. With issuerRef and dnsNames, they replace
+	// them.
 	// +optional
 	IPAddresses []string `json:"ipAddresses,omitempty"`
 
-	// secretTemplate is added to the Secret that holds the certificate.
+	// secretTemplate is added to the metadata of the Secret with the certificate.
 	// +optional
 	SecretTemplate *TemplateMetadata `json:"secretTemplate,omitempty"`
 
-	// duration for which the certificate is valid, for example 2160h.
+	// duration is how long the certificate is valid, for example 2160h. Defaults to 8760h, and to 87600h for
+	// certificate authorities. cert-manager refuses less than 1h.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^[-+]?(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$`
 	Duration *metav1.Duration `json:"duration,omitempty"`
 
-	// renewBefore is how long before its expiry the certificate is renewed, for example 720h.
+	// renewBefore is how long before its expiry the certificate is renewed, for example 720h. It must be shorter than
+	// duration. Defaults to 168h, and to 720h for certificate authorities.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^[-+]?(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$`
 	RenewBefore *metav1.Duration `json:"renewBefore,omitempty"`
 
-	// privateKey configures the key of the certificate.
+	// privateKey configures the private key of the certificate.
 	// +optional
 	PrivateKey *CertificatePrivateKey `json:"privateKey,omitempty"`
 }
 
-// CertificateSubject adds to the subject of a certificate. Lists are united with what the operator sets.
+// CertificateSubject adds attributes to the subject of a certificate. The operator merges lists with its own values.
 type CertificateSubject struct {
-	// organizations (O). On client certificates these are the user's groups.
+	// organizations are values of the attribute O. In client certificates, they are the groups of the user.
 	// +optional
 	Organizations []string `json:"organizations,omitempty"`
 
-	// countries (C).
+	// countries are values of the attribute C.
 	// +optional
 	Countries []string `json:"countries,omitempty"`
 
-	// organizationalUnits (OU).
+	// organizationalUnits are values of the attribute OU.
 	// +optional
 	OrganizationalUnits []string `json:"organizationalUnits,omitempty"`
 
-	// localities (L).
+	// localities are values of the attribute L.
 	// +optional
 	Localities []string `json:"localities,omitempty"`
 
-	// provinces (ST).
+	// provinces are values of the attribute ST.
 	// +optional
 	Provinces []string `json:"provinces,omitempty"`
 
-	// streetAddresses (STREET).
+	// streetAddresses are values of the attribute STREET.
 	// +optional
 	StreetAddresses []string `json:"streetAddresses,omitempty"`
 
-	// postalCodes.
+	// postalCodes are values of the attribute postalCode.
 	// +optional
 	PostalCodes []string `json:"postalCodes,omitempty"`
 
-	// serialNumber attribute of the subject.
+	// serialNumber is the value of the attribute serialNumber, which is not the serial number of the certificate.
 	// +optional
 	SerialNumber string `json:"serialNumber,omitempty"`
 }
 
-// CertificatePrivateKey configures the key of a certificate.
+// CertificatePrivateKey configures the private key of a certificate.
 type CertificatePrivateKey struct {
-	// rotationPolicy defines whether a renewed certificate gets a new key (Always) or keeps its key (Never).
+	// rotationPolicy defines whether a renewed certificate gets a new key (Always) or keeps its key (Never). If
+	// unset, certificate authorities and the keys that sign service account tokens keep theirs, and cert-manager's
+	// default applies to others.
 	// +optional
 	RotationPolicy PrivateKeyRotationPolicy `json:"rotationPolicy,omitempty"`
 
-	// encoding of the key in the Secret.
+	// encoding is the encoding of the key in the Secret. Defaults to PKCS1.
 	// +optional
 	Encoding PrivateKeyEncoding `json:"encoding,omitempty"`
 
-	// algorithm of the key.
+	// algorithm is the algorithm of the key. Defaults to RSA, and to ECDSA for the certificates of an etcd that the
+	// operator runs.
 	// +optional
 	Algorithm PrivateKeyAlgorithm `json:"algorithm,omitempty"`
 
-	// size of the key in bits, as the algorithm allows: 2048, 4096 or 8192 for RSA; 256, 384 or 521 for ECDSA.
+	// size is the size of the key in bits: 2048, 4096 or 8192 for RSA; 256, 384 or 521 for ECDSA. Defaults to 4096
+	// for RSA; if algorithm differs from the operator's, to cert-manager's default.
 	// +optional
 	Size int `json:"size,omitempty"`
 }

@@ -46,43 +46,49 @@ type FrontProxyList struct {
 // FrontProxySpec is the desired state of a front proxy.
 // +kubebuilder:validation:XValidation:rule="!has(self.externalHostname) || !has(self.external) || !has(self.external.hostname)",message="externalHostname and external.hostname exclude each other; externalHostname is deprecated"
 type FrontProxySpec struct {
-	// rootShard names the installation the front proxy belongs to.
+	// rootShard names the RootShard of the installation that the front proxy serves.
 	// +required
 	RootShard RootShardReference `json:"rootShard"`
 
-	// external is the address of this front proxy, if it differs from that of the RootShard.
+	// external is the address of this front proxy. If unset, or without a hostname, clients use the address of the
+	// RootShard. privateHostname and privatePort have no effect here: shards use those of the RootShard.
 	// +optional
 	External *ExternalConfig `json:"external,omitempty"`
 
-	// externalHostname is a host or host:port under which clients reach the proxy. Deprecated: use external.
+	// externalHostname is the host or host:port at which clients reach the proxy. It cannot be combined with
+	// external.hostname. Deprecated: use external.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="!self.contains('/')",message="externalHostname is a host or host:port, without scheme and path"
 	ExternalHostname string `json:"externalHostname,omitempty"`
 
-	// replicas is the number of proxy pods. By default, it is 2 at first and an autoscaler may change it.
+	// replicas is the number of proxy pods. If unset, the operator starts with 2, and an autoscaler may change the
+	// number.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Replicas *int32 `json:"replicas,omitempty"`
 
-	// resources of the proxy container.
+	// resources are the resources of the proxy container. They are merged into the defaults: a request of 256Mi
+	// memory and a limit of 2Gi memory.
 	// +optional
 	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
 
-	// auth configures additional authentication methods. oidc requires serviceAccount.enabled to be true.
+	// auth configures authentication methods in addition to client certificates. With oidc, serviceAccount.enabled
+	// must be true.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="!has(self.oidc) || (has(self.serviceAccount) && self.serviceAccount.enabled)",message="oidc needs serviceAccount.enabled: true, else service account tokens would be refused"
 	Auth *AuthSpec `json:"auth,omitempty"`
 
-	// sharedIndex holds other credentials for the shared index of the installation than those of the RootShard. It is an
-	// addition of Atoll.
+	// sharedIndex has credentials of this front proxy for the shared index of the installation. If unset, it uses
+	// those of the RootShard. It has no effect if the installation has no shared index. It is an addition of Atoll.
 	// +optional
 	SharedIndex *SharedIndexClient `json:"sharedIndex,omitempty"`
 
-	// additionalPathMappings route further URL paths to other servers.
+	// additionalPathMappings route further URL paths to other servers. If unset, the proxy routes requests to shards
+	// and their virtual workspaces only.
 	// +optional
 	AdditionalPathMappings []PathMapping `json:"additionalPathMappings,omitempty"`
 
-	// image of the proxy.
+	// image is the container image of the proxy. If unset, the operator's default is used.
 	// +optional
 	Image *ImageSpec `json:"image,omitempty"`
 
@@ -94,16 +100,18 @@ type FrontProxySpec struct {
 	// +optional
 	DeploymentTemplate *DeploymentTemplate `json:"deploymentTemplate,omitempty"`
 
-	// certificateTemplates changes the certificates by name: server, kubeconfig, requestheader.
+	// certificateTemplates change the certificates by name: server, kubeconfig, requestheader. Other names have no
+	// effect; the condition SpecHonored lists them.
 	// +optional
 	CertificateTemplates CertificateTemplates `json:"certificateTemplates,omitempty"`
 
-	// caBundleSecretRef names a Secret whose key tls.crt holds CAs of backends trusted in addition. They are also put
-	// into generated kubeconfigs.
+	// caBundleSecretRef names a Secret in the same namespace. The proxy trusts the CA certificates in its key
+	// tls.crt, too, when it connects to servers, and generated kubeconfigs contain them.
 	// +optional
 	CABundleSecretRef *corev1.LocalObjectReference `json:"caBundleSecretRef,omitempty"`
 
-	// clientCABundleRef names a Secret whose key tls.crt holds CAs whose client certificates are accepted in addition.
+	// clientCABundleRef names a Secret in the same namespace. The proxy accepts client certificates that the CAs in
+	// its key tls.crt have signed, too.
 	// +optional
 	ClientCABundleRef *corev1.LocalObjectReference `json:"clientCABundleRef,omitempty"`
 
@@ -114,10 +122,10 @@ type FrontProxySpec struct {
 	Logging *LoggingSpec `json:"logging,omitempty"`
 }
 
-// PathMapping routes a URL path to a server. File paths are those inside the proxy's container; the underscored names
-// are those of the proxy's mapping file, which these entries are copied into.
+// PathMapping routes a URL path to a server. File paths are those inside the container of the proxy: mount the files
+// by extraVolumes. Field names with underscores are those of kcp's mapping file.
 type PathMapping struct {
-	// path is the prefix of the URL paths that are routed.
+	// path is the prefix of the URL paths that are routed to the server.
 	// +required
 	Path string `json:"path"`
 
@@ -125,15 +133,15 @@ type PathMapping struct {
 	// +required
 	Backend string `json:"backend"`
 
-	// backend_server_ca is the file with the CA of the server's certificate.
+	// backend_server_ca is the path of a file with the CA certificates by which the proxy verifies the server.
 	// +required
 	BackendServerCA string `json:"backend_server_ca"`
 
-	// proxy_client_cert is the file with the client certificate that the proxy presents to the server.
+	// proxy_client_cert is the path of a file with the client certificate that the proxy presents to the server.
 	// +required
 	ProxyClientCert string `json:"proxy_client_cert"`
 
-	// proxy_client_key is the file with the key of that certificate.
+	// proxy_client_key is the path of a file with the private key of that certificate.
 	// +required
 	ProxyClientKey string `json:"proxy_client_key"`
 }
@@ -159,15 +167,15 @@ type FrontProxyStatus struct {
 	// +optional
 	Phase FrontProxyPhase `json:"phase,omitempty"`
 
-	// version is the image tag that all proxy pods run. Empty while they differ.
+	// version is the image tag that all proxy pods run. Empty while they run different ones.
 	// +optional
 	Version string `json:"version,omitempty"`
 
-	// endpoint is the URL under which clients reach the front proxy.
+	// endpoint is the URL at which clients reach the front proxy.
 	// +optional
 	Endpoint string `json:"endpoint,omitempty"`
 
-	// conditions are the states of the parts of the front proxy.
+	// conditions describe the state of the front proxy.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

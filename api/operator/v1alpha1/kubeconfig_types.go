@@ -5,7 +5,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Kubeconfig requests a kubeconfig with a client certificate, written into a Secret.
+// Kubeconfig requests a Secret with a kubeconfig and a client certificate.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=kc,categories={atoll,kcp}
@@ -41,69 +41,73 @@ type KubeconfigList struct {
 // KubeconfigSpec is the desired state of a kubeconfig.
 // +kubebuilder:validation:XValidation:rule="!has(self.targetWorkspace) || !has(self.authorization) || !has(self.authorization.clusterRoleBindings.cluster)",message="targetWorkspace and authorization.clusterRoleBindings.cluster exclude each other; cluster is deprecated"
 type KubeconfigSpec struct {
-	// target is the component the kubeconfig points at.
+	// target is the component at which the kubeconfig connects.
 	// +required
 	// +kubebuilder:validation:XValidation:rule="[has(self.rootShardRef), has(self.shardRef), has(self.frontProxyRef)].exists_one(x, x)",message="exactly one of rootShardRef, shardRef and frontProxyRef must be set"
 	Target KubeconfigTarget `json:"target"`
 
-	// targetWorkspace is the path of the workspace the kubeconfig points at and is authorized in. By default, it is
-	// root.
+	// targetWorkspace is the path of the workspace that the kubeconfig selects, and in which authorization grants
+	// roles. Defaults to root.
 	// +optional
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(:[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*$`
 	TargetWorkspace string `json:"targetWorkspace,omitempty"`
 
-	// username becomes the common name of the certificate.
+	// username is the name of the user: the common name of the certificate.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	Username string `json:"username"`
 
-	// groups become the organizations of the certificate.
+	// groups are the groups of the user: the organizations of the certificate. system:masters has no effect through a
+	// front proxy; the condition SpecHonored then says so.
 	// +optional
 	// +kubebuilder:validation:items:MinLength=1
 	Groups []string `json:"groups,omitempty"`
 
-	// validity of the certificate, for example 8766h, at least one hour. It is renewed in time.
+	// validity is how long the certificate is valid, for example 8766h. At least 1h. cert-manager renews the
+	// certificate before it expires, and the operator then updates the Secret.
 	// +required
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^[-+]?(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$`
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1h')",message="validity is at least 1h, which is the minimum of cert-manager"
 	Validity metav1.Duration `json:"validity"`
 
-	// secretRef names the Secret that receives the kubeconfig under the key kubeconfig.
+	// secretRef names the Secret in the same namespace that receives the kubeconfig, in its key kubeconfig.
 	// +required
 	SecretRef corev1.LocalObjectReference `json:"secretRef"`
 
-	// certificateTemplate changes the certificate.
+	// certificateTemplate changes the client certificate.
 	// +optional
 	CertificateTemplate *CertificateTemplate `json:"certificateTemplate,omitempty"`
 
-	// authorization grants roles in the workspace to the user.
+	// authorization grants roles in the workspace to the user. If unset, the user has only what others grant.
 	// +optional
 	Authorization *KubeconfigAuthorization `json:"authorization,omitempty"`
 
-	// argoCD registers the workspace as a cluster of Argo CD. It has an effect if the operator knows the namespace of Argo CD.
+	// argoCD registers the workspace as a cluster of Argo CD. It has no effect unless the operator runs with
+	// --argocd-namespace; the condition SpecHonored then says so.
 	// +optional
 	ArgoCD *KubeconfigArgoCD `json:"argoCD,omitempty"`
 }
 
-// KubeconfigArgoCD describes a workspace to Argo CD.
+// KubeconfigArgoCD describes a workspace as a cluster of Argo CD.
 type KubeconfigArgoCD struct {
-	// clusterName is the name of the workspace in Argo CD, unique among its clusters. By default, it is the path of the workspace.
+	// clusterName is the name of the workspace in Argo CD. It must be unique among the clusters of Argo CD. Defaults
+	// to the path of the workspace.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	ClusterName string `json:"clusterName,omitempty"`
 
-	// project is the project of Argo CD that the cluster is limited to. By default, there is no limit.
+	// project is the only project of Argo CD that may use the cluster. If unset, all projects may.
 	// +optional
 	Project string `json:"project,omitempty"`
 
-	// labels are labels of the cluster in Argo CD, by which ApplicationSets select it.
+	// labels are labels of the cluster in Argo CD, by which ApplicationSets can select it.
 	// +optional
 	Labels map[string]string `json:"labels,omitempty"`
 }
 
-// KubeconfigTarget is the component a kubeconfig points at. Exactly one field is set; in an object that an older version
-// accepted with several, the first of rootShardRef, shardRef and frontProxyRef is used.
+// KubeconfigTarget is the component at which a kubeconfig connects. Exactly one field must be set. If an object of an
+// older version has several, the first of rootShardRef, shardRef and frontProxyRef is used.
 type KubeconfigTarget struct {
 	// rootShardRef names a RootShard in the same namespace.
 	// +optional
@@ -120,18 +124,19 @@ type KubeconfigTarget struct {
 
 // KubeconfigAuthorization grants roles to the user of a kubeconfig.
 type KubeconfigAuthorization struct {
-	// clusterRoleBindings are created in the workspace and removed with the Kubeconfig.
+	// clusterRoleBindings are created in the workspace, and deleted with the Kubeconfig.
 	// +required
 	ClusterRoleBindings KubeconfigClusterRoleBindings `json:"clusterRoleBindings"`
 }
 
 // KubeconfigClusterRoleBindings lists the roles that are granted to a user.
 type KubeconfigClusterRoleBindings struct {
-	// cluster is the path or name of the logical cluster the bindings are created in. Deprecated: use targetWorkspace.
+	// cluster is the path or name of the logical cluster in which the bindings are created. It cannot be combined
+	// with targetWorkspace. Deprecated: use targetWorkspace.
 	// +optional
 	Cluster string `json:"cluster,omitempty"`
 
-	// clusterRoles are names of ClusterRoles that exist in the workspace.
+	// clusterRoles are names of ClusterRoles in the workspace, each of which the user is bound to.
 	// +required
 	ClusterRoles []string `json:"clusterRoles"`
 }
@@ -165,24 +170,24 @@ type KubeconfigStatus struct {
 	// +optional
 	ExpiresAt *metav1.Time `json:"expiresAt,omitempty"`
 
-	// authorization is the workspace in which bindings exist.
+	// authorization describes where bindings exist.
 	// +optional
 	Authorization *KubeconfigAuthorizationStatus `json:"authorization,omitempty"`
 
-	// argoCDSecret is the Secret that registers the workspace in Argo CD.
+	// argoCDSecret references the Secret that registers the workspace in Argo CD. Unset while there is none.
 	// +optional
 	ArgoCDSecret *corev1.SecretReference `json:"argoCDSecret,omitempty"`
 
-	// conditions are the states of the parts of the kubeconfig.
+	// conditions describe the state of the kubeconfig.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// KubeconfigAuthorizationStatus is the workspace in which bindings of a kubeconfig exist.
+// KubeconfigAuthorizationStatus describes where bindings of a Kubeconfig exist.
 type KubeconfigAuthorizationStatus struct {
-	// provisionedCluster is the workspace the bindings are in. Empty once they are removed.
+	// provisionedCluster is the workspace with the bindings. Empty once they are removed.
 	// +required
 	ProvisionedCluster string `json:"provisionedCluster"`
 }

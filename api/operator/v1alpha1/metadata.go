@@ -10,8 +10,8 @@ const (
 	// LabelKubeconfig contains the name of the Kubeconfig on Secrets of its namespace, and its UID on those of Argo CD and on bindings
 	// inside kcp.
 	LabelKubeconfig = "operator.kcp.io/kubeconfig"
-	// LabelBackupSchedule is on the Backups that a BackupSchedule has created. Whoever puts it on another Backup of the same installation and
-	// store lets the retention of the schedule remove it.
+	// LabelBackupSchedule is on the Backups that a BackupSchedule has created. On any other Backup of the same
+	// installation and store, it lets the retention of the schedule remove that Backup.
 	LabelBackupSchedule = "operator.kcp.io/backup-schedule"
 	// LabelRestoreDrill is on the namespace of a drill, with the UID of its RestoreDrill. The operator deletes no namespace without it.
 	LabelRestoreDrill = "operator.kcp.io/restore-drill"

@@ -5,9 +5,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Restore fills a new installation from a backup: the Secrets of the bundle, and the etcds of its RootShard and Shards. The RootShard has the
-// annotation operator.kcp.io/restore with the name of the Restore, and starts when it is completed. Whoever may create a Restore decides what
-// Secrets and data the installation begins with.
+// Restore restores a backup into a new installation: Secrets, and the etcds of its shards. Users who may create a
+// Restore decide which Secrets and data it starts with. The RootShard needs the annotation operator.kcp.io/restore
+// with the name of the Restore, and starts when that is completed.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:categories={atoll,kcp}
@@ -26,7 +26,7 @@ type Restore struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec says what is restored, and into which installation. It is immutable, except for release.
+	// spec defines what is restored, and into which installation. Immutable, except for release.
 	// +required
 	// +kubebuilder:validation:XValidation:rule="self.rootShardRef == oldSelf.rootShardRef && self.storeRef == oldSelf.storeRef && self.backupId == oldSelf.backupId && self.identity == oldSelf.identity",message="a Restore is made once, and only release can be changed: create another one"
 	// +kubebuilder:validation:XValidation:rule="has(self.manifestDigest) == has(oldSelf.manifestDigest) && (!has(self.manifestDigest) || self.manifestDigest == oldSelf.manifestDigest)",message="manifestDigest is immutable: create another Restore"
@@ -36,7 +36,7 @@ type Restore struct {
 	// +kubebuilder:validation:XValidation:rule="!has(oldSelf.release) || !oldSelf.release || (has(self.release) && self.release)",message="what is released cannot be held again"
 	Spec RestoreSpec `json:"spec"`
 
-	// status is what was restored.
+	// status describes what was restored.
 	// +optional
 	// +kubebuilder:default={}
 	Status RestoreStatus `json:"status,omitzero"`
@@ -51,59 +51,65 @@ type RestoreList struct {
 	Items []Restore `json:"items"`
 }
 
-// RestoreSpec says what is restored, and into which installation.
+// RestoreSpec defines what is restored, and into which installation.
 type RestoreSpec struct {
-	// rootShardRef names the RootShard of the installation. It has the annotation operator.kcp.io/restore with the name of this Restore, and
-	// has not started. It and its Shards have the names of those that were saved, and an etcd that the operator runs on volumes.
+	// rootShardRef names the RootShard of the new installation, in the same namespace. It needs the annotation
+	// operator.kcp.io/restore: <name of this Restore>, and must not have started. It and its Shards need the names of
+	// those that were saved, and an etcd that the operator runs on volumes.
 	// +required
 	// +kubebuilder:validation:XValidation:rule="has(self.name) && self.name != ''",message="name must be set"
 	RootShardRef corev1.LocalObjectReference `json:"rootShardRef"`
 
-	// storeRef names the BackupStore.
+	// storeRef names the BackupStore with the backup, in the same namespace.
 	// +required
 	// +kubebuilder:validation:XValidation:rule="has(self.name) && self.name != ''",message="name must be set"
 	StoreRef corev1.LocalObjectReference `json:"storeRef"`
 
-	// backupId is the name of the backup in the store: status.backupId of its Backup, or the first column of `etcd backup list`.
+	// backupId is the name of the backup in the store: status.backupId of its Backup, or the first column of `etcd
+	// backup list`.
 	// +required
 	// +kubebuilder:validation:MaxLength=128
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9][A-Za-z0-9-]*$`
 	BackupID string `json:"backupId"`
 
-	// manifestDigest is status.manifestDigest of the Backup. A backup with another manifest is refused. Without it, the backup is that of
-	// whoever may write to the bucket.
+	// manifestDigest is status.manifestDigest of the Backup. A backup with another manifest is refused. If unset,
+	// users who may write to the bucket can replace the backup.
 	// +optional
 	// +kubebuilder:validation:Pattern=`^[0-9a-f]{64}$`
 	ManifestDigest string `json:"manifestDigest,omitempty"`
 
-	// identity is the key of a Secret with identities (private keys) of age, one a line. Delete the Secret after the Restore.
+	// identity names the key of a Secret with private keys of age, one per line. Delete the Secret after the Restore.
 	// +required
 	Identity SecretKeyReference `json:"identity"`
 
-	// source is the installation that was saved, if its namespace had another name than that of this Restore.
+	// source is the installation that was saved. If unset, its namespace had the name of the namespace of this
+	// Restore.
 	// +optional
 	Source *RestoreSource `json:"source,omitempty"`
 
-	// takeOver confirms that the installation that was saved does not run any more, and never will. It is required if that was in another
-	// namespace or another Kubernetes cluster: two installations must not live on one backup.
+	// takeOver confirms that the installation that was saved does not run any more, and will not be started again:
+	// two installations must not continue from one backup. It is required if that installation was in another
+	// namespace or in another Kubernetes cluster. Defaults to false.
 	// +optional
 	TakeOver bool `json:"takeOver,omitempty"`
 
-	// isolated restores a copy beside the installation that was saved, which goes on. Of the Secrets of the backup, the copy gets those that
-	// its extraVolumes mount; its certificate authorities are new, so that it and the installation do not trust each other. It is for the
-	// namespaces of RestoreDrills, and refused in others.
+	// isolated restores a copy while the installation that was saved runs. The copy gets only the Secrets that its
+	// extraVolumes mount, and new certificate authorities, so that it and the installation do not trust each other.
+	// Allowed only in namespaces of RestoreDrills. Defaults to false.
 	// +optional
 	Isolated bool `json:"isolated,omitempty"`
 
-	// release lets the restored shards delete again what they do not find. Until then, they keep it. Set it after you have compared the
-	// installation with what lives outside of it. It can be set only once.
+	// release allows the restored shards to delete logical clusters and remains of moves that the backup does not
+	// know, and BackupSchedules to remove Backups. Set it after you have compared the installation with what exists
+	// outside of it. It cannot be set to false again. Defaults to false.
 	// +optional
 	Release bool `json:"release,omitempty"`
 }
 
 // RestoreSource is the installation that was saved.
 type RestoreSource struct {
-	// namespace of the installation that was saved: a part of the path of the backup in the store.
+	// namespace is the namespace of the installation that was saved, which is part of the path of the backup in the
+	// store.
 	// +required
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
@@ -121,7 +127,7 @@ const (
 	RestorePhaseFailed    RestorePhase = "Failed"
 )
 
-// RestoreStatus is what was restored.
+// RestoreStatus describes what was restored.
 type RestoreStatus struct {
 	// observedGeneration is the generation of the spec that was reconciled, -1 before the first.
 	// +optional
@@ -132,23 +138,24 @@ type RestoreStatus struct {
 	// +optional
 	Phase RestorePhase `json:"phase,omitempty"`
 
-	// backupTakenAt is the time of the data: writes after it are lost.
+	// backupTakenAt is the time of the data in the backup. Writes after it are lost.
 	// +optional
 	BackupTakenAt *metav1.Time `json:"backupTakenAt,omitempty"`
 
-	// manifestDigest is the SHA-256 digest of manifest.json: that of the spec, or, without it, of the backup that was found.
+	// manifestDigest is the SHA-256 digest of manifest.json: the one in the spec or, if that is unset, the one of the
+	// backup in the store.
 	// +optional
 	ManifestDigest string `json:"manifestDigest,omitempty"`
 
-	// startedAt is when the first object of the installation was restored.
+	// startedAt is the time at which the first object was restored.
 	// +optional
 	StartedAt *metav1.Time `json:"startedAt,omitempty"`
 
-	// stoppedAt is when the last etcd was restored.
+	// stoppedAt is the time at which the last etcd was restored.
 	// +optional
 	StoppedAt *metav1.Time `json:"stoppedAt,omitempty"`
 
-	// duration is the time between startedAt and stoppedAt.
+	// duration is the time between startedAt and stoppedAt, for example 1m30s.
 	// +optional
 	Duration string `json:"duration,omitempty"`
 
@@ -157,11 +164,11 @@ type RestoreStatus struct {
 	// +listType=atomic
 	Shards []string `json:"shards,omitempty"`
 
-	// secrets is the number of Secrets that the installation has of the backup.
+	// secrets is the number of Secrets that were restored.
 	// +optional
 	Secrets int32 `json:"secrets,omitempty"`
 
-	// conditions are the states of the restore.
+	// conditions describe the state of the restore.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -5,8 +5,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// RootShard is the first shard of a kcp installation: it holds the workspace root, and its certificate authorities are
-// those of all other components.
+// RootShard is the first shard of a kcp installation. It has the workspace root, and the certificate authorities that
+// sign the certificates of all other components.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=rshard,categories={atoll,kcp}
@@ -49,36 +49,36 @@ type RootShardList struct {
 type RootShardSpec struct {
 	CommonShardSpec `json:",inline"`
 
-	// external is the address under which clients reach the installation. FrontProxies without an address of their own
+	// external is the address at which clients reach the installation. FrontProxies without an address of their own
 	// use it.
 	// +required
 	External ExternalConfig `json:"external"`
 
-	// cache is the cache server of the installation. By default, the root shard embeds the cache.
+	// cache is the cache server of the installation. If unset, the root shard embeds the cache.
 	// +optional
 	Cache CacheConfig `json:"cache,omitzero"`
 
-	// certificates is the source of the certificate authority. By default, the operator creates a self-signed
-	// certificate authority.
+	// certificates is the source of the certificate authorities. If unset, the operator creates a self-signed one.
 	// +optional
 	Certificates RootShardCertificates `json:"certificates,omitzero"`
 
-	// sharedIndex is an etcd with the index of the workspaces of all shards, which proxies read. By default, proxies
-	// watch every shard. It is an addition of Atoll.
+	// sharedIndex is an etcd with the index of the workspaces of all shards, which proxies read. If unset, proxies
+	// watch every shard instead. It is an addition of Atoll.
 	// +optional
 	SharedIndex *SharedIndexConfig `json:"sharedIndex,omitempty"`
 
-	// rebalance evens out the number of workspaces on the shards of the installation. The feature gate LogicalClusterMigration has
-	// to be enabled on all shards (extraArgs). It is an addition of Atoll.
+	// rebalance balances the number of workspaces on the shards of the installation. It needs the feature gate
+	// LogicalClusterMigration on all shards (extraArgs). If unset, workspaces stay where they are. It is an addition
+	// of Atoll.
 	// +optional
 	Rebalance *RebalanceSpec `json:"rebalance,omitempty"`
 
-	// proxy holds the settings of the internal proxy, through which the operator and kubeconfigs reach any workspace.
+	// proxy configures the internal proxy, through which the operator and kubeconfigs reach all workspaces.
 	// +optional
 	Proxy *RootShardProxySpec `json:"proxy,omitempty"`
 }
 
-// RebalanceMode says what is done about shards that have more workspaces than others.
+// RebalanceMode defines what the operator does about shards that have more workspaces than others.
 // +kubebuilder:validation:Enum=Off;Suggest;Auto
 type RebalanceMode string
 
@@ -89,55 +89,56 @@ const (
 	RebalanceAuto    RebalanceMode = "Auto"    // they are made
 )
 
-// RebalanceSpec says how workspaces are moved from full shards to others.
+// RebalanceSpec defines how workspaces are moved from shards with many workspaces to others.
 type RebalanceSpec struct {
-	// mode is Off, Suggest or Auto. Suggest writes to status.rebalance what would be moved and why, Auto moves it.
+	// mode is Off, Suggest or Auto. Suggest only writes to status.rebalance what the operator would move and why;
+	// Auto moves it.
 	// +optional
 	// +kubebuilder:default=Off
 	Mode RebalanceMode `json:"mode,omitempty"`
 
-	// threshold is by how many percent of its share a shard may be above its share of the workspaces before it gives some to other
-	// shards. It gives until it is below; no shard receives more than its share. By default, it is 20.
+	// threshold is by how many percent the number of workspaces on a shard may exceed its share before the operator
+	// moves some to other shards, until it is below. No shard receives more than its share. Defaults to 20.
 	// +optional
 	// +kubebuilder:validation:Minimum=10
 	// +kubebuilder:validation:Maximum=500
 	Threshold *int32 `json:"threshold,omitempty"`
 
-	// maxConcurrent is the number of workspaces that move at a time. By default, it is 1.
+	// maxConcurrent is the number of workspaces that are moved at the same time. Defaults to 1.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=20
 	MaxConcurrent *int32 `json:"maxConcurrent,omitempty"`
 
-	// windows are the times at which moves begin in the mode Auto. Without any, they begin at any time. Moves that have begun are
-	// finished.
+	// windows are the times at which moves may start in the mode Auto. A move that has started continues after the
+	// window. If unset, moves start at any time.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=20
 	Windows []RebalanceWindow `json:"windows,omitempty"`
 }
 
-// RebalanceWindow is a time of the day.
+// RebalanceWindow is a time of the day at which moves may start.
 type RebalanceWindow struct {
-	// start is the time of the day in hours and minutes, such as 02:30.
+	// start is the time of the day at which the window starts, in hours and minutes, such as 02:30.
 	// +required
 	// +kubebuilder:validation:Pattern=`^([01][0-9]|2[0-3]):[0-5][0-9]$`
 	Start string `json:"start"`
 
-	// duration is the length of the window, at most 24h.
+	// duration is the length of the window, more than 0s and at most 24h, for example 4h.
 	// +required
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=16
 	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s') && duration(self) <= duration('24h')",message="the duration is more than 0s, and at most 24h"
 	Duration metav1.Duration `json:"duration"`
 
-	// days are those on which the window starts. Without any, it starts every day.
+	// days are the days on which the window starts. If unset, it starts every day.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=7
 	Days []RebalanceDay `json:"days,omitempty"`
 
-	// timeZone is the name of a time zone, such as Europe/Berlin. By default, it is UTC.
+	// timeZone is the time zone of start and days, a name such as Europe/Berlin. Defaults to UTC.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	TimeZone string `json:"timeZone,omitempty"`
@@ -149,11 +150,11 @@ type RebalanceDay string
 
 // CacheConfig is the cache server of an installation.
 type CacheConfig struct {
-	// embedded has no effect: without ref the cache is always embedded. Deprecated.
+	// embedded has no effect: without ref, the cache is always embedded. Deprecated: remove it.
 	// +optional
 	Embedded *EmbeddedCache `json:"embedded,omitempty"`
 
-	// ref names a CacheServer in the same namespace.
+	// ref names a CacheServer in the same namespace. If unset, the root shard embeds the cache.
 	// +optional
 	Ref *corev1.LocalObjectReference `json:"ref,omitempty"`
 }
@@ -165,18 +166,20 @@ type EmbeddedCache struct {
 	Enabled bool `json:"enabled"`
 }
 
-// RootShardProxySpec holds the settings of the internal proxy of a root shard. The proxy always exists.
+// RootShardProxySpec configures the internal proxy of a root shard, which always exists.
 type RootShardProxySpec struct {
-	// image of the proxy. By default, it is the image of the shard.
+	// image is the container image of the proxy. If unset, the image of the shard is used.
 	// +optional
 	Image *ImageSpec `json:"image,omitempty"`
 
-	// replicas is the number of proxy pods. By default, it is 2 at first and an autoscaler may change it.
+	// replicas is the number of proxy pods. If unset, the operator starts with 2, and an autoscaler may change the
+	// number.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Replicas *int32 `json:"replicas,omitempty"`
 
-	// resources of the proxy container.
+	// resources are the resources of the proxy container. They are merged into the defaults: a request of 256Mi
+	// memory and a limit of 2Gi memory.
 	// +optional
 	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
 
@@ -188,12 +191,13 @@ type RootShardProxySpec struct {
 	// +optional
 	DeploymentTemplate *DeploymentTemplate `json:"deploymentTemplate,omitempty"`
 
-	// certificateTemplates changes the certificates by name: server, kubeconfig, requestheader.
+	// certificateTemplates change the certificates by name: server, kubeconfig, requestheader. Other names have no
+	// effect; the condition SpecHonored lists them.
 	// +optional
 	CertificateTemplates CertificateTemplates `json:"certificateTemplates,omitempty"`
 
-	// sharedIndex holds other credentials for the shared index of the installation than those of the RootShard. It is an
-	// addition of Atoll.
+	// sharedIndex has credentials of the internal proxy for the shared index. If unset, it uses those of the
+	// RootShard. It has no effect if the installation has no shared index. It is an addition of Atoll.
 	// +optional
 	SharedIndex *SharedIndexClient `json:"sharedIndex,omitempty"`
 
@@ -225,25 +229,26 @@ type RootShardStatus struct {
 	// +optional
 	Phase RootShardPhase `json:"phase,omitempty"`
 
-	// version is the image tag that all server pods run. Empty while they differ.
+	// version is the image tag that all server pods run. Empty while they run different ones.
 	// +optional
 	Version string `json:"version,omitempty"`
 
-	// endpoint is the URL under which other components reach the shard.
+	// endpoint is the URL at which other components reach the shard.
 	// +optional
 	Endpoint string `json:"endpoint,omitempty"`
 
-	// etcd is the state of the etcd that the operator runs for the object. It is an addition of Atoll.
+	// etcd is the state of the etcd that the operator runs for the shard. Unset if it runs none. It is an addition of
+	// Atoll.
 	// +optional
 	Etcd *EtcdStatus `json:"etcd,omitempty"`
 
-	// conditions are the states of the parts of the root shard.
+	// conditions describe the state of the root shard.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// shards lists the Shards that belong to this RootShard, sorted by name.
+	// shards lists the Shards of the installation, sorted by name. It does not contain the root shard.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -257,14 +262,14 @@ type RootShardStatus struct {
 	// +optional
 	Certificates *CertificatesStatus `json:"certificates,omitempty"`
 
-	// rebalance is what spec.rebalance would move. It is an addition of Atoll.
+	// rebalance lists the moves that would balance the shards. It is an addition of Atoll.
 	// +optional
 	Rebalance *RebalanceStatus `json:"rebalance,omitempty"`
 }
 
-// RebalanceStatus is what the rebalancer has found.
+// RebalanceStatus lists the moves that would balance the shards.
 type RebalanceStatus struct {
-	// moves are the next moves that even out the shards, at most ten, in their order.
+	// moves are the next moves that would balance the shards, in their order, at most ten.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=10
@@ -281,15 +286,15 @@ type RebalanceMove struct {
 	// +required
 	LogicalCluster string `json:"logicalCluster"`
 
-	// from is the shard that has the workspace.
+	// from is the name of the shard of the workspace.
 	// +required
 	From string `json:"from"`
 
-	// to is the shard that would have it.
+	// to is the name of the shard to which the workspace would be moved.
 	// +required
 	To string `json:"to"`
 
-	// reason has the loads of both shards.
+	// reason describes the loads of both shards.
 	// +optional
 	Reason string `json:"reason,omitempty"`
 }

@@ -47,37 +47,37 @@ type ShardList struct {
 type ShardSpec struct {
 	CommonShardSpec `json:",inline"`
 
-	// rootShard names the installation the shard belongs to.
+	// rootShard names the RootShard of the installation that the shard belongs to.
 	// +required
 	RootShard RootShardReference `json:"rootShard"`
 
-	// cache is the cache server of the shard. Defaults to the cache server of the RootShard.
+	// cache is the cache server of the shard. If unset, the shard uses the cache server of the RootShard.
 	// +optional
 	Cache ShardCacheConfig `json:"cache,omitzero"`
 
-	// sharedIndex holds other credentials for the shared index of the installation than those of the RootShard. It is an
-	// addition of Atoll.
+	// sharedIndex has credentials of the shard for the shared index of the installation. If unset, it uses those of
+	// the RootShard. It has no effect if the installation has no shared index. It is an addition of Atoll.
 	// +optional
 	SharedIndex *SharedIndexClient `json:"sharedIndex,omitempty"`
 
-	// drain closes the shard for new workspaces, and moves those that it has to other shards, a few at a time; the condition Drained
-	// has the progress. The deletion of the Shard waits for it. The feature gate LogicalClusterMigration has to be enabled on all
-	// shards (extraArgs). It is an addition of Atoll.
+	// drain places no further workspaces on the shard and moves its workspaces to others. The condition Drained has
+	// the progress, and the deletion of the Shard waits for it. All shards need the feature gate
+	// LogicalClusterMigration (extraArgs). Defaults to false. It is an addition of Atoll.
 	// +optional
 	Drain bool `json:"drain,omitempty"`
 }
 
 // RootShardReference is a reference to the RootShard that an object belongs to.
 type RootShardReference struct {
-	// ref names a RootShard in the same namespace. It is optional in the schema, but an object without it does not
-	// become ready; its conditions report this.
+	// ref names a RootShard in the same namespace. The schema does not require it, but an object without it does not
+	// become ready, and its conditions say so.
 	// +optional
 	Reference *corev1.LocalObjectReference `json:"ref,omitempty"`
 }
 
 // ShardCacheConfig is the cache server of a shard.
 type ShardCacheConfig struct {
-	// ref names a CacheServer in the same namespace.
+	// ref names a CacheServer in the same namespace. If unset, the shard uses the cache server of the RootShard.
 	// +optional
 	Ref *corev1.LocalObjectReference `json:"ref,omitempty"`
 }
@@ -103,19 +103,20 @@ type ShardStatus struct {
 	// +optional
 	Phase ShardPhase `json:"phase,omitempty"`
 
-	// version is the image tag that all server pods run. Empty while they differ.
+	// version is the image tag that all server pods run. Empty while they run different ones.
 	// +optional
 	Version string `json:"version,omitempty"`
 
-	// endpoint is the URL under which other components reach the shard.
+	// endpoint is the URL at which other components reach the shard.
 	// +optional
 	Endpoint string `json:"endpoint,omitempty"`
 
-	// etcd is the state of the etcd that the operator runs for the object. It is an addition of Atoll.
+	// etcd is the state of the etcd that the operator runs for the shard. Unset if it runs none. It is an addition of
+	// Atoll.
 	// +optional
 	Etcd *EtcdStatus `json:"etcd,omitempty"`
 
-	// conditions are the states of the parts of the shard.
+	// conditions describe the state of the shard.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -6,57 +6,60 @@ import (
 
 // CommonShardSpec contains the settings of a shard server that a RootShard and a Shard have in common.
 type CommonShardSpec struct {
-	// clusterDomain is the DNS domain of the cluster the shard runs in. By default, it is cluster.local.
+	// clusterDomain is the DNS domain of the cluster in which the shard runs. Defaults to cluster.local.
 	// +optional
 	ClusterDomain string `json:"clusterDomain,omitempty"`
 
-	// shardBaseURL is the URL under which the other components reach the shard. By default, it is that of its Service.
+	// shardBaseURL is the https URL at which the other components reach the shard. Defaults to the URL of its
+	// Service.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self == '' || self.startsWith('https://')",message="shardBaseURL is an https URL"
 	ShardBaseURL string `json:"shardBaseURL,omitempty"`
 
-	// etcd is the store of the shard. By default, the operator runs an etcd with one member on a persistent
-	// volume claim of 8Gi.
+	// etcd is the store of the shard. If unset, the operator runs an etcd with one member on a persistent volume
+	// claim of 8Gi.
 	// +optional
 	Etcd *EtcdConfig `json:"etcd,omitempty"`
 
-	// image of the server.
+	// image is the container image of the server. If unset, the operator's default is used.
 	// +optional
 	Image *ImageSpec `json:"image,omitempty"`
 
-	// replicas is the number of server pods. By default, it is 2 at first and an autoscaler may change it.
+	// replicas is the number of server pods. If unset, the operator starts with 2, and an autoscaler may change the
+	// number.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Replicas *int32 `json:"replicas,omitempty"`
 
-	// resources of the server container. Default: requests of 1 CPU and 1Gi, limits of 2 CPU and 2Gi.
+	// resources are the resources of the server container. They are merged into the defaults: requests of 1 CPU and
+	// 1Gi, limits of 2 CPU and 2Gi.
 	// +optional
 	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
 
-	// audit configures the audit log.
+	// audit configures the audit log. If unset, no request is recorded.
 	// +optional
 	Audit *AuditSpec `json:"audit,omitempty"`
 
-	// authorization configures an additional authorizer.
+	// authorization configures an authorizer in addition to the built-in ones.
 	// +optional
 	Authorization *AuthorizationSpec `json:"authorization,omitempty"`
 
-	// auth configures additional authentication methods.
+	// auth configures authentication methods in addition to client certificates.
 	// +optional
 	Auth *AuthSpec `json:"auth,omitempty"`
 
-	// kcpVirtualWorkspace names a VirtualWorkspace that serves the virtual workspaces of this shard. By default, the
-	// shard serves them itself.
+	// kcpVirtualWorkspace names a VirtualWorkspace in the same namespace that serves the virtual workspaces of this
+	// shard. If unset, the shard serves them itself.
 	// +optional
 	KCPVirtualWorkspace *corev1.LocalObjectReference `json:"kcpVirtualWorkspace,omitempty"`
 
-	// certificateTemplates changes the certificates by name: server, virtual-workspaces, service-account, client,
-	// logical-cluster-admin, external-logical-cluster-admin. A RootShard has kcp-operator and its CAs too (root-ca,
-	// server-ca, client-ca, requestheader-client-ca, service-account-ca); a Shard has mounts-proxy.
+	// certificateTemplates change certificates by name: server, virtual-workspaces, service-account, client,
+	// logical-cluster-admin, external-logical-cluster-admin; in a Shard mounts-proxy; in a RootShard kcp-operator,
+	// root-ca, server-ca, client-ca, requestheader-client-ca, service-account-ca.
 	// +optional
 	CertificateTemplates CertificateTemplates `json:"certificateTemplates,omitempty"`
 
-	// serviceTemplate changes the Service.
+	// serviceTemplate changes the Service of the shard.
 	// +optional
 	ServiceTemplate *ServiceTemplate `json:"serviceTemplate,omitempty"`
 
@@ -64,11 +67,13 @@ type CommonShardSpec struct {
 	// +optional
 	DeploymentTemplate *DeploymentTemplate `json:"deploymentTemplate,omitempty"`
 
-	// caBundleSecretRef names a Secret whose key tls.crt holds CAs trusted in addition when reaching the external URL.
+	// caBundleSecretRef names a Secret in the same namespace. The shard trusts the CA certificates in its key
+	// tls.crt, too, when it connects to the external URL.
 	// +optional
 	CABundleSecretRef *corev1.LocalObjectReference `json:"caBundleSecretRef,omitempty"`
 
-	// clientCABundleRef names a Secret whose key tls.crt holds CAs whose client certificates are accepted in addition.
+	// clientCABundleRef names a Secret in the same namespace. The shard accepts client certificates that the CAs in
+	// its key tls.crt have signed, too.
 	// +optional
 	ClientCABundleRef *corev1.LocalObjectReference `json:"clientCABundleRef,omitempty"`
 

@@ -11,13 +11,13 @@ type SharedIndexConfig struct {
 	// +kubebuilder:validation:items:Pattern=`^https?://[^/]+$`
 	Endpoints []string `json:"endpoints"`
 
-	// prefix is put before every key. By default, it is /kcp-index.
+	// prefix is put before every key. It begins with a slash and does not end with one. Defaults to /kcp-index.
 	// +optional
 	// +kubebuilder:validation:Pattern=`^/.*[^/]$`
 	Prefix string `json:"prefix,omitempty"`
 
-	// compactionInterval is the interval at which shards remove old revisions. If 0, compaction is left to etcd.
-	// Defaults to five minutes.
+	// compactionInterval is the interval at which shards remove old revisions from the etcd, for example 10m. If 0,
+	// they leave that to the etcd. Defaults to 5m.
 	// +optional
 	CompactionInterval *metav1.Duration `json:"compactionInterval,omitempty"`
 
@@ -26,7 +26,9 @@ type SharedIndexConfig struct {
 
 // SharedIndexClient has the credentials of one component for the shared index, instead of those of the RootShard.
 type SharedIndexClient struct {
-	// tlsConfig holds the client credentials for the endpoints. Shards require write access, and proxies read access.
+	// tlsConfig has the client credentials for the endpoints. Shards require write access, and proxies read access.
+	// If unset in a RootShard, clients connect without credentials; if unset in another component, it uses those of
+	// the RootShard.
 	// +optional
 	TLSConfig *EtcdTLSConfig `json:"tlsConfig,omitempty"`
 }

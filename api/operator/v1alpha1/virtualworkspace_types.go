@@ -5,7 +5,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// VirtualWorkspace runs a server of virtual workspaces beside a shard: the standard one, or a custom one.
+// VirtualWorkspace runs a server of virtual workspaces for a shard: the standard one, or your own.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:categories={atoll,kcp}
@@ -45,38 +45,41 @@ type VirtualWorkspaceSpec struct {
 	// +required
 	Target VirtualWorkspaceTarget `json:"target"`
 
-	// external is the address that is published as the shard's virtual workspace URL.
+	// external is the address of the server. It is published as the URL of the virtual workspaces of the shard.
 	// +required
 	External ExternalConfig `json:"external"`
 
-	// clusterDomain is the DNS domain of the cluster the server runs in. By default, it is cluster.local.
+	// clusterDomain is the DNS domain of the cluster in which the server runs. Defaults to cluster.local.
 	// +optional
 	ClusterDomain string `json:"clusterDomain,omitempty"`
 
-	// image of the server.
+	// image is the container image of the server. If unset, the operator's default is used.
 	// +optional
 	Image *ImageSpec `json:"image,omitempty"`
 
-	// command of the server container. By default, it is /virtual-workspaces.
+	// command is the command of the server container. Defaults to /virtual-workspaces.
 	// +optional
 	Command []string `json:"command,omitempty"`
 
-	// initContainers run one after another before the server starts.
+	// initContainers run one after another before the server starts. Each must succeed.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	InitContainers []VirtualWorkspaceInitContainer `json:"initContainers,omitempty"`
 
-	// replicas is the number of server pods. By default, it is 2 at first and an autoscaler may change it.
+	// replicas is the number of server pods. If unset, the operator starts with 2, and an autoscaler may change the
+	// number.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Replicas *int32 `json:"replicas,omitempty"`
 
-	// resources of the server container. Default: requests of 1 CPU and 1Gi, limits of 2 CPU and 2Gi.
+	// resources are the resources of the server container. They are merged into the defaults: requests of 1 CPU and
+	// 1Gi, limits of 2 CPU and 2Gi.
 	// +optional
 	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
 
-	// certificateTemplates changes the certificates by name: server, client.
+	// certificateTemplates change the certificates by name: server, client. Other names have no effect; the condition
+	// SpecHonored lists them.
 	// +optional
 	CertificateTemplates CertificateTemplates `json:"certificateTemplates,omitempty"`
 
@@ -88,16 +91,18 @@ type VirtualWorkspaceSpec struct {
 	// +optional
 	DeploymentTemplate *DeploymentTemplate `json:"deploymentTemplate,omitempty"`
 
-	// caBundleSecretRef names a Secret whose key tls.crt holds CAs trusted in addition.
+	// caBundleSecretRef names a Secret in the same namespace. The server trusts the CA certificates in its key
+	// tls.crt, too, when it connects to other servers.
 	// +optional
 	CABundleSecretRef *corev1.LocalObjectReference `json:"caBundleSecretRef,omitempty"`
 
-	// clientCABundleRef names a Secret whose key tls.crt holds CAs whose client certificates are accepted in addition.
+	// clientCABundleRef names a Secret in the same namespace. The server accepts client certificates that the CAs in
+	// its key tls.crt have signed, too.
 	// +optional
 	ClientCABundleRef *corev1.LocalObjectReference `json:"clientCABundleRef,omitempty"`
 
-	// kubeconfigSecretRef names a Secret whose key kubeconfig holds the credentials the server uses. By default, they
-	// are the target's own.
+	// kubeconfigSecretRef names a Secret in the same namespace, whose key kubeconfig has the credentials of the
+	// server. If unset, the server uses the credentials of the target shard.
 	// +optional
 	KubeconfigSecretRef *corev1.LocalObjectReference `json:"kubeconfigSecretRef,omitempty"`
 
@@ -122,29 +127,29 @@ type VirtualWorkspaceTarget struct {
 
 // VirtualWorkspaceInitContainer is a container that must succeed before the server starts.
 type VirtualWorkspaceInitContainer struct {
-	// name of the container.
+	// name is the name of the container. It must be unique in the pod.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	Name string `json:"name"`
 
-	// image of the container. By default, it is the server's.
+	// image is the container image. If unset, the image of the server is used.
 	// +optional
 	Image *ImageSpec `json:"image,omitempty"`
 
-	// command of the container.
+	// command is the command of the container. If unset, the entrypoint of the image runs.
 	// +optional
 	Command []string `json:"command,omitempty"`
 
-	// args of the container's command.
+	// args are the arguments of the command.
 	// +optional
 	Args []string `json:"args,omitempty"`
 
-	// kubeconfigSecretRef names a Secret whose key kubeconfig holds the credentials the container uses. By default, they
-	// are the target's admin credentials.
+	// kubeconfigSecretRef names a Secret in the same namespace, whose key kubeconfig has the credentials of the
+	// container. If unset, the container gets administrator credentials for the target shard.
 	// +optional
 	KubeconfigSecretRef *corev1.LocalObjectReference `json:"kubeconfigSecretRef,omitempty"`
 
-	// resources of the container. By default, they are as for the server.
+	// resources are the resources of the container. If unset, it has those of the server container.
 	// +optional
 	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
 
@@ -182,15 +187,15 @@ type VirtualWorkspaceStatus struct {
 	// +optional
 	Phase VirtualWorkspacePhase `json:"phase,omitempty"`
 
-	// version is the image tag that all server pods run. Empty while they differ.
+	// version is the image tag that all server pods run. Empty while they run different ones.
 	// +optional
 	Version string `json:"version,omitempty"`
 
-	// endpoint is the URL under which the virtual workspaces are reached.
+	// endpoint is the URL at which clients reach the virtual workspaces.
 	// +optional
 	Endpoint string `json:"endpoint,omitempty"`
 
-	// conditions are the states of the parts of the server.
+	// conditions describe the state of the server.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -63,53 +63,56 @@ type LogicalClusterMigrationReportSpec struct {
 	// +optional
 	Entries int64 `json:"entries,omitempty"`
 
-	// reason is the machine-readable reason for the state, or why it does not change.
+	// reason is the machine-readable reason for the state, or for which it does not change.
 	// +optional
 	Reason string `json:"reason,omitempty"`
 	// message is a human-readable description of the reason.
 	// +optional
 	Message string `json:"message,omitempty"`
 
-	// owner is the Workspace of the logical cluster, and parentShard the shard that has it. The origin reports both.
+	// owner is a reference to the Workspace of the logical cluster. The origin reports it.
 	// +optional
 	Owner *corev1alpha1.LogicalClusterOwner `json:"owner,omitempty"`
+	// parentShard is the name of the shard with that Workspace. The origin reports it.
 	// +optional
 	ParentShard string `json:"parentShard,omitempty"`
 
-	// path is that of the logical cluster. The origin reports it.
+	// path is the path of the logical cluster. The origin reports it.
 	// +optional
 	Path string `json:"path,omitempty"`
 
-	// placement is whether the logical cluster may be placed on the destination. The shard of the Workspace reports it.
+	// placement reports whether the logical cluster may be placed on the destination. The shard of the Workspace
+	// reports it.
 	// +optional
 	Placement *MigrationPlacement `json:"placement,omitempty"`
 
-	// children is what is to be moved below the logical cluster. The destination reports it once it serves the logical
-	// cluster, if the migration includes children.
+	// children reports which logical cluster below this one is to be moved next. The destination reports it once it
+	// serves the logical cluster, if the migration includes children.
 	// +optional
 	Children *MigrationChildren `json:"children,omitempty"`
 }
 
 // MigrationPlacement reports whether a shard may have a logical cluster.
 type MigrationPlacement struct {
-	// allowed is whether all rules of placement hold.
+	// allowed indicates that all rules of placement are satisfied.
 	Allowed bool `json:"allowed"`
 
-	// reason is the machine-readable name of the rule that does not hold, and message describes it and the next step.
+	// reason is the machine-readable name of the rule that is not satisfied.
 	// +optional
 	Reason string `json:"reason,omitempty"`
+	// message is a human-readable description of that rule and of the next step.
 	// +optional
 	Message string `json:"message,omitempty"`
 }
 
 // MigrationChildren reports which logical cluster below another one is to be moved.
 type MigrationChildren struct {
-	// next is the first logical cluster below that is on another shard; empty if there is none. The parent of each comes
-	// before it.
+	// next is the name of the first logical cluster below that is on another shard, parents before children. Empty if
+	// there is none.
 	// +optional
 	Next string `json:"next,omitempty"`
 
-	// workspace is the path of its Workspace.
+	// workspace is the path of the Workspace of that logical cluster.
 	// +optional
 	Workspace string `json:"workspace,omitempty"`
 }

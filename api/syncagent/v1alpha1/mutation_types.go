@@ -1,28 +1,28 @@
 package v1alpha1
 
-// ResourceMutationSpec are steps that change the content of an object on the way, in order.
+// ResourceMutationSpec has steps that change the content of an object while it is copied. They run in their order.
 type ResourceMutationSpec struct {
-	// spec are the steps from the origin of an object to its copy.
+	// spec are steps that change the copy before it is written.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=1024
 	Spec []ResourceMutation `json:"spec,omitempty"`
 
-	// status are the steps for the status on its way back to the origin.
+	// status are steps that change the status of the copy before it is written to the original.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=1024
 	Status []ResourceMutation `json:"status,omitempty"`
 }
 
-// ResourceMutation is one step; exactly one field is set. Paths are dotted, without a leading dot; numbers are indexes of
-// lists.
+// ResourceMutation is a step. Exactly one field must be set. Paths have dots between their parts and no leading dot;
+// numbers are indexes of lists, for example spec.items.0.name.
 type ResourceMutation struct {
 	// delete removes a field.
 	// +optional
 	Delete *ResourceDeleteMutation `json:"delete,omitempty"`
 
-	// regex replaces in the text of a field.
+	// regex replaces matches in the text of a field.
 	// +optional
 	Regex *ResourceRegexMutation `json:"regex,omitempty"`
 
@@ -37,25 +37,26 @@ type ResourceMutation struct {
 
 // ResourceDeleteMutation removes a field.
 type ResourceDeleteMutation struct {
-	// path is the field.
+	// path is the path of the field that is removed.
 	// +required
 	// +kubebuilder:validation:MaxLength=65536
 	Path string `json:"path"`
 }
 
-// ResourceRegexMutation replaces in the text of a field.
+// ResourceRegexMutation replaces matches in the text of a field.
 type ResourceRegexMutation struct {
-	// path is the field. Values that are no strings are converted; a missing one counts as empty.
+	// path is the path of the field. Values other than strings are converted to text; a field that does not exist is
+	// an empty text.
 	// +required
 	// +kubebuilder:validation:MaxLength=65536
 	Path string `json:"path"`
 
-	// pattern is a regular expression as in Go. If it is empty, the replacement replaces the whole value.
+	// pattern is a regular expression in the syntax of Go. If empty, replacement replaces the whole text.
 	// +optional
 	// +kubebuilder:validation:MaxLength=65536
 	Pattern string `json:"pattern,omitempty"`
 
-	// replacement replaces all matches; $1 is the first group.
+	// replacement replaces each match. $1 is the first group of pattern.
 	// +optional
 	// +kubebuilder:validation:MaxLength=65536
 	Replacement string `json:"replacement,omitempty"`
@@ -63,13 +64,13 @@ type ResourceRegexMutation struct {
 
 // ResourceTemplateMutation sets a field to the output of a Go template.
 type ResourceTemplateMutation struct {
-	// path is the field.
+	// path is the path of the field that is set.
 	// +required
 	// +kubebuilder:validation:MaxLength=65536
 	Path string `json:"path"`
 
-	// template is a Go template. It has .Value (the value at the path), .LocalObject (the object that is changed) and
-	// .RemoteObject (its counterpart).
+	// template is a Go template. Its data are .Value (the value at the path), .LocalObject (the object that is
+	// changed) and .RemoteObject (its counterpart on the other side).
 	// +required
 	// +kubebuilder:validation:MaxLength=65536
 	Template string `json:"template"`
@@ -77,13 +78,13 @@ type ResourceTemplateMutation struct {
 
 // ResourceCELMutation sets a field to the result of a CEL expression.
 type ResourceCELMutation struct {
-	// path is the field.
+	// path is the path of the field that is set.
 	// +required
 	// +kubebuilder:validation:MaxLength=65536
 	Path string `json:"path"`
 
-	// expression is a CEL expression. It has value (the value at the path), self (the object that is changed) and other
-	// (its counterpart).
+	// expression is a CEL expression of any type. Its variables are value (the value at the path), self (the object
+	// that is changed) and other (its counterpart on the other side).
 	// +required
 	// +kubebuilder:validation:MaxLength=65536
 	Expression string `json:"expression"`

@@ -17,11 +17,11 @@ type PublishedResource struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is what is published, and how objects are synced.
+	// spec defines what is published, and how objects are synced.
 	// +required
 	Spec PublishedResourceSpec `json:"spec"`
 
-	// status is the observed state.
+	// status is the observed state of the publication.
 	// +optional
 	Status PublishedResourceStatus `json:"status,omitzero"`
 }
@@ -37,60 +37,62 @@ type PublishedResourceList struct {
 
 // PublishedResourceSpec is the desired state of a PublishedResource.
 type PublishedResourceSpec struct {
-	// resource is the resource of the service cluster.
+	// resource identifies the published resource of the service cluster.
 	// +required
 	Resource SourceResource `json:"resource"`
 
-	// filter restricts which objects of workspaces are synced. By default, all are. Objects that do not match are ignored.
+	// filter selects the objects of workspaces that are synced. If unset, all are synced.
 	// +optional
 	Filter *ResourceFilter `json:"filter,omitempty"`
 
-	// naming decides about name and namespace of the copy on the service cluster, once, when the copy is created.
+	// naming defines the name and the namespace of copies on the service cluster. A change does not rename existing
+	// copies.
 	// +optional
 	Naming *ResourceNaming `json:"naming,omitempty"`
 
-	// enableWorkspacePaths looks up the path of the workspace of each object, for templates and for an annotation of the
-	// copy. It adds a permission claim for logicalclusters.
+	// enableWorkspacePaths makes the path of the workspace available to templates as .ClusterPath, and adds it as an
+	// annotation to copies. It adds a permission claim for logicalclusters. Defaults to false.
 	// +optional
 	EnableWorkspacePaths bool `json:"enableWorkspacePaths,omitempty"`
 
-	// projection changes how the resource is named in workspaces. The schema itself is never changed.
+	// projection changes the names of the resource in workspaces. It does not change the schemas of its versions.
 	// +optional
 	Projection *ResourceProjection `json:"projection,omitempty"`
 
-	// mutation changes the content of objects on the way.
+	// mutation changes the content of objects while they are copied. If unset, copies have the content of the
+	// original.
 	// +optional
 	Mutation *ResourceMutationSpec `json:"mutation,omitempty"`
 
-	// related are other objects that belong to an object, such as the Secret with its credentials.
+	// related are further objects that are synced together with an object, such as the Secret with its credentials.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=1024
 	Related []RelatedResourceSpec `json:"related,omitempty"`
 
-	// synchronization can switch the syncing of objects off. The schema is published nevertheless.
+	// synchronization can disable the syncing of objects. If unset, objects are synced.
 	// +optional
 	Synchronization *SynchronizationSpec `json:"synchronization,omitempty"`
 }
 
-// SourceResource is a resource of the service cluster.
+// SourceResource identifies a resource of the service cluster.
 type SourceResource struct {
-	// apiGroup is the API group; empty for the core group.
+	// apiGroup is the API group of the resource. Empty for the core group.
 	// +required
 	// +kubebuilder:validation:MaxLength=253
 	APIGroup string `json:"apiGroup"`
 
-	// kind is the kind.
+	// kind is the kind of the resource.
 	// +required
 	// +kubebuilder:validation:MaxLength=63
 	Kind string `json:"kind"`
 
-	// version is the one version to publish. Deprecated: use versions.
+	// version is the only published version. Deprecated: use versions.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Version string `json:"version,omitempty"`
 
-	// versions are the versions to publish; by default, all that are served.
+	// versions are the published versions. If empty, all served versions are published.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=1024
@@ -98,26 +100,30 @@ type SourceResource struct {
 	Versions []string `json:"versions,omitempty"`
 }
 
-// ResourceFilter selects objects.
+// ResourceFilter selects objects. If both fields are set, an object must match both. The agent ignores objects that
+// do not match.
 type ResourceFilter struct {
-	// namespace is matched against the labels of the object's namespace in the workspace.
+	// namespace is a label selector for the namespaces of the objects in workspaces. If unset, objects in all
+	// namespaces match.
 	// +optional
 	Namespace *metav1.LabelSelector `json:"namespace,omitempty"`
 
-	// resource is matched against the labels of the object.
+	// resource is a label selector for the objects. If unset, all match.
 	// +optional
 	Resource *metav1.LabelSelector `json:"resource,omitempty"`
 }
 
-// ResourceNaming are Go templates, or texts with the older placeholders such as $remoteName.
+// ResourceNaming has Go templates for the name and the namespace of copies. Texts with the older placeholders, such
+// as $remoteName, are accepted, too.
 type ResourceNaming struct {
-	// name is the name of the copy. By default, it is made of hashes of namespace and name.
+	// name is the name of the copy. By default, it consists of hashes of the namespace and of the name of the object,
+	// so that names do not collide.
 	// +optional
 	// +kubebuilder:validation:MaxLength=65536
 	Name string `json:"name,omitempty"`
 
-	// namespace is the namespace of the copy. By default, it is the name of the logical cluster. It is ignored for
-	// cluster-scoped copies.
+	// namespace is the namespace of the copy. Defaults to the name of the logical cluster. Ignored for cluster-scoped
+	// copies.
 	// +optional
 	// +kubebuilder:validation:MaxLength=65536
 	Namespace string `json:"namespace,omitempty"`
@@ -133,23 +139,26 @@ const (
 	NamespaceScoped ResourceScope = "Namespaced"
 )
 
-// ResourceProjection changes names of the resource; what is not set stays as on the service cluster.
+// ResourceProjection changes names of the resource in workspaces. Fields that are unset keep the values of the
+// service cluster.
 type ResourceProjection struct {
-	// group is the API group in workspaces.
+	// group is the API group in workspaces. Required for resources of the core group, and not a group of Kubernetes.
+	// Defaults to the API group of the resource.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	Group string `json:"group,omitempty"`
 
-	// version is the name of the version, if one version is published. Deprecated: use versions.
+	// version is the name of the version in workspaces, if only one version is published. Deprecated: use versions.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Version string `json:"version,omitempty"`
 
-	// versions maps names of versions on the service cluster to those in workspaces.
+	// versions maps names of versions on the service cluster to their names in workspaces. Versions that are not
+	// listed keep their names.
 	// +optional
 	Versions map[string]string `json:"versions,omitempty"`
 
-	// scope is the scope in workspaces.
+	// scope is the scope of the resource in workspaces: Cluster or Namespaced.
 	// +optional
 	Scope ResourceScope `json:"scope,omitempty"`
 
@@ -158,19 +167,19 @@ type ResourceProjection struct {
 	// +kubebuilder:validation:MaxLength=63
 	Kind string `json:"kind,omitempty"`
 
-	// plural is the name of the resource in workspaces. By default, it follows the kind.
+	// plural is the plural name of the resource in workspaces. By default, it is derived from the kind.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Plural string `json:"plural,omitempty"`
 
-	// shortNames replaces the short names, also by an empty list.
+	// shortNames replace the short names. An empty list removes them.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=1024
 	// +kubebuilder:validation:items:MaxLength=63
 	ShortNames *[]string `json:"shortNames,omitempty"`
 
-	// categories replaces the categories, also by an empty list.
+	// categories replace the categories. An empty list removes them.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=1024
@@ -178,9 +187,9 @@ type ResourceProjection struct {
 	Categories *[]string `json:"categories,omitempty"`
 }
 
-// SynchronizationSpec switches syncing.
+// SynchronizationSpec enables or disables the syncing of objects.
 type SynchronizationSpec struct {
-	// enabled says whether objects are synced.
+	// enabled specifies whether objects are synced. If false, only the schema is published.
 	// +required
 	Enabled bool `json:"enabled"`
 }
@@ -199,12 +208,13 @@ const (
 
 // PublishedResourceStatus is the observed state of a PublishedResource.
 type PublishedResourceStatus struct {
-	// resourceSchemaName is the name of the APIResourceSchema that has been created for the resource.
+	// resourceSchemaName is the name of the APIResourceSchema of the published resource. Empty until it is created.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	ResourceSchemaName string `json:"resourceSchemaName,omitempty"`
 
-	// conditions are SchemaReady, Exported, Syncing and Ready.
+	// conditions describe the state of the publication: SchemaReady, Exported, Syncing, and Ready, which summarizes
+	// the others.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -1,15 +1,10 @@
 package kro
 
 import (
-	"bytes"
-	"encoding/json"
-	"errors"
-	"fmt"
-
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
+	"github.com/atoll-dev/atoll/infrastructure/backend"
 )
 
 // config is backendConfig. Expressions are CEL between "${" and "}". They can use schema, which is the instance with metadata and spec, and
@@ -80,18 +75,9 @@ func (r *resource) object() map[string]any {
 // parseConfig parses and validates backendConfig. Errors name the field. It removes namespaces, because all objects are in the namespace of
 // the tenant.
 func parseConfig(t *infrastructurev1alpha1.Template) (*config, error) {
-	if t.Spec.BackendConfig == nil {
-		return nil, errors.New("spec.backendConfig.resources: is required")
-	}
-	decoder := json.NewDecoder(bytes.NewReader(t.Spec.BackendConfig.Raw))
-	decoder.DisallowUnknownFields()
-	decoder.UseNumber()
 	parsed := &config{}
-	if err := decoder.Decode(parsed); err != nil {
-		return nil, fmt.Errorf("spec.backendConfig: %w", err)
-	}
-	if err := parsed.convertNumbers(); err != nil {
-		return nil, fmt.Errorf("spec.backendConfig: %w", err)
+	if err := backend.DecodeConfig(t, "resources", parsed); err != nil {
+		return nil, err
 	}
 	if errs := parsed.validate(t.Spec.InstanceCRD.Group); len(errs) > 0 {
 		return nil, errs.ToAggregate()
@@ -105,24 +91,4 @@ func parseConfig(t *infrastructurev1alpha1.Template) (*config, error) {
 		}
 	}
 	return parsed, nil
-}
-
-// convertNumbers converts numbers to the types that unstructured objects use.
-func (c *config) convertNumbers() error {
-	for _, values := range []map[string]any{c.StatusMapping, c.Status} {
-		if err := utiljson.ConvertMapNumbers(values, 0); err != nil {
-			return err
-		}
-	}
-	for i := range c.Resources {
-		if err := utiljson.ConvertMapNumbers(c.Resources[i].Template, 0); err != nil {
-			return err
-		}
-		if ref := c.Resources[i].ExternalRef; ref != nil {
-			if err := utiljson.ConvertInterfaceNumbers(&ref.Metadata.Selector, 0); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }

@@ -3,10 +3,6 @@
 package manifest
 
 import (
-	"bytes"
-	"encoding/json"
-	"errors"
-	"fmt"
 	"maps"
 	"regexp"
 	"slices"
@@ -16,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
+	"github.com/atoll-dev/atoll/infrastructure/backend"
 	"github.com/atoll-dev/atoll/infrastructure/runtimecluster"
 	"github.com/atoll-dev/atoll/internal/expression"
 )
@@ -48,14 +45,9 @@ var id = regexp.MustCompile(`^[a-z][a-zA-Z0-9]*$`)
 
 // parseConfig parses and validates backendConfig. Errors name the field.
 func parseConfig(t *infrastructurev1alpha1.Template) (*config, error) {
-	if t.Spec.BackendConfig == nil {
-		return nil, errors.New("spec.backendConfig.manifests: is required")
-	}
-	decoder := json.NewDecoder(bytes.NewReader(t.Spec.BackendConfig.Raw))
-	decoder.DisallowUnknownFields()
 	parsed := &config{}
-	if err := decoder.Decode(parsed); err != nil {
-		return nil, fmt.Errorf("spec.backendConfig: %w", err)
+	if err := backend.DecodeConfig(t, "manifests", parsed); err != nil {
+		return nil, err
 	}
 	return parsed, parsed.validate(field.NewPath("spec", "backendConfig"), t.Spec.InstanceCRD.Group).ToAggregate()
 }

@@ -5,11 +5,9 @@
 package opentofu
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"regexp"
@@ -22,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
+	"github.com/atoll-dev/atoll/infrastructure/backend"
 	"github.com/atoll-dev/atoll/infrastructure/backends/opentofu/runner"
 	"github.com/atoll-dev/atoll/infrastructure/instance"
 	"github.com/atoll-dev/atoll/internal/expression"
@@ -78,14 +77,9 @@ const (
 
 // parseConfig parses and validates backendConfig. Errors name the field.
 func parseConfig(t *infrastructurev1alpha1.Template, unrestricted bool) (*config, error) {
-	if t.Spec.BackendConfig == nil {
-		return nil, errors.New("spec.backendConfig.module: is required")
-	}
-	decoder := json.NewDecoder(bytes.NewReader(t.Spec.BackendConfig.Raw))
-	decoder.DisallowUnknownFields()
 	parsed := &config{}
-	if err := decoder.Decode(parsed); err != nil {
-		return nil, fmt.Errorf("spec.backendConfig: %w", err)
+	if err := backend.DecodeConfig(t, "module", parsed); err != nil {
+		return nil, err
 	}
 	return parsed, parsed.validate(field.NewPath("spec", "backendConfig"), unrestricted).ToAggregate()
 }

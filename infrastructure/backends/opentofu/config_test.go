@@ -61,7 +61,7 @@ func TestConfigIsValidated(t *testing.T) {
 		"JSON":                      {change: func(c map[string]any) { inline(c)["more.tf.json"] = `{"output": {"b": {"value": "c"}}}` }},
 		"a module that is absent":   {change: func(c map[string]any) { delete(c, "module") }, want: "spec.backendConfig.module.inline: Required"},
 		"a module of a registry":    {change: func(c map[string]any) { c["module"].(map[string]any)["source"] = "a/b/c" }, want: "spec.backendConfig.module.source: Forbidden"},
-		"an unknown field":          {change: func(c map[string]any) { c["chart"] = true }, want: `spec.backendConfig: json: unknown field "chart"`},
+		"an unknown field":          {change: func(c map[string]any) { c["chart"] = true }, want: `spec.backendConfig: unknown field "chart"`},
 		"a directory":               {change: func(c map[string]any) { inline(c)["a/b.tf"] = "" }, want: "spec.backendConfig.module.inline[a/b.tf]"},
 		"a name of the backend":     {change: func(c map[string]any) { inline(c)["atoll_backend.tf.json"] = "{}" }, want: "used by the backend"},
 		"values in a file":          {change: func(c map[string]any) { inline(c)["x.auto.tfvars"] = "" }, want: "spec.backendConfig.module.inline[x.auto.tfvars]: Forbidden"},

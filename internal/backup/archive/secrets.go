@@ -111,7 +111,7 @@ func decodeSecret(from io.Reader) (Secret, error) {
 }
 
 // WriteSecrets writes the bundle of Secrets to a new file: a tar that only its user can read, with those Secrets that the manifest names and
-// nothing else. Whoever writes to the bucket could make the bundle as well as the manifest, unless the digest of the latter was given to Open.
+// nothing else. A user who writes to the bucket could replace both the bundle and the manifest, unless the digest of the latter was given to Open.
 func (b *Backup) WriteSecrets(ctx context.Context, file string) error {
 	if b.Manifest.Secrets == nil {
 		return fmt.Errorf("backup %s has no Secrets", b.Manifest.ID)

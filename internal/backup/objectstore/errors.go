@@ -43,7 +43,7 @@ func HasReason(err error, reason string) bool {
 	return errors.As(err, &e) && e.Reason == reason
 }
 
-// explain adds what to do to an error of a request. It quotes codes of S3 and no body of a response: whoever may name an endpoint could
+// explain adds what to do to an error of a request. It quotes codes of S3 and no body of a response: a user who may name an endpoint could
 // read servers behind it otherwise.
 func (s *Store) explain(operation string, err error) error {
 	if err == nil {

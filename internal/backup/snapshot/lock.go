@@ -23,7 +23,7 @@ func (t Target) Lock() (unlock func(), err error) {
 	case err != nil:
 		return nil, fmt.Errorf("locking %s: %w", t.DataDir, err)
 	}
-	// Whoever had the lock removes the file: then this is the lock of nothing.
+	// The previous owner of the lock removes the file: then this lock protects nothing.
 	locked, lockedErr := file.Stat()
 	current, currentErr := os.Stat(file.Name())
 	if lockedErr != nil || currentErr != nil || !os.SameFile(locked, current) {

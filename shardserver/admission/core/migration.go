@@ -16,7 +16,7 @@ import (
 
 var migrations = migrationv1alpha1.Resource("logicalclustermigrations")
 
-// refuseMigrations refuses to create requests for the migration of logical clusters where nobody acts on them. Otherwise those who
+// refuseMigrations refuses to create requests for the migration of logical clusters where no controller acts on them. Otherwise those who
 // administrate the installation may create and change them: a migration concerns a logical cluster of anybody, whatever the workspace
 // that contains the request. Its status decides which shard gets the content, so that shards alone write it.
 type refuseMigrations struct {

@@ -51,7 +51,7 @@ func validateResourceSpec(resource *cachev1alpha1.ClusterCachedResource) field.E
 	return append(errs, validateOmittedFields(resource)...)
 }
 
-// validateOmittedFields refuses what would leave fields visible that somebody wanted to hide.
+// validateOmittedFields refuses what would leave fields visible that the user wanted to omit.
 func validateOmittedFields(resource *cachev1alpha1.ClusterCachedResource) field.ErrorList {
 	value, ok := resource.Annotations[cachev1alpha1.OmittedFieldsAnnotationKey]
 	if !ok {

@@ -187,7 +187,7 @@ func schema_atoll_api_admin_v1alpha1_ClaimerGroups(ref common.ReferenceCallback)
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "groups are the API groups whose resources it may claim without an identity hash.",
+							Description: "groups are the API groups whose resources exports of the claimer may claim without an identity hash.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -235,7 +235,7 @@ func schema_atoll_api_admin_v1alpha1_PermissionClaimPolicy(ref common.ReferenceC
 					},
 					"spec": {
 						SchemaProps: spec.SchemaProps{
-							Description: "spec is what the policy permits and reserves.",
+							Description: "spec defines what the policy permits and reserves.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha1.PermissionClaimPolicySpec{}.OpenAPIModelName()),
 						},
@@ -332,7 +332,7 @@ func schema_atoll_api_admin_v1alpha1_PermissionClaimPolicySpec(ref common.Refere
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "providers are the users and groups that may export the API groups of this policy. If empty, nobody may.",
+							Description: "providers are the users and groups that may export the API groups of this policy. If empty, no user may export them.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -2206,7 +2206,7 @@ func schema_atoll_api_apis_v1alpha2_APIBindingSpec(ref common.ReferenceCallback)
 					},
 					"deletionPolicy": {
 						SchemaProps: spec.SchemaProps{
-							Description: "deletionPolicy defines what happens to the objects of bound resources when the APIBinding is deleted. It can be changed while the APIBinding is being deleted, and does not apply when the workspace is deleted.",
+							Description: "deletionPolicy defines what happens to the objects of bound resources when the APIBinding is deleted. Delete deletes them, unless another APIBinding binds the same resource. WaitForSuccessor delays the deletion until other APIBindings bind all resources with the same schema and identity. It can be changed while the APIBinding is being deleted, and does not apply when the workspace is deleted. Defaults to Delete.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -4332,12 +4332,12 @@ func schema_atoll_api_core_v1alpha1_ShardResourceLimits(ref common.ReferenceCall
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ShardResourceLimits has the limits of a shard, by resource. Only \"workspaces\" has an effect: the logical clusters on the shard, as in status.used. A limit that is absent, 0 or negative is none.",
+				Description: "ShardResourceLimits has the limits of a shard, by resource. Only \"workspaces\" has an effect: the number of logical clusters on the shard, as in status.used. A limit that is unset, 0 or negative does not apply.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"soft": {
 						SchemaProps: spec.SchemaProps{
-							Description: "soft has the limits from which on other shards are preferred.",
+							Description: "soft has limits at which new workspaces are placed on other shards if possible.",
 							Type:        []string{"object"},
 							AdditionalProperties: &spec.SchemaOrBool{
 								Allows: true,
@@ -4351,7 +4351,7 @@ func schema_atoll_api_core_v1alpha1_ShardResourceLimits(ref common.ReferenceCall
 					},
 					"hard": {
 						SchemaProps: spec.SchemaProps{
-							Description: "hard has the limits at which nothing more is placed on the shard.",
+							Description: "hard has limits at which no further workspaces are placed on the shard. Existing ones stay.",
 							Type:        []string{"object"},
 							AdditionalProperties: &spec.SchemaOrBool{
 								Allows: true,
@@ -4402,7 +4402,7 @@ func schema_atoll_api_core_v1alpha1_ShardSpec(ref common.ReferenceCallback) comm
 					},
 					"resourceLimits": {
 						SchemaProps: spec.SchemaProps{
-							Description: "resourceLimits limits what is placed on the shard.",
+							Description: "resourceLimits limits how many logical clusters are placed on the shard. If unset, there is no limit.",
 							Ref:         ref(corev1alpha1.ShardResourceLimits{}.OpenAPIModelName()),
 						},
 					},
@@ -4452,7 +4452,7 @@ func schema_atoll_api_core_v1alpha1_ShardStatus(ref common.ReferenceCallback) co
 					},
 					"used": {
 						SchemaProps: spec.SchemaProps{
-							Description: "used is what resourceLimits count: \"workspaces\" is the number of all logical clusters on the shard, those of the system and those that are being deleted included.",
+							Description: "used is the usage to which resourceLimits apply: \"workspaces\" is the number of all logical clusters on the shard, including those of the system and those that are being deleted.",
 							Type:        []string{"object"},
 							AdditionalProperties: &spec.SchemaOrBool{
 								Allows: true,

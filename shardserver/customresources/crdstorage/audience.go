@@ -40,7 +40,7 @@ func (p *Projection) limitList(ctx context.Context, opts storage.ListOptions) (s
 }
 
 // projectListToAudience replaces the objects of a list by those that the audience sees. The audience is read after the
-// objects, so that a watch from the resource version of the list misses nobody who joined before.
+// objects, so that a watch from the resource version of the list misses no consumer that joined before.
 func (p *Projection) projectListToAudience(ctx context.Context, list *List) error {
 	clusters, err := p.Audience.List(ctx)
 	if err != nil {

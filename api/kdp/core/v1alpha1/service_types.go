@@ -11,7 +11,7 @@ const (
 	ReasonOffered = "Offered"
 	// ReasonAPIGroupTaken means that another Service has the API group.
 	ReasonAPIGroupTaken = "APIGroupTaken"
-	// ReasonNameTaken means that an object which would have to be created exists, and belongs to somebody else.
+	// ReasonNameTaken means that an object which would have to be created exists, and was not created for the Service.
 	ReasonNameTaken = "NameTaken"
 	// ReasonWaitingForToken means that the token of the agent has not been issued yet.
 	ReasonWaitingForToken = "WaitingForToken"
@@ -19,8 +19,8 @@ const (
 	ReasonFailed = "Failed"
 )
 
-// Service is an API group that an organisation offers in a catalogue. It becomes an APIExport of the same name, and a Secret
-// with a kubeconfig for the agent that publishes resources in that group.
+// Service is an API group that an organisation offers in a catalogue. The controller creates an APIExport of the same
+// name for it, and a Secret with a kubeconfig for the agent that publishes resources in that group.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Cluster
@@ -33,11 +33,11 @@ type Service struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is what is offered.
+	// spec defines what is offered.
 	// +required
 	Spec ServiceSpec `json:"spec"`
 
-	// status is the observed state.
+	// status is the observed state of the service.
 	// +optional
 	Status ServiceStatus `json:"status,omitzero"`
 }
@@ -53,61 +53,63 @@ type ServiceList struct {
 
 // ServiceSpec is the desired state of a Service.
 type ServiceSpec struct {
-	// apiGroup is the API group of everything that the service publishes. No two services of an organisation have the same.
+	// apiGroup is the API group of all resources that the service publishes, with at least one dot. It is unique
+	// among the Services of an organisation: if another one has it, the condition Ready has the reason APIGroupTaken.
+	// Immutable.
 	// +required
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)+$`
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="apiGroup cannot be changed"
 	APIGroup string `json:"apiGroup"`
 
-	// catalogMetadata is what a catalogue shows.
+	// catalogMetadata is what a catalogue shows of the service. The APIExport has it as annotations.
 	// +optional
 	CatalogMetadata CatalogMetadata `json:"catalogMetadata,omitzero"`
 
-	// kubeconfig is the Secret that receives the kubeconfig of the agent, in its key "kubeconfig". By default it is
-	// "<name>-kubeconfig" in namespace "default".
+	// kubeconfig names the Secret that receives the kubeconfig of the agent, in its key kubeconfig. Defaults to
+	// "<name>-kubeconfig" in the namespace default.
 	// +optional
 	Kubeconfig *SecretReference `json:"kubeconfig,omitempty"`
 }
 
-// CatalogMetadata is what a catalogue shows.
+// CatalogMetadata is what a catalogue shows of a service.
 type CatalogMetadata struct {
-	// title is the headline.
+	// title is the heading of the entry.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	Title string `json:"title,omitempty"`
 
-	// description is a text in Markdown.
+	// description describes the service, in Markdown.
 	// +optional
 	// +kubebuilder:validation:MaxLength=65536
 	Description string `json:"description,omitempty"`
 
-	// documentationURL is where to read more.
+	// documentationURL is the URL of the documentation of the service.
 	// +optional
 	// +kubebuilder:validation:MaxLength=2048
 	DocumentationURL string `json:"documentationURL,omitempty"`
 
-	// logo is a picture: a URL, also one with data.
+	// logo is the URL of a picture, which may be a data URL.
 	// +optional
 	// +kubebuilder:validation:MaxLength=131072
 	Logo string `json:"logo,omitempty"`
 }
 
-// SecretReference is the name of a Secret.
+// SecretReference names a Secret.
 type SecretReference struct {
-	// name is the name.
+	// name is the name of the Secret.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	Name string `json:"name"`
 
-	// namespace is the namespace; "default" if it is not set.
+	// namespace is the namespace of the Secret. Defaults to default.
 	// +optional
 	Namespace string `json:"namespace,omitempty"`
 }
 
 // ServiceStatus is the observed state of a Service.
 type ServiceStatus struct {
-	// conditions has Ready.
+	// conditions describe the state of the service; Ready is the only one.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -21,11 +21,11 @@ type PublishedResource struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is what is published, and how objects are synced.
+	// spec defines what is published, and how objects are synced.
 	// +required
 	Spec PublishedResourceSpec `json:"spec"`
 
-	// status is the observed state.
+	// status is the observed state of the publication.
 	// +optional
 	Status syncagentv1alpha1.PublishedResourceStatus `json:"status,omitzero"`
 }
@@ -41,63 +41,66 @@ type PublishedResourceList struct {
 
 // PublishedResourceSpec is the desired state of a PublishedResource.
 type PublishedResourceSpec struct {
-	// resource is the resource of the service cluster.
+	// resource identifies the published resource of the service cluster.
 	// +required
 	Resource SourceResource `json:"resource"`
 
-	// filter restricts which objects of workspaces are synced. By default, all are.
+	// filter selects the objects of workspaces that are synced. If unset, all are synced.
 	// +optional
 	Filter *ResourceFilter `json:"filter,omitempty"`
 
-	// naming decides about name and namespace of the copy on the service cluster. By default, the namespace is
-	// $remoteClusterName, the name $remoteNamespaceHash-$remoteNameHash.
+	// naming defines the name and namespace of copies on the service cluster. By default, the namespace is
+	// $remoteClusterName and the name is $remoteNamespaceHash-$remoteNameHash. A change does not rename existing
+	// copies.
 	// +optional
 	Naming *syncagentv1alpha1.ResourceNaming `json:"naming,omitempty"`
 
-	// projection changes how the resource is named in workspaces. Its group is that of the Service.
+	// projection changes the names of the resource in workspaces. Its API group is always that of the Service.
 	// +optional
 	Projection *ResourceProjection `json:"projection,omitempty"`
 
-	// related are other objects that belong to an object, such as the Secret with its credentials.
+	// related are further objects that are synced together with an object, such as the Secret with its credentials.
 	// +optional
 	Related []RelatedResource `json:"related,omitempty"`
 }
 
 // SourceResource is one version of a resource of the service cluster.
 type SourceResource struct {
-	// apiGroup is the API group; empty for the core group.
+	// apiGroup is the API group of the resource. Empty for the core group.
 	// +required
 	APIGroup string `json:"apiGroup"`
 
-	// version is the version.
+	// version is the published version of the resource.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	Version string `json:"version"`
 
-	// kind is the kind.
+	// kind is the kind of the resource.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	Kind string `json:"kind"`
 }
 
-// ResourceFilter selects objects.
+// ResourceFilter selects objects. If both fields are set, an object must match both.
 type ResourceFilter struct {
-	// namespace is the name of a namespace in workspaces, or a label selector of namespaces.
+	// namespace is the name of a namespace, or a label selector of namespaces, in workspaces. If unset, objects in
+	// all namespaces match.
 	// +optional
 	Namespace *apiextensionsv1.JSON `json:"namespace,omitempty"`
 
-	// resource is matched against the labels of the object.
+	// resource is a label selector for the objects. If unset, all match.
 	// +optional
 	Resource *metav1.LabelSelector `json:"resource,omitempty"`
 }
 
-// ResourceProjection changes names of the resource; what is not set stays as on the service cluster.
+// ResourceProjection changes names of the resource in workspaces. Fields that are unset keep the values of the
+// service cluster.
 type ResourceProjection struct {
 	// version is the name of the version in workspaces.
 	// +optional
 	Version string `json:"version,omitempty"`
 
-	// scope is the scope in workspaces.
+	// scope is the scope of the resource in workspaces: Cluster or Namespaced.
 	// +optional
 	Scope syncagentv1alpha1.ResourceScope `json:"scope,omitempty"`
 
@@ -105,20 +108,22 @@ type ResourceProjection struct {
 	// +optional
 	Kind string `json:"kind,omitempty"`
 
-	// plural is the name of the resource in workspaces, in lower case. By default, it follows the kind.
+	// plural is the plural name of the resource in workspaces, in lower case. By default, it is derived from the
+	// kind.
 	// +optional
 	Plural string `json:"plural,omitempty"`
 
-	// shortNames replaces the short names, also by an empty list.
+	// shortNames replace the short names. An empty list removes them.
 	// +optional
 	ShortNames *[]string `json:"shortNames,omitempty"`
 
-	// categories replaces the categories, also by an empty list.
+	// categories replace the categories. An empty list removes them.
 	// +optional
 	Categories *[]string `json:"categories,omitempty"`
 }
 
-// RelatedResourceOrigin is the side that decides about the content of related objects.
+// RelatedResourceOrigin is the side with the original of related objects: the service cluster (service) or the
+// workspace (platform).
 // +kubebuilder:validation:Enum=service;platform
 type RelatedResourceOrigin string
 
@@ -128,14 +133,15 @@ const (
 	RelatedResourceOriginPlatform RelatedResourceOrigin = "platform"
 )
 
-// RelatedResource is one object that belongs to an object of the published resource.
+// RelatedResource is an object that is synced together with an object of the published resource.
 type RelatedResource struct {
-	// identifier is unique within the PublishedResource. By default, it is made of kind and position.
+	// identifier is a name that is unique within the PublishedResource. By default, it is derived from the kind and
+	// the position in the list.
 	// +optional
 	// +kubebuilder:validation:MaxLength=60
 	Identifier string `json:"identifier,omitempty"`
 
-	// origin is the side that decides about the content.
+	// origin is the side with the original: service for the service cluster, platform for the workspace.
 	// +required
 	Origin RelatedResourceOrigin `json:"origin"`
 
@@ -144,29 +150,31 @@ type RelatedResource struct {
 	// +kubebuilder:validation:Enum=ConfigMap;Secret
 	Kind string `json:"kind"`
 
-	// reference says where the object's name is.
+	// reference defines where the primary object has the name of the related object.
 	// +required
 	Reference RelatedResourceReference `json:"reference"`
 }
 
-// RelatedResourceReference says where name and namespace of a related object are in the primary object, on each side.
+// RelatedResourceReference defines where the primary object has the name and the namespace of a related object, on
+// each side.
 type RelatedResourceReference struct {
-	// name is the field with the name.
+	// name is the field of the primary object with the name.
 	// +required
 	Name ResourceLocator `json:"name"`
 
-	// namespace is the field with the namespace. By default, it is the namespace of the primary object.
+	// namespace is the field of the primary object with the namespace. If unset, it is the namespace of the primary
+	// object.
 	// +optional
 	Namespace *ResourceLocator `json:"namespace,omitempty"`
 }
 
-// ResourceLocator is a field of an object.
+// ResourceLocator identifies a field of an object.
 type ResourceLocator struct {
-	// path is the field, dotted.
+	// path is the path of the field, with dots between its parts, such as spec.secretName.
 	// +required
 	Path string `json:"path"`
 
-	// regex changes the value.
+	// regex changes the value of the field. If unset, the value is used as it is.
 	// +optional
 	Regex *syncagentv1alpha1.RegularExpression `json:"regex,omitempty"`
 }

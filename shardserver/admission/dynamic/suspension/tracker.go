@@ -45,7 +45,7 @@ type Expressions struct {
 // Tracker tracks the expressions that exceed their limit.
 type Tracker struct {
 	clock clock.PassiveClock
-	// suspended receives what has been suspended, for the condition. It drops what nobody receives.
+	// suspended receives what has been suspended, for the condition. It drops values without a receiver.
 	suspended chan Expressions
 
 	mu      sync.Mutex
