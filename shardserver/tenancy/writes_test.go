@@ -300,10 +300,13 @@ func summarizeTransactions(writes []storeWrite, workspace *tenancyv1alpha1.Works
 		if !write.isOf(workspace) {
 			continue
 		}
-		prefix, name, _ := strings.Cut(write.Key, "/"+workspace.Spec.Cluster+"/")
-		resource := path.Base(strings.TrimSuffix(prefix, "/customresources"))
+		prefix, name, inside := strings.Cut(write.Key, "/"+workspace.Spec.Cluster+"/")
+		key := path.Base(strings.TrimSuffix(prefix, "/customresources")) + "/" + hashes.ReplaceAllString(name, ".kcp.io")
+		if !inside {
+			key = write.Key
+		}
 		of := transaction{write.shard, write.Revision}
-		keys[of] = append(keys[of], resource+"/"+hashes.ReplaceAllString(name, ".kcp.io"))
+		keys[of] = append(keys[of], key)
 	}
 	all := slices.SortedFunc(maps.Keys(keys), func(a, b transaction) int {
 		if by := strings.Compare(a.shard, b.shard); by != 0 {
