@@ -50,6 +50,13 @@ type Config struct {
 	Observers []func() Observer
 }
 
+func (c Config) rootCA() []byte {
+	if c.RootCA == nil {
+		return nil
+	}
+	return c.RootCA()
+}
+
 // Observer receives the events of all stored objects while it runs.
 type Observer interface {
 	// EventHandler returns the handler of one storage.
@@ -59,9 +66,6 @@ type Observer interface {
 
 // Controllers returns the controllers of this package.
 func Controllers(cfg Config) []controller.Controller {
-	if cfg.RootCA == nil {
-		cfg.RootCA = func() []byte { return nil }
-	}
 	controllers := []controller.Controller{
 		newNamespaceController(cfg),
 		newNamespaceDefaultsController(cfg),

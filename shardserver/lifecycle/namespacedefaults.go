@@ -3,8 +3,10 @@ package lifecycle
 import (
 	"context"
 	"errors"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/kubernetes/pkg/apis/core"
 	"k8s.io/kubernetes/pkg/controller/certificates/rootcacertpublisher"
@@ -23,23 +25,54 @@ const namespaceDefaultsWorkers = 16
 type namespaceDefaultsController struct {
 	namespaces *storage.Reader[*core.Namespace]
 	clusters   *storage.Reader[*corev1alpha1.LogicalCluster]
-	defaults   []namespaceDefault
+	defaults   NamespaceDefaults
 }
+
+// NamespaceDefaults are the objects that each active namespace has.
+type NamespaceDefaults []namespaceDefault
+
+// NewNamespaceDefaults returns the objects that the controllers of this package maintain.
+func NewNamespaceDefaults(cfg Config) NamespaceDefaults {
+	return NamespaceDefaults{
+		&defaultServiceAccount{cfg, storage.NewReader[*core.ServiceAccount](cfg.Registry, serviceAccounts)},
+		&rootCA{cfg, storage.NewReader[*core.ConfigMap](cfg.Registry, configMaps)},
+	}
+}
+
+// Missing returns what creates or restores those that are not as they should be in a namespace of the context's logical cluster. The
+// error is about the others.
+func (d NamespaceDefaults) Missing(ctx context.Context, namespace string) ([]func(context.Context) error, error) {
+	return d.missing(ctx, namespace, "0")
+}
+
+func (d NamespaceDefaults) missing(ctx context.Context, namespace, resourceVersion string) ([]func(context.Context) error, error) {
+	var writes []func(context.Context) error
+	var failed error
+	for _, object := range d {
+		write, err := object.missing(ctx, namespace, resourceVersion)
+		failed = errors.Join(failed, err)
+		if write != nil {
+			writes = append(writes, write)
+		}
+	}
+	return writes, failed
+}
+
+// InitialNamespaces are the namespaces that a new logical cluster has. They are stored together with their default objects.
+var InitialNamespaces = []string{metav1.NamespaceDefault, metav1.NamespaceSystem}
 
 // namespaceDefault is an object that each active namespace has.
 type namespaceDefault interface {
-	// missing returns what creates or restores the object in a namespace of the context's logical cluster; nil if it is as it should be.
-	missing(ctx context.Context, namespace string) (func(context.Context) error, error)
+	// missing returns what creates or restores the object in a namespace of the context's logical cluster; nil if it is as it should be. The
+	// watch cache that it reads has observed the resource version.
+	missing(ctx context.Context, namespace, resourceVersion string) (func(context.Context) error, error)
 }
 
 func newNamespaceDefaultsController(cfg Config) controller.Controller {
 	c := &namespaceDefaultsController{
 		namespaces: storage.NewReader[*core.Namespace](cfg.Registry, namespaces),
 		clusters:   storage.NewReader[*corev1alpha1.LogicalCluster](cfg.Registry, corev1alpha1.Resource("logicalclusters")),
-		defaults: []namespaceDefault{
-			&defaultServiceAccount{cfg, storage.NewReader[*core.ServiceAccount](cfg.Registry, serviceAccounts)},
-			&rootCA{cfg, storage.NewReader[*core.ConfigMap](cfg.Registry, configMaps)},
-		},
+		defaults:   NewNamespaceDefaults(cfg),
 	}
 	return controller.Controller{
 		Name: "namespace-defaults",
@@ -74,15 +107,7 @@ func mapToNamespace(name string) func(watch.Event) []controller.Request {
 }
 
 func (c *namespaceDefaultsController) reconcile(ctx context.Context, key controller.Request) (controller.Result, error) {
-	var writes []func(context.Context) error
-	var failed error
-	for _, object := range c.defaults {
-		write, err := object.missing(ctx, key.Name)
-		failed = errors.Join(failed, err)
-		if write != nil {
-			writes = append(writes, write)
-		}
-	}
+	writes, failed := c.defaults.Missing(ctx, key.Name)
 	if len(writes) == 0 {
 		return controller.Result{}, failed
 	}
@@ -102,6 +127,12 @@ func (c *namespaceDefaultsController) reconcile(ctx context.Context, key control
 	}
 	if err != nil {
 		return controller.Result{}, err
+	}
+	if slices.Contains(InitialNamespaces, namespace.Name) {
+		// What is stored together reaches the watch caches in any order.
+		if writes, failed = c.defaults.missing(ctx, namespace.Name, namespace.ResourceVersion); len(writes) == 0 {
+			return controller.Result{}, failed
+		}
 	}
 	return controller.Result{}, errors.Join(failed, errors.Join(storage.Together(ctx, writes...)...))
 }

@@ -2,6 +2,7 @@ package lifecycle
 
 import (
 	"context"
+	"errors"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,7 +18,7 @@ import (
 // missingDefault is a default object that no namespace has. It counts its creations.
 type missingDefault struct{ created int }
 
-func (d *missingDefault) missing(context.Context, string) (func(context.Context) error, error) {
+func (d *missingDefault) missing(context.Context, string, string) (func(context.Context) error, error) {
 	return func(context.Context) error {
 		d.created++
 		return nil
@@ -52,5 +53,29 @@ func newNamespaceDefaults(registry *storage.Registry, object namespaceDefault) *
 		namespaces: storage.NewReader[*core.Namespace](registry, namespaces),
 		clusters:   storage.NewReader[*corev1alpha1.LogicalCluster](registry, corev1alpha1.Resource("logicalclusters")),
 		defaults:   []namespaceDefault{object},
+	}
+}
+
+// lateDefault is a default object that the watch cache has observed at a resource version.
+type lateDefault struct{ observedAt string }
+
+func (d *lateDefault) missing(_ context.Context, _, resourceVersion string) (func(context.Context) error, error) {
+	if resourceVersion == d.observedAt {
+		return nil, nil
+	}
+	return func(context.Context) error { return errors.New("it exists") }, nil
+}
+
+// TestNamespaceDefaultsOfInitialNamespaces: the watch cache of a default object may observe it after that of namespaces has observed the
+// namespace, although both are stored together. No request is sent then.
+func TestNamespaceDefaultsOfInitialNamespaces(t *testing.T) {
+	state := admissiontest.NewShard().Cluster("one")
+	for _, name := range []string{metav1.NamespaceDefault, metav1.NamespaceSystem} {
+		state.Add("one", &core.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, ResourceVersion: "7"}, Status: core.NamespaceStatus{Phase: core.NamespaceActive}}, true)
+		c := newNamespaceDefaults(state.Registry, &lateDefault{observedAt: "7"})
+		cluster := logicalcluster.MustParseName("one")
+		if _, err := c.reconcile(logicalcluster.With(t.Context(), cluster), controller.Request{ClusterName: cluster, Name: name}); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }

@@ -20,12 +20,12 @@ type rootCA struct {
 }
 
 // missing implements namespaceDefault.
-func (c *rootCA) missing(ctx context.Context, namespace string) (func(context.Context) error, error) {
-	bundle := c.cfg.RootCA()
+func (c *rootCA) missing(ctx context.Context, namespace, resourceVersion string) (func(context.Context) error, error) {
+	bundle := c.cfg.rootCA()
 	if len(bundle) == 0 {
 		return nil, nil
 	}
-	existing, err := c.configMaps.Get(ctx, namespace, rootcacertpublisher.RootCACertConfigMapName)
+	existing, err := c.configMaps.GetNotOlderThan(ctx, namespace, rootcacertpublisher.RootCACertConfigMapName, resourceVersion)
 	if err != nil && !apierrors.IsNotFound(err) {
 		return nil, err
 	}

@@ -21,8 +21,8 @@ type defaultServiceAccount struct {
 }
 
 // missing implements namespaceDefault.
-func (d *defaultServiceAccount) missing(ctx context.Context, namespace string) (func(context.Context) error, error) {
-	if _, err := d.accounts.Get(ctx, namespace, defaultServiceAccountName); err == nil || !apierrors.IsNotFound(err) {
+func (d *defaultServiceAccount) missing(ctx context.Context, namespace, resourceVersion string) (func(context.Context) error, error) {
+	if _, err := d.accounts.GetNotOlderThan(ctx, namespace, defaultServiceAccountName, resourceVersion); err == nil || !apierrors.IsNotFound(err) {
 		return nil, err
 	}
 	return func(ctx context.Context) error {

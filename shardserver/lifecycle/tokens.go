@@ -95,7 +95,7 @@ func (c *tokenController) apply(ctx context.Context, account *core.ServiceAccoun
 		precondition := client.Preconditions{UID: &secret.UID, ResourceVersion: &secret.ResourceVersion}
 		return client.IgnoreNotFound(c.cfg.Clients.Typed.Delete(ctx, externalSecret(secret), precondition))
 	}
-	missing := findMissing(secret, account.UID, c.cfg.RootCA())
+	missing := findMissing(secret, account.UID, c.cfg.rootCA())
 	if !missing.any() {
 		return nil
 	}
@@ -109,7 +109,7 @@ func (c *tokenController) apply(ctx context.Context, account *core.ServiceAccoun
 		filled.Data[corev1.ServiceAccountTokenKey] = []byte(token)
 	}
 	if missing.ca {
-		filled.Data[corev1.ServiceAccountRootCAKey] = c.cfg.RootCA()
+		filled.Data[corev1.ServiceAccountRootCAKey] = c.cfg.rootCA()
 	}
 	if missing.namespace {
 		filled.Data[corev1.ServiceAccountNamespaceKey] = []byte(secret.Namespace)

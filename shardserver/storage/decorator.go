@@ -9,6 +9,7 @@ package storage
 import (
 	"context"
 	"fmt"
+	"path"
 	"strings"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/storage"
@@ -45,7 +47,7 @@ type CacheOptions struct {
 
 // WithCache returns the decorator for resources that have a watch cache.
 func WithCache(options CacheOptions) generic.StorageDecorator {
-	return decorate(func(
+	return decorate(options.Transactions != nil, func(
 		config *storagebackend.ConfigForResource,
 		resourcePrefix string,
 		keyFunc func(obj runtime.Object) (string, error),
@@ -59,9 +61,9 @@ func WithCache(options CacheOptions) generic.StorageDecorator {
 }
 
 // WithoutCache returns the decorator for resources without a watch cache (events).
-func WithoutCache() generic.StorageDecorator { return decorate(generic.UndecoratedStorage) }
+func WithoutCache() generic.StorageDecorator { return decorate(false, generic.UndecoratedStorage) }
 
-func decorate(inner generic.StorageDecorator) generic.StorageDecorator {
+func decorate(together bool, inner generic.StorageDecorator) generic.StorageDecorator {
 	return func(
 		config *storagebackend.ConfigForResource,
 		resourcePrefix string,
@@ -80,7 +82,7 @@ func decorate(inner generic.StorageDecorator) generic.StorageDecorator {
 		if err != nil {
 			return nil, nil, fmt.Errorf("creating storage for %s: %w", config.GroupResource, err)
 		}
-		return &clusterStorage{Interface: base, layout: layout}, destroy, nil
+		return &clusterStorage{Interface: base, layout: layout, together: together, resource: config.GroupResource}, destroy, nil
 	}
 }
 
@@ -198,12 +200,18 @@ func setClusterAnnotation(ctx context.Context, obj runtime.Object) error {
 type clusterStorage struct {
 	storage.Interface
 	layout layout
+	// together is whether creations of Together share transactions.
+	together bool
+	resource schema.GroupResource
 }
 
 func (s *clusterStorage) Create(ctx context.Context, key string, obj, out runtime.Object, ttl uint64) error {
 	key, err := s.layout.key(ctx, key)
 	if err != nil {
 		return err
+	}
+	if IsInNewNamespace(ctx) && !s.together {
+		return newNamespaceConflict(s.resource, path.Base(key))
 	}
 	if err := setClusterAnnotation(ctx, obj); err != nil {
 		return err

@@ -4,8 +4,10 @@ import (
 	"context"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/storage"
 
 	"github.com/atoll-dev/atoll/logicalcluster"
@@ -70,6 +72,17 @@ func TestSetClusterAnnotationOverwritesClientValue(t *testing.T) {
 		if err := setClusterAnnotation(ctx, obj); err == nil {
 			t.Error("a write needs exactly one cluster")
 		}
+	}
+}
+
+// TestInNewNamespaceWithoutTransactions: a storage that stores each object alone refuses one whose namespace need not exist.
+func TestInNewNamespaceWithoutTransactions(t *testing.T) {
+	s := &clusterStorage{layout: layout{prefix: "/core/configmaps"}, resource: schema.GroupResource{Resource: "configmaps"}}
+	errs := Together(clusterContext(logicalcluster.MustParseName("a")), InNewNamespace(func(ctx context.Context) error {
+		return s.Create(ctx, "/core/configmaps/new/x", &metav1.PartialObjectMetadata{}, nil, 0)
+	}))
+	if !apierrors.IsConflict(errs[0]) {
+		t.Errorf("got %v, want a conflict", errs[0])
 	}
 }
 

@@ -7,25 +7,15 @@ import (
 	"sync"
 	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/kubernetes"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	endpointsrequest "k8s.io/apiserver/pkg/endpoints/request"
 )
 
-const (
-	// MaxTogetherWait bounds how long a creation waits for the others. Admission of one may take long, for instance because a webhook
-	// does not answer. The wait is within the fence and after admission: it must be clearly shorter than fence.PauseTimeout, within which
-	// a pause waits for the writes that are under way, and than the settle period of namespaces (package lifecycle), within which
-	// creations that were admitted before the deletion end.
-	MaxTogetherWait = time.Second
-	// transactionTimeout bounds a transaction.
-	transactionTimeout = 30 * time.Second
-	// maxTransactionBytes bounds the values of a transaction, because etcd refuses larger requests than 1.5 MiB by default. A larger value
-	// has a request of its own.
-	maxTransactionBytes = 512 << 10
-)
+// MaxTogetherWait bounds how long a creation waits for the others. Admission of one may take long, for instance because a webhook
+// does not answer. The wait is within the fence and after admission: it must be clearly shorter than fence.PauseTimeout, within which
+// a pause waits for the writes that are under way, and than the settle period of namespaces (package lifecycle), within which
+// creations that were admitted before the deletion end.
+const MaxTogetherWait = time.Second
 
 // Together calls creations concurrently, and returns their errors in their order. Each creation is a request of its own, with its own
 // admission, audit and result. What they store in resources with Transactions is sent to etcd in few transactions, once each of them
@@ -63,6 +53,24 @@ func recovered(ctx context.Context, create func(context.Context) error) (err err
 
 type memberKey struct{}
 
+// InNewNamespace returns a creation of Together for an object in a namespace that another creation of the same call creates. The object is
+// stored if the transaction that it is part of creates the namespace; otherwise nothing is stored, and the error is a Conflict. Admission
+// therefore need not find the namespace.
+func InNewNamespace(create func(context.Context) error) func(context.Context) error {
+	return func(ctx context.Context) error {
+		if m := memberOf(ctx); m != nil {
+			m.inNewNamespace = true
+		}
+		return create(ctx)
+	}
+}
+
+// IsInNewNamespace reports whether ctx is that of a creation of InNewNamespace. Requests from outside the process never are.
+func IsInNewNamespace(ctx context.Context) bool {
+	m := memberOf(ctx)
+	return m != nil && m.inNewNamespace
+}
+
 // InheritTogether returns ctx as a context of the same creation of Together as from, if that is one.
 func InheritTogether(ctx, from context.Context) context.Context {
 	if m := memberOf(from); m != nil {
@@ -92,6 +100,8 @@ type member struct {
 	group *group
 	index int
 	done  bool // guarded by the group
+	// inNewNamespace is whether what it stores requires a namespace that is created in the same transaction. It is set before the creation begins.
+	inNewNamespace bool
 }
 
 // put is the write of one object.
@@ -101,6 +111,8 @@ type put struct {
 	key      string
 	value    []byte
 	revision int64
+	// content are objects in the namespace that this put creates.
+	content []*put
 
 	done     chan struct{} // closed when the others are set
 	took     time.Duration // by the transaction, without the wait for others
@@ -170,86 +182,11 @@ func (g *group) send() {
 	puts := g.waiting
 	g.waiting = nil
 	g.mu.Unlock()
-	for _, transaction := range transactionsOf(puts) {
+	transactions, separate := transactionsOf(puts)
+	for _, p := range separate {
+		p.end(nil, 0, 0, p.namespaceConflict())
+	}
+	for _, transaction := range transactions {
 		go transaction.send(g.ctx)
 	}
-}
-
-// transaction is a set of puts of different resources.
-type transaction []*put
-
-// transactionsOf distributes puts to transactions, in the order of their members. Two objects of one resource must not share a
-// transaction: they would have the same resource version, and a watch that resumes after the first would miss the second.
-func transactionsOf(puts []*put) []transaction {
-	slices.SortFunc(puts, func(a, b *put) int { return a.member.index - b.member.index })
-	var all []transaction
-	for _, p := range puts {
-		at := slices.IndexFunc(all, func(t transaction) bool { return t.accepts(p) })
-		if at < 0 {
-			all = append(all, transaction{p})
-			continue
-		}
-		all[at] = append(all[at], p)
-	}
-	return all
-}
-
-func (t transaction) accepts(p *put) bool {
-	size := len(p.value)
-	for _, other := range t {
-		if other.client.resource == p.client.resource || other.client.etcd != p.client.etcd {
-			return false
-		}
-		size += len(other.value)
-	}
-	return size <= maxTransactionBytes
-}
-
-// send stores the objects. Each is a transaction within the transaction, because another writer may have created one of them.
-func (t transaction) send(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, transactionTimeout)
-	defer cancel()
-	ops := make([]clientv3.Op, 0, len(t))
-	for _, p := range t {
-		ops = append(ops, clientv3.OpTxn(
-			[]clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(p.key), "=", p.revision)},
-			[]clientv3.Op{clientv3.OpPut(p.key, string(p.value))}, nil))
-	}
-	begun := time.Now()
-	response, err := t[0].client.etcd.Txn(ctx).Then(ops...).Commit()
-	took := time.Since(begun)
-	for i, p := range t {
-		p.took = took
-		if p.err = err; err == nil {
-			p.response = kubernetes.PutResponse{Succeeded: response.Responses[i].GetResponseTxn().Succeeded, Revision: response.Header.Revision}
-		}
-		close(p.done)
-	}
-}
-
-// transactionClient is the etcd client of the stock storage of a resource. It sends puts of groups together.
-type transactionClient struct {
-	kubernetes.Interface
-	etcd     *clientv3.Client
-	resource schema.GroupResource
-}
-
-// OptimisticPut implements kubernetes.Interface.
-func (c *transactionClient) OptimisticPut(ctx context.Context, key string, value []byte, revision int64, opts kubernetes.PutOptions) (kubernetes.PutResponse, error) {
-	p := &put{member: memberOf(ctx), client: c, key: key, value: value, revision: revision, done: make(chan struct{})}
-	if p.member == nil || opts != (kubernetes.PutOptions{}) || !p.join() {
-		begun := time.Now()
-		defer func() { endpointsrequest.TrackStorageLatency(ctx, time.Since(begun)) }()
-		return c.Interface.OptimisticPut(ctx, key, value, revision, opts)
-	}
-	select {
-	case <-p.done:
-	case <-ctx.Done():
-		if p.withdraw() {
-			return kubernetes.PutResponse{}, ctx.Err()
-		}
-		<-p.done // soon, because the transaction has a timeout
-	}
-	endpointsrequest.TrackStorageLatency(ctx, p.took)
-	return p.response, p.err
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/kubernetes"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	endpointsrequest "k8s.io/apiserver/pkg/endpoints/request"
 
@@ -20,21 +21,33 @@ import (
 
 func TestTransactionsOf(t *testing.T) {
 	for name, tc := range map[string]struct {
-		puts []string // of each member "<resource>:<bytes>"
+		// puts are those of each member, "<resource>:<bytes>"; of namespaces "namespaces/<cluster>/<name>:<bytes>", and of objects in a new
+		// namespace "<resource>/<cluster>/<namespace>/<name>:<bytes>".
+		puts []string
+		// want are the members of transactions, with the content of a namespace in parentheses, and after a bar those of none.
 		want string
 	}{
-		"none":                              {nil, ""},
-		"objects of different resources":    {[]string{"a:1", "b:1", "c:1"}, "0 1 2"},
-		"two objects of one resource":       {[]string{"a:1", "a:1"}, "0; 1"},
-		"a mixture":                         {[]string{"a:1", "b:1", "b:1", "c:1", "a:1", "a:1"}, "0 1 3; 2 4; 5"},
-		"objects that are large together":   {[]string{"a:1", fmt.Sprint("b:", maxTransactionBytes), "c:1"}, "0 2; 1"},
-		"an object that is large by itself": {[]string{"a:1", fmt.Sprint("b:", maxTransactionBytes+1)}, "0; 1"},
+		"none":                               {nil, ""},
+		"objects of different resources":     {[]string{"a:1", "b:1", "c:1"}, "0 1 2"},
+		"two objects of one resource":        {[]string{"a:1", "a:1"}, "0; 1"},
+		"a mixture":                          {[]string{"a:1", "b:1", "b:1", "c:1", "a:1", "a:1"}, "0 1 3; 2 4; 5"},
+		"objects that are large together":    {[]string{"a:1", fmt.Sprint("b:", maxTransactionBytes), "c:1"}, "0 2; 1"},
+		"an object that is large by itself":  {[]string{"a:1", fmt.Sprint("b:", maxTransactionBytes+1)}, "0; 1"},
+		"a namespace with its content":       {[]string{"a/c/one/x:1", "b/c/one/x:1", "namespaces/c/one:1", "d:1"}, "2(0 1) 3"},
+		"two namespaces with their content":  {[]string{"namespaces/c/one:1", "namespaces/c/two:1", "a/c/two/x:1", "b/c/one/x:1", "a/c/one/x:1"}, "0(3 4); 1(2)"},
+		"content without its namespace":      {[]string{"a/c/one/x:1", "namespaces/c/two:1"}, "1 | 0"},
+		"a namespace that another ends with": {[]string{"a/c/one/x:1", "namespaces/c/e:1", "namespaces/c/some-one:1"}, "1; 2 | 0"},
+		"a namespace of another cluster":     {[]string{"a/c/one/x:1", "namespaces/cc/one:1", "namespaces/d/one:1"}, "1; 2 | 0"},
+		"two objects of one resource in it":  {[]string{"namespaces/c/one:1", "a/c/one/x:1", "a/c/one/y:1"}, "0(1) | 2"},
+		"content of a resource beside it":    {[]string{"namespaces/c/one:1", "a:1", "a/c/one/x:1"}, "0 1 | 2"},
+		"content that is too large for it":   {[]string{"namespaces/c/one:1", fmt.Sprintf("a/c/one/x:%d", maxTransactionBytes)}, "0 | 1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			clients := map[string]*transactionClient{}
 			var puts []*put
 			for i, described := range tc.puts {
-				resource, text, _ := strings.Cut(described, ":")
+				key, text, _ := strings.Cut(described, ":")
+				resource, _, _ := strings.Cut(key, "/")
 				var size int
 				if _, err := fmt.Sscan(text, &size); err != nil {
 					t.Fatal(err)
@@ -42,22 +55,39 @@ func TestTransactionsOf(t *testing.T) {
 				if clients[resource] == nil {
 					clients[resource] = &transactionClient{resource: schema.GroupResource{Resource: resource}}
 				}
-				puts = append(puts, &put{member: &member{index: i}, client: clients[resource], value: make([]byte, size)})
+				puts = append(puts, &put{
+					member: &member{index: i, inNewNamespace: strings.Count(key, "/") == 3}, client: clients[resource],
+					key: "/registry/" + key, value: make([]byte, size),
+				})
 			}
 			slices.Reverse(puts) // they arrive in any order
+			all, separate := transactionsOf(puts)
 			var got []string
-			for _, transaction := range transactionsOf(puts) {
-				var members []string
-				for _, p := range transaction {
-					members = append(members, fmt.Sprint(p.member.index))
-				}
-				got = append(got, strings.Join(members, " "))
+			for _, transaction := range all {
+				got = append(got, indexes(transaction))
 			}
-			if diff := cmp.Diff(tc.want, strings.Join(got, "; ")); diff != "" {
+			text := strings.Join(got, "; ")
+			if len(separate) > 0 {
+				text += " | " + indexes(separate)
+			}
+			if diff := cmp.Diff(tc.want, text); diff != "" {
 				t.Error(diff)
 			}
 		})
 	}
+}
+
+// indexes returns the indexes of the members of puts.
+func indexes(puts []*put) string {
+	var all []string
+	for _, p := range puts {
+		text := fmt.Sprint(p.member.index)
+		if len(p.content) > 0 {
+			text += "(" + indexes(p.content) + ")"
+		}
+		all = append(all, text)
+	}
+	return strings.Join(all, " ")
 }
 
 // togetherEnv stores keys in an etcd by the clients of several resources.
@@ -73,6 +103,7 @@ func newTogetherEnv(t *testing.T) *togetherEnv {
 			Interface: &kubernetes.Client{Client: e.etcd}, etcd: e.etcd, resource: schema.GroupResource{Resource: resource},
 		}
 	}
+	e.clients["n"] = &transactionClient{Interface: e.clients["a"].Interface, etcd: e.etcd, resource: namespaces}
 	return e
 }
 
@@ -237,6 +268,120 @@ func TestTogether(t *testing.T) {
 		}
 		if found, err := e.etcd.Get(t.Context(), "a/cancelled"); err != nil || len(found.Kvs) > 0 {
 			t.Errorf("got %v, %v", found, err)
+		}
+	})
+}
+
+// TestTogetherInNewNamespace: what a namespace contains is stored with the namespace, or not at all.
+func TestTogetherInNewNamespace(t *testing.T) {
+	e := newTogetherEnv(t)
+	together := func(t *testing.T, keys ...string) ([]error, map[string]kubernetes.PutResponse) {
+		t.Helper()
+		creations, responses := e.creations(keys...)
+		for i, key := range keys {
+			if key[0] != 'n' {
+				creations[i] = InNewNamespace(creations[i])
+			}
+		}
+		return Together(t.Context(), creations...), responses
+	}
+	assertConflict := func(t *testing.T, key string, err error) {
+		t.Helper()
+		stored, getErr := e.etcd.Get(t.Context(), key)
+		if getErr != nil {
+			t.Fatal(getErr)
+		}
+		if !apierrors.IsConflict(err) || len(stored.Kvs) > 0 {
+			t.Errorf("%s: got %v, want a conflict; stored %v", key, err, stored.Kvs)
+		}
+	}
+
+	t.Run("one transaction for each namespace", func(t *testing.T) {
+		before := e.revision(t)
+		errs, responses := together(t, "a/c/one/x", "b/c/one/x", "a/c/two/x", "b/c/two/x", "n/c/one", "n/c/two")
+		if err := errors.Join(errs...); err != nil {
+			t.Fatal(err)
+		}
+		for key, response := range responses {
+			e.assertStored(t, key, response)
+		}
+		if got := e.revision(t) - before; got != 2 {
+			t.Errorf("%d writes, want 2", got)
+		}
+	})
+
+	t.Run("an object that exists does not affect the others", func(t *testing.T) {
+		if _, err := e.create(t.Context(), "a/c/orphan/x"); err != nil {
+			t.Fatal(err)
+		}
+		errs, responses := together(t, "n/c/orphan", "a/c/orphan/x", "b/c/orphan/x")
+		if err := errors.Join(errs...); err != nil {
+			t.Fatal(err)
+		}
+		if responses["a/c/orphan/x"].Succeeded {
+			t.Error("the existing object is created")
+		}
+		e.assertStored(t, "n/c/orphan", responses["n/c/orphan"])
+		e.assertStored(t, "b/c/orphan/x", responses["b/c/orphan/x"])
+	})
+
+	t.Run("a namespace that exists already may be terminating", func(t *testing.T) {
+		if _, err := e.create(t.Context(), "n/c/existing"); err != nil {
+			t.Fatal(err)
+		}
+		errs, responses := together(t, "n/c/existing", "a/c/existing/x")
+		if responses["n/c/existing"].Succeeded {
+			t.Error("the existing namespace is created")
+		}
+		assertConflict(t, "a/c/existing/x", errs[1])
+	})
+
+	t.Run("a namespace that is not created", func(t *testing.T) {
+		errs, _ := together(t, "a/c/missing/x")
+		assertConflict(t, "a/c/missing/x", errs[0])
+	})
+
+	t.Run("a transaction that fails", func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		creations, _ := e.creations("n/c/failed", "a/c/failed/x")
+		creations[1] = InNewNamespace(creations[1])
+		for i, create := range creations {
+			creations[i] = func(ctx context.Context) error { return create(context.WithoutCancel(ctx)) }
+		}
+		for i, err := range Together(ctx, creations...) {
+			if !errors.Is(err, context.Canceled) {
+				t.Errorf("%d: got %v", i, err)
+			}
+		}
+	})
+
+	t.Run("content that is late", func(t *testing.T) {
+		creations, responses := e.creations("n/c/late", "a/c/late/x")
+		stored := make(chan struct{})
+		errs := Together(t.Context(), func(ctx context.Context) error {
+			defer close(stored)
+			return creations[0](ctx)
+		}, InNewNamespace(func(ctx context.Context) error {
+			memberOf(ctx).group.expire() // as after MaxTogetherWait
+			<-stored
+			return creations[1](ctx)
+		}))
+		if errs[0] != nil {
+			t.Fatal(errs[0])
+		}
+		e.assertStored(t, "n/c/late", responses["n/c/late"])
+		assertConflict(t, "a/c/late/x", errs[1])
+	})
+
+	t.Run("a creation that is not one of several", func(t *testing.T) {
+		if err := InNewNamespace(func(ctx context.Context) error {
+			if IsInNewNamespace(ctx) {
+				t.Error("it is taken for one of several")
+			}
+			return nil
+		})(t.Context()); err != nil {
+			t.Fatal(err)
 		}
 	})
 }

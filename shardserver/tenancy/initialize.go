@@ -9,18 +9,21 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
 
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	"github.com/atoll-dev/atoll/shardserver/bootstrap"
 	"github.com/atoll-dev/atoll/shardserver/controller"
+	"github.com/atoll-dev/atoll/shardserver/lifecycle"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
 // universalInitializer is the initializer of the built-in type that most others extend.
 const universalInitializer corev1alpha1.LogicalClusterInitializer = "root:universal"
 
-// parallelCreations bounds the objects that are created at once for one logical cluster. Each is a request.
-const parallelCreations = 8
+// parallelCreations bounds the objects that are created at once for one logical cluster. Each is a request. The namespaces and what they
+// contain are among the first ones, because they must be created at once.
+const parallelCreations = 12
 
 // initialize ensures the admin binding, runs the system initializers and removes the completed ones from the list. Others
 // are left to their controllers. The objects do not depend on each other: they are created together, because each creation
@@ -66,13 +69,14 @@ func (c *logicalClusterController) initialize(ctx context.Context, scope *cluste
 	return result, nil
 }
 
-// missingNamespaces returns the creations of the namespaces that Kubernetes clients expect. Tenants may change them.
+// missingNamespaces returns the creations of the namespaces that Kubernetes clients expect, with their default objects. Tenants may change them.
 func (c *logicalClusterController) missingNamespaces(ctx context.Context) []func(context.Context) error {
 	var creations []func(context.Context) error
-	for _, name := range []string{metav1.NamespaceDefault, metav1.NamespaceSystem} {
+	for _, name := range lifecycle.InitialNamespaces {
 		if _, err := c.namespaces.Get(ctx, "", name); err == nil {
 			continue
 		}
+		creations = append(creations, c.namespaceDefaults(ctx, name)...)
 		creations = append(creations, func(ctx context.Context) error {
 			namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{bootstrap.CreateOnlyAnnotation: "true"}}}
 			if err := c.cfg.Clients.Typed.Create(ctx, namespace); err != nil && !apierrors.IsAlreadyExists(err) {
@@ -80,6 +84,25 @@ func (c *logicalClusterController) missingNamespaces(ctx context.Context) []func
 			}
 			return nil
 		})
+	}
+	return creations
+}
+
+// namespaceDefaults returns the creations of the default objects of a namespace that is created with them. Their errors are dropped: the
+// controller of these objects creates what is missing once the namespace exists, and reports its own errors.
+func (c *logicalClusterController) namespaceDefaults(ctx context.Context, namespace string) []func(context.Context) error {
+	missing, err := c.cfg.NamespaceDefaults.Missing(ctx, namespace)
+	if err != nil {
+		klog.FromContext(ctx).V(4).Info("Default objects are not created with their namespace", "namespace", namespace, "err", err)
+	}
+	creations := make([]func(context.Context) error, 0, len(missing))
+	for _, create := range missing {
+		creations = append(creations, storage.InNewNamespace(func(ctx context.Context) error {
+			if err := create(ctx); err != nil {
+				klog.FromContext(ctx).V(4).Info("A default object is not created with its namespace", "namespace", namespace, "err", err)
+			}
+			return nil
+		}))
 	}
 	return creations
 }

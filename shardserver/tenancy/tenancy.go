@@ -19,6 +19,7 @@ import (
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/controller"
+	"github.com/atoll-dev/atoll/shardserver/lifecycle"
 	"github.com/atoll-dev/atoll/shardserver/lifecycle/content"
 	"github.com/atoll-dev/atoll/shardserver/loopback"
 	"github.com/atoll-dev/atoll/shardserver/sharding/publisher"
@@ -57,6 +58,8 @@ type Config struct {
 	Types *workspacetype.Resolver
 	// Defaults creates the default APIBindings of workspace types.
 	Defaults *defaultbindings.Binder
+	// NamespaceDefaults are the objects that each namespace has.
+	NamespaceDefaults lifecycle.NamespaceDefaults
 	// Placer places new workspaces when they are created.
 	Placer *Placer
 	// ShardName is the name of this shard's Shard object in root.

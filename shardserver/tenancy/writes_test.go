@@ -3,6 +3,7 @@ package tenancy_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"path"
 	"regexp"
 	"slices"
@@ -65,7 +66,7 @@ func TestWorkspaceWrites(t *testing.T) {
 			"root: /registry/core/serviceaccounts/<cluster>/kube-system/default: put",
 			"root: /registry/rbac.authorization.k8s.io/clusterrolebindings/<cluster>/workspace-admin: put",
 			"root: /registry/tenancy.kcp.io/workspaces/<identity>/root/<workspace>: put put",
-		}, togetherOn("root"), 8, 11, 16 << 10},
+		}, togetherOn("root"), 6, 11, 16 << 10},
 		"creation on another shard": {created, workspaces["beta"], []string{
 			"beta: /registry/apis.kcp.io/apibindings/customresources/<cluster>/tenancy.kcp.io-<hash>: put",
 			"beta: /registry/apis.kcp.io/apibindings/customresources/<cluster>/topology.kcp.io-<hash>: put",
@@ -80,7 +81,7 @@ func TestWorkspaceWrites(t *testing.T) {
 			"root: /cache/sharding.kcp.io/logicalclusterreports/customresources/beta/<cluster>/root.<workspace>: put put delete",
 			"root: /cache/sharding.kcp.io/logicalclusterrequests/customresources/root/root/<workspace>.<cluster>: put put delete",
 			"root: /registry/tenancy.kcp.io/workspaces/<identity>/root/<workspace>: put put",
-		}, togetherOn("beta"), 14, 11, 16 << 10},
+		}, togetherOn("beta"), 12, 11, 16 << 10},
 		"deletion on the shard of its parent": {in.writes(t, since["root"]), removed["root"], []string{
 			"root: /registry/apis.kcp.io/apibindings/customresources/<cluster>/tenancy.kcp.io-<hash>: delete",
 			"root: /registry/apis.kcp.io/apibindings/customresources/<cluster>/topology.kcp.io-<hash>: delete",
@@ -113,7 +114,9 @@ func TestWorkspaceWrites(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got, values, bytes := summarizeWrites(tc.writes, tc.workspace)
 			t.Logf("stored afterwards, bytes of keys and values: %d\n%s", sum(bytes), sortedBySize(bytes))
-			together, transactions := summarizeTransactions(tc.writes, tc.workspace)
+			together, ordered := summarizeTransactions(tc.writes, tc.workspace)
+			transactions := len(ordered)
+			t.Logf("transactions, in the order of each shard:\n%s", strings.Join(ordered, "\n"))
 			if late := slices.Index(got, lateDeletion); late >= 0 && slices.Contains(tc.want, promptDeletion) {
 				t.Log("the deletion took so long that its phase was written") // on a machine that is busy
 				got[late], transactions = promptDeletion, transactions-1
@@ -140,10 +143,8 @@ const (
 // togetherOn returns the transactions of several keys that the creation of a workspace has on a shard.
 func togetherOn(shard string) []string {
 	return []string{
-		shard + ": apibindings/tenancy.kcp.io clusterrolebindings/workspace-admin namespaces/default",
-		shard + ": apibindings/topology.kcp.io namespaces/kube-system",
-		shard + ": configmaps/default/kube-root-ca.crt serviceaccounts/default/default",
-		shard + ": configmaps/kube-system/kube-root-ca.crt serviceaccounts/kube-system/default",
+		shard + ": apibindings/tenancy.kcp.io clusterrolebindings/workspace-admin configmaps/default/kube-root-ca.crt namespaces/default serviceaccounts/default/default",
+		shard + ": apibindings/topology.kcp.io configmaps/kube-system/kube-root-ca.crt namespaces/kube-system serviceaccounts/kube-system/default",
 	}
 }
 
@@ -287,8 +288,9 @@ func summarizeWrites(writes []storeWrite, workspace *tenancyv1alpha1.Workspace) 
 	return lines, text.String(), bytes
 }
 
-// summarizeTransactions returns the transactions of one workspace that have changed several keys, one line each, and the number of all.
-func summarizeTransactions(writes []storeWrite, workspace *tenancyv1alpha1.Workspace) (together []string, count int) {
+// summarizeTransactions returns the transactions of one workspace that have changed several keys, one line each, and all in the order of
+// each shard.
+func summarizeTransactions(writes []storeWrite, workspace *tenancyv1alpha1.Workspace) (together, ordered []string) {
 	type transaction struct {
 		shard    string
 		revision int64
@@ -298,19 +300,30 @@ func summarizeTransactions(writes []storeWrite, workspace *tenancyv1alpha1.Works
 		if !write.isOf(workspace) {
 			continue
 		}
-		prefix, name, _ := strings.Cut(write.Key, "/"+workspace.Spec.Cluster+"/")
-		resource := path.Base(strings.TrimSuffix(prefix, "/customresources"))
+		prefix, name, inside := strings.Cut(write.Key, "/"+workspace.Spec.Cluster+"/")
+		key := path.Base(strings.TrimSuffix(prefix, "/customresources")) + "/" + hashes.ReplaceAllString(name, ".kcp.io")
+		if !inside {
+			key = write.Key
+		}
 		of := transaction{write.shard, write.Revision}
-		keys[of] = append(keys[of], resource+"/"+hashes.ReplaceAllString(name, ".kcp.io"))
+		keys[of] = append(keys[of], key)
 	}
-	for of, changed := range keys {
-		if len(changed) > 1 {
-			slices.Sort(changed)
-			together = append(together, of.shard+": "+strings.Join(changed, " "))
+	all := slices.SortedFunc(maps.Keys(keys), func(a, b transaction) int {
+		if by := strings.Compare(a.shard, b.shard); by != 0 {
+			return by
+		}
+		return int(a.revision - b.revision)
+	})
+	for _, of := range all {
+		slices.Sort(keys[of])
+		line := of.shard + ": " + strings.Join(keys[of], " ")
+		ordered = append(ordered, line)
+		if len(keys[of]) > 1 {
+			together = append(together, line)
 		}
 	}
 	slices.Sort(together)
-	return together, len(keys)
+	return together, ordered
 }
 
 func sum(bytes map[string]int) (total int) {

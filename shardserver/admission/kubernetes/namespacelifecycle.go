@@ -78,6 +78,8 @@ func (l *namespaceLifecycle) Admit(ctx context.Context, a admission.Attributes, 
 		return nil
 	case a.GetResource().GroupResource() == localSubjectAccessReview:
 		return nil // reviews must not disclose whether the namespace exists
+	case a.GetOperation() == admission.Create && storage.IsInNewNamespace(ctx):
+		return nil // the storage refuses it unless the namespace is created with it
 	}
 	return l.admitContent(ctx, a)
 }

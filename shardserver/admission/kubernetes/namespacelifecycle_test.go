@@ -1,6 +1,7 @@
 package kubernetes
 
 import (
+	"context"
 	"errors"
 	"testing"
 
@@ -12,8 +13,10 @@ import (
 	"k8s.io/kubernetes/pkg/apis/core"
 
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/admission/admissiontest"
 	"github.com/atoll-dev/atoll/shardserver/admission/rules"
+	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
 func namespace(name string, phase core.NamespacePhase) *core.Namespace {
@@ -122,5 +125,23 @@ func TestNamespaceLifecycleDeletedLimit(t *testing.T) {
 	}
 	if kept := len(plugin.deleted.Keys()); kept > recentlyDeleted {
 		t.Fatalf("%d deletions are kept, want at most %d", kept, recentlyDeleted)
+	}
+}
+
+// TestNamespaceLifecycleInNewNamespace: what the shard creates together with its namespace is admitted before the namespace is stored.
+func TestNamespaceLifecycleInNewNamespace(t *testing.T) {
+	plugin := NewNamespaceLifecycle(admissiontest.NewShard().Cluster("one").Config()).(*namespaceLifecycle)
+	admit := func(operation admission.Operation) func(context.Context) error {
+		return func(ctx context.Context) error {
+			q := admissiontest.Request{Cluster: "one", Resource: schema.GroupResource{Resource: "configmaps"}, Namespace: "new", Name: "thing", User: admissiontest.Alice, Operation: operation}
+			return plugin.Admit(logicalcluster.With(ctx, logicalcluster.MustParseName(q.Cluster)), q.Attributes(), nil)
+		}
+	}
+	errs := storage.Together(t.Context(), storage.InNewNamespace(admit(admission.Create)), storage.InNewNamespace(admit(admission.Update)), admit(admission.Create))
+	if errs[0] != nil || !apierrors.IsNotFound(errs[1]) || !apierrors.IsNotFound(errs[2]) {
+		t.Errorf("got %v", errs)
+	}
+	if err := storage.InNewNamespace(admit(admission.Create))(t.Context()); !apierrors.IsNotFound(err) {
+		t.Errorf("alone: %v", err)
 	}
 }
