@@ -62,7 +62,7 @@ type Config struct {
 
 	// progressed are the migrations whose progress has changed.
 	progressed *controller.Changes
-	// confirmed are the logical clusters of a restored shard that it serves from now on.
+	// confirmed has one event, when a restored shard serves its logical clusters.
 	confirmed *controller.Changes
 }
 
@@ -104,7 +104,7 @@ type Migrations struct {
 
 // New returns what a shard does for migrations.
 func New(cfg Config) *Migrations {
-	cfg.progressed, cfg.confirmed = controller.NewChanges(nil), controller.NewChanges(nil)
+	cfg.progressed, cfg.confirmed = controller.NewChanges(nil), newConfirmed(cfg.Fence)
 	transformer := identity.NewEncryptCheckTransformer()
 	if cfg.Transformers != nil {
 		transformer = cfg.Transformers.TransformerForResource(logicalClusters)
@@ -137,7 +137,7 @@ func (m *Migrations) ForgetProgress(context.Context) { m.destination.forgetAll()
 // ends. It runs in each replica.
 func (m *Migrations) FollowOutdated(ctx context.Context) { m.outdated.run(ctx) }
 
-// Confirmed returns the logical clusters of a restored shard that it serves from now on.
+// Confirmed has an event when a restored shard serves its logical clusters.
 func (m *Migrations) Confirmed() *controller.Changes { return m.cfg.confirmed }
 
 // OutdatedProblem returns the reason and the message of the condition MovesKnown of the Shard; both are empty if it is True.

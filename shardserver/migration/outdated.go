@@ -76,7 +76,7 @@ func (o *outdatedService) run(ctx context.Context) {
 		err := o.askAll(asking, asked, rounds)
 		cancel()
 		if err == nil || !o.cfg.Held() {
-			err = errors.Join(err, o.confirm(ctx))
+			o.confirm(ctx)
 		}
 		if err == nil && o.cfg.Held() {
 			err = o.cfg.RecordConfirmation(ctx)
@@ -122,21 +122,29 @@ func (o *outdatedService) untilReleased(ctx context.Context) (context.Context, c
 	}
 }
 
-// confirm lets the shard serve its logical clusters, and publish what is in them.
-func (o *outdatedService) confirm(ctx context.Context) error {
-	if !o.cfg.Fence.IsConfirmed() {
-		all, err := o.clusters.List(logicalcluster.With(ctx, logicalcluster.Wildcard), "", nil)
-		if err != nil {
-			return fmt.Errorf("listing the logical clusters: %w", err)
+// everyCluster is the event for all logical clusters of this shard.
+var everyCluster = controller.Request{ClusterName: logicalcluster.Wildcard}
+
+// newConfirmed returns what tells publishers that a restored shard serves its logical clusters. A watch that begins after that has the event, too: what
+// its reader has looked at before may have been too early.
+func newConfirmed(fence Fence) *controller.Changes {
+	restored := fence != nil && !fence.IsConfirmed()
+	return controller.NewChanges(func() []controller.Request {
+		if restored && fence.IsConfirmed() {
+			return []controller.Request{everyCluster}
 		}
+		return nil
+	})
+}
+
+// confirm lets the shard serve its logical clusters, and publish what is in them.
+func (o *outdatedService) confirm(ctx context.Context) {
+	if !o.cfg.Fence.IsConfirmed() {
 		klog.FromContext(ctx).Info("The restored shard serves its logical clusters")
 		o.cfg.Fence.Confirm()
-		for _, cluster := range all {
-			o.cfg.confirmed.Add(controller.Request{ClusterName: logicalcluster.Of(cluster)})
-		}
+		o.cfg.confirmed.Add(everyCluster)
 	}
 	o.setWaiting("")
-	return nil
 }
 
 // errShardsUnknown is returned while it is unknown whom to ask.
