@@ -120,8 +120,9 @@ func New(cfg Config) *Migrations {
 		children:    &childrenService{cfg: cfg, reader: read},
 		parent:      &parentService{cfg: cfg, reader: read, stored: stored},
 		home:        &homeController{cfg: cfg, reader: read},
-		outdated:    &outdatedService{cfg: cfg, reader: read, stored: stored},
+		outdated:    &outdatedService{cfg: cfg, reader: read, stored: stored, transfer: keys},
 	}
+	m.outdated.parentKnows = m.origin.parentKnows
 	m.home.ownReport, m.parent.ownReport = m.report, m.report
 	return m
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/atoll-dev/atoll/internal/movestate"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/controller"
+	"github.com/atoll-dev/atoll/shardserver/transfer"
 )
 
 const (
@@ -43,7 +44,10 @@ const (
 type outdatedService struct {
 	cfg Config
 	reader
-	stored *storedClusters
+	stored   *storedClusters
+	transfer *transfer.Transfer
+	// parentKnows is originService.parentKnows.
+	parentKnows func(context.Context, *corev1alpha1.LogicalCluster) (bool, error)
 
 	mu sync.Mutex
 	// waiting is why a restored shard serves no logical clusters yet, or "".
@@ -302,7 +306,7 @@ func (o *outdatedService) Problem() (reason, message string) {
 			". Start these shards, delete the Shards of those that are gone for good, or release the restore if no logical cluster has moved since the backup"
 	}
 	if outdated := o.cfg.Fence.Outdated(); outdated > 0 {
-		return corev1alpha1.ReasonOutdatedLogicalClusters, fmt.Sprintf("The etcd of the shard was restored to a state of before moves to other shards, for %d of its logical clusters. Other shards serve these, and this one does not: nothing is to be done for users. The old content stays in its etcd", outdated)
+		return corev1alpha1.ReasonOutdatedLogicalClusters, fmt.Sprintf("The etcd of the shard was restored to a state of before moves to other shards, for %d of its logical clusters. Other shards serve these, and this one does not: nothing is to be done for users. The old content stays in its etcd until you delete it, by DELETE "+outdatedPath+"/<name>", outdated)
 	}
 	return "", ""
 }
