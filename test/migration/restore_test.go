@@ -192,7 +192,7 @@ func (e *env) checkNoEndpoint(t *testing.T, export exported, shard string) {
 
 // testOutdatedContent deletes what a restored shard has of a workspace that has moved. It refuses that before it is released, and while it cannot ask the shard
 // that has the workspace. Then the workspace moves back.
-func (e *env) testOutdatedContent(t *testing.T, workspace *tenancyv1alpha1.Workspace, atWorkspace client.Client, later *corev1.ConfigMap) {
+func (e *env) testOutdatedContent(t *testing.T, workspace *tenancyv1alpha1.Workspace, atWorkspace client.Client, later *corev1.ConfigMap, bound exported) {
 	cluster := logicalcluster.MustParseName(workspace.Spec.Cluster)
 	content := func() int64 {
 		t.Helper()
@@ -221,6 +221,7 @@ func (e *env) testOutdatedContent(t *testing.T, workspace *tenancyv1alpha1.Works
 		t.Errorf("%d keys are left", left)
 	}
 	e.waitMovesKnown(t, installation.Alpha, "", "")
+	e.waitEndpoints(t, bound, installation.Beta)
 	e.moveTo(t, "back", workspace, atWorkspace, installation.Alpha)
 	checkObjects(t, atWorkspace, []*corev1.ConfigMap{later, put(t, atWorkspace, "back")})
 }
@@ -276,7 +277,6 @@ func (e *env) testRestoredOrigin(t *testing.T) {
 	})
 	e.checkRefused(t, installation.Alpha, moved.Spec.Cluster)
 	e.waitMovesKnown(t, installation.Alpha, corev1alpha1.ReasonOutdatedLogicalClusters, "for 1 of its logical clusters")
-	e.checkNoEndpoint(t, export, installation.Alpha)
 	shardtesting.EventuallyWithin(t, longWait, "what has moved", func(ctx context.Context) error {
 		read := &corev1.ConfigMap{}
 		if err := atMoved.Get(ctx, client.ObjectKeyFromObject(later), read); err != nil {
@@ -295,5 +295,5 @@ func (e *env) testRestoredOrigin(t *testing.T) {
 		}
 		return nil
 	})
-	e.testOutdatedContent(t, e.stored(t, "moved"), atMoved, later)
+	e.testOutdatedContent(t, e.stored(t, "moved"), atMoved, later, export)
 }
