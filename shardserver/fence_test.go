@@ -275,6 +275,8 @@ func TestFence(t *testing.T) {
 		}
 	})
 
+	t.Run("outdated content is deleted", func(t *testing.T) { testOutdated(t, first) })
+
 	t.Run("keys of replicas end with them, and a restart keeps the fence", func(t *testing.T) {
 		if got := first.Keys(t, "/~replicas/"); len(got) != 2 {
 			t.Errorf("replicas: %v", got)

@@ -79,7 +79,7 @@ func TestRoutesRequireAuthorization(t *testing.T) {
 // endpoints that expose the whole process must not exist there at all.
 func TestShardLevelEndpointsInWorkspace(t *testing.T) {
 	shard := sharedShard(t)
-	for _, path := range []string{"/metrics/slis", "/debug/pprof/heap", "/debug/flags/v", "/debug/logicalclusters/objects?name=root", "/configz"} {
+	for _, path := range []string{"/metrics/slis", "/debug/pprof/heap", "/debug/flags/v", "/debug/logicalclusters/objects?name=root", "/debug/logicalclusters/outdated", "/configz"} {
 		for _, cluster := range []string{"root", "system:admin"} {
 			if got := getStatus(t, shardtesting.At(shard.Masters(t), cluster), path); got != http.StatusNotImplemented {
 				t.Errorf("GET /clusters/%s%s as system:masters: got %d, want 501", cluster, path, got)

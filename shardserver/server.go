@@ -115,6 +115,9 @@ func New(ctx context.Context, opts options.Completed, newCache embedded.NewServe
 		return nil, err
 	}
 	s.keys.InstallSizes(s.Generic.Handler.NonGoRestfulMux)
+	if s.migrations != nil {
+		s.migrations.InstallOutdated(s.Generic.Handler.NonGoRestfulMux, s.Generic.Serializer)
+	}
 	metrics.Install(s.Generic.Handler.NonGoRestfulMux, registry, opts.Shard.Name, append(s.collectors(), certificates)...)
 	s.Generic.RegisterDestroyFunc(s.definitions.Close)
 	for _, store := range s.cachedStores() {

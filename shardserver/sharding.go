@@ -313,13 +313,13 @@ func (d *dependencies) cacheConfig() (*rest.Config, error) {
 func (d *dependencies) publishedSources() []publisher.Source {
 	restored := publisher.Restored{}
 	if d.migrations != nil {
-		restored = publisher.Restored{Answers: d.fence.Answers, Confirmed: d.migrations.Confirmed()}
+		restored = publisher.Restored{Answers: d.fence.Answers, IsConfirmed: d.fence.IsConfirmed, Confirmed: d.migrations.Confirmed()}
 	}
-	all := slices.Concat(
-		publisher.ObjectSources(d.registry, restored),
-		tenancy.PublishedSources(d.tenancyConfig()),
-		[]publisher.Source{endpointslice.ConsumersSource(d.sliceConfig()), d.workspaceLimits.CountsSource()},
-	)
+	all := publisher.ObjectSources(d.registry, restored)
+	for _, source := range tenancy.PublishedSources(d.tenancyConfig()) {
+		all = append(all, restored.AwaitCluster(source))
+	}
+	all = append(all, restored.AwaitAll(endpointslice.ConsumersSource(d.sliceConfig())), restored.AwaitAll(d.workspaceLimits.CountsSource()))
 	if d.migrations != nil {
 		all = append(all, d.migrations.PublishedSource())
 	}

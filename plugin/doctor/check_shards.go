@@ -83,7 +83,8 @@ func movesUnknown(object string, known Condition) Finding {
 	if known.Reason == corev1alpha1.ReasonOutdatedLogicalClusters {
 		return Finding{
 			Severity: SeverityInfo, Object: object, Message: "has old content of workspaces that other shards serve", Detail: known.Message,
-			NextStep: "Nothing for users. To move them back to it, delete the old content in its etcd first",
+			NextStep: "Nothing for users. When nobody needs it, or to move them back to it, with a kubeconfig of system:masters at the shard: kubectl get --raw /debug/logicalclusters/outdated, " +
+				"and for each name kubectl delete --raw /debug/logicalclusters/outdated/<name>",
 		}
 	}
 	return Finding{

@@ -62,7 +62,7 @@ type Config struct {
 
 	// progressed are the migrations whose progress has changed.
 	progressed *controller.Changes
-	// confirmed are the logical clusters of a restored shard that it serves from now on.
+	// confirmed has one event, when a restored shard serves its logical clusters.
 	confirmed *controller.Changes
 }
 
@@ -104,7 +104,7 @@ type Migrations struct {
 
 // New returns what a shard does for migrations.
 func New(cfg Config) *Migrations {
-	cfg.progressed, cfg.confirmed = controller.NewChanges(nil), controller.NewChanges(nil)
+	cfg.progressed, cfg.confirmed = controller.NewChanges(nil), newConfirmed(cfg.Fence)
 	transformer := identity.NewEncryptCheckTransformer()
 	if cfg.Transformers != nil {
 		transformer = cfg.Transformers.TransformerForResource(logicalClusters)
@@ -120,8 +120,9 @@ func New(cfg Config) *Migrations {
 		children:    &childrenService{cfg: cfg, reader: read},
 		parent:      &parentService{cfg: cfg, reader: read, stored: stored},
 		home:        &homeController{cfg: cfg, reader: read},
-		outdated:    &outdatedService{cfg: cfg, reader: read, stored: stored},
+		outdated:    &outdatedService{cfg: cfg, reader: read, stored: stored, transfer: keys},
 	}
+	m.outdated.parentKnows = m.origin.parentKnows
 	m.home.ownReport, m.parent.ownReport = m.report, m.report
 	return m
 }
@@ -137,7 +138,7 @@ func (m *Migrations) ForgetProgress(context.Context) { m.destination.forgetAll()
 // ends. It runs in each replica.
 func (m *Migrations) FollowOutdated(ctx context.Context) { m.outdated.run(ctx) }
 
-// Confirmed returns the logical clusters of a restored shard that it serves from now on.
+// Confirmed has an event when a restored shard serves its logical clusters.
 func (m *Migrations) Confirmed() *controller.Changes { return m.cfg.confirmed }
 
 // OutdatedProblem returns the reason and the message of the condition MovesKnown of the Shard; both are empty if it is True.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -43,24 +44,33 @@ func (o *originService) clean(ctx context.Context, state Origin) (controller.Res
 	if wait := time.Until(until.Add(cleanDelay)); wait > 0 {
 		return controller.Result{RequeueAfter: wait}, nil
 	}
-	fence, err := o.stored.unchanged(name, stored)
+	deleted, err := deleteAll(ctx, o.transfer, o.stored, name, stored, strings.Fields(stored.annotations()[corev1alpha1.HandedOverStoragesAnnotationKey]))
 	if err != nil {
 		return controller.Result{}, err
 	}
-	isCluster, err := o.stored.ownKey()
-	if err != nil {
-		return controller.Result{}, err
-	}
-	storages := append(strings.Fields(stored.annotations()[corev1alpha1.HandedOverStoragesAnnotationKey]), isCluster.Resource)
-	deleted, err := o.transfer.Purge(ctx, name, storages, func(k transfer.Key) bool { return k == isCluster }, fence)
-	if err != nil {
-		return controller.Result{}, err
-	}
-	if err := o.stored.delete(ctx, name, fence); err != nil {
-		return controller.Result{}, err
-	}
-	klog.FromContext(ctx).Info("Deleted what a moved logical cluster left", "cluster", name, "migration", state.Reference, "keys", deleted+1)
+	klog.FromContext(ctx).Info("Deleted what a moved logical cluster left", "cluster", name, "migration", state.Reference, "keys", deleted)
 	return controller.Result{}, nil
+}
+
+// deleteAll deletes the keys of a logical cluster in storages, the LogicalCluster last, as long as that is the one that was read. It returns how many keys it
+// has deleted, also after an error.
+func deleteAll(ctx context.Context, keys *transfer.Transfer, clusters *storedClusters, name logicalcluster.Name, read *storedCluster, storages []string) (int, error) {
+	fence, err := clusters.unchanged(name, read)
+	if err != nil {
+		return 0, err
+	}
+	isCluster, err := clusters.ownKey()
+	if err != nil {
+		return 0, err
+	}
+	deleted, err := keys.Purge(ctx, name, slices.Concat(storages, []string{isCluster.Resource}), func(k transfer.Key) bool { return k == isCluster }, fence)
+	if err != nil {
+		return deleted, err
+	}
+	if err := clusters.delete(ctx, name, fence); err != nil {
+		return deleted, err
+	}
+	return deleted + 1, nil
 }
 
 // cleanFailures are why this process has not deleted what moved logical clusters left, by migration. One is removed when it is deleted, or the

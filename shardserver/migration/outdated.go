@@ -19,6 +19,7 @@ import (
 	"github.com/atoll-dev/atoll/internal/movestate"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/controller"
+	"github.com/atoll-dev/atoll/shardserver/transfer"
 )
 
 const (
@@ -43,7 +44,10 @@ const (
 type outdatedService struct {
 	cfg Config
 	reader
-	stored *storedClusters
+	stored   *storedClusters
+	transfer *transfer.Transfer
+	// parentKnows is originService.parentKnows.
+	parentKnows func(context.Context, *corev1alpha1.LogicalCluster) (bool, error)
 
 	mu sync.Mutex
 	// waiting is why a restored shard serves no logical clusters yet, or "".
@@ -76,7 +80,7 @@ func (o *outdatedService) run(ctx context.Context) {
 		err := o.askAll(asking, asked, rounds)
 		cancel()
 		if err == nil || !o.cfg.Held() {
-			err = errors.Join(err, o.confirm(ctx))
+			o.confirm(ctx)
 		}
 		if err == nil && o.cfg.Held() {
 			err = o.cfg.RecordConfirmation(ctx)
@@ -122,21 +126,29 @@ func (o *outdatedService) untilReleased(ctx context.Context) (context.Context, c
 	}
 }
 
-// confirm lets the shard serve its logical clusters, and publish their content.
-func (o *outdatedService) confirm(ctx context.Context) error {
-	if !o.cfg.Fence.IsConfirmed() {
-		all, err := o.clusters.List(logicalcluster.With(ctx, logicalcluster.Wildcard), "", nil)
-		if err != nil {
-			return fmt.Errorf("listing the logical clusters: %w", err)
+// everyCluster is the event for all logical clusters of this shard.
+var everyCluster = controller.Request{ClusterName: logicalcluster.Wildcard}
+
+// newConfirmed returns what tells publishers that a restored shard serves its logical clusters. A watch that begins after that has the event, too: what
+// its reader has looked at before may have been too early.
+func newConfirmed(fence Fence) *controller.Changes {
+	restored := fence != nil && !fence.IsConfirmed()
+	return controller.NewChanges(func() []controller.Request {
+		if restored && fence.IsConfirmed() {
+			return []controller.Request{everyCluster}
 		}
+		return nil
+	})
+}
+
+// confirm lets the shard serve its logical clusters, and publish their content.
+func (o *outdatedService) confirm(ctx context.Context) {
+	if !o.cfg.Fence.IsConfirmed() {
 		klog.FromContext(ctx).Info("The restored shard serves its logical clusters")
 		o.cfg.Fence.Confirm()
-		for _, cluster := range all {
-			o.cfg.confirmed.Add(controller.Request{ClusterName: logicalcluster.Of(cluster)})
-		}
+		o.cfg.confirmed.Add(everyCluster)
 	}
 	o.setWaiting("")
-	return nil
 }
 
 // errShardsUnknown is returned while the other shards are unknown.
@@ -294,7 +306,7 @@ func (o *outdatedService) Problem() (reason, message string) {
 			". Start these shards, delete the Shards of those that are gone for good, or release the restore if no logical cluster has moved since the backup"
 	}
 	if outdated := o.cfg.Fence.Outdated(); outdated > 0 {
-		return corev1alpha1.ReasonOutdatedLogicalClusters, fmt.Sprintf("The etcd of the shard was restored to a state of before moves to other shards, for %d of its logical clusters. Other shards serve these, and this one does not: nothing is to be done for users. The old content stays in its etcd", outdated)
+		return corev1alpha1.ReasonOutdatedLogicalClusters, fmt.Sprintf("The etcd of the shard was restored to a state of before moves to other shards, for %d of its logical clusters. Other shards serve these, and this one does not: nothing is to be done for users. The old content stays in its etcd until you delete it, by DELETE "+outdatedPath+"/<name>", outdated)
 	}
 	return "", ""
 }

@@ -252,6 +252,7 @@ func TestMove(t *testing.T) {
 		"children of a workspace that moves stay usable":                     func(t *testing.T) { testParent(t, e) },
 		"children move with their parent":                                    func(t *testing.T) { testChildren(t, e) },
 		"a migration to an unknown shard waits, and ends with the workspace": e.testUnknownDestination,
+		"of migrations that are created at once, one begins":                 e.testConcurrentMigrations,
 	} {
 		moving.Go(func() { t.Run(name, test) })
 	}

@@ -2,27 +2,33 @@ package migration
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	migrationv1alpha1 "github.com/atoll-dev/atoll/api/migration/v1alpha1"
+	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 	"github.com/atoll-dev/atoll/internal/backup/snapshot"
 	"github.com/atoll-dev/atoll/internal/embeddedetcd"
 	"github.com/atoll-dev/atoll/internal/etcdtest"
+	"github.com/atoll-dev/atoll/internal/reservedkeys"
+	"github.com/atoll-dev/atoll/logicalcluster"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 	"github.com/atoll-dev/atoll/test/installation"
 )
@@ -126,12 +132,110 @@ func (e *env) waitMovesKnown(t *testing.T, shard, reason, message string) {
 	})
 }
 
+// release removes the mark of a restore from the etcd of a shard that does not run.
+func (e *env) release(t *testing.T, shard string) {
+	t.Helper()
+	server, err := embeddedetcd.Start(t.Context(), embeddedetcd.Config{Directory: e.etcdOf(shard), UnsafeNoFsync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	etcd := etcdtest.Connect(t, server)
+	defer etcd.Close()
+	if deleted, err := etcd.Delete(t.Context(), reservedkeys.Restored("/registry")); err != nil || deleted.Deleted != 1 {
+		t.Fatalf("removing the mark: %+v, %v", deleted, err)
+	}
+}
+
+// deleteOutdated asks a shard to delete what it has of a logical cluster that another one has. It waits for an answer with a code.
+func (e *env) deleteOutdated(t *testing.T, shard, cluster string, code int32) string {
+	t.Helper()
+	config := e.Masters(t, shard)
+	c, err := rest.HTTPClientFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.CloseIdleConnections()
+	status := metav1.Status{}
+	shardtesting.EventuallyWithin(t, longWait, fmt.Sprint("answer ", code), func(ctx context.Context) error {
+		req, err := http.NewRequestWithContext(ctx, http.MethodDelete, config.Host+"/debug/logicalclusters/outdated/"+cluster, http.NoBody)
+		if err != nil {
+			return err
+		}
+		response, err := c.Do(req)
+		if err != nil {
+			return err
+		}
+		defer response.Body.Close()
+		if err := json.NewDecoder(response.Body).Decode(&status); err != nil {
+			return err
+		}
+		if status.Code != code {
+			return fmt.Errorf("got %d: %s", status.Code, status.Message)
+		}
+		return nil
+	})
+	return status.Message
+}
+
+// checkNoEndpoint checks that a shard is not known to have consumers of an export.
+func (e *env) checkNoEndpoint(t *testing.T, export exported, shard string) {
+	t.Helper()
+	got, err := e.endpoints(t.Context(), e.everywhere(t), export)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if slices.Contains(got, e.viewURL(export, shard)) {
+		t.Errorf("endpoints %v", got)
+	}
+}
+
+// testOutdatedContent deletes what a restored shard has of a workspace that has moved. It refuses that before it is released, and while it cannot ask the shard
+// that has the workspace. Then the workspace moves back.
+func (e *env) testOutdatedContent(t *testing.T, workspace *tenancyv1alpha1.Workspace, atWorkspace client.Client, later *corev1.ConfigMap, bound exported) {
+	cluster := logicalcluster.MustParseName(workspace.Spec.Cluster)
+	content := func() int64 {
+		t.Helper()
+		return e.objectsOn(t, installation.Alpha, []logicalcluster.Name{cluster})[cluster.String()]
+	}
+	if got := e.deleteOutdated(t, installation.Alpha, cluster.String(), http.StatusConflict); !strings.Contains(got, "is not released") {
+		t.Error(got)
+	}
+	e.Kill(t, installation.Alpha)
+	e.Kill(t, installation.Beta)
+	e.release(t, installation.Alpha)
+	e.Restart(t, installation.Alpha)
+	e.WaitReady(t, installation.Alpha)
+	if got := e.deleteOutdated(t, installation.Alpha, cluster.String(), http.StatusServiceUnavailable); !strings.Contains(got, `asking shard "beta"`) {
+		t.Error(got)
+	}
+	if content() < 2 {
+		t.Error("a refused request has deleted content")
+	}
+	e.Restart(t, installation.Beta)
+	e.WaitReady(t, installation.Beta)
+	if got := e.deleteOutdated(t, installation.Alpha, cluster.String(), http.StatusOK); !strings.Contains(got, `shard "beta" has the logical cluster`) {
+		t.Error(got)
+	}
+	if left := content(); left != 0 {
+		t.Errorf("%d keys are left", left)
+	}
+	e.waitMovesKnown(t, installation.Alpha, "", "")
+	e.waitEndpoints(t, bound, installation.Beta)
+	e.moveTo(t, "back", workspace, atWorkspace, installation.Alpha)
+	checkObjects(t, atWorkspace, []*corev1.ConfigMap{later, put(t, atWorkspace, "back")})
+}
+
 // testRestoredOrigin restores the origin of a move to a backup of before the move, when nobody but the two shards remembers the move. The origin serves
-// nothing until the destination has answered, and afterwards all but what has moved. The shard stays held.
+// nothing until the destination has answered, and afterwards all but what has moved, whose old content is deleted at last.
 func (e *env) testRestoredOrigin(t *testing.T) {
 	moved, atMoved := e.workspace(t, "moved", installation.Alpha)
 	stayed, atStayed := e.workspace(t, "stayed", installation.Alpha)
 	put(t, atMoved, "before")
+	provider, _ := e.workspace(t, "restore-provider", installation.Root)
+	export := e.export(t, provider.Spec.Cluster, "badges", "Badge")
+	e.bind(t, moved.Spec.Cluster, export)
+	e.waitEndpoints(t, export, installation.Alpha)
 	before := put(t, atStayed, "before")
 	e.Kill(t, installation.Alpha)
 	backup := e.backUp(t, installation.Alpha)
@@ -139,6 +243,7 @@ func (e *env) testRestoredOrigin(t *testing.T) {
 	e.WaitReady(t, installation.Alpha)
 	migration := e.moveTo(t, "moved", moved, atMoved, installation.Beta)
 	later := put(t, atMoved, "later")
+	e.waitEndpoints(t, export, installation.Beta)
 	if err := e.operations.Delete(t.Context(), migration); err != nil {
 		t.Fatal(err)
 	}
@@ -158,6 +263,7 @@ func (e *env) testRestoredOrigin(t *testing.T) {
 	e.checkRefused(t, installation.Alpha, stayed.Spec.Cluster)
 	e.waitMovesKnown(t, installation.Alpha, corev1alpha1.ReasonOtherShardsNotAsked, `asking shard "beta"`)
 	e.checkRefused(t, installation.Alpha, moved.Spec.Cluster)
+	e.checkNoEndpoint(t, export, installation.Alpha)
 
 	e.Restart(t, installation.Beta)
 	e.WaitReady(t, installation.Beta)
@@ -189,4 +295,5 @@ func (e *env) testRestoredOrigin(t *testing.T) {
 		}
 		return nil
 	})
+	e.testOutdatedContent(t, e.stored(t, "moved"), atMoved, later, export)
 }

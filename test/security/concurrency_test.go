@@ -144,7 +144,7 @@ func (s *sharingEnv) testRoutes(t *testing.T) {
 	paths := []string{
 		"/services", "/services/", "/services/cache", "/services/cache/", "/services/cache/shards/*/clusters/*/api/v1/secrets", "/services/cache/shards/root/clusters/" + s.b + secrets, "/services/cache/api/v1/secrets",
 		"/services//cache/shards/*/clusters/*/api/v1/secrets", "/services/./cache/api", "/services/%63ache/api", "/Services/cache/api", "/cache/api/v1/secrets", "/shards/*/clusters/*/api/v1/secrets", "/shards/root/clusters/" + s.b + secrets,
-		"/metrics", "/metrics/slis", "/debug/pprof/", "/debug/flags/v", "/debug/api_priority_and_fairness/dump_requests", "/logs", "/logs/", "/configz", "/statusz", "/flagz", "/apis", "/api", "/api/v1/secrets", "/openapi/v2", "/openapi/v3", "/", "/index.html", "/.well-known/openid-configuration", "/openid/v1/jwks", "/swagger.json",
+		"/metrics", "/metrics/slis", "/debug/pprof/", "/debug/flags/v", "/debug/api_priority_and_fairness/dump_requests", "/debug/logicalclusters/outdated", "/debug/logicalclusters/outdated/" + s.b, "/debug/logicalclusters/outdated/" + s.b + "?withoutHolder=true", "/logs", "/logs/", "/configz", "/statusz", "/flagz", "/apis", "/api", "/api/v1/secrets", "/openapi/v2", "/openapi/v3", "/", "/index.html", "/.well-known/openid-configuration", "/openid/v1/jwks", "/swagger.json",
 		"/services/admin", "/services/admin/", "/services/admin/apis", "/services/admin/apis/core.kcp.io/v1alpha1/shards", "/services/admin/apis/core.kcp.io/v1alpha1/shards/root", "/services/admin/clusters/*/apis/core.kcp.io/v1alpha1/shards",
 		"/services/admin/clusters/" + s.b + secrets, "/services/admin/api/v1/secrets", "/services/admin/metrics", "/services//admin/apis/core.kcp.io/v1alpha1/shards",
 	}

@@ -86,28 +86,6 @@ func isStored(registry *storage.Registry, gr schema.GroupResource) bool {
 	return err == nil
 }
 
-// Restored is what a restored shard knows about its logical clusters, of which others may have got some since the backup. The zero value is that of a
-// shard from which none move.
-type Restored struct {
-	// Answers reports whether this shard knows that no other one has a logical cluster.
-	Answers func(logicalcluster.Name) bool
-	// Confirmed has the logical clusters for which Answers has become true.
-	Confirmed *controller.Changes
-}
-
-// answers reports whether what is stored of a logical cluster may be published.
-func (r Restored) answers(cluster logicalcluster.Name) bool {
-	return r.Answers == nil || r.Answers(cluster)
-}
-
-// inputs are those of all sources of objects in logical clusters.
-func (r Restored) inputs() []controller.Source {
-	if r.Confirmed == nil {
-		return nil
-	}
-	return []controller.Source{r.Confirmed.Source(corev1alpha1.Resource("logicalclusters"))}
-}
-
 // ObjectSources returns the sources of ReplicatedResources.
 func ObjectSources(registry *storage.Registry, restored Restored) []Source {
 	var sources []Source
@@ -116,17 +94,17 @@ func ObjectSources(registry *storage.Registry, restored Restored) []Source {
 		c := &objectSource{
 			objects: storage.NewReader[runtime.Object](registry, gr), condition: replicated[gr],
 			clusters:      storage.NewReader[*corev1alpha1.LogicalCluster](registry, corev1alpha1.Resource("logicalclusters")),
-			clusterStates: map[logicalcluster.Name]clusterState{}, restored: restored,
+			clusterStates: map[logicalcluster.Name]clusterState{},
 		}
-		sources = append(sources, Source{
+		sources = append(sources, restored.AwaitCluster(Source{
 			Resource: gr,
-			Inputs: append(restored.inputs(),
-				controller.Source{Resource: gr, MapFunc: publishedKeys},
-				controller.Source{Resource: corev1alpha1.Resource("logicalclusters"), MapFunc: c.clusterKeys},
-			),
+			Inputs: []controller.Source{
+				{Resource: gr, MapFunc: publishedKeys},
+				{Resource: corev1alpha1.Resource("logicalclusters"), MapFunc: c.clusterKeys},
+			},
 			Desired: c.desired,
 			List:    c.list,
-		})
+		}))
 	}
 	return sources
 }
@@ -136,7 +114,6 @@ type objectSource struct {
 	objects   *storage.Reader[runtime.Object]
 	clusters  *storage.Reader[*corev1alpha1.LogicalCluster]
 	condition condition
-	restored  Restored
 
 	mu sync.Mutex
 	// clusterStates are the states of logical clusters that affect their objects: a change triggers all of them. Zero
@@ -224,9 +201,6 @@ func (o *objectSource) list(ctx context.Context) ([]controller.Request, error) {
 }
 
 func (o *objectSource) desired(ctx context.Context, key controller.Request) (runtime.Object, error) {
-	if !o.restored.answers(key.ClusterName) {
-		return nil, ErrUnchanged
-	}
 	obj, err := o.objects.Get(ctx, key.Namespace, key.Name)
 	if apierrors.IsNotFound(err) {
 		return nil, nil

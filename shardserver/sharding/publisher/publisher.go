@@ -113,14 +113,17 @@ func (p *Publisher) reconcile(ctx context.Context, source Source, key controller
 	if key.Name != "" {
 		return p.publish(ctx, source, key)
 	}
-	keys, err := p.keysInCluster(ctx, source, key.ClusterName)
+	keys, err := p.keysOf(ctx, source, key)
 	if err != nil {
 		return controller.Result{}, err
 	}
 	var result controller.Result
 	var errs []error
 	for _, key := range keys {
-		one, err := p.publish(ctx, source, key)
+		if key.Name == "" || !p.isPublished(source.Resource, key) {
+			continue
+		}
+		one, err := p.publish(logicalcluster.With(ctx, key.ClusterName), source, key)
 		result.RequeueAfter = max(result.RequeueAfter, one.RequeueAfter)
 		errs = append(errs, err)
 	}
@@ -131,6 +134,17 @@ func (p *Publisher) reconcile(ctx context.Context, source Source, key controller
 // this shard in system:shard.
 func (p *Publisher) isPublished(resource schema.GroupResource, key controller.Request) bool {
 	return !key.ClusterName.IsSystem() || resource == shards && key.ClusterName == logicalcluster.Shard && key.Name == p.cfg.Shard
+}
+
+// allOf stands for all keys of a source.
+var allOf = controller.Request{ClusterName: logicalcluster.Wildcard}
+
+// keysOf returns the keys that a key without a name stands for.
+func (p *Publisher) keysOf(ctx context.Context, source Source, key controller.Request) ([]controller.Request, error) {
+	if key == allOf {
+		return p.allKeys(ctx, source)
+	}
+	return p.keysInCluster(ctx, source, key.ClusterName)
 }
 
 // keysInCluster returns the keys of a logical cluster that are desired or published.

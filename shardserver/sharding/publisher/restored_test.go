@@ -1,13 +1,19 @@
 package publisher
 
 import (
+	"context"
 	"errors"
+	"maps"
+	"slices"
+	"sync/atomic"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	shardingv1alpha1 "github.com/atoll-dev/atoll/api/sharding/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/controller"
 )
@@ -34,34 +40,73 @@ func TestPublishedStates(t *testing.T) {
 	}
 }
 
-// TestPublishedAfterRestore: a restored shard publishes nothing of a logical cluster before it knows that no other shard has it, and all of it then.
+// TestPublishedAfterRestore: a restored shard changes nothing that it has published before it knows which logical clusters others have, and computes all of
+// it again then. What is derived from several logical clusters waits for all of these.
 func TestPublishedAfterRestore(t *testing.T) {
-	confirmed := controller.NewChanges(nil)
-	key := controller.Request{ClusterName: logicalcluster.MustParseName("moving"), Name: "an-export"}
-	source := &objectSource{restored: Restored{Answers: func(logicalcluster.Name) bool { return false }, Confirmed: confirmed}, clusterStates: map[logicalcluster.Name]clusterState{}}
-	if _, err := source.desired(logicalcluster.With(t.Context(), key.ClusterName), key); !errors.Is(err, ErrUnchanged) {
-		t.Errorf("before: %v", err)
+	for name, tc := range map[string]struct {
+		await  func(Restored, Source) Source
+		before []string
+	}{
+		"of one logical cluster": {await: Restored.AwaitCluster, before: []string{"in-root"}},
+		"derived":                {await: Restored.AwaitAll},
+	} {
+		t.Run(name, func(t *testing.T) { testPublishedAfterRestore(t, tc.await, tc.before) })
 	}
-	inputs := source.restored.inputs()
-	if len(inputs) != 1 {
-		t.Fatalf("%d inputs", len(inputs))
+}
+
+func testPublishedAfterRestore(t *testing.T, await func(Restored, Source) Source, before []string) {
+	var confirmed atomic.Bool
+	restored := Restored{
+		Answers:     func(cluster logicalcluster.Name) bool { return confirmed.Load() || cluster == logicalcluster.Root },
+		IsConfirmed: confirmed.Load,
+		Confirmed:   controller.NewChanges(nil),
 	}
-	events, err := inputs[0].WatchFunc(t.Context())
+	resource := shardingv1alpha1.Resource("logicalclusterreports")
+	inputs := controller.NewChanges(func() []controller.Request {
+		return []controller.Request{{ClusterName: logicalcluster.MustParseName("moving"), Name: "moving"}, {ClusterName: logicalcluster.Root, Name: "in-root"}}
+	})
+	e := newEnvOf(t, await(restored, Source{
+		Resource: resource, Inputs: []controller.Source{inputs.Source(resource)},
+		Desired: func(ctx context.Context, key controller.Request) (runtime.Object, error) {
+			if cluster, _ := logicalcluster.From(ctx); cluster != key.ClusterName {
+				t.Errorf("%s is computed in %q", key, cluster)
+			}
+			return &shardingv1alpha1.LogicalClusterReport{ObjectMeta: metav1.ObjectMeta{Name: key.Name}}, nil
+		},
+	}))
+	e.publishReports(t, isComplete)
+	if got := slices.Sorted(maps.Keys(e.publishedNames(t))); !slices.Equal(got, before) {
+		t.Fatalf("before: %q, want %q", got, before)
+	}
+
+	publishing := e.Controllers()[0]
+	events, err := restored.Confirmed.Watch(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer events.Stop()
-	want := controller.Request{ClusterName: key.ClusterName} // all objects in it
-	confirmed.Add(want)
+	confirmed.Store(true)
+	restored.Confirmed.Add(controller.Request{ClusterName: logicalcluster.Wildcard})
 	for event := range events.ResultChan() {
 		if event.Type == watch.Bookmark {
 			continue
 		}
-		if got := inputs[0].MapFunc(event); len(got) != 1 || got[0] != want {
-			t.Errorf("got %v", got)
+		for _, key := range publishing.Sources[1].MapFunc(event) {
+			if _, err := publishing.Reconcile(logicalcluster.With(t.Context(), key.ClusterName), key); err != nil {
+				t.Error(err)
+			}
 		}
 		break
 	}
+	if got := slices.Sorted(maps.Keys(e.publishedNames(t))); !slices.Equal(got, []string{"in-root", "moving"}) {
+		t.Errorf("afterwards: %q", got)
+	}
+}
+
+// TestStatesOfClusters: the objects of a logical cluster are computed again when it is fenced.
+func TestStatesOfClusters(t *testing.T) {
+	source := &objectSource{clusterStates: map[logicalcluster.Name]clusterState{}}
+	want := controller.Request{ClusterName: logicalcluster.MustParseName("moving")} // all objects in it
 	cluster := &corev1alpha1.LogicalCluster{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{logicalcluster.AnnotationKey: "moving", corev1alpha1.MovedToAnnotationKey: "beta"}}}
 	source.clusterKeys(watch.Event{Type: watch.Added, Object: cluster})
 	cluster.Annotations[corev1alpha1.OutdatedAnnotationKey] = "2030-01-02T00:00:00Z"

@@ -118,16 +118,21 @@ type env struct {
 
 func newEnv(t *testing.T, source *fakeSource) *env {
 	t.Helper()
+	return newEnvOf(t, source.toSource())
+}
+
+func newEnvOf(t *testing.T, source Source) *env {
+	t.Helper()
 	cache := cachetesting.Start(t)
 	resources := make([]client.Resource, 0, 2)
-	for _, gr := range []schema.GroupResource{workspaceTypes, shardReports} {
+	for _, gr := range []schema.GroupResource{source.Resource, shardReports} {
 		found, _ := client.FindResource(gr)
 		resources = append(resources, found)
 	}
 	known := replica.New(replica.Config{Shard: "root", Root: "root", Resources: resources})
 	writer := cache.Client(t, "root")
 	p := New(Config{
-		Registry: storage.NewRegistry(kcpcore.Locality), Shard: "root", Cache: writer, Informer: known, Sources: []Source{source.toSource()},
+		Registry: storage.NewRegistry(kcpcore.Locality), Shard: "root", Cache: writer, Informer: known, Sources: []Source{source},
 		Report: func(context.Context) (shardingv1alpha1.ShardReportSpec, error) {
 			return shardingv1alpha1.ShardReportSpec{}, nil
 		},
@@ -162,7 +167,7 @@ func isComplete(complete bool, err error) error {
 
 func (e *env) publishedNames(t *testing.T) map[string]bool {
 	t.Helper()
-	resource, _ := client.FindResource(workspaceTypes)
+	resource, _ := client.FindResource(e.cfg.Sources[0].Resource)
 	objects, _, err := e.cfg.Cache.List(t.Context(), resource.GroupVersionResource)
 	if err != nil {
 		t.Fatal(err)

@@ -23,7 +23,7 @@ type Source struct {
 	// Resource is the published resource, which cacheserver/client.FindResource returns.
 	Resource schema.GroupResource
 	// Inputs are the inputs of Desired. They map to keys of published objects. A key without a name stands for all
-	// objects of its logical cluster that List returns or that are published.
+	// objects of its logical cluster that List returns or that are published; with the wildcard for all of the source.
 	Inputs []controller.Source
 	// Desired returns the object to publish under a key in the logical cluster of the context, or nil for none. It may
 	// be of the internal or the published version, and shared: the publisher copies it. Its name and namespace must be
