@@ -359,6 +359,8 @@ func (e *env) testObjects(t *testing.T) {
 		before = append(before, put(t, c, fmt.Sprint("object-", i)))
 	}
 	cached := e.startCache(t, "root:moving")
+	metadata := newMetadata(t, c)
+	checkPhases, checkMetrics := e.watchPhases(t, "moving"), e.measure(t, workspace.Spec.Cluster, installation.Alpha, installation.Beta)
 	migration := e.moveTo(t, "moving", workspace, c, installation.Beta)
 	checkListed(t, c, before)
 	watched := e.watchFromStart(t, "root:moving")
@@ -374,6 +376,9 @@ func (e *env) testObjects(t *testing.T) {
 	watched.expect(t, later)
 	cached.expect(t, later)
 	checkObjects(t, c, append(before, later))
+	metadata.check(t)
+	checkPhases()
+	checkMetrics(migration.Status)
 	e.deleteWorkspace(t, workspace)
 }
 
