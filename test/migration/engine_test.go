@@ -59,7 +59,7 @@ func (e *env) startEngine(t *testing.T, export exported, cluster, name string) *
 	shardtesting.Eventually(t, "the object in the store of the origin", func(context.Context) error { return n.expect(1) })
 	object := workspaces.Object{Cluster: logicalcluster.MustParseName(cluster), NamespacedName: types.NamespacedName{Namespace: metav1.NamespaceDefault, Name: name}}
 	running.Go(func() {
-		for ctx.Err() == nil {
+		for pause(ctx) {
 			n.ask(ctx, endpoints, resource, object, bindings)
 		}
 	})
