@@ -71,6 +71,7 @@ var workspaceTypes = tenancyv1alpha1.Resource("workspacetypes")
 // one that arrives.
 func TestReadersOfMovingClusters(t *testing.T) {
 	shard := shardtesting.Start(t, withGate)
+	testAbsence(t, shard)
 	cluster := shard.NewWorkspace(t, "root", "moves").Spec.Cluster
 	name := logicalcluster.MustParseName(cluster)
 	admin := shard.Client(t, shard.Admin(t))

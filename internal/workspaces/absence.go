@@ -3,6 +3,8 @@ package workspaces
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,15 +15,55 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// Has reports whether an endpoint has an object. It lists all workspaces, because a workspace that does not bind the export any more would
-// refuse the request.
-func (e *Endpoint) Has(ctx context.Context, resource Resource, cluster logicalcluster.Name, name types.NamespacedName) (exists bool, err error) {
+// Object is the name of an object in a workspace.
+type Object struct {
+	Cluster logicalcluster.Name
+	types.NamespacedName
+}
+
+// Missing returns those of the given objects of a resource that exist at no endpoint. It lists all workspaces first, with one request to each
+// endpoint, because a workspace that does not bind the export any more would refuse requests. Between the moments at which one shard hands a
+// workspace over and another one takes it over, no such list has its objects, but both shards answer that it is unavailable, which is an error
+// here. So each workspace of an object that was not found is asked for, too.
+func Missing(ctx context.Context, endpoints []*Endpoint, resource Resource, objects []Object) ([]Object, error) {
+	left, selector := map[Object]bool{}, ""
+	if len(objects) == 1 {
+		selector = selectorOf(objects[0].NamespacedName)
+	}
+	for _, object := range objects {
+		left[object] = true
+	}
+	found := func(cluster logicalcluster.Name, name types.NamespacedName) { delete(left, Object{cluster, name}) }
+	for _, endpoint := range endpoints {
+		if len(left) == 0 {
+			return nil, nil
+		}
+		if err := endpoint.each(ctx, resource, selector, found); err != nil {
+			return nil, err
+		}
+	}
+	clusters := map[logicalcluster.Name]bool{}
+	for object := range left {
+		clusters[object.Cluster] = true
+	}
+	for cluster := range clusters {
+		for _, endpoint := range endpoints {
+			err := endpoint.each(logicalcluster.With(ctx, cluster), resource, selector, found)
+			if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
+				return nil, fmt.Errorf("looking for logical cluster %q: %w", cluster, err)
+			}
+		}
+	}
+	return slices.Collect(maps.Keys(left)), nil
+}
+
+// selectorOf returns the field selector of objects of a name, in all workspaces.
+func selectorOf(name types.NamespacedName) string {
 	selector := fields.Set{"metadata.name": name.Name}
 	if name.Namespace != "" {
 		selector["metadata.namespace"] = name.Namespace
 	}
-	err = e.each(ctx, resource, selector.String(), func(c logicalcluster.Name, n types.NamespacedName) { exists = exists || c == cluster && n == name })
-	return exists, err
+	return selector.String()
 }
 
 // Each calls visit with the logical clusters and names of all objects of a resource. It returns an error unless it has read all of them.
@@ -29,6 +71,7 @@ func (e *Endpoint) Each(ctx context.Context, resource Resource, visit func(logic
 	return e.each(ctx, resource, "", visit)
 }
 
+// each is Each for the objects that match a field selector, in the logical cluster of the context if it has one.
 func (e *Endpoint) each(ctx context.Context, resource Resource, fieldSelector string, visit func(logicalcluster.Name, types.NamespacedName)) error {
 	client, err := e.Metadata()
 	if err != nil {

@@ -256,22 +256,17 @@ func (c *command) removeCopy(ctx context.Context, service workspaces.Resource, k
 	}
 }
 
-// confirm lists the source at all endpoints again just before a copy is removed: a consumer may have created it in the meantime.
+// confirm looks for the source at all endpoints again just before a copy is removed: a consumer may have created it in the meantime.
 func (c *command) confirm(ctx context.Context, service workspaces.Resource, primary syncer.Source) error {
 	sameKind := func(p *publication.Publication) bool {
 		return p.Spec.Resource.APIGroup == service.Group && p.Spec.Resource.Kind == service.Kind
 	}
 	return c.eachSynced(ctx, sameKind, func(_, workspace workspaces.Resource) error {
-		for _, endpoint := range c.endpoints {
-			exists, err := endpoint.Has(ctx, workspace, primary.Cluster, primary.NamespacedName)
-			if err != nil {
-				return err
-			}
-			if exists {
-				return fmt.Errorf("its source is at %s now", endpoint.URL)
-			}
+		missing, err := workspaces.Missing(ctx, c.endpoints, workspace, []workspaces.Object{workspaces.Object(primary)})
+		if err == nil && len(missing) == 0 {
+			err = errors.New("its source exists now")
 		}
-		return nil
+		return err
 	})
 }
 

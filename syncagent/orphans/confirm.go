@@ -5,17 +5,15 @@ import (
 	"maps"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/atoll-dev/atoll/internal/workspaces"
-	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/syncagent/options"
 	"github.com/atoll-dev/atoll/syncagent/syncer"
 )
 
-// confirm returns the candidates whose primary object no endpoint has. It sends one list request to each endpoint. It does not confirm a
-// copy again that it has confirmed before and that the agent only reports.
+// confirm returns the candidates whose primary object no endpoint has. It does not confirm a copy again that it has confirmed before and that
+// the agent only reports.
 func (f *Finder) confirm(ctx context.Context, endpoints []*workspaces.Endpoint, candidates []workspaces.Key) ([]workspaces.Key, error) {
 	before := map[workspaces.Key]bool{}
 	if f.config.Policy != options.DeleteOrphans {
@@ -24,7 +22,7 @@ func (f *Finder) confirm(ctx context.Context, endpoints []*workspaces.Endpoint, 
 		}
 	}
 	var confirmed []workspaces.Key
-	unconfirmed := map[syncer.Source]workspaces.Key{}
+	unconfirmed := map[workspaces.Object]workspaces.Key{}
 	for _, key := range candidates {
 		if before[key] {
 			confirmed = append(confirmed, key)
@@ -35,21 +33,16 @@ func (f *Finder) confirm(ctx context.Context, endpoints []*workspaces.Endpoint, 
 			continue
 		}
 		if source, ok := syncer.SourceOf(object); ok { // otherwise the copy does not identify its source
-			unconfirmed[source] = key
+			unconfirmed[workspaces.Object(source)] = key
 		}
 	}
-	for _, endpoint := range endpoints {
-		if len(unconfirmed) == 0 {
-			break
-		}
-		err := endpoint.Each(ctx, f.config.Resource, func(cluster logicalcluster.Name, name types.NamespacedName) {
-			delete(unconfirmed, syncer.Source{Cluster: cluster, NamespacedName: name})
-		})
-		if err != nil {
-			return nil, err
-		}
+	missing, err := workspaces.Missing(ctx, endpoints, f.config.Resource, slices.Collect(maps.Keys(unconfirmed)))
+	if err != nil {
+		return nil, err
 	}
-	confirmed = slices.AppendSeq(confirmed, maps.Values(unconfirmed))
+	for _, source := range missing {
+		confirmed = append(confirmed, unconfirmed[source])
+	}
 	slices.SortFunc(confirmed, workspaces.Key.Compare)
 	return confirmed, nil
 }

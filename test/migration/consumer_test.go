@@ -58,6 +58,8 @@ func moveConsumer(t *testing.T, e *env) {
 	}
 	atOrigin := inform(t, e.viewClient(t, cowboys, installation.Alpha), cowboys.GroupVersionResource)
 
+	engine := e.startEngine(t, cowboys, lc, "cowboys-of-"+lc)
+
 	e.move(t, "consumer", lc, installation.Beta)
 	if !e.isAnnounced(t, cowboys, installation.Beta, ending[0]) {
 		t.Error("the destination was not in the endpoint slice before the switch")
@@ -80,6 +82,7 @@ func moveConsumer(t *testing.T, e *env) {
 	if !atDestination.has("cowboys-of-" + lc) {
 		t.Error("a controller does not see the moved object at the destination")
 	}
+	engine.check(t)
 	// Another consumer is left on the origin.
 	e.waitEndpoints(t, cowboys, installation.Alpha, installation.Beta)
 	e.moveTo(t, "consumer-staying", staying, e.at(t, "root:consumer-staying"), installation.Beta)

@@ -29,7 +29,7 @@ import (
 	"github.com/atoll-dev/atoll/test/installation"
 )
 
-const gate = "--feature-gates=LogicalClusterMigration=true"
+const gate = "--feature-gates=LogicalClusterMigration=true,WorkspaceMounts=true"
 
 // bin is the directory of the binaries under test.
 var bin string
@@ -253,6 +253,8 @@ func TestMove(t *testing.T) {
 		"children move with their parent":                                    func(t *testing.T) { testChildren(t, e) },
 		"a migration to an unknown shard waits, and ends with the workspace": e.testUnknownDestination,
 		"of migrations that are created at once, one begins":                 e.testConcurrentMigrations,
+		"a workspace with a mount moves":                                     e.testMounts,
+		"a home workspace is refused":                                        e.testHome,
 	} {
 		moving.Go(func() { t.Run(name, test) })
 	}
@@ -360,6 +362,8 @@ func (e *env) testObjects(t *testing.T) {
 		before = append(before, put(t, c, fmt.Sprint("object-", i)))
 	}
 	cached := e.startCache(t, "root:moving")
+	metadata := newMetadata(t, c)
+	checkPhases, checkMetrics := e.watchPhases(t, "moving"), e.measure(t, workspace.Spec.Cluster, installation.Alpha, installation.Beta)
 	migration := e.moveTo(t, "moving", workspace, c, installation.Beta)
 	checkListed(t, c, before)
 	watched := e.watchFromStart(t, "root:moving")
@@ -375,6 +379,9 @@ func (e *env) testObjects(t *testing.T) {
 	watched.expect(t, later)
 	cached.expect(t, later)
 	checkObjects(t, c, append(before, later))
+	metadata.check(t)
+	checkPhases()
+	checkMetrics(migration.Status)
 	e.deleteWorkspace(t, workspace)
 }
 
@@ -427,6 +434,9 @@ func (e *env) expectSecondFails(t *testing.T, first *migrationv1alpha1.LogicalCl
 // testUnknownDestination begins a move to a shard that does not exist. It waits, and ends with the workspace.
 func (e *env) testUnknownDestination(t *testing.T) {
 	workspace, c := e.workspace(t, "waiting", installation.Alpha)
+	e.export(t, workspace.Spec.Cluster, "aborted", "Aborted")
+	published := e.publishedBy(t, workspace.Spec.Cluster)
+	e.waitPublished(t, published, publishedResources[0], installation.Alpha)
 	e.move(t, "waiting", workspace.Spec.Cluster, "non-existent")
 	waiting := func(status migrationv1alpha1.LogicalClusterMigrationStatus) bool {
 		return status.Phase == migrationv1alpha1.LogicalClusterMigrationPhaseMigrating && status.OriginShard == installation.Alpha &&
@@ -465,5 +475,8 @@ func (e *env) testUnknownDestination(t *testing.T) {
 			}
 			return nil
 		})
+	}
+	for _, resource := range publishedResources[:2] {
+		e.waitPublished(t, published, resource)
 	}
 }

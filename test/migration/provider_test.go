@@ -198,11 +198,12 @@ func (e *env) publishedBy(t *testing.T, cluster string) func(context.Context, sc
 	}
 }
 
-func (e *env) waitPublished(t *testing.T, published func(context.Context, schema.GroupVersionResource) ([]string, error), resource schema.GroupVersionResource, shard string) {
+// waitPublished waits until objects of a resource are published by these shards only.
+func (e *env) waitPublished(t *testing.T, published func(context.Context, schema.GroupVersionResource) ([]string, error), resource schema.GroupVersionResource, want ...string) {
 	t.Helper()
-	shardtesting.Eventually(t, resource.Resource+" published by "+shard, func(ctx context.Context) error {
+	shardtesting.Eventually(t, fmt.Sprintf("%s published by %v", resource.Resource, want), func(ctx context.Context) error {
 		shards, err := published(ctx, resource)
-		if err == nil && !slices.Equal(shards, []string{shard}) {
+		if err == nil && !slices.Equal(shards, want) {
 			err = fmt.Errorf("published by %v", shards)
 		}
 		return err

@@ -10,6 +10,7 @@ import (
 
 	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
 	migrationv1alpha1 "github.com/atoll-dev/atoll/api/migration/v1alpha1"
+	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/test/installation"
 )
 
@@ -31,6 +32,7 @@ func (e *env) testFullDestination(t *testing.T) {
 		e.WaitReady(t, installation.Beta)
 	}
 	workspace, c := e.workspace(t, "large", installation.Alpha)
+	waiting := e.newWaiting(t)
 	var objects []*corev1.ConfigMap
 	for i := range objectCount {
 		object := &corev1.ConfigMap{
@@ -54,10 +56,18 @@ func (e *env) testFullDestination(t *testing.T) {
 			t.Errorf("condition %s is not True: %+v", condition, migration.Status.Conditions)
 		}
 	}
+	cluster := logicalcluster.MustParseName(workspace.Spec.Cluster)
+	if left := e.objectsOn(t, installation.Beta, []logicalcluster.Name{cluster})[cluster.String()]; left != 0 {
+		t.Errorf("%d keys of the copy are left", left)
+	}
 	objects = append(objects, put(t, c, "meanwhile"))
 	checkObjects(t, c, objects)
 
-	restart()
+	e.Kill(t, installation.Beta)
+	waiting.move(t)
+	e.Restart(t, installation.Beta)
+	e.WaitReady(t, installation.Beta)
+	waiting.check(t)
 	e.moveTo(t, "large-again", workspace, c, installation.Beta)
 	checkObjects(t, c, append(objects, put(t, c, "later")))
 	e.deleteWorkspace(t, workspace)
