@@ -21,7 +21,7 @@ type Certificates struct {
 type RootShardCertificates struct {
 	Certificates `json:",inline"`
 
-	// rekey gives certificate authorities new keys while the installation serves. An entry stays after its re-keying has ended, and its
+	// rekey gives certificate authorities, and the shards that sign tokens of service accounts, new keys while the installation serves. An entry stays after its re-keying has ended, and its
 	// generation only grows. It is an addition of Atoll.
 	// +optional
 	// +listType=map
@@ -30,21 +30,24 @@ type RootShardCertificates struct {
 	Rekey []CertificateRekey `json:"rekey,omitempty"`
 }
 
-// RekeyableCA is a certificate authority that can be re-keyed while the installation serves.
-// +kubebuilder:validation:Enum=client-ca;requestheader-client-ca
+// RekeyableCA is a certificate authority, or the keys of service account tokens, that can be re-keyed while the installation serves.
+// +kubebuilder:validation:Enum=client-ca;requestheader-client-ca;service-account
 type RekeyableCA string
 
-// Certificate authorities that can be re-keyed.
+// What can be re-keyed.
 const (
 	ClientCA        RekeyableCA = "client-ca"               // signs client certificates
 	RequestHeaderCA RekeyableCA = "requestheader-client-ca" // signs those of proxies, which tell servers who a user is
+	// ServiceAccountKeys are no certificate authority, but the keys with which shards sign the tokens of service accounts, one of each shard.
+	ServiceAccountKeys RekeyableCA = "service-account"
 )
 
 // CertificateRekey is the wanted key of a certificate authority.
 // +kubebuilder:validation:XValidation:rule="!has(self.retireGeneration) || self.retireGeneration < self.generation",message="retireGeneration is to be lower than generation, which remains trusted"
 type CertificateRekey struct {
 	// ca is the certificate authority: client-ca, which signs client certificates, or requestheader-client-ca, which signs those with which
-	// proxies tell servers who a user is. Others cannot be re-keyed.
+	// proxies tell servers who a user is. service-account are the keys of all shards, which sign the tokens of service accounts. Others cannot
+	// be re-keyed.
 	// +required
 	CA RekeyableCA `json:"ca"`
 
@@ -56,7 +59,7 @@ type CertificateRekey struct {
 	Generation int32 `json:"generation"`
 
 	// retireGeneration is the last generation that need not be trusted any more. It confirms that clients of which the operator does
-	// not know, such as copies of kubeconfigs, have certificates of a later one.
+	// not know, such as copies of kubeconfigs and holders of tokens, have certificates and tokens of a later one.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=9999
@@ -65,7 +68,7 @@ type CertificateRekey struct {
 
 // CertificatesStatus is the state of the certificate authorities of an installation.
 type CertificatesStatus struct {
-	// cas are the certificate authorities that can be re-keyed.
+	// cas are the certificate authorities that can be re-keyed, and the keys of service account tokens.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -87,7 +90,7 @@ const (
 
 // CertificateAuthorityStatus is the state of one certificate authority.
 type CertificateAuthorityStatus struct {
-	// name of the certificate authority, such as client-ca.
+	// name of the certificate authority, such as client-ca, or service-account.
 	// +required
 	Name RekeyableCA `json:"name"`
 
@@ -103,19 +106,21 @@ type CertificateAuthorityStatus struct {
 	// +optional
 	NextGeneration int32 `json:"nextGeneration,omitempty"`
 
-	// secretName is the Secret with the certificate authority that issues.
+	// secretName is the Secret with the certificate authority that issues; of service-account, the Secret with the key with which the root
+	// shard signs.
 	// +optional
 	SecretName string `json:"secretName,omitempty"`
 
-	// fingerprint is the SHA-256 of the certificate of generation.
+	// fingerprint is the SHA-256 of the certificate of generation; of service-account, that of the root shard's key.
 	// +optional
 	Fingerprint string `json:"fingerprint,omitempty"`
 
-	// nextFingerprint is the SHA-256 of the certificate of nextGeneration.
+	// nextFingerprint is the SHA-256 of the certificate of nextGeneration; of service-account, that of the root shard's key, once all shards
+	// have theirs.
 	// +optional
 	NextFingerprint string `json:"nextFingerprint,omitempty"`
 
-	// notAfter is when the certificate of the issuing certificate authority expires.
+	// notAfter is when the certificate of the issuing certificate authority expires. The keys of service account tokens do not expire.
 	// +optional
 	NotAfter *metav1.Time `json:"notAfter,omitempty"`
 
