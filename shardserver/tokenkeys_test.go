@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -110,7 +111,11 @@ func (te *tenantEnv) tokenOfSecret(t *testing.T, name string) string {
 		return token
 	}
 	filled()
-	// This is how its owner gets one of another key.
+	// These are the ways in which owners find such Secrets, and get a token of another key.
+	selected, err := secrets.List(t.Context(), metav1.ListOptions{FieldSelector: "type=" + string(corev1.SecretTypeServiceAccountToken)})
+	if err != nil || !slices.ContainsFunc(selected.Items, func(secret corev1.Secret) bool { return secret.Name == name }) {
+		t.Errorf("Secrets with tokens: %v, %v", selected, err)
+	}
 	patch := []byte(`{"data": {"token": null}}`)
 	if _, err := secrets.Patch(t.Context(), name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)

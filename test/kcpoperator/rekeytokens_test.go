@@ -51,8 +51,10 @@ func (r *rekeying) giveSecondTokenKeys() {
 		r.t.Errorf("the root shard waits for the key of another: %+v", ready)
 	}
 	r.certManager.refuses = ""
-	r.awaitConfirmation(ca)
-	r.loseStatus()
+	r.until("shards are to sign with the next keys", ca, func(state *operatorv1alpha1.CertificateAuthorityStatus) bool {
+		return state.Phase == operatorv1alpha1.CertificateAuthorityIssue
+	})
+	r.loseStatus() // perhaps before any, and perhaps after some
 	r.awaitConfirmation(ca)
 	r.tokens = map[string]string{} // clients have renewed theirs
 	r.setRekey(ca, `{"ca": %q, "generation": 2, "retireGeneration": 1}`)
@@ -84,9 +86,11 @@ func (r *rekeying) checkTokenKeysEnd(previous []string) {
 			r.t.Errorf("Certificate %s remains: %v", name, err)
 		}
 	}
-	for _, name := range []string{"root-proxy", "virtual-virtual-workspace"} {
-		if live, ok := r.pods.running[name]; ok && (len(live.tokens.accepts) > 0 || desired.LiveCATrust(&r.deployment(name).Spec.Template, desired.ServiceAccountKeys) != "") {
-			r.t.Errorf("the pods of %s, which accept no tokens, have been replaced", name)
+	for name, files := range r.pods.running {
+		accepts := name == "root-kcp" || name == "alpha-shard-kcp" || name == "front-front-proxy"
+		want := map[bool]string{true: "trusts 2, has 2"}[accepts]
+		if trust := desired.LiveCATrust(&r.deployment(name).Spec.Template, desired.ServiceAccountKeys); trust != want || accepts != (len(files.tokens.accepts) > 0) {
+			r.t.Errorf("the pods of %s say %q and accept tokens of %d keys", name, trust, len(files.tokens.accepts))
 		}
 	}
 }
