@@ -27,7 +27,8 @@ type Dependencies struct {
 
 // Directories of the files of a shard.
 const (
-	shardTLS        = "/etc/kcp/tls"
+	shardDir        = "/etc/kcp"
+	shardTLS        = shardDir + "/tls"
 	cacheDir        = "/etc/cache-server"
 	cacheKubeconfig = cacheDir + "/kubeconfig/" + KubeconfigKey
 )

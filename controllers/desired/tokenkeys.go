@@ -61,13 +61,13 @@ func (s Shard) addOwnTokenKeys(c *commandLine) {
 	in := generationsOf(s.root, ServiceAccountKeys)
 	var numbers []string
 	for _, key := range TokenKeys(s.root, s.Name()) {
-		c.addFlag("service-account-key-file", s.ownTokenKeyDir(key)+"/tls.crt")
+		c.addFlag("service-account-key-file", ownTokenKeyDir(key)+"/tls.crt")
 		numbers = append(numbers, strconv.Itoa(int(key.Generation)))
 	}
 	if hasRekeyed(s.root, ServiceAccountKeys) {
 		c.addFlag("service-account-key-generations", strings.Join(numbers, ","))
 	}
-	c.addFlag("service-account-private-key-file", s.ownTokenKeyDir(TokenKey{s.Name(), in.signing})+"/tls.key")
+	c.addFlag("service-account-private-key-file", ownTokenKeyDir(TokenKey{s.Name(), in.signing})+"/tls.key")
 }
 
 // mountOwnTokenKeys mounts the keys of a shard. It accepts tokens by the public part of the one that it does not sign with.
@@ -78,16 +78,17 @@ func (s Shard) mountOwnTokenKeys(c *commandLine) {
 		if key.Generation == signing {
 			volume = secretVolume
 		}
-		c.addMount(volume(key.file()+"-cert", key.Secret()), s.ownTokenKeyDir(key))
+		c.addMount(volume(key.file()+"-cert", key.Secret()), ownTokenKeyDir(key))
 	}
 }
 
-// ownTokenKeyDir is below a directory with the name of the shard, unless it is that of the first generation: no other shard has that name.
-func (s Shard) ownTokenKeyDir(key TokenKey) string {
+// ownTokenKeyDir is beside the directory of certificates, which has those of other shards by their names, unless it is that of the first
+// generation.
+func ownTokenKeyDir(key TokenKey) string {
 	if key.Generation <= firstGeneration {
 		return shardTLS + "/" + key.file()
 	}
-	return tokenKeyDir(key)
+	return shardDir + "/" + key.file()
 }
 
 func tokenKeyDir(key TokenKey) string { return shardTLS + "/" + key.Shard + "/" + key.file() }
@@ -95,7 +96,7 @@ func tokenKeyDir(key TokenKey) string { return shardTLS + "/" + key.Shard + "/" 
 // isTokenKeyDir reports whether a path is where a TokenKey is mounted.
 func isTokenKeyDir(dir string) bool {
 	_, ok := ParseTokenKey("shard-" + path.Base(dir))
-	return ok && strings.HasPrefix(dir, shardTLS+"/")
+	return ok && strings.HasPrefix(dir, shardDir+"/")
 }
 
 // addTokenKeys sets a flag, once for each key of service account tokens, to the file with its public part, if the spec enables service

@@ -16,7 +16,7 @@ import (
 // logical clusters, and what it and a front proxy know of other shards.
 func TestTokenKeyPhases(t *testing.T) {
 	const dir = "/etc/kcp/tls/"
-	first, second := dir+"service-account/tls.", dir+"alpha/service-account-2/tls."
+	first, second := dir+"service-account/tls.", "/etc/kcp/service-account-2/tls."
 	for name, tc := range map[string]struct {
 		state       *operatorv1alpha1.CertificateAuthorityStatus
 		signs       string
