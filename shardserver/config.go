@@ -70,6 +70,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/tenancy/watchterminator"
 	"github.com/atoll-dev/atoll/shardserver/tenancy/workspacelimits"
 	"github.com/atoll-dev/atoll/shardserver/tenancy/workspacetype"
+	"github.com/atoll-dev/atoll/shardserver/tokenkeys"
 	"github.com/atoll-dev/atoll/shardserver/usage"
 	"github.com/atoll-dev/atoll/shardserver/virtual"
 	virtualapiexport "github.com/atoll-dev/atoll/shardserver/virtual/apiexport"
@@ -108,7 +109,8 @@ type dependencies struct {
 	clients     *loopback.Clients
 	restOptions *restOptions
 	admin       *adminauth.Admin
-	tokenKeys   serviceaccount.PublicKeysGetter
+	publicKeys  serviceaccount.PublicKeysGetter // of service account tokens
+	tokenKeys   tokenkeys.Shard                 // the same
 	tokenIssuer serviceaccount.TokenGenerator
 	authorizer  *authorization.Authorizer
 	virtual     *virtual.Registry
@@ -291,8 +293,11 @@ func (d *dependencies) applyAuthentication(ctx context.Context) error {
 		}
 		tokens = d.admin.Tokens()
 	}
-	d.tokenKeys = stock.ServiceAccountPublicKeysGetter
-	config := authentication.Config{Stock: stock, Registry: d.registry, Types: d.workspaceTypes, AdminTokens: tokens}
+	d.publicKeys = stock.ServiceAccountPublicKeysGetter
+	if d.tokenKeys, err = d.options.TokenKeys(); err != nil {
+		return err
+	}
+	config := authentication.Config{Stock: stock, OldestKeys: d.tokenKeys.Oldest(), Registry: d.registry, Types: d.workspaceTypes, AdminTokens: tokens}
 	if config.Proxy, err = d.options.ProxyConfig(); err != nil {
 		return err
 	}

@@ -236,7 +236,7 @@ func (d *dependencies) installTokenIssuer(server *genericapiserver.GenericAPISer
 	if keys == "" {
 		keys = strings.TrimSuffix(d.options.Shard.ExternalURL, "/") + serviceaccount.JWKSPath
 	}
-	metadata, err := serviceaccount.NewOpenIDMetadataProvider(accounts.Issuers[0], keys, "", d.tokenKeys)
+	metadata, err := serviceaccount.NewOpenIDMetadataProvider(accounts.Issuers[0], keys, "", d.publicKeys)
 	if err != nil {
 		klog.ErrorS(err, "Failed to discover the issuer of service account tokens", "issuer", accounts.Issuers[0])
 		return

@@ -128,6 +128,7 @@ func TestTenantAuthentication(t *testing.T) {
 	t.Run("a token for other audiences is rejected", func(t *testing.T) { testForeignAudiences(t, s) })
 	t.Run("a token is revoked with the object that it is bound to", func(t *testing.T) { testBoundTokens(t, s) })
 	t.Run("a token secret is populated, and its token is valid in one workspace", func(t *testing.T) { testTokenSecrets(t, s) })
+	t.Run("tokens of two keys during a re-keying", func(t *testing.T) { testTokenKeyGenerations(t, s) })
 	t.Run("a token is verified with the documents of its issuer", func(t *testing.T) { testTokenVerification(t, s) })
 	t.Run("token and access reviews", func(t *testing.T) { testReviews(t, s) })
 	t.Run("client certificates", func(t *testing.T) { testClientCertificates(t, s) })

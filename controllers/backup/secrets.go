@@ -26,8 +26,8 @@ func (s *scope) findSecrets(ctx context.Context, shards []string) ([]config.Secr
 	for _, ca := range []desired.CA{desired.ServerCA, desired.ClientCA, desired.RequestHeaderCA, desired.ServiceAccountCA} {
 		names = append(names, desired.ExistingCAs(s.root, ca)...)
 	}
-	for _, name := range append([]string{s.root.Name}, shards...) {
-		names = append(names, name+"-service-account")
+	for _, key := range desired.TokenKeys(s.root, append([]string{s.root.Name}, shards...)...) {
+		names = append(names, key.Secret())
 	}
 	mounted, err := s.findMounted(ctx, shards)
 	if err != nil {

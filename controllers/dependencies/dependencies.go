@@ -75,7 +75,7 @@ func ResolveDependencies(ctx context.Context, c apply.Cluster, shard desired.Sha
 	if err != nil {
 		return out, status.Result{}, err
 	}
-	out.Signers, err = ListSigners(ctx, c, shard.Root(), shards)
+	out.TokenKeys, err = ListTokenKeys(ctx, c, shard.Root(), shards)
 	return out, status.Result{}, err
 }
 
@@ -131,17 +131,17 @@ func ListShards(ctx context.Context, c apply.Cluster, root *operatorv1alpha1.Roo
 	return out, nil
 }
 
-// ListSigners returns the shards of an installation whose service account tokens can be verified: the root shard, then those Shards whose
-// key exists. A Shard that waits for its key must not prevent the start of all other pods.
-func ListSigners(ctx context.Context, c apply.Cluster, root *operatorv1alpha1.RootShard, shards []string) ([]string, error) {
-	out := []string{root.Name}
-	for _, name := range shards {
-		key, err := apply.Get[corev1.Secret](ctx, c, root.Namespace, name+"-service-account")
+// ListTokenKeys returns the keys by which service account tokens of an installation can be verified: those of the root shard, then those of
+// Shards that exist. A Shard that waits for its key must not prevent the start of all other pods.
+func ListTokenKeys(ctx context.Context, c apply.Cluster, root *operatorv1alpha1.RootShard, shards []string) ([]desired.TokenKey, error) {
+	out := desired.TokenKeys(root, root.Name)
+	for _, key := range desired.TokenKeys(root, shards...) {
+		secret, err := apply.Get[corev1.Secret](ctx, c, root.Namespace, key.Secret())
 		if err != nil {
 			return nil, err
 		}
-		if key != nil && len(key.Data[corev1.TLSCertKey]) > 0 {
-			out = append(out, name)
+		if secret != nil && len(secret.Data[corev1.TLSCertKey]) > 0 {
+			out = append(out, key)
 		}
 	}
 	return out, nil

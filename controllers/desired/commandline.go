@@ -161,19 +161,6 @@ func (c *commandLine) addAuthentication(spec *operatorv1alpha1.AuthSpec) {
 	}
 }
 
-// addServiceAccountKeys sets a flag, once for each signer of service account tokens, to the file with its public key, if
-// the spec enables service accounts.
-func (c *commandLine) addServiceAccountKeys(flag string, spec *operatorv1alpha1.AuthSpec, signers []string) {
-	if spec == nil || spec.ServiceAccount == nil || !spec.ServiceAccount.Enabled {
-		return
-	}
-	for _, signer := range signers {
-		dir, name := "/etc/kcp/tls/"+signer+"/service-account", signer+"-service-account"
-		c.addFlag(flag, dir+"/tls.crt")
-		c.addMount(caVolume(name, name), dir)
-	}
-}
-
 func orDefault(value, fallback string) string {
 	if value == "" {
 		return fallback

@@ -43,14 +43,14 @@ func TestRenderedObjects(t *testing.T) {
 			}
 			golden.Check(t, name+"_rootshard", objects...)
 			golden.Check(t, name+"_internal_proxy", proxyObjects(t, desired.NewInternalProxy(root))...)
-			golden.Check(t, name+"_frontproxy", proxyObjects(t, desired.NewFrontProxy(front, root, root.Name))...)
+			golden.Check(t, name+"_frontproxy", proxyObjects(t, desired.NewFrontProxy(front, root, desired.TokenKeys(root, root.Name)...))...)
 		})
 	}
 }
 
 // deployment is that of a root shard without dependencies.
 func deployment(root *operatorv1alpha1.RootShard, etcd desired.Etcd) *appsv1.Deployment {
-	return desired.ShardDeployment(desired.NewRootShard(root), image, etcd, desired.Dependencies{Signers: []string{root.Name}})
+	return desired.ShardDeployment(desired.NewRootShard(root), image, etcd, desired.Dependencies{TokenKeys: desired.TokenKeys(root, root.Name)})
 }
 
 func proxyObjects(t *testing.T, proxy desired.Proxy) []client.Object {

@@ -15,7 +15,10 @@ import (
 // know which certificates they accept.
 func RekeyableCAs() []CA { return []CA{ClientCA, RequestHeaderCA} }
 
-// TrustAnnotation, on pod templates, has the generations of a CA that the pods trust and have certificates of. A change of it replaces the
+// Rekeyable is all that can get another key: the certificate authorities, and the keys of service account tokens.
+func Rekeyable() []CA { return append(RekeyableCAs(), ServiceAccountKeys) }
+
+// TrustAnnotation, on pod templates, has the generations of a CA that the pods trust and have certificates of, or sign tokens with. A change of it replaces the
 // pods: a Deployment that has rolled out proves what its servers trust, which a reloaded file does not.
 func TrustAnnotation(ca CA) string { return operatorv1alpha1.GroupName + "/" + string(ca) }
 
@@ -58,9 +61,9 @@ func KnowsCA(root *operatorv1alpha1.RootShard, ca CA) bool {
 	return CAState(root, ca) != nil || RekeyOf(root, ca).Generation <= firstGeneration
 }
 
-// KnowsCAs is KnowsCA of all CAs of an installation.
+// KnowsCAs is KnowsCA of all CAs of an installation, and of the keys of service account tokens.
 func KnowsCAs(root *operatorv1alpha1.RootShard) bool {
-	return !slices.ContainsFunc(RekeyableCAs(), func(ca CA) bool { return !KnowsCA(root, ca) })
+	return !slices.ContainsFunc(Rekeyable(), func(ca CA) bool { return !KnowsCA(root, ca) })
 }
 
 // generationsOf returns which generations of a CA are in use. A CA that cannot be re-keyed has the first one.
@@ -86,11 +89,15 @@ func generationsOf(root *operatorv1alpha1.RootShard, ca CA) generations {
 
 // CAOfGeneration is the name of the Certificate, the Secret and the Issuer of one generation of a CA.
 func CAOfGeneration(root *operatorv1alpha1.RootShard, ca CA, generation int32) string {
-	name := CAName(root, ca)
+	return ofGeneration(CAName(root, ca), generation)
+}
+
+// ofGeneration is the name of an object of one generation.
+func ofGeneration(first string, generation int32) string {
 	if generation <= firstGeneration {
-		return name
+		return first
 	}
-	return name + "-" + strconv.Itoa(int(generation))
+	return first + "-" + strconv.Itoa(int(generation))
 }
 
 // PendingCA is the name of the Certificate of a next generation that no server trusts yet because it is not issued, or "".
@@ -138,9 +145,23 @@ func LiveCATrust(template *corev1.PodTemplateSpec, ca CA) string {
 	return template.Annotations[TrustAnnotation(ca)]
 }
 
+// LiveSigner is the generation that the pods of a template have certificates of, or sign with. It is 0 if that is unknown.
+func LiveSigner(template *corev1.PodTemplateSpec, ca CA) int32 {
+	trust := LiveCATrust(template, ca)
+	if trust == "" {
+		return firstGeneration
+	}
+	_, number, _ := strings.Cut(trust, ", has ")
+	generation, err := strconv.ParseInt(number, 10, 32)
+	if err != nil {
+		return 0
+	}
+	return int32(generation)
+}
+
 // setCATrust sets the annotations on the pods of a server.
-func setCATrust(template *corev1.PodTemplateSpec, root *operatorv1alpha1.RootShard) {
-	for _, ca := range RekeyableCAs() {
+func setCATrust(template *corev1.PodTemplateSpec, root *operatorv1alpha1.RootShard, cas []CA) {
+	for _, ca := range cas {
 		if trust := CATrust(root, ca); trust != "" {
 			template.Annotations = mergeMaps(template.Annotations, map[string]string{TrustAnnotation(ca): trust})
 		}

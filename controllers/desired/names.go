@@ -29,6 +29,9 @@ const (
 	ClientCA         CA = "client-ca"
 	RequestHeaderCA  CA = "requestheader-client-ca"
 	ServiceAccountCA CA = "service-account-ca"
+	// ServiceAccountKeys are no authority, but the keys that sign the tokens of service accounts. They are re-keyed as if they were one: each
+	// shard has a key of each generation, and the Secret of that name has the one of the root shard.
+	ServiceAccountKeys CA = "service-account"
 )
 
 // CAName is the name of a CA's Issuer and Certificate.

@@ -28,8 +28,8 @@ type Proxy struct {
 	root  *operatorv1alpha1.RootShard
 	front *operatorv1alpha1.FrontProxy // nil for the internal one
 	spec  operatorv1alpha1.RootShardProxySpec
-	// signers are the Signers of Dependencies.
-	signers []string
+	// tokenKeys are the TokenKeys of Dependencies.
+	tokenKeys []TokenKey
 }
 
 // NewInternalProxy returns the proxy of a root shard through which the operator reaches any workspace.
@@ -46,13 +46,13 @@ func NewInternalProxy(root *operatorv1alpha1.RootShard) Proxy {
 	return p
 }
 
-// NewFrontProxy returns a front proxy of the installation of root. signers are the shards whose service account tokens
+// NewFrontProxy returns a front proxy of the installation of root. tokenKeys are those by which service account tokens
 // it accepts, as in Dependencies.
-func NewFrontProxy(front *operatorv1alpha1.FrontProxy, root *operatorv1alpha1.RootShard, signers ...string) Proxy {
+func NewFrontProxy(front *operatorv1alpha1.FrontProxy, root *operatorv1alpha1.RootShard, tokenKeys ...TokenKey) Proxy {
 	owner := component{
 		owner: front, kind: "FrontProxy", label: operatorv1alpha1.LabelFrontProxy, component: ComponentFrontProxy, suffix: "-front-proxy", root: rootName(root),
 	}
-	return Proxy{component: owner, root: root, front: front, signers: signers, spec: operatorv1alpha1.RootShardProxySpec{
+	return Proxy{component: owner, root: root, front: front, tokenKeys: tokenKeys, spec: operatorv1alpha1.RootShardProxySpec{
 		Image: front.Spec.Image, Replicas: front.Spec.Replicas, Resources: front.Spec.Resources,
 		ServiceTemplate: front.Spec.ServiceTemplate, DeploymentTemplate: front.Spec.DeploymentTemplate,
 		CertificateTemplates: front.Spec.CertificateTemplates, ContainerExtras: front.Spec.ContainerExtras, Logging: front.Spec.Logging,
@@ -243,7 +243,7 @@ func ProxyDeployment(p Proxy, image Image) *appsv1.Deployment {
 		template:  p.spec.DeploymentTemplate,
 		extras:    p.spec.ContainerExtras,
 	}.deployment()
-	setCATrust(&out.Spec.Template, p.root)
+	setCATrust(&out.Spec.Template, p.root, p.trusts())
 	return out
 }
 
@@ -314,7 +314,7 @@ func (p Proxy) commandLine() *commandLine {
 	c.args = append(c.args, p.spec.ExtraArgs...)
 	c.addAuthentication(p.front.Spec.Auth)
 	// The server sends each token for review to the shard of its logical cluster, so a key is valid for one shard only.
-	c.addServiceAccountKeys("service-account-key-file", p.front.Spec.Auth, p.signers)
+	c.addTokenKeys("service-account-key-file", p.front.Spec.Auth, p.tokenKeys)
 	return c
 }
 

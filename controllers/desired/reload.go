@@ -2,7 +2,6 @@ package desired
 
 import (
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -35,7 +34,7 @@ func startupKeys(container *corev1.Container, path string) (keys []string, all b
 		return nil, false
 	case slices.Contains(etcdCredentialPaths, path):
 		return []string{"ca.crt"}, false
-	case strings.HasPrefix(path, shardTLS+"/") && strings.HasSuffix(path, "/service-account"):
+	case isTokenKeyDir(path):
 		// The server signs and verifies tokens with the key only; it does not use the certificate.
 		return []string{corev1.TLSPrivateKeyKey}, false
 	}

@@ -35,6 +35,8 @@ func TestRestartingChanges(t *testing.T) {
 		"the CA of clients":                         {pod("/kcp", "/etc/kcp/tls/ca/client"), nil},
 		"the key that tokens are signed with":       {pod("/kcp", "/etc/kcp/tls/service-account"), map[string]bool{rekeyed: true}},
 		"another shard's key of tokens":             {pod("/kcp", "/etc/kcp/tls/alpha/service-account"), map[string]bool{rekeyed: true}},
+		"the second key of tokens":                  {pod("/kcp", "/etc/kcp/service-account-2"), map[string]bool{rekeyed: true}},
+		"another shard's second key of tokens":      {pod("/kcp", "/etc/kcp/tls/root/service-account-2"), map[string]bool{rekeyed: true}},
 		"the credentials for etcd":                  {pod("/kcp", "/etc/etcd/tls"), map[string]bool{newCA: true}},
 		"the root CA":                               {pod("/kcp", "/etc/kcp/tls/ca/root"), map[string]bool{renewed: true, rekeyed: true, newCA: true}},
 		"a Secret of the user":                      {pod("/kcp", "/somewhere"), map[string]bool{renewed: true, rekeyed: true, newCA: true}},

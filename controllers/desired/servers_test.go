@@ -26,7 +26,7 @@ func fullInstallation(t *testing.T) (root *operatorv1alpha1.RootShard, shard *op
 	return root, shard, desired.Dependencies{
 		Cache:            golden.Sample[operatorv1alpha1.CacheServer](t, "full/cacheserver.yaml"),
 		VirtualWorkspace: golden.Sample[operatorv1alpha1.VirtualWorkspace](t, "full/virtualworkspace.yaml"),
-		Signers:          []string{"root", "alpha", "beta"},
+		TokenKeys:        desired.TokenKeys(root, "root", "alpha", "beta"),
 	}
 }
 
@@ -160,26 +160,26 @@ func TestServiceAccountKeysOfAllShards(t *testing.T) {
 	shard := minimalShard()
 	shard.Spec.Auth = enabled
 	front := &operatorv1alpha1.FrontProxy{ObjectMeta: metav1.ObjectMeta{Name: "front", Namespace: "kcp"}, Spec: operatorv1alpha1.FrontProxySpec{Auth: enabled}}
-	signers := []string{"root", "alpha", "beta"}
+	keys := desired.TokenKeys(installation, "root", "alpha", "beta")
 	const own, remote = "--service-account-key-file=", "--remote-service-account-key-file="
 	for name, tc := range map[string]struct {
 		deployment *appsv1.Deployment
 		want       []string
 	}{
 		"a shard has one key for its own logical clusters": {
-			desired.ShardDeployment(desired.NewShard(shard, installation), image, managedEtcd, desired.Dependencies{Signers: signers}),
+			desired.ShardDeployment(desired.NewShard(shard, installation), image, managedEtcd, desired.Dependencies{TokenKeys: keys}),
 			[]string{own + "/etc/kcp/tls/service-account/tls.crt", remote + "/etc/kcp/tls/root/service-account/tls.crt", remote + "/etc/kcp/tls/beta/service-account/tls.crt"},
 		},
 		"a front proxy has all, and asks the shards": {
-			desired.ProxyDeployment(desired.NewFrontProxy(front, installation, signers...), image),
+			desired.ProxyDeployment(desired.NewFrontProxy(front, installation, keys...), image),
 			[]string{own + "/etc/kcp/tls/root/service-account/tls.crt", own + "/etc/kcp/tls/alpha/service-account/tls.crt", own + "/etc/kcp/tls/beta/service-account/tls.crt"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			args := containerArgs(tc.deployment)
-			keys := slices.DeleteFunc(slices.Clone(args), func(arg string) bool { return !strings.HasPrefix(arg, own) && !strings.HasPrefix(arg, remote) })
-			if !slices.Equal(keys, tc.want) {
-				t.Errorf("got %v", keys)
+			flags := slices.DeleteFunc(slices.Clone(args), func(arg string) bool { return !strings.HasPrefix(arg, own) && !strings.HasPrefix(arg, remote) })
+			if !slices.Equal(flags, tc.want) {
+				t.Errorf("got %v", flags)
 			}
 			if front := strings.HasPrefix(name, "a front proxy"); front && slices.Contains(args, "--service-account-lookup=false") {
 				t.Error("tokens are not looked up")

@@ -21,14 +21,14 @@ type Etcd struct {
 type Dependencies struct {
 	Cache            *operatorv1alpha1.CacheServer      // nil: the root shard embeds the cache
 	VirtualWorkspace *operatorv1alpha1.VirtualWorkspace // nil: the shard serves virtual workspaces itself
-	// Signers are the names of the RootShard and the Shards that sign service account tokens: the root shard first,
-	// then sorted. The Secret <name>-service-account holds the key pair of each.
-	Signers []string
+	// TokenKeys are the keys of service account tokens of the RootShard and the Shards: those of the root shard first, then sorted by shard.
+	TokenKeys []TokenKey
 }
 
 // Directories of the files of a shard.
 const (
-	shardTLS        = "/etc/kcp/tls"
+	shardDir        = "/etc/kcp"
+	shardTLS        = shardDir + "/tls"
 	cacheDir        = "/etc/cache-server"
 	cacheKubeconfig = cacheDir + "/kubeconfig/" + KubeconfigKey
 )
@@ -60,7 +60,7 @@ func ShardDeployment(s Shard, image Image, etcd Etcd, dependencies Dependencies)
 		template:  spec.DeploymentTemplate,
 		extras:    spec.ContainerExtras,
 	}.deployment()
-	setCATrust(&out.Spec.Template, s.root)
+	setCATrust(&out.Spec.Template, s.root, Rekeyable())
 	return out
 }
 
@@ -102,9 +102,9 @@ func (s Shard) commandLine(etcd Etcd, dependencies Dependencies) *commandLine {
 	c.addAudit(spec.Audit)
 	c.addAuthorization(spec.Authorization)
 	c.addAuthentication(spec.Auth)
-	// The shard's own key, which is the only one for its own logical clusters, is among the fixed flags.
-	remote := slices.DeleteFunc(slices.Clone(dependencies.Signers), func(signer string) bool { return signer == s.Name() })
-	c.addServiceAccountKeys("remote-service-account-key-file", spec.Auth, remote)
+	// The shard's own keys, which are the only ones for its own logical clusters, are among the fixed flags.
+	remote := slices.DeleteFunc(slices.Clone(dependencies.TokenKeys), func(key TokenKey) bool { return key.Shard == s.Name() })
+	c.addTokenKeys("remote-service-account-key-file", spec.Auth, remote)
 	return c
 }
 
@@ -126,9 +126,9 @@ func (s Shard) mountFiles(c *commandLine) {
 	if !s.IsRoot() {
 		kubeconfigs = append(kubeconfigs, "client-kubeconfig")
 	}
-	for _, name := range []string{"server", "service-account", "client"} {
-		c.addMount(secretVolume(name+"-cert", s.Certificate(name)), shardTLS+"/"+name)
-	}
+	c.addMount(secretVolume("server-cert", s.Certificate("server")), shardTLS+"/server")
+	s.mountOwnTokenKeys(c)
+	c.addMount(secretVolume("client-cert", s.Certificate("client")), shardTLS+"/client")
 	for _, name := range kubeconfigs {
 		c.addMount(secretVolume(name, s.Certificate(name)), "/etc/kcp/"+name)
 	}
@@ -143,8 +143,7 @@ func (s Shard) addFixedFlags(c *commandLine) {
 	c.addRequestHeader(shardTLS+"/ca/requestheader-client/tls.crt", frontProxyUser+","+internalProxyUser)
 	c.addFlag("tls-private-key-file", shardTLS+"/server/tls.key")
 	c.addFlag("tls-cert-file", shardTLS+"/server/tls.crt")
-	c.addFlag("service-account-key-file", shardTLS+"/service-account/tls.crt")
-	c.addFlag("service-account-private-key-file", shardTLS+"/service-account/tls.key")
+	s.addOwnTokenKeys(c)
 	c.addFlag("service-account-lookup", false)
 	c.addFlag("shard-base-url", s.BaseURL())
 	c.addFlag("shard-external-url", ExternalURL(s.root))

@@ -90,7 +90,7 @@ func VirtualWorkspaceDeployment(v VirtualWorkspace, image Image, cache *operator
 	}
 	pod := &out.Spec.Template.Spec
 	pod.Volumes = deduplicateVolumes(pod.Volumes)
-	setCATrust(&out.Spec.Template, v.target.root)
+	setCATrust(&out.Spec.Template, v.target.root, RekeyableCAs())
 	return out
 }
 

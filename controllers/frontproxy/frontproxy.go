@@ -64,11 +64,11 @@ func (s *scope) Observe(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	signers, err := dependencies.ListSigners(ctx, s.Cluster, s.root, shards)
+	keys, err := dependencies.ListTokenKeys(ctx, s.Cluster, s.root, shards)
 	if err != nil {
 		return err
 	}
-	s.proxy = desired.NewFrontProxy(s.front, s.root, signers...)
+	s.proxy = desired.NewFrontProxy(s.front, s.root, keys...)
 	rendered, err := s.proxy.Render(s.Image)
 	if err != nil {
 		return err

@@ -49,7 +49,7 @@ func authorities(root *operatorv1alpha1.RootShard, s Owner) Objects {
 			out.addAuthority(s, root, string(ca), name, rootIssuer)
 		}
 	}
-	for _, ca := range desired.RekeyableCAs() {
+	for _, ca := range desired.RekeyableCAs() { // the keys of tokens are among the certificates of shards
 		if pending := desired.PendingCA(root, ca); pending != "" {
 			var made Objects
 			made.addAuthority(s, root, string(ca), pending, rootIssuer)

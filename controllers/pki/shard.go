@@ -31,7 +31,34 @@ func Shard(shard desired.Shard, cache *operatorv1alpha1.CacheServer) Objects {
 	if cache != nil {
 		leaves[desired.CacheClient] = cacheClientLeaf(cache, shardUser(shard))
 	}
-	return s.newLeaves(leaves, shard.Certificate, shard.Spec().CertificateTemplates)
+	out := s.newLeaves(leaves, shard.Certificate, shard.Spec().CertificateTemplates)
+	out.Certificates = append(out.Certificates, tokenKeys(shard)...)
+	sortCertificates(out.Certificates)
+	if pending := desired.PendingTokenKey(shard.Root(), shard.Name()); pending != nil {
+		out.Pending = append(out.Pending, tokenKey(shard, *pending))
+	}
+	return out
+}
+
+// tokenKeys are the certificates of the keys of a shard that sign tokens.
+func tokenKeys(shard desired.Shard) []*certmanagerv1.Certificate {
+	var out []*certmanagerv1.Certificate
+	for _, key := range desired.TokenKeys(shard.Root(), shard.Name()) {
+		out = append(out, tokenKey(shard, key))
+	}
+	return out
+}
+
+// tokenKey is the certificate of a key that signs tokens. Tokens are valid as long as their key is accepted, so renewals keep the key.
+func tokenKey(shard desired.Shard, key desired.TokenKey) *certmanagerv1.Certificate {
+	out := shardOwner(shard).newLeaf(leaf{
+		name: key.Secret(), issuer: desired.CAName(shard.Root(), desired.ServiceAccountCA), commonName: key.Secret(),
+		usages: signingUsages, keepKey: true,
+	})
+	if template, ok := shard.Spec().CertificateTemplates["service-account"]; ok {
+		applyTemplate(out, template)
+	}
+	return out
 }
 
 // cacheClientLeaf is the client certificate of a server for a cache server.
@@ -70,7 +97,6 @@ func rootShardLeaves(shard desired.Shard) map[string]leaf {
 			dnsNames: []string{shard.Host(), external, desired.URLHost(root.Spec.ShardBaseURL)},
 		},
 		"virtual-workspaces":             {issuer: ca(desired.ServerCA), usages: serverOnlyUsages, dnsNames: []string{external}},
-		"service-account":                signingLeaf(shard),
 		"logical-cluster-admin":          adminLeaf(shard, "logical-cluster-admin", ""),
 		"external-logical-cluster-admin": adminLeaf(shard, "external-logical-cluster-admin", ""),
 		"client":                         shardLeaf(shard),
@@ -88,19 +114,10 @@ func secondaryShardLeaves(shard desired.Shard) map[string]leaf {
 			dnsNames: []string{"localhost", shard.Host(), desired.URLHost(shard.Spec().ShardBaseURL)},
 		},
 		"virtual-workspaces":             {issuer: ca(desired.ServerCA), usages: serverOnlyUsages, dnsNames: []string{shard.Host()}},
-		"service-account":                signingLeaf(shard),
 		"logical-cluster-admin":          adminLeaf(shard, "logical-cluster-admin", suffix),
 		"external-logical-cluster-admin": adminLeaf(shard, "external-logical-cluster-admin", suffix),
 		"client":                         shardLeaf(shard),
 		"mounts-proxy":                   {issuer: ca(desired.RequestHeaderCA), commonName: "kcp-mounts-proxy", usages: clientUsages},
-	}
-}
-
-// signingLeaf signs tokens. Tokens are valid as long as its key is, so renewals keep the key.
-func signingLeaf(shard desired.Shard) leaf {
-	return leaf{
-		issuer: desired.CAName(shard.Root(), desired.ServiceAccountCA), commonName: shard.Name() + "-service-account",
-		usages: signingUsages, keepKey: true,
 	}
 }
 

@@ -183,7 +183,7 @@ func mountedOnly(secrets []archive.Secret, installation *installation) []archive
 // that the user provides, as CA of the installation, has any name.
 func isAuthority(secret archive.Secret, installation *installation) bool {
 	name, root := secret.Metadata.Name, installation.shards[0].Root()
-	if strings.HasSuffix(name, "-service-account") || len(secret.Data[corev1.TLSPrivateKeyKey]) > 0 {
+	if _, isTokenKey := desired.ParseTokenKey(name); isTokenKey || len(secret.Data[corev1.TLSPrivateKeyKey]) > 0 {
 		return true
 	}
 	first := strings.TrimSuffix(strings.TrimRight(name, "0123456789"), "-") // without the number of another key

@@ -207,7 +207,7 @@ func TestImageChangesWhileRunning(t *testing.T) {
 func TestMounted(t *testing.T) {
 	root := newRoot()
 	var saved []archive.Secret
-	for _, name := range []string{"root-ca", "root-client-ca-2", "root-service-account", "other-service-account", "provided-ca", "keys", "unmounted"} {
+	for _, name := range []string{"root-ca", "root-client-ca-2", "root-service-account", "root-service-account-2", "other-service-account", "provided-ca", "keys", "unmounted"} {
 		secret := archive.Secret{Metadata: archive.SecretMetadata{Name: name}, Data: map[string][]byte{"config": []byte("v")}}
 		if name == "provided-ca" {
 			secret.Data["tls.key"] = []byte("v")

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -32,7 +33,7 @@ const (
 	confirmInterval = 5 * time.Minute
 )
 
-// rekeying is one certificate authority of an installation during a reconcile. Each is re-keyed by itself.
+// rekeying is one certificate authority of an installation during a reconcile, or the keys of service account tokens. Each is re-keyed by itself.
 type rekeying struct {
 	*rootShardScope
 	ca desired.CA
@@ -63,7 +64,7 @@ func (s *rootShardScope) rekey(ctx context.Context) error {
 // recordCAs writes the new records into the status. A CA without a new one keeps the last.
 func (s *rootShardScope) recordCAs() {
 	var cas []operatorv1alpha1.CertificateAuthorityStatus
-	for _, ca := range desired.RekeyableCAs() {
+	for _, ca := range desired.Rekeyable() {
 		record := s.cas[ca]
 		if record == nil {
 			record = desired.CAState(s.root, ca)
@@ -90,7 +91,7 @@ func (s *rootShardScope) findUnknownCAs(ctx context.Context) error {
 // eachCA calls a function for each CA. An ErrStop of one does not keep the others from being recorded.
 func (s *rootShardScope) eachCA(run func(rekeying) error) error {
 	var stop error
-	for _, ca := range desired.RekeyableCAs() {
+	for _, ca := range desired.Rekeyable() {
 		err := run(rekeying{s, ca})
 		if err != nil && !errors.Is(err, reconcile.ErrStop) {
 			return err
@@ -161,20 +162,16 @@ func (r rekeying) find(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	own, err := apply.Get[certmanagerv1.Certificate](ctx, r.Cluster, r.root.Namespace, r.ownCertificate())
+	issuing, err := r.findIssuing(ctx)
 	if err != nil {
 		return err
-	}
-	issuing := int32(0)
-	if own != nil {
-		issuing = r.generationOf(own.Spec.IssuerRef.Name)
 	}
 	found, ok := rekey.Find(r.wanted().Generation, existing, issuing)
 	if !ok {
 		slices.Sort(existing)
 		r.Report.Set(status.Stall(operatorv1alpha1.ConditionCertificatesReady, "Ambiguous",
 			"there are keys of the generations %v of %s, and no record of which are in use: delete the Certificates and Secrets %s-… of those that the annotation %s of no pod names; pods without it use generation 1",
-			slices.Compact(existing), r.ca, desired.CAName(r.root, r.ca), desired.TrustAnnotation(r.ca)))
+			slices.Compact(existing), r.ca, r.secretsPrefix(), desired.TrustAnnotation(r.ca)))
 		r.Deployment.ReportLive()
 		return reconcile.ErrStop
 	}
@@ -213,11 +210,28 @@ func (r rekeying) listGenerations(ctx context.Context) ([]int32, error) {
 	}
 	for i := range certificates.Items { // a CA that is not issued yet is the one that is to be trusted next
 		certificate := &certificates.Items[i]
-		if generation := r.generationOf(certificate.Name); generation > 0 && metav1.IsControlledBy(certificate, r.root) {
+		if generation := r.generationOf(certificate.Name); generation > 0 && isOfOperator(certificate) {
 			existing = append(existing, generation)
 		}
 	}
 	return existing, nil
+}
+
+// findIssuing returns the generation that issues, or 0 if that is unknown. Of the keys of tokens it is the one with which the pods of the root
+// shard sign: there is no certificate that a key of tokens has issued.
+func (r rekeying) findIssuing(ctx context.Context) (int32, error) {
+	if r.ca == desired.ServiceAccountKeys {
+		live, err := apply.Get[appsv1.Deployment](ctx, r.Cluster, r.root.Namespace, desired.NewRootShard(r.root).Server())
+		if err != nil || live == nil {
+			return 0, err
+		}
+		return desired.LiveSigner(&live.Spec.Template, r.ca), nil
+	}
+	own, err := apply.Get[certmanagerv1.Certificate](ctx, r.Cluster, r.root.Namespace, r.ownCertificate())
+	if err != nil || own == nil {
+		return 0, err
+	}
+	return r.generationOf(own.Spec.IssuerRef.Name), nil
 }
 
 // ownCertificate is the certificate of the CA that the reconciler of the RootShard itself applies: its issuer determines which generation signs.
@@ -230,6 +244,12 @@ func (r rekeying) ownCertificate() string {
 
 // generationOf returns the generation of the CA whose objects have a name, or 0 for other names.
 func (r rekeying) generationOf(name string) int32 {
+	if r.ca == desired.ServiceAccountKeys {
+		if key, ok := desired.ParseTokenKey(name); ok && slices.Contains(r.signers(), key.Shard) {
+			return key.Generation
+		}
+		return 0
+	}
 	first := desired.CAOfGeneration(r.root, r.ca, 1)
 	if name == first {
 		return 1
@@ -263,12 +283,17 @@ func (r rekeying) describe(ctx context.Context, out *operatorv1alpha1.Certificat
 		if secret == nil {
 			continue
 		}
+		if awaits, err := r.awaitsTokenKeys(ctx, out, generation); err != nil {
+			return err
+		} else if awaits {
+			continue
+		}
 		certificate, err := pki.ParseCertificate(secret.Data[corev1.TLSCertKey])
 		if err != nil {
 			continue // the Certificate reports it
 		}
 		*fingerprint = pki.Fingerprint(certificate)
-		if name == out.SecretName {
+		if name == out.SecretName && r.ca != desired.ServiceAccountKeys { // a token is valid whatever its key's certificate says
 			out.NotAfter = &metav1.Time{Time: certificate.NotAfter}
 		}
 	}
@@ -281,7 +306,12 @@ const maxBlockers = 10
 // blockers describes what the next phase waits for.
 func (r rekeying) blockers(state rekey.State, wanted rekey.Wanted, missing []string) []string {
 	out := missing
-	if state.Phase == rekey.Issue && !rekey.IsConfirmed(state, wanted) {
+	switch {
+	case state.Phase != rekey.Issue || rekey.IsConfirmed(state, wanted):
+	case r.ca == desired.ServiceAccountKeys:
+		out = append(out, fmt.Sprintf("tokens of service accounts that generation %d signed may be in use: those of Secrets do not expire, so remove the key token from each such Secret, by which it gets another one, and wait until tokens with an expiry have been renewed; then set retireGeneration of %s in spec.certificates.rekey of RootShard %s to %d",
+			state.Generation, r.ca, r.root.Name, state.Generation))
+	default:
 		unknown, give := "clients", "new kubeconfigs"
 		if r.ca == desired.RequestHeaderCA {
 			unknown, give = "proxies", "new certificates"
@@ -311,6 +341,8 @@ func (r rekeying) report(state rekey.State, wanted rekey.Wanted, blockedBy []str
 		return status.Result{}
 	case state.Phase == rekey.Stable:
 		return status.OK(condition, operatorv1alpha1.ReasonRekeyed, "%s has generation %d", r.ca, state.Generation)
+	case r.ca == desired.ServiceAccountKeys:
+		return reportTokenKeys(state, waiting)
 	case state.Phase == rekey.TrustBoth:
 		return status.Warn(condition, operatorv1alpha1.ReasonTrustBoth, "servers learn to trust generation %d of %s beside %d%s", state.Next, r.ca, state.Generation, waiting)
 	case state.Phase == rekey.Issue:

@@ -28,8 +28,14 @@ type trustingServer struct{ deployment, bundle string }
 // observe returns what does not match the recorded state yet, servers first.
 func (r rekeying) observe(ctx context.Context, state rekey.State) ([]string, error) {
 	if state.Phase == rekey.Stable { // before a re-keying
+		if r.ca == desired.ServiceAccountKeys {
+			return nil, nil
+		}
 		servers, err := r.listServers(ctx)
 		return sharedBundles(servers), err
+	}
+	if r.ca == desired.ServiceAccountKeys {
+		return r.observeTokenKeys(ctx, state)
 	}
 	authority, missing, err := r.readCA(ctx, state.Next)
 	if err != nil || missing != "" {
@@ -154,8 +160,7 @@ func (r rekeying) listServers(ctx context.Context) ([]trustingServer, error) {
 	isShard := map[string]bool{}
 	for _, member := range r.shards {
 		isShard[member.Name] = true
-		shard := desired.NewShard(&operatorv1alpha1.Shard{ObjectMeta: metav1.ObjectMeta{Name: member.Name}}, r.root)
-		out = append(out, trustingServer{shard.Server(), desired.MergedCA(r.ca, member.Name)})
+		out = append(out, trustingServer{r.newShard(member).Server(), desired.MergedCA(r.ca, member.Name)})
 	}
 	fronts, virtual := &operatorv1alpha1.FrontProxyList{}, &operatorv1alpha1.VirtualWorkspaceList{}
 	for _, list := range []client.ObjectList{fronts, virtual} {
@@ -180,6 +185,11 @@ func (r rekeying) listServers(ctx context.Context) ([]trustingServer, error) {
 		}
 	}
 	return out, nil
+}
+
+// newShard returns the shard of a member, of which only the name is known.
+func (r rekeying) newShard(member operatorv1alpha1.ShardMember) desired.Shard {
+	return desired.NewShard(&operatorv1alpha1.Shard{ObjectMeta: metav1.ObjectMeta{Name: member.Name}}, r.root)
 }
 
 // sortByName sorts what a cache lists in any order, so that the status changes only with the state of the cluster.
@@ -299,7 +309,7 @@ func (r rekeying) deleteCA(ctx context.Context, name string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	if certificate != nil && metav1.IsControlledBy(certificate, r.root) {
+	if certificate != nil && isOfOperator(certificate) {
 		return []string{fmt.Sprintf("Certificate %s is being deleted", name)}, r.delete(ctx, certificate)
 	}
 	secret, err := apply.Get[corev1.Secret](ctx, r.Cluster, r.root.Namespace, name)

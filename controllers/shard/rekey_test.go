@@ -186,7 +186,7 @@ func TestWrongObjects(t *testing.T) {
 
 // TestLostRecord: nothing is changed before the keys of an installation are known.
 func TestLostRecord(t *testing.T) {
-	for _, ca := range desired.RekeyableCAs() {
+	for _, ca := range desired.Rekeyable() {
 		t.Run(string(ca), func(t *testing.T) { testLostRecord(t, ca) })
 	}
 }

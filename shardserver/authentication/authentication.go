@@ -44,6 +44,8 @@ type Config struct {
 	// one of them signed it; tokens of logical clusters of this shard must be signed by a key of Stock, or of a shard that had the
 	// logical cluster before. They are required for service account tokens.
 	ShardKeys serviceaccount.PublicKeysGetter
+	// OldestKeys is the lowest generation of the keys of Stock: earlier ones are retired, also those of shards that had a logical cluster before.
+	OldestKeys int32
 	// Proxy has the address and the CA of the front proxy, through which such tokens are reviewed. Its credentials are not
 	// used. If it is nil, tokens of logical clusters of other shards are not authenticated.
 	Proxy *rest.Config
@@ -110,7 +112,7 @@ func newTokenAuthenticator(config Config) (authenticator.Token, error) {
 		if config.Registry == nil {
 			return nil, errors.New("authentication: service account tokens need a storage registry")
 		}
-		accounts, err := newServiceAccountAuthenticators(config.Stock, config.Registry)
+		accounts, err := newServiceAccountAuthenticators(config.Stock, config.OldestKeys, config.Registry)
 		if err != nil {
 			return nil, err
 		}

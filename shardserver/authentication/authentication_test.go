@@ -235,12 +235,12 @@ func TestTokenRevocation(t *testing.T) {
 func TestTokensOfEarlierShards(t *testing.T) {
 	a := newServiceAccountEnv(t)
 	remote := a.shardKeys.GetPublicKeys(t.Context(), "")[1:]
-	handedOver := tokenkeys.HandOver("", remote, time.Hour, time.Now())
+	handedOver := tokenkeys.HandOver("", tokenkeys.Shard{Keys: remote}, time.Hour, time.Now())
 	clusters := map[string]logicalcluster.Name{"moved here": clusterA, "moved away": clusterC, "moved here long ago": clusterD}
 	for name, annotations := range map[string]map[string]string{
 		"moved here":          {corev1alpha1.TokenKeysAnnotationKey: handedOver},
 		"moved away":          {corev1alpha1.TokenKeysAnnotationKey: handedOver, corev1alpha1.MovedToAnnotationKey: "beta"},
-		"moved here long ago": {corev1alpha1.TokenKeysAnnotationKey: tokenkeys.HandOver("", remote, time.Hour, time.Now().Add(-2*time.Hour))},
+		"moved here long ago": {corev1alpha1.TokenKeysAnnotationKey: tokenkeys.HandOver("", tokenkeys.Shard{Keys: remote}, time.Hour, time.Now().Add(-2*time.Hour))},
 	} {
 		a.shard.CreateCluster(t, clusters[name], annotations)
 	}

@@ -53,12 +53,14 @@ type clusterKeys struct {
 	serviceaccount.PublicKeysGetter // of this shard
 
 	reader clusterReader
+	// oldest is the lowest generation of keys that are not retired.
+	oldest int32
 	// now returns the time for keys that expire; zero for tokens that do not.
 	now func() time.Time
 }
 
-func newClusterKeys(shard serviceaccount.PublicKeysGetter, registry *storage.Registry) clusterKeys {
-	return clusterKeys{PublicKeysGetter: shard, reader: newClusterReader(registry), now: time.Now}
+func newClusterKeys(shard serviceaccount.PublicKeysGetter, oldest int32, registry *storage.Registry) clusterKeys {
+	return clusterKeys{PublicKeysGetter: shard, reader: newClusterReader(registry), oldest: oldest, now: time.Now}
 }
 
 // withoutExpiry returns the keys for tokens of Secrets. These tokens do not expire; the Secret must contain exactly the token, so
@@ -78,6 +80,6 @@ func (k clusterKeys) GetPublicKeys(ctx context.Context, keyID string) []servicea
 	case isElsewhere(cluster):
 		return nil
 	}
-	moved := tokenkeys.Find(cluster.Annotations[corev1alpha1.TokenKeysAnnotationKey], keyID, k.now())
+	moved := tokenkeys.Find(cluster.Annotations[corev1alpha1.TokenKeysAnnotationKey], keyID, k.oldest, k.now())
 	return append(keys[:len(keys):len(keys)], moved...)
 }

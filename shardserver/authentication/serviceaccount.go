@@ -104,9 +104,9 @@ func asMap(value any) (map[string]any, error) {
 
 // newServiceAccountAuthenticators builds the authenticators of bound tokens and, with a writer of Secrets, of tokens in
 // Secrets.
-func newServiceAccountAuthenticators(stock kubeauthenticator.Config, registry *storage.Registry) ([]authenticator.Token, error) {
+func newServiceAccountAuthenticators(stock kubeauthenticator.Config, oldestKeys int32, registry *storage.Registry) ([]authenticator.Token, error) {
 	var tokens []authenticator.Token
-	getter, keys := newTokenGetter(registry), newClusterKeys(stock.ServiceAccountPublicKeysGetter, registry)
+	getter, keys := newTokenGetter(registry), newClusterKeys(stock.ServiceAccountPublicKeysGetter, oldestKeys, registry)
 	if stock.SecretsWriter != nil {
 		validator, err := serviceaccount.NewLegacyValidator(true, getter, stock.SecretsWriter)
 		if err != nil {

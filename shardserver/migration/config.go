@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/storage/value"
 	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
-	"k8s.io/kubernetes/pkg/serviceaccount"
 
 	shardingv1alpha1 "github.com/atoll-dev/atoll/api/sharding/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
@@ -21,6 +20,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/loopback"
 	"github.com/atoll-dev/atoll/shardserver/sharding/publisher"
 	"github.com/atoll-dev/atoll/shardserver/storage"
+	"github.com/atoll-dev/atoll/shardserver/tokenkeys"
 	"github.com/atoll-dev/atoll/shardserver/transfer"
 	"github.com/atoll-dev/atoll/shardserver/virtual"
 )
@@ -53,8 +53,8 @@ type Config struct {
 	Others  func(ctx context.Context) (map[string]bool, error)
 	Fence   Fence
 	Origins Connector
-	// TokenKeys are the public keys of service account tokens of this shard, TokenMaxExpiration is the limit of these tokens (0 means none).
-	TokenKeys          serviceaccount.PublicKeysGetter
+	// TokenKeys are the keys of service account tokens of this shard, TokenMaxExpiration is the limit of these tokens (0 means none).
+	TokenKeys          tokenkeys.Shard
 	TokenMaxExpiration time.Duration
 	// ReceiptKey is the result of the function of that name.
 	ReceiptKey  []byte

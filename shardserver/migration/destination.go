@@ -400,7 +400,7 @@ func (d *destinationService) open(ctx context.Context, in transfer.Incoming, ref
 	annotations[corev1alpha1.EpochAnnotationKey] = strconv.FormatInt(handed.Epoch, 10)
 	annotations[corev1alpha1.ShardAnnotationKey] = d.cfg.Shard
 	setOrDelete(annotations, corev1alpha1.TokenKeysAnnotationKey,
-		tokenkeys.Receive(annotations[corev1alpha1.TokenKeysAnnotationKey], d.cfg.TokenKeys.GetPublicKeys(ctx, ""), time.Now()))
+		tokenkeys.Receive(annotations[corev1alpha1.TokenKeysAnnotationKey], d.cfg.TokenKeys, time.Now()))
 	setOrDelete(annotations, corev1alpha1.ReceiptsAnnotationKey, receiptsAtArrival(annotations[corev1alpha1.ReceiptsAnnotationKey], d.cfg.Shard))
 	delete(annotations, corev1alpha1.OutdatedAnnotationKey)
 	delete(annotations, corev1alpha1.OwnerShardAnnotationKey)

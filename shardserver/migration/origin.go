@@ -229,7 +229,7 @@ func (o *originService) handOver(ctx context.Context, migration *migrationv1alph
 		annotations[corev1alpha1.ShardAnnotationKey] = destination
 		delete(annotations, corev1alpha1.PauseAfterAnnotationKey)
 		setOrDelete(annotations, corev1alpha1.TokenKeysAnnotationKey,
-			tokenkeys.HandOver(annotations[corev1alpha1.TokenKeysAnnotationKey], o.cfg.TokenKeys.GetPublicKeys(ctx, ""), o.cfg.TokenMaxExpiration, time.Now()))
+			tokenkeys.HandOver(annotations[corev1alpha1.TokenKeysAnnotationKey], o.cfg.TokenKeys, o.cfg.TokenMaxExpiration, time.Now()))
 		return nil
 	})
 	if err != nil {

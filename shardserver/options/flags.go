@@ -84,7 +84,7 @@ func (o *Options) AddFlags(fss *cliflag.NamedFlagSets) {
 	fs.StringVar(&c.LeaderElectionName, "leader-election-name", c.LeaderElectionName, "Name of the Lease.")
 	fs.StringVar(&o.RootCAFile, "root-ca-file", o.RootCAFile, "CA bundle published as kube-root-ca.crt. Default: the serving certificate.")
 	fs.StringVar(&o.ServiceAccountPrivateKeyFile, "service-account-private-key-file", o.ServiceAccountPrivateKeyFile, "Key that signs service account tokens. Default: <root directory>/sa.key, created if absent.")
-
+	fs.Int32SliceVar(&o.ServiceAccountKeyGenerations, "service-account-key-generations", o.ServiceAccountKeyGenerations, "Generations of the keys of --service-account-key-file, in their order, if the installation has given its shards other keys. Keys of generations below the lowest are retired: logical clusters that move here, or have moved here, do not bring them any more. Further files have the last one of the list. Empty: all keys are of generation 1.")
 	fs.StringArrayVar(&o.RemoteServiceAccountKeyFiles, "remote-service-account-key-file", o.RemoteServiceAccountKeyFiles, "File with public keys that sign service account tokens on other shards. A token that one of them signed is valid if the shard of its workspace accepts it, and never for a workspace on this shard, whose tokens need a key of --service-account-key-file. May be repeated.")
 
 	fs = fss.FlagSet("Authorization")

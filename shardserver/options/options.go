@@ -84,6 +84,8 @@ type Options struct {
 	RootCAFile string
 	// ServiceAccountPrivateKeyFile is the key that signs service account tokens.
 	ServiceAccountPrivateKeyFile string
+	// ServiceAccountKeyGenerations are the generations of the keys of --service-account-key-file, in their order. Empty: all are of the first.
+	ServiceAccountKeyGenerations []int32
 	// RemoteServiceAccountKeyFiles have the public keys that sign service account tokens on other shards.
 	RemoteServiceAccountKeyFiles []string
 	// ProfilerAddress is the address of a separate plain listener for pprof; empty disables it.

@@ -37,7 +37,7 @@ func TestOperatorFlags(t *testing.T) {
 		"--requestheader-allowed-names=kcp-front-proxy,kcp-root-shard-proxy", "--requestheader-username-headers=X-Remote-User",
 		"--requestheader-group-headers=X-Remote-Group", "--requestheader-extra-headers-prefix=X-Remote-Extra-",
 		"--tls-private-key-file=" + file, "--tls-cert-file=" + file, "--service-account-key-file=" + file,
-		"--service-account-private-key-file=" + file, "--service-account-lookup=false", "--remote-service-account-key-file=" + file, "--shard-client-key-file=" + file,
+		"--service-account-private-key-file=" + file, "--service-account-lookup=false", "--remote-service-account-key-file=" + file, "--service-account-key-generations=1,2", "--shard-client-key-file=" + file,
 		"--shard-client-cert-file=" + file, "--shard-base-url=https://root-kcp:6443", "--shard-external-url=https://kcp.example.com:6443",
 		"--logical-cluster-admin-kubeconfig=" + file, "--external-logical-cluster-admin-kubeconfig=" + file,
 		"--batteries-included=workspace-types", "--root-directory=", "--enable-leader-election=true", "--logging-format=json", "-v=4",
@@ -95,6 +95,8 @@ func TestCompleteRejects(t *testing.T) {
 		"a feature that is not implemented":      {[]string{"--feature-gates=StorageVersionAPI=true"}, "StorageVersionAPI"},
 		"an unknown feature gate":                {[]string{"--feature-gates=Nonsense=true"}, "Nonsense"},
 		"an unknown battery":                     {[]string{"--batteries-included=nonsense"}, "nonsense"},
+		"more generations than keys":             {[]string{"--service-account-key-generations=1,2"}, "--service-account-key-generations: got 2 generations, expected at most one for each of the 1 files"},
+		"a generation before the first":          {[]string{"--service-account-key-generations=0"}, "--service-account-key-generations: got 0, expected numbers of 1 and more"},
 		"no keys and no root directory":          {[]string{"--root-directory=", "--embedded-etcd-directory=/nowhere"}, "no serviceaccount key file loaded and no root directory set"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -29,34 +29,67 @@ const (
 	maxLifetime = (1 << 32) * time.Second
 )
 
+// firstGeneration is that of the keys of an installation that has never re-keyed them.
+const firstGeneration = 1
+
+// Shard is what a shard verifies the tokens of its own logical clusters with.
+type Shard struct {
+	// Keys are its public keys.
+	Keys []serviceaccount.PublicKey
+	// Generations are those of its keys, by key ID, in the re-keyings of the installation. A key that is not in it is of the first.
+	Generations map[string]int32
+}
+
+// Oldest returns the lowest generation of the shard's keys. Keys of earlier generations are retired in the whole installation, also
+// those that logical clusters bring from other shards.
+func (s Shard) Oldest() int32 {
+	oldest := int32(0)
+	for _, public := range s.Keys {
+		if generation := s.generationOf(public); oldest == 0 || generation < oldest {
+			oldest = generation
+		}
+	}
+	return max(oldest, firstGeneration)
+}
+
+func (s Shard) generationOf(public serviceaccount.PublicKey) int32 {
+	return max(s.Generations[public.KeyID], firstGeneration)
+}
+
 // key is a public key of an earlier shard.
 type key struct {
 	// Until is when the last bound token has expired that the shard can have signed while it had the logical cluster.
 	Until time.Time `json:"until"`
 	// DER is the key in the format SubjectPublicKeyInfo.
 	DER []byte `json:"key"`
+	// Generation is that of the key in the re-keyings of the installation; 0 means the first.
+	Generation int32 `json:"generation,omitempty"`
 }
 
 // HandOver returns the annotation for the next shard: the keys of this shard, whose bound tokens last for at most maxExpiration (0
 // means no limit), and those that the logical cluster has brought here.
-func HandOver(annotation string, own []serviceaccount.PublicKey, maxExpiration time.Duration, now time.Time) string {
+func HandOver(annotation string, own Shard, maxExpiration time.Duration, now time.Time) string {
 	if maxExpiration <= 0 {
 		maxExpiration = maxLifetime
 	}
 	var keys []key
-	for _, public := range own {
+	for _, public := range own.Keys {
 		if der, err := x509.MarshalPKIXPublicKey(public.PublicKey); err == nil {
-			keys = append(keys, key{Until: now.Add(maxExpiration).UTC().Truncate(time.Second), DER: der})
+			generation := own.generationOf(public)
+			if generation == firstGeneration {
+				generation = 0
+			}
+			keys = append(keys, key{Until: now.Add(maxExpiration).UTC().Truncate(time.Second), DER: der, Generation: generation})
 		}
 	}
-	return encode(append(keys, decode(annotation)...))
+	return encode(append(keys, decodeSince(annotation, own.Oldest())...))
 }
 
-// Receive returns the annotation for this shard, of what another one has handed over: without keys that this shard has itself, and
-// within the limits. No shard can have signed a token that lasts longer than the longest.
-func Receive(annotation string, own []serviceaccount.PublicKey, now time.Time) string {
-	keys := slices.DeleteFunc(decode(annotation), func(k key) bool {
-		return slices.ContainsFunc(own, func(public serviceaccount.PublicKey) bool {
+// Receive returns the annotation for this shard, of what another one has handed over: without keys that this shard has itself or that
+// are retired, and within the limits. No shard can have signed a token that lasts longer than the longest.
+func Receive(annotation string, own Shard, now time.Time) string {
+	keys := slices.DeleteFunc(decodeSince(annotation, own.Oldest()), func(k key) bool {
+		return slices.ContainsFunc(own.Keys, func(public serviceaccount.PublicKey) bool {
 			der, err := x509.MarshalPKIXPublicKey(public.PublicKey)
 			return err == nil && bytes.Equal(der, k.DER)
 		})
@@ -70,11 +103,11 @@ func Receive(annotation string, own []serviceaccount.PublicKey, now time.Time) s
 	return encode(keys)
 }
 
-// Find returns the keys of the annotation that a token with the given key ID may be signed with; "" means any. Keys whose time is
-// over are left out if now is not zero.
-func Find(annotation, keyID string, now time.Time) []serviceaccount.PublicKey {
+// Find returns the keys of the annotation that a token with the given key ID may be signed with; "" means any. Keys of
+// generations before the oldest are retired and left out, and so are keys whose time is over, if now is not zero.
+func Find(annotation, keyID string, oldest int32, now time.Time) []serviceaccount.PublicKey {
 	var found []serviceaccount.PublicKey
-	for _, k := range decode(annotation) {
+	for _, k := range decodeSince(annotation, oldest) {
 		id := k.id()
 		if keyID != "" && id != keyID || !now.IsZero() && now.After(k.Until) {
 			continue
@@ -125,6 +158,11 @@ func encode(keys []key) string {
 		return ""
 	}
 	return string(encoded)
+}
+
+// decodeSince returns the keys of an annotation that are of a generation or later.
+func decodeSince(annotation string, oldest int32) []key {
+	return slices.DeleteFunc(decode(annotation), func(k key) bool { return max(k.Generation, firstGeneration) < oldest })
 }
 
 // decode returns the keys of an annotation. An annotation in another format has none.

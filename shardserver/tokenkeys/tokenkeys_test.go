@@ -15,8 +15,8 @@ import (
 	"k8s.io/kubernetes/pkg/serviceaccount"
 )
 
-// newKeys returns the public keys of a shard as its authenticator has them.
-func newKeys(t *testing.T, count int) []serviceaccount.PublicKey {
+// newKeys returns the public keys of a shard as its authenticator has them. They are of the first generation.
+func newKeys(t *testing.T, count int) Shard {
 	t.Helper()
 	var keys []any
 	for range count {
@@ -30,14 +30,14 @@ func newKeys(t *testing.T, count int) []serviceaccount.PublicKey {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return getter.GetPublicKeys(t.Context(), "")
+	return Shard{Keys: getter.GetPublicKeys(t.Context(), "")}
 }
 
 // finds reports which of the shards' keys an annotation has.
-func finds(annotation string, now time.Time, shards ...[]serviceaccount.PublicKey) []bool {
+func finds(annotation string, now time.Time, shards ...Shard) []bool {
 	var found []bool
-	for _, keys := range shards {
-		found = append(found, len(Find(annotation, keys[0].KeyID, now)) == 1)
+	for _, shard := range shards {
+		found = append(found, len(Find(annotation, shard.Keys[0].KeyID, 1, now)) == 1)
 	}
 	return found
 }
@@ -49,7 +49,7 @@ func TestMoves(t *testing.T) {
 	if got := finds(atB, now, a, b, c); !slices.Equal(got, []bool{true, false, false}) {
 		t.Errorf("at B: %v", got)
 	}
-	if all := Find(atB, "", now); len(all) != 1 || all[0].KeyID != a[0].KeyID {
+	if all := Find(atB, "", 1, now); len(all) != 1 || all[0].KeyID != a.Keys[0].KeyID {
 		t.Errorf("without a key ID: %+v", all)
 	}
 	atC := Receive(HandOver(atB, b, 2*time.Hour, now), c, now)
@@ -76,15 +76,57 @@ func TestMoves(t *testing.T) {
 	}
 }
 
+// TestGenerations: keys move with their generation. Those that are retired at the next shard end there, and end with a record of them that
+// logical clusters have brought before.
+func TestGenerations(t *testing.T) {
+	now := time.Now()
+	first, second, other := newKeys(t, 1), newKeys(t, 1), newKeys(t, 1)
+	both := Shard{Keys: slices.Concat(first.Keys, second.Keys), Generations: map[string]int32{second.Keys[0].KeyID: 2}}
+	retired := Shard{Keys: second.Keys, Generations: both.Generations}
+	for name, tc := range map[string]struct {
+		shard Shard
+		want  int32
+	}{"no keys": {Shard{}, 1}, "the first": {first, 1}, "both": {both, 1}, "the second": {retired, 2}} {
+		if got := tc.shard.Oldest(); got != tc.want {
+			t.Errorf("%s: the oldest is %d, want %d", name, got, tc.want)
+		}
+	}
+	before := HandOver("", first, time.Hour, now) // by a shard that knows no generations
+	during := HandOver("", both, time.Hour, now)
+	if got := finds(during, now, first, second); !slices.Equal(got, []bool{true, true}) {
+		t.Errorf("both are handed over: %v", got)
+	}
+	otherRetired := Shard{Keys: other.Keys, Generations: map[string]int32{other.Keys[0].KeyID: 2}}
+	for name, tc := range map[string]struct {
+		annotation string
+		want       []bool
+	}{
+		"received before the re-keying, by a shard that retires":  {Receive(before, otherRetired, now), []bool{false, false}},
+		"received during the re-keying, by a shard that retires":  {Receive(during, otherRetired, now), []bool{false, true}},
+		"received during the re-keying, by a shard that does not": {Receive(during, other, now), []bool{true, true}},
+		"handed over by a shard that retires":                     {HandOver(during, otherRetired, time.Hour, now), []bool{false, true}},
+		"handed over with its own retired key":                    {HandOver(before, retired, time.Hour, now), []bool{false, true}},
+	} {
+		if got := finds(tc.annotation, now, first, second); !slices.Equal(got, tc.want) {
+			t.Errorf("%s: %v, want %v", name, got, tc.want)
+		}
+	}
+	for _, at := range []time.Time{now, {}} { // also tokens without expiry
+		if keys := Find(during, "", 2, at); len(keys) != 1 || keys[0].KeyID != second.Keys[0].KeyID {
+			t.Errorf("after the retirement: %+v", keys)
+		}
+	}
+}
+
 func TestLimits(t *testing.T) {
 	now := time.Now()
 	old, many := newKeys(t, 1), newKeys(t, maxKeys)
 	text := HandOver(HandOver("", old, time.Minute, now), many, time.Hour, now)
-	if all := Find(text, "", now); len(all) != maxKeys || len(Find(text, old[0].KeyID, now)) != 0 {
+	if all := Find(text, "", 1, now); len(all) != maxKeys || len(Find(text, old.Keys[0].KeyID, 1, now)) != 0 {
 		t.Errorf("%d keys", len(all))
 	}
 	forever := HandOver("", old, time.Minute, time.Date(9000, 1, 1, 0, 0, 0, 0, time.UTC))
-	if got := finds(Receive(forever, nil, now), now.Add(maxLifetime+time.Minute), old); got[0] {
+	if got := finds(Receive(forever, Shard{}, now), now.Add(maxLifetime+time.Minute), old); got[0] {
 		t.Error("a key outlives the longest token")
 	}
 	edwards, _, err := ed25519.GenerateKey(rand.Reader)
@@ -92,7 +134,7 @@ func TestLimits(t *testing.T) {
 		t.Fatal(err)
 	}
 	large := &rsa.PublicKey{N: new(big.Int).Lsh(big.NewInt(1), 8*maxKeyBytes), E: 65537}
-	if got := HandOver("", []serviceaccount.PublicKey{{PublicKey: edwards}, {PublicKey: large}, {PublicKey: "x"}}, time.Hour, now); got != "" {
+	if got := HandOver("", Shard{Keys: []serviceaccount.PublicKey{{PublicKey: edwards}, {PublicKey: large}, {PublicKey: "x"}}}, time.Hour, now); got != "" {
 		t.Errorf("unusable keys: %s", got)
 	}
 	garbage, err := json.Marshal([]key{{Until: now, DER: []byte("x")}})
@@ -100,7 +142,7 @@ func TestLimits(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, text := range []string{"", "x", "{}", "null", `[{"key":1}]`, string(garbage)} {
-		if got := Receive(text, nil, now); got != "" || Find(text, "", now) != nil {
+		if got := Receive(text, Shard{}, now); got != "" || Find(text, "", 1, now) != nil {
 			t.Errorf("%q: got %q", text, got)
 		}
 	}

@@ -28,6 +28,7 @@ type files struct {
 	volumes    []corev1.Volume                  // with Secrets
 	trusts     map[desired.CA][]byte            // CAs whose certificates are accepted
 	has        map[desired.CA]map[string][]byte // certificates by their CA and the name of the Secret
+	tokens     tokenKeys                        // read at the start only
 }
 
 // rollOne replaces the pods of at most one Deployment, and reports whether it did.
@@ -46,6 +47,9 @@ func (p pods) rollOne(ctx context.Context) (bool, error) {
 			return false, err
 		}
 		next.generation = d.Generation
+		if next.tokens, err = p.readTokenKeys(ctx, &d.Spec.Template.Spec); err != nil {
+			return false, err
+		}
 		p.running[d.Name] = next
 		replicas := *d.Spec.Replicas
 		d.Status = appsv1.DeploymentStatus{ObservedGeneration: d.Generation, Replicas: replicas, UpdatedReplicas: replicas, ReadyReplicas: replicas, AvailableReplicas: replicas}
@@ -61,7 +65,7 @@ func (p pods) refresh(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		next.generation = running.generation
+		next.generation, next.tokens = running.generation, running.tokens
 		p.running[name] = next
 	}
 	return nil

@@ -40,6 +40,7 @@ func (e *env) testRekey(t *testing.T) {
 	r.until("the re-keying at the same time waits for the user", desired.ClientCA, func(state *operatorv1alpha1.CertificateAuthorityStatus) bool {
 		return state.Phase == operatorv1alpha1.CertificateAuthorityIssue && len(state.BlockedBy) == 2
 	})
+	r.giveSecondTokenKeys()
 	if r.killed == 0 {
 		t.Error("the operator was never killed")
 	}

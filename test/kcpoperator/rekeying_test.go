@@ -63,6 +63,7 @@ type rekeying struct {
 	pods        pods
 	entries     map[desired.CA]string // of the spec
 	copies      map[desired.CA][]byte // certificates of which the operator does not know that they are in use
+	tokens      map[string]string     // keys that tokens in use are signed with, by what they are; nil before the re-keying of these keys
 	killed      int
 	rounds      int
 	changed     bool // since the last check
@@ -77,8 +78,14 @@ func (e *env) newRekeying(t *testing.T) *rekeying {
 	r.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: rekeyNamespace}})
 	for _, source := range append(sources(), moreSources()...) {
 		source.SetNamespace(rekeyNamespace)
-		if root, ok := source.(*operatorv1alpha1.RootShard); ok {
-			root.Spec.Certificates.IssuerRef = nil
+		auth := &operatorv1alpha1.AuthSpec{ServiceAccount: &operatorv1alpha1.ServiceAccountAuthentication{Enabled: true}}
+		switch source := source.(type) {
+		case *operatorv1alpha1.RootShard:
+			source.Spec.Certificates.IssuerRef, source.Spec.Auth = nil, auth
+		case *operatorv1alpha1.Shard:
+			source.Spec.Auth = auth
+		case *operatorv1alpha1.FrontProxy:
+			source.Spec.Auth = auth
 		}
 		r.create(source)
 	}
@@ -241,6 +248,11 @@ func (r *rekeying) check() {
 		}
 		if err := r.pods.check(ca, others); err != nil {
 			r.t.Fatalf("%s in %+v: %v", ca, desired.CAState(r.root(), ca), err)
+		}
+	}
+	if r.tokens != nil {
+		if err := r.pods.checkTokens(r.tokens); err != nil {
+			r.t.Fatalf("in %+v: %v", desired.CAState(r.root(), desired.ServiceAccountKeys), err)
 		}
 	}
 }

@@ -37,7 +37,7 @@ const (
 func podCertificates(t *testing.T, shard desired.Shard, cache *operatorv1alpha1.CacheServer) []*certmanagerv1.Certificate {
 	t.Helper()
 	rendered, err := shard.Render(desired.Image{Repository: "atoll"}, desired.Etcd{Servers: []string{"https://etcd:2379"}, Credentials: etcdCredential},
-		desired.Dependencies{Cache: cache, Signers: []string{installation.Root, installation.Alpha, installation.Beta}})
+		desired.Dependencies{Cache: cache, TokenKeys: desired.TokenKeys(shard.Root(), installation.Root, installation.Alpha, installation.Beta)})
 	must(t, err)
 	certificates := pki.RootShard(shard.Root(), cache)
 	certificates.Append(pki.Shard(shard, cache))

@@ -23,8 +23,9 @@ type Certificates struct {
 type RootShardCertificates struct {
 	Certificates `json:",inline"`
 
-	// rekey replaces the keys of certificate authorities while the installation serves requests. Entries cannot be
-	// removed, and their generation cannot decrease. It is an addition of Atoll.
+	// rekey replaces the keys of certificate authorities, and those with which shards sign tokens of service accounts,
+	// while the installation serves requests. Entries cannot be removed, and their generation cannot decrease. It is
+	// an addition of Atoll.
 	// +optional
 	// +listType=map
 	// +listMapKey=ca
@@ -32,21 +33,24 @@ type RootShardCertificates struct {
 	Rekey []CertificateRekey `json:"rekey,omitempty"`
 }
 
-// RekeyableCA is a certificate authority that can be re-keyed while the installation serves requests.
-// +kubebuilder:validation:Enum=client-ca;requestheader-client-ca
+// RekeyableCA is a certificate authority, or the keys of service account tokens, that can be re-keyed while the installation serves requests.
+// +kubebuilder:validation:Enum=client-ca;requestheader-client-ca;service-account
 type RekeyableCA string
 
-// Certificate authorities that can be re-keyed.
+// What can be re-keyed.
 const (
 	ClientCA        RekeyableCA = "client-ca"               // signs client certificates
 	RequestHeaderCA RekeyableCA = "requestheader-client-ca" // signs those of proxies, which tell servers who a user is
+	// ServiceAccountKeys are no certificate authority, but the keys with which shards sign the tokens of service accounts, one of each shard.
+	ServiceAccountKeys RekeyableCA = "service-account"
 )
 
 // CertificateRekey is the desired key of a certificate authority.
 // +kubebuilder:validation:XValidation:rule="!has(self.retireGeneration) || self.retireGeneration < self.generation",message="retireGeneration is to be lower than generation, which remains trusted"
 type CertificateRekey struct {
-	// ca is the certificate authority: client-ca, which signs client certificates, or requestheader-client-ca, which
-	// signs the certificates with which proxies authenticate to servers. Others cannot be re-keyed.
+	// ca is what is re-keyed: client-ca, which signs client certificates; requestheader-client-ca, which signs the
+	// certificates with which proxies authenticate to servers; or service-account, the keys with which all shards sign
+	// tokens of service accounts. Others cannot be re-keyed.
 	// +required
 	CA RekeyableCA `json:"ca"`
 
@@ -58,8 +62,8 @@ type CertificateRekey struct {
 	Generation int32 `json:"generation"`
 
 	// retireGeneration is the last generation that servers need not trust any more, lower than generation. Set it
-	// after clients that the operator does not manage, such as copies of kubeconfigs, have certificates of a later
-	// generation. Until then, servers trust the previous one.
+	// after clients that the operator does not manage, such as copies of kubeconfigs and holders of tokens, have
+	// certificates and tokens of a later generation. Until then, servers trust the previous one.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=9999
@@ -68,7 +72,7 @@ type CertificateRekey struct {
 
 // CertificatesStatus is the state of the certificate authorities of an installation.
 type CertificatesStatus struct {
-	// cas are the certificate authorities that can be re-keyed.
+	// cas are the certificate authorities that can be re-keyed, and the keys of service account tokens.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -90,7 +94,7 @@ const (
 
 // CertificateAuthorityStatus is the state of one certificate authority.
 type CertificateAuthorityStatus struct {
-	// name is the name of the certificate authority, such as client-ca.
+	// name is the name of the certificate authority, such as client-ca, or service-account.
 	// +required
 	Name RekeyableCA `json:"name"`
 
@@ -106,19 +110,23 @@ type CertificateAuthorityStatus struct {
 	// +optional
 	NextGeneration int32 `json:"nextGeneration,omitempty"`
 
-	// secretName is the name of the Secret with the certificate authority that signs certificates at present.
+	// secretName is the name of the Secret with the certificate authority that signs certificates at present; of
+	// service-account, that with the key with which the root shard signs.
 	// +optional
 	SecretName string `json:"secretName,omitempty"`
 
-	// fingerprint is the SHA-256 fingerprint of the CA certificate of generation.
+	// fingerprint is the SHA-256 fingerprint of the CA certificate of generation; of service-account, that of the key
+	// of the root shard.
 	// +optional
 	Fingerprint string `json:"fingerprint,omitempty"`
 
-	// nextFingerprint is the SHA-256 fingerprint of the CA certificate of nextGeneration.
+	// nextFingerprint is the SHA-256 fingerprint of the CA certificate of nextGeneration; of service-account, that of
+	// the key of the root shard, once all shards have theirs.
 	// +optional
 	NextFingerprint string `json:"nextFingerprint,omitempty"`
 
-	// notAfter is the time at which the CA certificate that signs at present expires.
+	// notAfter is the time at which the CA certificate that signs at present expires. Keys of service account tokens
+	// do not expire.
 	// +optional
 	NotAfter *metav1.Time `json:"notAfter,omitempty"`
 

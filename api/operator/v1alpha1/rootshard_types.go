@@ -19,6 +19,7 @@ import (
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
 // +kubebuilder:printcolumn:name="Client CA",type=string,priority=1,JSONPath=`.status.certificates.cas[?(@.name=="client-ca")].phase`
 // +kubebuilder:printcolumn:name="Request Header CA",type=string,priority=1,JSONPath=`.status.certificates.cas[?(@.name=="requestheader-client-ca")].phase`
+// +kubebuilder:printcolumn:name="Service Account Keys",type=string,priority=1,JSONPath=`.status.certificates.cas[?(@.name=="service-account")].phase`
 // +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || !self.metadata.name.contains('.')",message="the name of a RootShard must not contain a dot: names of Services are made from it",optionalOldSelf=true
 // +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || self.metadata.name.size() <= 40",message="the name of a RootShard has at most 40 characters: names of certificates are made from it",optionalOldSelf=true
 type RootShard struct {

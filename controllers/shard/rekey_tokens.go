@@ -1,0 +1,147 @@
+package shard
+
+import (
+	"context"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
+	"github.com/atoll-dev/atoll/controllers/apply"
+	"github.com/atoll-dev/atoll/controllers/desired"
+	"github.com/atoll-dev/atoll/controllers/pki"
+	"github.com/atoll-dev/atoll/controllers/rekey"
+	"github.com/atoll-dev/atoll/controllers/status"
+)
+
+// signers are the shards of the installation. Each has a key of each generation.
+func (r rekeying) signers() []string {
+	out := []string{r.root.Name}
+	for _, member := range r.shards {
+		out = append(out, member.Name)
+	}
+	return out
+}
+
+// secretsPrefix is what the names of the Secrets of all generations begin with.
+func (r rekeying) secretsPrefix() string {
+	if r.ca == desired.ServiceAccountKeys {
+		return "<shard>-" + string(r.ca)
+	}
+	return desired.CAName(r.root, r.ca)
+}
+
+// observeTokenKeys returns what does not match the recorded state yet: the keys of a next generation, servers that do not accept or sign as
+// recorded, and at last the keys of the previous generation. Nothing else has to be issued: clients get their tokens from the servers.
+func (r rekeying) observeTokenKeys(ctx context.Context, state rekey.State) ([]string, error) {
+	missing, err := r.missingTokenKeys(ctx, state.Next)
+	if err != nil || len(missing) > 0 {
+		return missing, err
+	}
+	servers, err := r.listTokenServers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, server := range servers {
+		reason, err := r.observeTokenServer(ctx, server)
+		if err != nil {
+			return nil, err
+		}
+		if reason != "" {
+			out = append(out, reason)
+		}
+	}
+	if state.Phase != rekey.Retire || len(out) > 0 {
+		return out, nil
+	}
+	for _, shard := range r.signers() {
+		deleting, err := r.deleteCA(ctx, desired.TokenKey{Shard: shard, Generation: state.Generation}.Secret())
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, deleting...)
+	}
+	return out, nil
+}
+
+// missingTokenKeys returns the shards that have no key of a generation.
+func (r rekeying) missingTokenKeys(ctx context.Context, generation int32) ([]string, error) {
+	var out []string
+	for _, shard := range r.signers() {
+		name := desired.TokenKey{Shard: shard, Generation: generation}.Secret()
+		secret, err := apply.Get[corev1.Secret](ctx, r.Cluster, r.root.Namespace, name)
+		if err != nil {
+			return nil, err
+		}
+		if secret != nil {
+			if _, err := pki.ParseCertificate(secret.Data[corev1.TLSCertKey]); err == nil {
+				continue
+			}
+		}
+		out = append(out, fmt.Sprintf("Secret %s has no key yet: see Certificate %s", name, name))
+	}
+	return out, nil
+}
+
+// awaitsTokenKeys reports whether a next generation is not recorded yet because a shard has no key of it: servers learn to accept the keys of
+// all shards at once. In a record that was lost, servers may accept them already.
+func (r rekeying) awaitsTokenKeys(ctx context.Context, out *operatorv1alpha1.CertificateAuthorityStatus, generation int32) (bool, error) {
+	if r.ca != desired.ServiceAccountKeys || generation != out.NextGeneration || out.NextFingerprint != "" || desired.CAState(r.root, r.ca) == nil {
+		return false, nil
+	}
+	missing, err := r.missingTokenKeys(ctx, generation)
+	return len(missing) > 0, err
+}
+
+// listTokenServers returns the Deployments of the servers that accept tokens of service accounts: shards, and front proxies that are to.
+func (r rekeying) listTokenServers(ctx context.Context) ([]string, error) {
+	out := []string{desired.NewRootShard(r.root).Server()}
+	for _, member := range r.shards {
+		out = append(out, r.newShard(member).Server())
+	}
+	fronts := &operatorv1alpha1.FrontProxyList{}
+	if err := r.Cluster.List(ctx, fronts, client.InNamespace(r.root.Namespace)); err != nil {
+		return nil, fmt.Errorf("listing the front proxies of RootShard %s: %w", r.root.Name, err)
+	}
+	sortByName(fronts.Items, func(front operatorv1alpha1.FrontProxy) string { return front.Name })
+	for i := range fronts.Items {
+		front := &fronts.Items[i]
+		if ref := front.Spec.RootShard.Reference; ref == nil || ref.Name != r.root.Name {
+			continue
+		}
+		if proxy := desired.NewFrontProxy(front, r.root); proxy.AcceptsTokens() {
+			out = append(out, proxy.Server())
+		}
+	}
+	return out, nil
+}
+
+// observeTokenServer returns why a server does not run with the recorded keys, or "". A server without a Deployment starts with them.
+func (r rekeying) observeTokenServer(ctx context.Context, deployment string) (string, error) {
+	live, err := apply.Get[appsv1.Deployment](ctx, r.Cluster, r.root.Namespace, deployment)
+	if err != nil || live == nil {
+		return "", err
+	}
+	if desired.LiveCATrust(&live.Spec.Template, r.ca) != desired.CATrust(r.root, r.ca) {
+		return fmt.Sprintf("the pods of Deployment %s are to be replaced", deployment), nil
+	}
+	if reason := desired.CheckTokenKeys(&live.Spec.Template, r.root, r.signers()); reason != "" {
+		return fmt.Sprintf("Deployment %s has not the keys of all shards: %s", deployment, reason), nil
+	}
+	return status.RolloutMessage(live, status.PodProblem{}), nil
+}
+
+// reportTokenKeys is the condition during a re-keying of the keys of tokens.
+func reportTokenKeys(state rekey.State, waiting string) status.Result {
+	const condition = operatorv1alpha1.ConditionCertificatesRekeyed
+	switch state.Phase {
+	case rekey.TrustBoth:
+		return status.Warn(condition, operatorv1alpha1.ReasonTrustBoth, "servers learn to accept tokens of service accounts that generation %d of service-account signs, beside %d%s", state.Next, state.Generation, waiting)
+	case rekey.Issue:
+		return status.Warn(condition, operatorv1alpha1.ReasonIssue, "tokens of service accounts are signed by generation %d of service-account; those of %d are accepted, too%s", state.Next, state.Generation, waiting)
+	}
+	return status.Warn(condition, operatorv1alpha1.ReasonRetire, "servers cease to accept tokens of service accounts that generation %d of service-account has signed, %d remains%s", state.Generation, state.Next, waiting)
+}

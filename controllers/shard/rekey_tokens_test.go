@@ -1,0 +1,139 @@
+package shard
+
+import (
+	"strings"
+	"testing"
+
+	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
+	"github.com/atoll-dev/atoll/controllers/desired"
+)
+
+// newTokenServer returns a Deployment that has rolled out, with an annotation and mounted Secrets.
+func newTokenServer(name, trust string, secrets ...string) *appsv1.Deployment {
+	out := &appsv1.Deployment{ObjectMeta: inKCP(name)}
+	out.Spec.Selector, out.Spec.Replicas = &metav1.LabelSelector{}, ptr.To[int32](1)
+	out.Status = appsv1.DeploymentStatus{Replicas: 1, UpdatedReplicas: 1, ReadyReplicas: 1, AvailableReplicas: 1}
+	if trust != "" {
+		out.Spec.Template.Annotations = map[string]string{desired.TrustAnnotation(desired.ServiceAccountKeys): trust}
+	}
+	for _, secret := range secrets {
+		out.Spec.Template.Spec.Volumes = append(out.Spec.Template.Spec.Volumes, corev1.Volume{
+			Name: secret, VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: secret}},
+		})
+	}
+	return out
+}
+
+// TestTokenKeyBlockers: what a re-keying of the service account keys waits for.
+func TestTokenKeyBlockers(t *testing.T) {
+	const both, second = "trusts 1 and 2, has 1", "trusts 2, has 2"
+	shard := &operatorv1alpha1.Shard{ObjectMeta: inKCP("alpha")}
+	shard.Spec.RootShard.Reference = &corev1.LocalObjectReference{Name: "root"}
+	front := &operatorv1alpha1.FrontProxy{ObjectMeta: inKCP("front")}
+	front.Spec.RootShard.Reference = &corev1.LocalObjectReference{Name: "root"}
+	front.Spec.Auth = &operatorv1alpha1.AuthSpec{ServiceAccount: &operatorv1alpha1.ServiceAccountAuthentication{Enabled: true}}
+	other := front.DeepCopy()
+	other.Name, other.Spec.Auth = "other", nil
+	alphaKeys := []client.Object{newCA(t, "alpha-service-account"), newCA(t, "alpha-service-account-2")}
+	alpha := newTokenServer("alpha-shard-kcp", both, "alpha-service-account", "alpha-service-account-2")
+	for name, tc := range map[string]struct {
+		phase   operatorv1alpha1.CertificateAuthorityPhase
+		objects []client.Object
+		want    string // in a blocker; "" for none
+	}{
+		"a shard has no second key": {"TrustBoth", []client.Object{newCA(t, "alpha-service-account")}, "Secret alpha-service-account-2 has no key yet: see Certificate alpha-service-account-2"},
+		"pods of before":            {"TrustBoth", append(alphaKeys, newTokenServer("alpha-shard-kcp", "", "alpha-service-account")), "the pods of Deployment alpha-shard-kcp are to be replaced"},
+		"a front proxy with the old keys": {
+			"TrustBoth", append(alphaKeys, alpha, newTokenServer("front-front-proxy", both, "root-service-account", "alpha-service-account", "alpha-service-account-2")),
+			"Deployment front-front-proxy has not the keys of all shards: it mounts root-service-account, and is to mount root-service-account, root-service-account-2",
+		},
+		"a front proxy that accepts no tokens": {"TrustBoth", append(alphaKeys, alpha, newTokenServer("other-front-proxy", "")), ""},
+		"all have all":                         {"TrustBoth", append(alphaKeys, alpha), ""},
+		"the user":                             {"Issue", append(alphaKeys, newTokenServer("alpha-shard-kcp", "trusts 1 and 2, has 2", "alpha-service-account", "alpha-service-account-2")), "those of Secrets do not expire"},
+		"pods accept the previous key":         {"Retire", append(alphaKeys, newTokenServer("alpha-shard-kcp", second, "alpha-service-account-2", "alpha-service-account")), "and is to mount alpha-service-account-2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := rekeyed(desired.ServiceAccountKeys, tc.phase, 1, 2, 2)
+			s := newEnv(t, append(tc.objects, root, shard.DeepCopy(), front.DeepCopy(), other.DeepCopy(), newCA(t, "root-service-account"), newCA(t, "root-service-account-2"))...)
+			s.reconcileRoot("root") // records that all keys exist
+			root = s.reconcileRoot("root")
+			blocked := blockedBy(root, desired.ServiceAccountKeys)
+			if text := strings.Join(blocked, "\n"); tc.want == "" && text != "" || !strings.Contains(text, tc.want) {
+				t.Errorf("blocked by %q, want %q", blocked, tc.want)
+			}
+			state := desired.CAState(root, desired.ServiceAccountKeys)
+			if known := state.NextFingerprint != ""; known != (name != "a shard has no second key") || state.NotAfter != nil {
+				t.Errorf("the record is %+v", state)
+			}
+			shown := meta.FindStatusCondition(root.Status.Conditions, operatorv1alpha1.ConditionCertificatesRekeyed)
+			if shown == nil || shown.Status != metav1.ConditionFalse || shown.Reason != string(tc.phase) || !strings.Contains(shown.Message, "tokens of service accounts") {
+				t.Errorf("the condition is %+v", shown)
+			}
+		})
+	}
+}
+
+// TestRetiredTokenKeys: the keys of the previous generation are deleted, of all shards.
+func TestRetiredTokenKeys(t *testing.T) {
+	shard := &operatorv1alpha1.Shard{ObjectMeta: inKCP("alpha")}
+	shard.Spec.RootShard.Reference = &corev1.LocalObjectReference{Name: "root"}
+	objects := []client.Object{rekeyed(desired.ServiceAccountKeys, "Retire", 1, 2, 2), shard, newTokenServer("alpha-shard-kcp", "trusts 2, has 2", "alpha-service-account-2")}
+	for _, name := range []string{"root-service-account", "alpha-service-account"} {
+		secret := newCA(t, name)
+		secret.Annotations = map[string]string{certmanagerv1.CertificateNameKey: name}
+		objects = append(objects, secret, leftOver(name, "root-service-account-ca"), newCA(t, name+"-2"))
+	}
+	s := newEnv(t, objects...)
+	for range 8 {
+		s.reconcileRoot("root")
+	}
+	for name, want := range map[string]bool{
+		"root-service-account": false, "alpha-service-account": false, "root-service-account-2": true, "alpha-service-account-2": true,
+	} {
+		err := s.client.Get(t.Context(), client.ObjectKey{Namespace: "kcp", Name: name}, &corev1.Secret{})
+		if exists := err == nil; exists != want || err != nil && !apierrors.IsNotFound(err) {
+			t.Errorf("Secret %s: %v", name, err)
+		}
+	}
+	root := s.reconcileRoot("root")
+	if state := desired.CAState(root, desired.ServiceAccountKeys); state.Phase != operatorv1alpha1.CertificateAuthorityStable || state.Generation != 2 {
+		t.Errorf("the record is %+v", state)
+	}
+}
+
+// TestLostRecordOfTokenKeys: which key signs is found from the pods of the root shard, and generations from the keys of all shards.
+func TestLostRecordOfTokenKeys(t *testing.T) {
+	shard := &operatorv1alpha1.Shard{ObjectMeta: inKCP("alpha")}
+	shard.Spec.RootShard.Reference = &corev1.LocalObjectReference{Name: "root"}
+	for name, tc := range map[string]struct {
+		trust string
+		keys  []string
+		phase operatorv1alpha1.CertificateAuthorityPhase
+	}{
+		"the first signs":                {"trusts 1 and 2, has 1", []string{"root-service-account", "root-service-account-2", "alpha-service-account", "alpha-service-account-2"}, "TrustBoth"},
+		"the second signs":               {"trusts 1 and 2, has 2", []string{"root-service-account", "root-service-account-2", "alpha-service-account", "alpha-service-account-2"}, "Issue"},
+		"the first is being retired":     {"trusts 2, has 2", []string{"root-service-account-2", "alpha-service-account", "alpha-service-account-2"}, "Issue"},
+		"some shard has the second only": {"", []string{"root-service-account", "alpha-service-account-2"}, "TrustBoth"},
+		"there is the second only":       {"trusts 2, has 2", []string{"root-service-account-2", "alpha-service-account-2", "stranger-service-account"}, "Stable"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			objects := []client.Object{rekeyed(desired.ServiceAccountKeys, "", 0, 0, 2), shard.DeepCopy(), newTokenServer("root-kcp", tc.trust)}
+			for _, name := range tc.keys {
+				objects = append(objects, newCA(t, name))
+			}
+			root := newEnv(t, objects...).reconcileRoot("root")
+			if state := desired.CAState(root, desired.ServiceAccountKeys); state == nil || state.Phase != tc.phase {
+				t.Errorf("the record is %+v", state)
+			}
+		})
+	}
+}
