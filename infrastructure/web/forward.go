@@ -37,7 +37,12 @@ var (
 	responseHeaders = []string{"Content-Type", "Content-Length", "Cache-Control", "Retry-After", "Warning", "Audit-Id"}
 	// roots are the path prefixes of a workspace that are reachable.
 	roots = []string{"api", "apis", "openapi"}
+	// usageMethods are the methods for usagePath.
+	usageMethods = []string{http.MethodGet}
 )
+
+// usagePath is the path of a workspace at which a shard serves its usage. Nothing below it is reachable.
+const usagePath = "/metrics"
 
 var noResource = schema.GroupResource{}
 
@@ -110,10 +115,15 @@ func check(req *http.Request) *apierrors.StatusError {
 	}
 	name, isName := target.Path.Name()
 	root, _, _ := strings.Cut(strings.TrimPrefix(target.Rest, "/"), "/")
-	if isName && (name.IsWildcard() || name.IsSystem()) || !slices.Contains(roots, root) {
+	isUsage := target.Rest == usagePath
+	if isName && (name.IsWildcard() || name.IsSystem()) || !isUsage && !slices.Contains(roots, root) {
 		return apierrors.NewGenericServerResponse(http.StatusNotFound, req.Method, noResource, "", "only the API of workspaces is served here", 0, false)
 	}
-	if !slices.Contains(methods, req.Method) {
+	allowed := methods
+	if isUsage {
+		allowed = usageMethods
+	}
+	if !slices.Contains(allowed, req.Method) {
 		return apierrors.NewMethodNotSupported(noResource, req.Method)
 	}
 	if req.Header.Get("Upgrade") != "" {

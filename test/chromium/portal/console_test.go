@@ -2,6 +2,7 @@ package portal
 
 import (
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -168,6 +169,14 @@ func (e *env) testConsoleIssuer(t *testing.T) {
 	page.WaitTitle(tenant)
 	page.WaitText("This workspace does not accept your credentials: you may not list the workspaces below root")
 	page.WaitText("Phase inside")
+	// A server that is busy when it is asked about the token does not end the session.
+	e.door.answerLike("/clusters/"+tenant+"/apis/authentication.k8s.io/v1/selfsubjectreviews", http.StatusTooManyRequests, "busy")
+	page.Open(e.consoleAt("workspaces/root"))
+	page.WaitTitle("root")
+	page.WaitText("This workspace does not accept your credentials: you may not read the logical cluster of root")
+	e.door.answerLike("", 0, "")
+	page.Open(e.consoleAt("workspaces/" + tenant))
+	page.WaitTitle(tenant)
 	page.Click(item(tenant))
 	page.Click(item(unbound))
 	page.WaitTitle(unbound)
@@ -212,6 +221,10 @@ func (e *env) testConsoleToken(t *testing.T) {
 
 // testConsoleAccessibility checks the pages in light colours on a phone, and in dark ones on a large screen.
 func (e *env) testConsoleAccessibility(t *testing.T) {
+	e.door.answerLike("/clusters/"+consumer+"/metrics", http.StatusNotImplemented, "not here")
+	t.Cleanup(func() { e.door.answerLike("", 0, "") })
+	workspace := e.shard.NewWorkspace(t, "root", "accessible").Spec.Cluster
+	e.move(t, "accessible-waits", workspace, "nowhere", nil)
 	page := e.openConsole(t, "operator-token", "workspaces")
 	page.WaitTitle("Workspaces")
 	for width, scheme := range map[int64]string{390: "light", 1280: "dark"} {
@@ -225,7 +238,10 @@ func (e *env) testConsoleAccessibility(t *testing.T) {
 			{"workspaces/" + publisher + "?tab=exports", publisher, "get apibindings"},
 			{"workspaces/" + consumer + "?tab=exports", consumer, "No API is exported here."},
 			{"workspaces/" + tenant + "?tab=connect", tenant, "kubectl ws"},
+			{"workspaces/" + tenant + "?tab=usage", tenant, "Requests by class"},
+			{"workspaces/" + consumer + "?tab=usage", consumer, "does not count usage"},
 			{"shards", "Shards", "logical clusters"},
+			{"shards", "Shards", "step 2 of 4"},
 		} {
 			page.Open(e.consoleAt(view.at))
 			page.Wait("the heading", "document.querySelector('h1')?.innerText === '"+view.title+"'")

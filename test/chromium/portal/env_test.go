@@ -91,7 +91,8 @@ func newEnv(t *testing.T, templates []*infrastructurev1alpha1.Template) *env {
 		t.Fatal(err)
 	}
 	shard := shardtesting.Start(t, func(o *options.Options) {
-		o.FeatureGates = []string{"CacheAPIs=true"}
+		o.FeatureGates = []string{"CacheAPIs=true", options.GateLogicalClusterMigration + "=true"}
+		o.UsageInterval = 200 * time.Millisecond
 		o.Authentication.TokenFile.TokenFile = tokenFile
 		oidc := o.Authentication.OIDC
 		oidc.IssuerURL, oidc.ClientID, oidc.CAFile = issuer.URL, "portal", issuerCA

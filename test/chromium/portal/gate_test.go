@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// gate is a proxy in front of the web server: it cuts connections, refuses a token as if it had expired, and ends watches as if their
-// resource versions had been compacted.
+// gate is a proxy in front of the web server: it cuts connections, refuses a token as if it had expired, ends watches as if their
+// resource versions had been compacted, and answers like servers that are no shards.
 type gate struct {
 	next    http.Handler
 	mu      sync.Mutex
@@ -18,6 +18,23 @@ type gate struct {
 	within  string          // the beginning of the paths for which the token is refused
 	expired map[string]bool // paths of watches that are to be ended; nil for none
 	ends    int
+	answers map[string]answer // by path
+}
+
+// answer is one of another server than a shard.
+type answer struct {
+	code int
+	text string
+}
+
+// answerLike makes the gate answer requests for a path, or end that if the code is 0.
+func (g *gate) answerLike(path string, code int, text string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.answers = map[string]answer{}
+	if code != 0 {
+		g.answers[path] = answer{code, text}
+	}
 }
 
 // set starts or ends an outage: existing connections and new requests are cut.
@@ -70,11 +87,16 @@ func (g *gate) isExpired(r *http.Request) bool {
 func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g.mu.Lock()
 	down, closed, expired := g.down, g.closed, g.isExpired(r)
+	other, isOther := g.answers[r.URL.Path]
 	refused := g.refused != "" && strings.HasPrefix(r.URL.Path, g.within) && strings.HasSuffix(r.Header.Get("Authorization"), " "+g.refused)
 	g.mu.Unlock()
 	switch {
 	case down:
 		panic(http.ErrAbortHandler)
+	case isOther:
+		w.WriteHeader(other.code)
+		_, _ = w.Write([]byte(other.text)) // the page has read enough
+		return
 	case refused:
 		r.Header.Set("Authorization", "Bearer expired")
 	case expired:

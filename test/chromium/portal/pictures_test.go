@@ -14,7 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	infrastructurev1alpha1 "github.com/atoll-dev/atoll/api/infrastructure/v1alpha1"
+	migrationv1alpha1 "github.com/atoll-dev/atoll/api/migration/v1alpha1"
 	"github.com/atoll-dev/atoll/infrastructure/seed"
+	"github.com/atoll-dev/atoll/shardserver/options"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 	"github.com/atoll-dev/atoll/test/chromium"
 )
@@ -114,12 +116,16 @@ func TestPictures(t *testing.T) {
 
 // consolePictures makes the pictures of the console, with a tree of workspaces.
 func (e *env) consolePictures(t *testing.T, directory string) {
+	moving := ""
 	for parent, names := range map[string][]string{"payments": {"production", "staging", "test"}, "search": {"production"}} {
 		cluster := e.shard.NewWorkspace(t, "root", parent).Spec.Cluster
 		for _, name := range names {
-			e.shard.NewWorkspace(t, cluster, name)
+			moving = e.shard.NewWorkspace(t, cluster, name).Spec.Cluster
 		}
 	}
+	e.move(t, "production-x7k2p", moving, "beta", nil) // which is not there yet
+	below := map[string]string{migrationv1alpha1.IncludeChildrenAnnotationKey: "true"}
+	e.move(t, "test-q9d4m", e.shard.NewWorkspace(t, "root", "test").Spec.Cluster, options.DefaultShardName, below)
 	page := e.openConsole(t, "operator-token", "workspaces")
 	page.WaitTitle("Workspaces") // loading the page again would end the sign-in
 	for _, scheme := range []string{"light", "dark"} {
@@ -150,9 +156,15 @@ func (e *env) consolePictures(t *testing.T, directory string) {
 		page.WaitTitle(provider)
 		page.WaitText("get apibindings")
 		picture("exports")
+		page.Open(e.consoleAt("workspaces/" + tenant + "?tab=usage"))
+		page.WaitTitle(tenant)
+		page.WaitText("Requests by class")
+		picture("usage")
 		page.Open(e.consoleAt("shards"))
 		page.WaitTitle("Shards")
 		page.WaitText("logical clusters")
+		page.WaitText("The workspace is on root.")
+		page.WaitText("there is no shard")
 		picture("shards")
 		page.Size(390, 844)
 		page.Open(e.consoleAt("workspaces/root:payments:production"))

@@ -92,6 +92,9 @@ func TestPortal(t *testing.T) {
 		{"console: token that root does not accept", e.testConsoleIssuer},
 		{"console: bindings and claims", e.testConsoleBindings},
 		{"console: exports", e.testConsoleExports},
+		{"console: usage", e.testConsoleUsage},
+		{"console: usage of other servers", e.testConsoleUsageOfOthers},
+		{"console: moves", e.testConsoleMoves},
 		{"console: accessibility", e.testConsoleAccessibility},
 		{"console: size", e.testConsoleSize},
 	} {

@@ -8,6 +8,13 @@ export class APIError extends Error {
   }
 }
 
+/** TooLongError is an answer with more bytes than the caller reads. */
+export class TooLongError extends Error {
+  constructor(limit: number) {
+    super(`The server answers with more than ${limit} bytes.`)
+  }
+}
+
 export interface Request {
   method?: string
   body?: unknown
@@ -52,6 +59,23 @@ export class API {
 
   async json<T>(path: string, request?: Request): Promise<T> {
     return (await this.fetch(path, request)).json() as Promise<T>
+  }
+
+  /** text reads an answer of at most limit bytes. */
+  async text(path: string, limit: number, request?: Request): Promise<string> {
+    const reader = (await this.fetch(path, request)).body!.getReader()
+    const decoder = new TextDecoder()
+    let text = ''
+    for (let size = 0; ;) {
+      const { value, done } = await reader.read()
+      if (done) return text + decoder.decode()
+      size += value.length
+      if (size > limit) {
+        await reader.cancel().catch(() => {}) // the connection may have ended
+        throw new TooLongError(limit)
+      }
+      text += decoder.decode(value, { stream: true })
+    }
   }
 }
 

@@ -65,10 +65,12 @@ export class Session extends Observable {
     })
   }
 
-  /** isValid says whether the workspace of the sign-in still accepts a token that another workspace does not. It needs no access there. */
+  /**
+   * isValid says whether the workspace of the sign-in still accepts a token that another workspace does not. It needs no access there. A server
+   * that is busy or not available says nothing about the token.
+   */
   async isValid(token: string): Promise<boolean> {
-    const response = await review(token, this.signed?.workspace || 'root')
-    return response.ok || response.status === 403
+    return (await review(token, this.signed?.workspace || 'root')).status !== 401
   }
 
   /** refused is called with a token that a server does not accept. */

@@ -118,6 +118,17 @@ export interface Shard extends KubeObject {
   status?: { capacity?: Record<string, string>; load?: Record<string, string>; used?: Record<string, string>; conditions?: Condition[] }
 }
 
+/** MoveCondition is a condition with the severity of its being False: Error, Warning or Info. */
+export interface MoveCondition extends Condition {
+  severity?: string
+}
+
+/** LogicalClusterMigration moves a logical cluster to another shard. */
+export interface LogicalClusterMigration extends KubeObject {
+  spec: { logicalCluster: string; destinationShard: string }
+  status?: { phase?: string; originShard?: string; entriesCopied?: number; conditions?: MoveCondition[] }
+}
+
 /** Schema is the part of an OpenAPI v3 schema from which forms are made. */
 export interface Schema {
   type?: string

@@ -13,7 +13,8 @@ export class Watches extends Observable {
   private feeds: Feed<any>[] = []
   private readonly limiter = new Limiter(4)
 
-  constructor(private readonly api: API) {
+  /** api sends requests to several workspaces, of which some may refuse the credentials. */
+  constructor(readonly api: API) {
     super()
     document.addEventListener('visibilitychange', () => this.share())
     for (const event of ['online', 'offline']) window.addEventListener(event, () => {

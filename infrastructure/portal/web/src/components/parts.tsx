@@ -88,7 +88,7 @@ export function Icon({ url, name }: { url: string | undefined; name: string }) {
 }
 
 const tones: Record<string, string> = {
-  Ready: 'good', Bound: 'good', Provisioning: 'progress', Pending: 'progress', Deleting: 'progress', Failed: 'bad', TemplateRemoved: 'bad', Unavailable: 'bad',
+  Ready: 'good', Bound: 'good', Completed: 'good', Provisioning: 'progress', Pending: 'progress', Deleting: 'progress', Failed: 'bad', TemplateRemoved: 'bad', Unavailable: 'bad',
 }
 
 /** Phase is the phase of an object, by word, icon and colour. */

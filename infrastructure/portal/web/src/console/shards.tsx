@@ -7,6 +7,7 @@ import { Glyph } from '../components/glyph'
 import { Age, Command, Failure, Loading, plural, Title } from '../components/parts'
 import type { Condition, Shard } from '../types'
 import { useFeed } from '../watches'
+import { Moves } from './moves'
 
 /** cordonAnnotation closes a shard for new workspaces. */
 const cordonAnnotation = 'experimental.core.kcp.io/unschedulable'
@@ -36,6 +37,7 @@ export function ShardsPage() {
         </>
       )}
       {feed.state === 'current' && feed.items.size === 0 && <p class="panel empty">There are no Shard objects in root.</p>}
+      <Moves />
       {chosen && <Cordon shard={chosen} onEnd={() => setChosen(undefined)} />}
     </>
   )
