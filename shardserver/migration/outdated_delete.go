@@ -91,12 +91,12 @@ func (o *outdatedService) serve(req *http.Request) (any, error) {
 	return o.delete(ctx, cluster, anyway)
 }
 
-func (o *outdatedService) list(ctx context.Context) (*outdatedList, error) {
+func (o *outdatedService) list(ctx context.Context) (outdatedList, error) {
 	all, err := o.clusters.List(logicalcluster.With(ctx, logicalcluster.Wildcard), "", nil)
 	if err != nil {
-		return nil, asStatus(fmt.Errorf("listing the logical clusters: %w", err))
+		return outdatedList{}, asStatus(fmt.Errorf("listing the logical clusters: %w", err))
 	}
-	list := &outdatedList{Items: []outdatedItem{}}
+	list := outdatedList{Items: []outdatedItem{}}
 	for _, cluster := range all {
 		if since, outdated := cluster.Annotations[corev1alpha1.OutdatedAnnotationKey]; outdated {
 			list.Items = append(list.Items, outdatedItem{logicalcluster.Of(cluster).String(), cluster.Annotations[corev1alpha1.MovedToAnnotationKey], since})
@@ -113,22 +113,22 @@ func refuse(name logicalcluster.Name, format string, args ...any) error {
 
 // delete deletes the keys of an outdated logical cluster, the LogicalCluster last, so that it can be repeated. It asks the shard that has the logical
 // cluster before: nothing else proves that this is not the only copy.
-func (o *outdatedService) delete(ctx context.Context, name logicalcluster.Name, anyway bool) (*metav1.Status, error) {
+func (o *outdatedService) delete(ctx context.Context, name logicalcluster.Name, anyway bool) (metav1.Status, error) {
 	deleted, holder, err := o.deleteUnlessNeeded(ctx, name, anyway)
 	switch {
 	case errors.Is(err, errConflict), errors.Is(err, transfer.ErrFenced):
-		return nil, refuse(name, "it changes at the same time: repeat the request")
+		return metav1.Status{}, refuse(name, "it changes at the same time: repeat the request")
 	case err != nil && ctx.Err() != nil:
-		return nil, apierrors.NewTimeoutError(fmt.Sprintf("%d keys were deleted: repeat the request to delete the others", deleted), 1)
+		return metav1.Status{}, apierrors.NewTimeoutError(fmt.Sprintf("%d keys were deleted: repeat the request to delete the others", deleted), 1)
 	case err != nil:
-		return nil, asStatus(err)
+		return metav1.Status{}, asStatus(err)
 	}
 	klog.FromContext(ctx).Info("Deleted the outdated content of a logical cluster for an administrator", "cluster", name, "holder", holder, "keys", deleted)
 	message := fmt.Sprintf("%d keys were deleted; shard %q has the logical cluster", deleted, holder)
 	if holder == "" {
 		message = fmt.Sprintf("%d keys were deleted; no shard has the logical cluster", deleted)
 	}
-	return &metav1.Status{
+	return metav1.Status{
 		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusSuccess, Code: http.StatusOK, Message: message,
 		Details: &metav1.StatusDetails{Group: logicalClusters.Group, Kind: logicalClusters.Resource, Name: name.String()},
 	}, nil
