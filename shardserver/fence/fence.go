@@ -49,7 +49,7 @@ func Start(ctx context.Context, cfg Config) (*Fence, error) {
 	f.unconfirmed.Store(cfg.Restored)
 	f.states = newStates(f.wake, f.shown.add)
 	f.replica = newReplica(cfg.Etcd, cfg.Prefix, f.revision)
-	if err := f.replica.register(ctx); err != nil {
+	if err := f.replica.registerAtStart(ctx); err != nil {
 		return nil, err
 	}
 	ctx, f.stop = context.WithCancel(context.WithoutCancel(ctx))

@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 
 	"github.com/atoll-dev/atoll/logicalcluster"
@@ -30,6 +31,8 @@ const (
 	leaseMargin    = 2 * time.Second
 	renewInterval  = time.Second
 	requestTimeout = 2 * time.Second
+	// startTimeout bounds the attempts to register when the process starts. Leases of earlier attempts expire.
+	startTimeout = 30 * time.Second
 	// PauseTimeout bounds the wait for the acknowledgements, while writes are refused. A replica that does not acknowledge until
 	// then has ended or does not answer; the wait is shorter than a lease, so that writes are not refused until it expires.
 	PauseTimeout = 2 * time.Second
@@ -57,6 +60,15 @@ func (r *replica) replicasPrefix() string { return path.Join(r.prefix, replicasS
 
 func (r *replica) pausedPrefix(cluster logicalcluster.Name) string {
 	return path.Join(r.prefix, pausedSegment, cluster.String()) + "/"
+}
+
+// registerAtStart registers the replica of a process that starts, and tries again while etcd is slow: the process ends without it.
+func (r *replica) registerAtStart(ctx context.Context) (err error) {
+	_ = wait.PollUntilContextTimeout(ctx, renewInterval, startTimeout, true, func(ctx context.Context) (bool, error) {
+		err = r.register(ctx)
+		return err == nil, nil
+	})
+	return err
 }
 
 // register writes the key of the replica with a new lease. Writes may begin: those before the informer has reached the
