@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/api/resmap"
@@ -176,6 +177,22 @@ func TestThePublishedResourceOfTheSamplesIsValid(t *testing.T) {
 }
 
 // The role that overlays extend has no rules of its own: the controller manager replaces the rules of an aggregated role.
+// TestKubectlApplyCanAnnotate: kubectl apply and Argo CD store what they apply in an annotation. The server refuses larger ones.
+func TestKubectlApplyCanAnnotate(t *testing.T) {
+	for _, dir := range []string{"default", "prometheus", "sync-agent"} {
+		for _, r := range build(t, dir).Resources() {
+			applied, err := r.MarshalJSON()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if limit := validation.TotalAnnotationSizeLimitB; len(applied) > limit*99/100 {
+				t.Errorf("%s/%s: %s %s has %d bytes, and annotations at most %d: shorten the descriptions (max_description in hack/generate.sh)",
+					dir, r.GetNamespace(), r.GetKind(), r.GetName(), len(applied), limit)
+			}
+		}
+	}
+}
+
 func TestTheRoleOfTheSyncAgentIsAggregated(t *testing.T) {
 	const label = "syncagent.kcp.io/aggregate-to-sync-agent"
 	aggregated, parts := "", 0
