@@ -20,7 +20,17 @@ func Load(file, context string) (*rest.Config, error) {
 	if _, ok := loaded.Contexts[context]; context != "" && !ok {
 		return nil, fmt.Errorf("%s: has contexts %s, want one called %q", file, contextNames(loaded.Contexts), context)
 	}
-	return clientConfig(file, loaded, context)
+	return clientConfig(file, loaded, &clientcmd.ConfigOverrides{CurrentContext: context})
+}
+
+// LoadForServer returns the client configuration of the current context of the file for another server than that of the file; "" is the
+// file's own. Credentials are left out if that server is not secure.
+func LoadForServer(file, server string) (*rest.Config, error) {
+	loaded, err := read(file)
+	if err != nil {
+		return nil, err
+	}
+	return clientConfig(file, loaded, &clientcmd.ConfigOverrides{ClusterInfo: clientcmdapi.Cluster{Server: server}})
 }
 
 // LoadWithoutCredentials returns the server of the current context of the file, and its CA. The files of credentials need not exist.
@@ -33,7 +43,7 @@ func LoadWithoutCredentials(file string) (*rest.Config, error) {
 	for _, each := range loaded.Contexts {
 		each.AuthInfo = ""
 	}
-	return clientConfig(file, loaded, "")
+	return clientConfig(file, loaded, &clientcmd.ConfigOverrides{})
 }
 
 func read(file string) (*clientcmdapi.Config, error) {
@@ -44,8 +54,8 @@ func read(file string) (*clientcmdapi.Config, error) {
 	return loaded, nil
 }
 
-func clientConfig(file string, loaded *clientcmdapi.Config, context string) (*rest.Config, error) {
-	config, err := clientcmd.NewNonInteractiveClientConfig(*loaded, context, &clientcmd.ConfigOverrides{}, nil).ClientConfig()
+func clientConfig(file string, loaded *clientcmdapi.Config, overrides *clientcmd.ConfigOverrides) (*rest.Config, error) {
+	config, err := clientcmd.NewNonInteractiveClientConfig(*loaded, overrides.CurrentContext, overrides, nil).ClientConfig()
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}

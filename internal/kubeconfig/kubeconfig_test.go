@@ -48,3 +48,20 @@ func TestLoad(t *testing.T) {
 		}
 	}
 }
+
+// TestLoadForServer: a token does not go to a server that is not secure.
+func TestLoadForServer(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(file, []byte(strings.Replace(content, "current-context: one", "current-context: two", 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for server, want := range map[string]string{"": "https://two:6443 secret", "https://three": "https://three secret", "http://127.0.0.1:8001": "http://127.0.0.1:8001 "} {
+		config, err := LoadForServer(file, server)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := config.Host + " " + config.BearerToken; got != want {
+			t.Errorf("%q: got %q, want %q", server, got, want)
+		}
+	}
+}

@@ -37,7 +37,7 @@ func (c *logicalClusterController) initialize(ctx context.Context, scope *cluste
 	created, err := c.newBindings(ctx, scope) // an error does not delay the others
 	creations := []func(context.Context) error{func(ctx context.Context) error { return c.ensureAdmin(ctx, scope) }}
 	if slices.Contains(cluster.Status.Initializers, universalInitializer) {
-		creations = append(creations, c.missingNamespaces(ctx)...)
+		creations = append(creations, c.missingNamespaces(ctx, created != nil && created.AcceptsClaims())...)
 	}
 	if created != nil {
 		creations = append(creations, created.Creations()...)
@@ -70,13 +70,17 @@ func (c *logicalClusterController) initialize(ctx context.Context, scope *cluste
 }
 
 // missingNamespaces returns the creations of the namespaces that Kubernetes clients expect, with their default objects. Tenants may change them.
-func (c *logicalClusterController) missingNamespaces(ctx context.Context) []func(context.Context) error {
+// If there are claims on objects, the default objects are left to their controller: it creates them with the labels of the claims, which are
+// known once the bindings are stored.
+func (c *logicalClusterController) missingNamespaces(ctx context.Context, claims bool) []func(context.Context) error {
 	var creations []func(context.Context) error
 	for _, name := range lifecycle.InitialNamespaces {
 		if _, err := c.namespaces.Get(ctx, "", name); err == nil {
 			continue
 		}
-		creations = append(creations, c.namespaceDefaults(ctx, name)...)
+		if !claims {
+			creations = append(creations, c.namespaceDefaults(ctx, name)...)
+		}
 		creations = append(creations, func(ctx context.Context) error {
 			namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{bootstrap.CreateOnlyAnnotation: "true"}}}
 			if err := c.cfg.Clients.Typed.Create(ctx, namespace); err != nil && !apierrors.IsAlreadyExists(err) {

@@ -204,11 +204,11 @@ func (cl *Clusters) loadService() (*rest.Config, error) {
 		if config, err = rest.InClusterConfig(); err != nil {
 			return nil, fmt.Errorf("--kubeconfig is not set, and there is no service account of a pod: %w", err)
 		}
-	} else if config, err = kubeconfig.Load(cl.Kubeconfig, ""); err != nil {
+		if cl.HostOverride != "" {
+			config.Host = cl.HostOverride
+		}
+	} else if config, err = kubeconfig.LoadForServer(cl.Kubeconfig, cl.HostOverride); err != nil {
 		return nil, fmt.Errorf("--kubeconfig: %w", err)
-	}
-	if cl.HostOverride != "" {
-		config.Host, config.ServerName = cl.HostOverride, "" // the name was that of the replaced host
 	}
 	if cl.CAFileOverride != "" {
 		if _, err := os.Stat(cl.CAFileOverride); err != nil {

@@ -102,6 +102,11 @@ func (i *Initialization) Creations() []func(context.Context) error {
 	return creations
 }
 
+// AcceptsClaims reports whether a binding that Creations creates accepts a permission claim.
+func (i *Initialization) AcceptsClaims() bool {
+	return slices.ContainsFunc(i.created, func(binding *apisv1alpha2.APIBinding) bool { return len(binding.Spec.PermissionClaims) > 0 })
+}
+
 // Outcome returns the state of all default bindings, after all creations. It returns transient errors only.
 func (i *Initialization) Outcome() (Outcome, error) {
 	var transient []error

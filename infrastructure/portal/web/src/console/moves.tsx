@@ -26,7 +26,7 @@ export function Moves() {
   const feed = useFeed<LogicalClusterMigration>(inWorkspace('root', 'apis', 'migration.kcp.io', 'v1alpha1', 'logicalclustermigrations'))
   useEffect(() => {
     feed.onChange = (before, after) => {
-      if (after && phaseOf(after) !== (before && phaseOf(before))) announce(`Move ${after.metadata.name}: ${phaseOf(after)}`)
+      if (after && (before || isRunning(after)) && phaseOf(after) !== (before && phaseOf(before))) announce(`Move ${after.metadata.name}: ${phaseOf(after)}`)
     }
   }, [feed])
   const all = [...feed.items.values()]
