@@ -33,7 +33,7 @@ func (e *instancesEnv) testMistakes(t *testing.T) {
 	e.replace(t, waits, fails)
 	failed := e.waitPhase(t, e.second, "mine", infrastructurev1alpha1.PhaseFailed)
 	status := failed.Object["status"].(map[string]any)
-	if message := status["message"].(string); !strings.Contains(message, "ask the platform team") || strings.Contains(message, "data.size") {
+	if message := status["message"].(string); !strings.Contains(message, "Ask the platform team") || strings.Contains(message, "data.size") {
 		t.Errorf("the message is %q", message)
 	}
 	if reason := status["conditions"].([]any)[0].(map[string]any)["reason"]; reason != "TemplateInvalid" {
