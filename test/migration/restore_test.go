@@ -147,8 +147,9 @@ func (e *env) release(t *testing.T, shard string) {
 	}
 }
 
-// deleteOutdated asks a shard to delete what it has of a logical cluster that another one has. It waits for an answer with a code.
-func (e *env) deleteOutdated(t *testing.T, shard, cluster string, code int32) string {
+// deleteOutdated asks a shard to delete what it has of a logical cluster that another one has. It waits for an answer with a code and a text: a shard that has
+// started answers with the same code, and another text, before it knows the others.
+func (e *env) deleteOutdated(t *testing.T, shard, cluster string, code int32, text string) {
 	t.Helper()
 	config := e.Masters(t, shard)
 	c, err := rest.HTTPClientFor(config)
@@ -156,8 +157,7 @@ func (e *env) deleteOutdated(t *testing.T, shard, cluster string, code int32) st
 		t.Fatal(err)
 	}
 	defer c.CloseIdleConnections()
-	status := metav1.Status{}
-	shardtesting.EventuallyWithin(t, longWait, fmt.Sprint("answer ", code), func(ctx context.Context) error {
+	shardtesting.EventuallyWithin(t, longWait, fmt.Sprintf("answer %d with %q", code, text), func(ctx context.Context) error {
 		req, err := http.NewRequestWithContext(ctx, http.MethodDelete, config.Host+"/debug/logicalclusters/outdated/"+cluster, http.NoBody)
 		if err != nil {
 			return err
@@ -167,15 +167,18 @@ func (e *env) deleteOutdated(t *testing.T, shard, cluster string, code int32) st
 			return err
 		}
 		defer response.Body.Close()
+		status := metav1.Status{}
 		if err := json.NewDecoder(response.Body).Decode(&status); err != nil {
 			return err
 		}
-		if status.Code != code {
+		switch matches := status.Code == code && strings.Contains(status.Message, text); {
+		case !matches && status.Code == http.StatusOK: // there is nothing left to ask for
+			t.Fatalf("it was deleted: %s", status.Message)
+		case !matches:
 			return fmt.Errorf("got %d: %s", status.Code, status.Message)
 		}
 		return nil
 	})
-	return status.Message
 }
 
 // checkNoEndpoint checks that a shard is not known to have consumers of an export.
@@ -198,25 +201,19 @@ func (e *env) testOutdatedContent(t *testing.T, workspace *tenancyv1alpha1.Works
 		t.Helper()
 		return e.objectsOn(t, installation.Alpha, []logicalcluster.Name{cluster})[cluster.String()]
 	}
-	if got := e.deleteOutdated(t, installation.Alpha, cluster.String(), http.StatusConflict); !strings.Contains(got, "is not released") {
-		t.Error(got)
-	}
+	e.deleteOutdated(t, installation.Alpha, cluster.String(), http.StatusConflict, "is not released")
 	e.Kill(t, installation.Alpha)
 	e.Kill(t, installation.Beta)
 	e.release(t, installation.Alpha)
 	e.Restart(t, installation.Alpha)
 	e.WaitReady(t, installation.Alpha)
-	if got := e.deleteOutdated(t, installation.Alpha, cluster.String(), http.StatusServiceUnavailable); !strings.Contains(got, `asking shard "beta"`) {
-		t.Error(got)
-	}
+	e.deleteOutdated(t, installation.Alpha, cluster.String(), http.StatusServiceUnavailable, `asking shard "beta"`)
 	if content() < 2 {
 		t.Error("a refused request has deleted content")
 	}
 	e.Restart(t, installation.Beta)
 	e.WaitReady(t, installation.Beta)
-	if got := e.deleteOutdated(t, installation.Alpha, cluster.String(), http.StatusOK); !strings.Contains(got, `shard "beta" has the logical cluster`) {
-		t.Error(got)
-	}
+	e.deleteOutdated(t, installation.Alpha, cluster.String(), http.StatusOK, `shard "beta" has the logical cluster`)
 	if left := content(); left != 0 {
 		t.Errorf("%d keys are left", left)
 	}
