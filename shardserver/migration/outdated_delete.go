@@ -253,10 +253,7 @@ func (o *outdatedService) awaitParent(ctx context.Context, name logicalcluster.N
 		if current.uid() != stored.uid() || annotations[corev1alpha1.OutdatedAnnotationKey] == "" {
 			return errConflict
 		}
-		if annotations[corev1alpha1.MovedToAnnotationKey] != holder {
-			annotations[corev1alpha1.MovedToAnnotationKey], annotations[corev1alpha1.ShardAnnotationKey] = holder, holder
-			annotations[corev1alpha1.OutdatedAnnotationKey] = time.Now().UTC().Format(time.RFC3339)
-		}
+		noteHolder(annotations, holder, time.Now())
 		return nil
 	})
 	if err != nil {
@@ -272,9 +269,28 @@ func (o *outdatedService) awaitParent(ctx context.Context, name logicalcluster.N
 			return nil, err
 		}
 	}
-	since, err := time.Parse(time.RFC3339, stored.annotations()[corev1alpha1.OutdatedAnnotationKey])
-	if !knows || err == nil && time.Since(since) < cleanDelay {
+	if !knows || time.Since(outdatedSince(stored.annotations())) < cleanDelay {
 		return nil, apierrors.NewTooManyRequests(fmt.Sprintf("the shard of the Workspace and front proxies have not learned yet that shard %q has the logical cluster: repeat the request", holder), int(cleanDelay/time.Second))
 	}
 	return stored, nil
+}
+
+// noteHolder writes which shard has an outdated logical cluster. The time counts from when others can learn that from this shard. One in the future is of a
+// clock that was set back since, which does not have to get there again.
+func noteHolder(annotations map[string]string, holder string, now time.Time) {
+	since := outdatedSince(annotations)
+	if annotations[corev1alpha1.MovedToAnnotationKey] == holder && !since.IsZero() && !since.After(now) {
+		return
+	}
+	annotations[corev1alpha1.MovedToAnnotationKey], annotations[corev1alpha1.ShardAnnotationKey] = holder, holder
+	annotations[corev1alpha1.OutdatedAnnotationKey] = now.UTC().Format(time.RFC3339)
+}
+
+// outdatedSince returns the time of OutdatedAnnotationKey; zero if that is none.
+func outdatedSince(annotations map[string]string) time.Time {
+	since, err := time.Parse(time.RFC3339, annotations[corev1alpha1.OutdatedAnnotationKey])
+	if err != nil {
+		return time.Time{}
+	}
+	return since
 }
