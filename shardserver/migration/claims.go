@@ -23,7 +23,7 @@ const maxClaimsPerResponse = 5000
 
 // claimsRequest requests the logical clusters that a shard has received from the requesting shard, directly or by way of others.
 type claimsRequest struct {
-	// After is the last logical cluster of the previous response.
+	// After is the last logical cluster of the previous response, or a text after which the response begins.
 	After string `json:"after,omitempty"`
 }
 

@@ -31,8 +31,6 @@ const (
 	outdatedPath = "/debug/logicalclusters/outdated"
 	// withoutHolder is the parameter with which content is deleted that no shard has.
 	withoutHolder = "withoutHolder"
-	// holderTimeout bounds the question to one shard: a request lasts a minute.
-	holderTimeout = 15 * time.Second
 )
 
 // outdatedList is the answer to GET.
@@ -115,10 +113,11 @@ func refuse(name logicalcluster.Name, format string, args ...any) error {
 // cluster before: nothing else proves that this is not the only copy.
 func (o *outdatedService) delete(ctx context.Context, name logicalcluster.Name, anyway bool) (metav1.Status, error) {
 	deleted, holder, err := o.deleteUnlessNeeded(ctx, name, anyway)
+	var status apierrors.APIStatus
 	switch {
 	case errors.Is(err, errConflict), errors.Is(err, transfer.ErrFenced):
 		return metav1.Status{}, refuse(name, "it changes at the same time: repeat the request")
-	case err != nil && ctx.Err() != nil:
+	case err != nil && ctx.Err() != nil && !errors.As(err, &status):
 		return metav1.Status{}, apierrors.NewTimeoutError(fmt.Sprintf("%d keys were deleted: repeat the request to delete the others", deleted), 1)
 	case err != nil:
 		return metav1.Status{}, asStatus(err)
@@ -140,11 +139,12 @@ func (o *outdatedService) deleteUnlessNeeded(ctx context.Context, name logicalcl
 	if err != nil {
 		return 0, "", err
 	}
-	if holder, err = o.findHolder(ctx, name, stored); err != nil {
-		return 0, "", err
-	}
+	found, err := o.findHolder(ctx, name, stored)
 	switch {
-	case holder != "":
+	case err != nil:
+		return 0, "", err
+	case found != nil:
+		holder = found.Holder
 		if stored, err = o.awaitParent(ctx, name, stored, holder); err != nil {
 			return 0, holder, err
 		}
@@ -188,62 +188,6 @@ func (o *outdatedService) deletable(ctx context.Context, name logicalcluster.Nam
 		}
 	}
 	return stored, nil
-}
-
-// findHolder returns the shard that says that it has the logical cluster, with the receipt of this one; "" if all others say that they do not. The shard to
-// which the logical cluster had moved comes first.
-func (o *outdatedService) findHolder(ctx context.Context, name logicalcluster.Name, stored *storedCluster) (string, error) {
-	others, err := o.others(ctx)
-	if err != nil {
-		return "", apierrors.NewServiceUnavailable(err.Error())
-	}
-	if at := slices.Index(others, stored.annotations()[corev1alpha1.MovedToAnnotationKey]); at > 0 {
-		others[0], others[at] = others[at], others[0]
-	}
-	var failed []error
-	for _, shard := range others {
-		has, err := o.isHeldBy(ctx, shard, name, stored)
-		if has {
-			return shard, nil
-		}
-		if err != nil {
-			failed = append(failed, fmt.Errorf("asking shard %q: %w", shard, err))
-		}
-	}
-	if len(failed) > 0 {
-		return "", apierrors.NewServiceUnavailable("whether another shard has the logical cluster is unknown: " + strings.ReplaceAll(errors.Join(failed...).Error(), "\n", "; "))
-	}
-	return "", nil
-}
-
-var errFound = errors.New("the shard has the logical cluster")
-
-// isHeldBy asks a shard whether it has a logical cluster that this one has handed over.
-func (o *outdatedService) isHeldBy(ctx context.Context, shard string, name logicalcluster.Name, stored *storedCluster) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, holderTimeout)
-	defer cancel()
-	peer, err := o.cfg.Origins.connect(ctx, shard)
-	if err != nil {
-		return false, err
-	}
-	defer peer.close()
-	err = eachClaim(ctx, peer, func(one claim) error {
-		if isHolder(o.cfg.ReceiptKey, shard, name, stored, one) {
-			return errFound
-		}
-		return nil
-	})
-	if errors.Is(err, errFound) {
-		return true, nil
-	}
-	return false, err
-}
-
-// isHolder reports whether a claim proves that the shard which makes it has the logical cluster, in a state of after the hand-over that made the content of
-// this shard outdated.
-func isHolder(secret []byte, shard string, name logicalcluster.Name, stored *storedCluster, c claim) bool {
-	return c.Cluster == name.String() && c.Holder == shard && string(c.UID) == stored.uid() && c.Epoch >= epochOf(stored.annotations()) &&
-		isSigned(secret, name, c.UID, c.Epoch, c.MAC)
 }
 
 // awaitParent returns the LogicalCluster when nobody needs it any more to find the shard that has the logical cluster: the shard of the Workspace and front
