@@ -32,6 +32,8 @@ type claimsResponse struct {
 	Claims []claim `json:"claims"`
 	// More is whether there are further ones after the last.
 	More bool `json:"more,omitempty"`
+	// Confirmed is false while the shard is restored, and does not know yet which of its logical clusters other shards have got since the backup.
+	Confirmed bool `json:"confirmed,omitempty"`
 }
 
 // claim is a logical cluster that a shard has got from another one.
@@ -60,11 +62,14 @@ func (o *originService) serveClaims(req *http.Request) (claimsResponse, error) {
 	if err != nil {
 		return claimsResponse{}, err
 	}
+	confirmed := o.cfg.Fence.IsConfirmed() // before the list, which then has what was found to be outdated
 	all, err := o.clusters.List(logicalcluster.With(req.Context(), logicalcluster.Wildcard), "", nil)
 	if err != nil {
 		return claimsResponse{}, fmt.Errorf("listing the logical clusters: %w", err)
 	}
-	return claimsFor(all, asking, o.cfg.Shard, wanted.After), nil
+	response := claimsFor(all, asking, o.cfg.Shard, wanted.After)
+	response.Confirmed = confirmed
+	return response, nil
 }
 
 // claimsFor returns what this shard has received from the requesting one. If it has handed a logical cluster over, it claims that for the next
