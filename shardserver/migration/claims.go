@@ -42,6 +42,8 @@ type claim struct {
 	UID     types.UID `json:"uid"`
 	// Holder is the shard that has the logical cluster now: the one that answers, or the one to which it has handed it over.
 	Holder string `json:"holder"`
+	// ParentShard is the shard that has the Workspace, as the answering shard knows.
+	ParentShard string `json:"parentShard,omitempty"`
 	// Epoch and MAC are those of the receipt of the requesting shard.
 	Epoch int64  `json:"epoch"`
 	MAC   string `json:"mac"`
@@ -83,8 +85,8 @@ func claimsFor(all []*corev1alpha1.LogicalCluster, asking, shard, after string) 
 			continue
 		}
 		if signed, found := receiptOf(value, asking); found {
-			holder := cmp.Or(cluster.Annotations[corev1alpha1.MovedToAnnotationKey], shard)
-			claims = append(claims, claim{Cluster: name, UID: cluster.UID, Holder: holder, Epoch: signed.Epoch, MAC: signed.MAC})
+			holder, parent := cmp.Or(cluster.Annotations[corev1alpha1.MovedToAnnotationKey], shard), cmp.Or(cluster.Annotations[corev1alpha1.OwnerShardAnnotationKey], shard)
+			claims = append(claims, claim{Cluster: name, UID: cluster.UID, Holder: holder, ParentShard: parent, Epoch: signed.Epoch, MAC: signed.MAC})
 		}
 	}
 	slices.SortFunc(claims, func(a, b claim) int { return cmp.Compare(a.Cluster, b.Cluster) })

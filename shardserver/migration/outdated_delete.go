@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -145,7 +144,7 @@ func (o *outdatedService) deleteUnlessNeeded(ctx context.Context, name logicalcl
 		return 0, "", err
 	case found != nil:
 		holder = found.Holder
-		if stored, err = o.awaitParent(ctx, name, stored, holder); err != nil {
+		if stored, err = o.awaitParent(ctx, name, stored, found); err != nil {
 			return 0, holder, err
 		}
 	case !anyway:
@@ -188,53 +187,4 @@ func (o *outdatedService) deletable(ctx context.Context, name logicalcluster.Nam
 		}
 	}
 	return stored, nil
-}
-
-// awaitParent returns the LogicalCluster when nobody needs it any more to find the shard that has the logical cluster: the shard of the Workspace and front
-// proxies learn that from the one that had it before. It may have moved on meanwhile.
-func (o *outdatedService) awaitParent(ctx context.Context, name logicalcluster.Name, stored *storedCluster, holder string) (*storedCluster, error) {
-	stored, err := o.stored.update(ctx, name, func(current *storedCluster, annotations map[string]string) error {
-		if current.uid() != stored.uid() || annotations[corev1alpha1.OutdatedAnnotationKey] == "" {
-			return errConflict
-		}
-		noteHolder(annotations, holder, time.Now())
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	cluster, err := o.cluster(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	knows := false
-	if cluster != nil && cluster.Annotations[corev1alpha1.MovedToAnnotationKey] == holder {
-		if knows, err = o.parentKnows(ctx, cluster); err != nil {
-			return nil, err
-		}
-	}
-	if !knows || time.Since(outdatedSince(stored.annotations())) < cleanDelay {
-		return nil, apierrors.NewTooManyRequests(fmt.Sprintf("the shard of the Workspace and front proxies have not learned yet that shard %q has the logical cluster: repeat the request", holder), int(cleanDelay/time.Second))
-	}
-	return stored, nil
-}
-
-// noteHolder writes which shard has an outdated logical cluster. The time counts from when others can learn that from this shard. One in the future is of a
-// clock that was set back since, which does not have to get there again.
-func noteHolder(annotations map[string]string, holder string, now time.Time) {
-	since := outdatedSince(annotations)
-	if annotations[corev1alpha1.MovedToAnnotationKey] == holder && !since.IsZero() && !since.After(now) {
-		return
-	}
-	annotations[corev1alpha1.MovedToAnnotationKey], annotations[corev1alpha1.ShardAnnotationKey] = holder, holder
-	annotations[corev1alpha1.OutdatedAnnotationKey] = now.UTC().Format(time.RFC3339)
-}
-
-// outdatedSince returns the time of OutdatedAnnotationKey; zero if that is none.
-func outdatedSince(annotations map[string]string) time.Time {
-	since, err := time.Parse(time.RFC3339, annotations[corev1alpha1.OutdatedAnnotationKey])
-	if err != nil {
-		return time.Time{}
-	}
-	return since
 }

@@ -3,7 +3,6 @@ package migration
 import (
 	"strconv"
 	"testing"
-	"time"
 
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
@@ -34,29 +33,6 @@ func TestIsProven(t *testing.T) {
 	} {
 		if got := isProven(secret, name, stored, tc.claim()); got != tc.want {
 			t.Errorf("%s: got %t", what, got)
-		}
-	}
-}
-
-// TestNoteHolder: the time from which others can learn where a logical cluster is begins again with another shard, and with another clock.
-func TestNoteHolder(t *testing.T) {
-	now := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
-	for what, tc := range map[string]struct {
-		holder string
-		since  string
-		want   time.Time
-	}{
-		"the same shard":               {"beta", "2030-01-02T03:00:00Z", now.Add(-4*time.Minute - 5*time.Second)},
-		"this very second":             {"beta", "2030-01-02T03:04:05Z", now},
-		"another shard":                {"gamma", "2030-01-02T03:00:00Z", now},
-		"a clock that was set back":    {"beta", "2031-01-02T03:04:05Z", now},
-		"what is no time":              {"beta", "yes", now},
-		"a time with another timezone": {"beta", "2030-01-02T05:00:00+02:00", now.Add(-4*time.Minute - 5*time.Second)},
-	} {
-		annotations := map[string]string{corev1alpha1.MovedToAnnotationKey: "beta", corev1alpha1.ShardAnnotationKey: "beta", corev1alpha1.OutdatedAnnotationKey: tc.since}
-		noteHolder(annotations, tc.holder, now)
-		if annotations[corev1alpha1.MovedToAnnotationKey] != tc.holder || annotations[corev1alpha1.ShardAnnotationKey] != tc.holder || !outdatedSince(annotations).Equal(tc.want) {
-			t.Errorf("%s: got %v", what, annotations)
 		}
 	}
 }
