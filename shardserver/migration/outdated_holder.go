@@ -74,7 +74,7 @@ func decideHolder(recorded string, answers []answer) (*claim, error) {
 			unknown = append(unknown, fmt.Errorf("asking shard %q: %w", one.shard, one.err))
 		case one.claim == nil:
 		case !one.confirmed:
-			unknown = append(unknown, fmt.Errorf("shard %q claims it, was restored, and does not know yet what has moved since: repeat the request when its condition MovesKnown says so", one.shard))
+			unknown = append(unknown, fmt.Errorf("shard %q claims it, and was restored, and does not know yet what has moved since: repeat the request when it does (condition MovesKnown)", one.shard))
 		case !one.holds():
 			moving = append(moving, fmt.Errorf("shard %q has handed it over to shard %q, which does not have it yet: repeat the request", one.shard, one.claim.Holder))
 		case one.shard == recorded:

@@ -40,9 +40,9 @@ func TestDecideHolder(t *testing.T) {
 		"two have it":                                      {answers: []answer{none("beta"), claims("gamma", "gamma"), claims("delta", "delta")}, fails: `the shards "gamma" and "delta" both have it`},
 		"a shard that may have it":                         {answers: []answer{none("beta"), silent("gamma")}, fails: `asking shard "gamma": no answer`},
 		"two shards that may":                              {answers: []answer{silent("beta"), silent("gamma")}, fails: `asking shard "gamma"`},
-		"the recorded shard is restored":                   {answers: []answer{restored("beta", "beta"), none("gamma")}, fails: `shard "beta" claims it, was restored`},
-		"another shard is restored":                        {answers: []answer{none("beta"), restored("gamma", "gamma")}, fails: `shard "gamma" claims it, was restored`},
-		"a restored shard has handed it over":              {answers: []answer{none("beta"), restored("gamma", "delta"), none("delta")}, fails: `shard "gamma" claims it, was restored`},
+		"the recorded shard is restored":                   {answers: []answer{restored("beta", "beta"), none("gamma")}, fails: `shard "beta" claims it, and was restored`},
+		"another shard is restored":                        {answers: []answer{none("beta"), restored("gamma", "gamma")}, fails: `shard "gamma" claims it, and was restored`},
+		"a restored shard has handed it over":              {answers: []answer{none("beta"), restored("gamma", "delta"), none("delta")}, fails: `shard "gamma" claims it, and was restored`},
 		"it is moving":                                     {answers: []answer{claims("beta", "gamma"), none("gamma")}, fails: `shard "beta" has handed it over to shard "gamma", which does not have it yet`},
 	} {
 		t.Run(what, func(t *testing.T) {
