@@ -23,7 +23,7 @@ const maxClaimsPerResponse = 5000
 
 // claimsRequest requests the logical clusters that a shard has received from the requesting shard, directly or by way of others.
 type claimsRequest struct {
-	// After is the last logical cluster of the previous response.
+	// After is the last logical cluster of the previous response, or a text after which the response begins.
 	After string `json:"after,omitempty"`
 }
 
@@ -32,6 +32,8 @@ type claimsResponse struct {
 	Claims []claim `json:"claims"`
 	// More is whether there are further ones after the last.
 	More bool `json:"more,omitempty"`
+	// Confirmed is false while the shard is restored, and does not know yet which of its logical clusters other shards have got since the backup.
+	Confirmed bool `json:"confirmed,omitempty"`
 }
 
 // claim is a logical cluster that a shard has got from another one.
@@ -40,6 +42,8 @@ type claim struct {
 	UID     types.UID `json:"uid"`
 	// Holder is the shard that has the logical cluster now: the one that answers, or the one to which it has handed it over.
 	Holder string `json:"holder"`
+	// ParentShard is the shard that has the Workspace, as the answering shard knows.
+	ParentShard string `json:"parentShard,omitempty"`
 	// Epoch and MAC are those of the receipt of the requesting shard.
 	Epoch int64  `json:"epoch"`
 	MAC   string `json:"mac"`
@@ -60,11 +64,14 @@ func (o *originService) serveClaims(req *http.Request) (claimsResponse, error) {
 	if err != nil {
 		return claimsResponse{}, err
 	}
+	confirmed := o.cfg.Fence.IsConfirmed() // before the list, which then has what was found to be outdated
 	all, err := o.clusters.List(logicalcluster.With(req.Context(), logicalcluster.Wildcard), "", nil)
 	if err != nil {
 		return claimsResponse{}, fmt.Errorf("listing the logical clusters: %w", err)
 	}
-	return claimsFor(all, asking, o.cfg.Shard, wanted.After), nil
+	response := claimsFor(all, asking, o.cfg.Shard, wanted.After)
+	response.Confirmed = confirmed
+	return response, nil
 }
 
 // claimsFor returns what this shard has received from the requesting one. If it has handed a logical cluster over, it claims that for the next
@@ -78,8 +85,8 @@ func claimsFor(all []*corev1alpha1.LogicalCluster, asking, shard, after string) 
 			continue
 		}
 		if signed, found := receiptOf(value, asking); found {
-			holder := cmp.Or(cluster.Annotations[corev1alpha1.MovedToAnnotationKey], shard)
-			claims = append(claims, claim{Cluster: name, UID: cluster.UID, Holder: holder, Epoch: signed.Epoch, MAC: signed.MAC})
+			holder, parent := cmp.Or(cluster.Annotations[corev1alpha1.MovedToAnnotationKey], shard), cmp.Or(cluster.Annotations[corev1alpha1.OwnerShardAnnotationKey], shard)
+			claims = append(claims, claim{Cluster: name, UID: cluster.UID, Holder: holder, ParentShard: parent, Epoch: signed.Epoch, MAC: signed.MAC})
 		}
 	}
 	slices.SortFunc(claims, func(a, b claim) int { return cmp.Compare(a.Cluster, b.Cluster) })

@@ -131,7 +131,7 @@ func TestCleanUp(t *testing.T) {
 		message             string
 	}{
 		{destination: shardingv1alpha1.LogicalClusterMigrationReportSpec{State: shardingv1alpha1.MigrationCopying}},
-		{destination: shardingv1alpha1.LogicalClusterMigrationReportSpec{State: shardingv1alpha1.MigrationCopying, Reason: migrationv1alpha1.ReasonDestinationFull, Message: "no space"}, message: "no shard serves the logical cluster: no space"},
+		{destination: shardingv1alpha1.LogicalClusterMigrationReportSpec{State: shardingv1alpha1.MigrationCopying, Reason: migrationv1alpha1.ReasonDestinationFull, Message: "no space"}, message: `shard "beta" has not taken over, and no shard serves the logical cluster: no space`},
 		{destination: shardingv1alpha1.LogicalClusterMigrationReportSpec{State: shardingv1alpha1.MigrationCopying}, message: "no space"}, // the next attempt
 		{destination: shardingv1alpha1.LogicalClusterMigrationReportSpec{State: shardingv1alpha1.MigrationServing}},
 		{origin: shardingv1alpha1.LogicalClusterMigrationReportSpec{Reason: migrationv1alpha1.ReasonKeysNotHandedOver, Message: "keys"}, destination: shardingv1alpha1.LogicalClusterMigrationReportSpec{State: shardingv1alpha1.MigrationServing}, message: "keys"},

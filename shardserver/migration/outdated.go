@@ -210,10 +210,7 @@ func (o *outdatedService) ask(ctx context.Context, shard string) error {
 func eachClaim(ctx context.Context, shard *peer, do func(claim) error) error {
 	after := ""
 	for seen := 0; seen < maxClaims; {
-		response, err := post[claimsResponse](ctx, shard, claimsPath(), claimsRequest{After: after})
-		if missing := (*notFoundError)(nil); errors.As(err, &missing) {
-			return fmt.Errorf("%w: enable the feature gate LogicalClusterMigration of this shard, or upgrade it", err)
-		}
+		response, err := requestClaims(ctx, shard, after)
 		if err != nil {
 			return err
 		}
@@ -234,6 +231,15 @@ func eachClaim(ctx context.Context, shard *peer, do func(claim) error) error {
 		}
 	}
 	return fmt.Errorf("it claims more than %d logical clusters", maxClaims)
+}
+
+// requestClaims asks a shard for its claims on logical clusters whose names sort behind a text.
+func requestClaims(ctx context.Context, shard *peer, after string) (*claimsResponse, error) {
+	response, err := post[claimsResponse](ctx, shard, claimsPath(), claimsRequest{After: after})
+	if missing := (*notFoundError)(nil); errors.As(err, &missing) {
+		return nil, fmt.Errorf("%w: enable the feature gate LogicalClusterMigration of this shard, or upgrade it", err)
+	}
+	return response, err
 }
 
 // consider fences the logical cluster of a claim if the claim proves that this shard has handed it over.

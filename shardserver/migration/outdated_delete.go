@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,8 +30,6 @@ const (
 	outdatedPath = "/debug/logicalclusters/outdated"
 	// withoutHolder is the parameter with which content is deleted that no shard has.
 	withoutHolder = "withoutHolder"
-	// holderTimeout bounds the question to one shard: a request lasts a minute.
-	holderTimeout = 15 * time.Second
 )
 
 // outdatedList is the answer to GET.
@@ -115,10 +112,11 @@ func refuse(name logicalcluster.Name, format string, args ...any) error {
 // cluster before: nothing else proves that this is not the only copy.
 func (o *outdatedService) delete(ctx context.Context, name logicalcluster.Name, anyway bool) (metav1.Status, error) {
 	deleted, holder, err := o.deleteUnlessNeeded(ctx, name, anyway)
+	var status apierrors.APIStatus
 	switch {
 	case errors.Is(err, errConflict), errors.Is(err, transfer.ErrFenced):
 		return metav1.Status{}, refuse(name, "it changes at the same time: repeat the request")
-	case err != nil && ctx.Err() != nil:
+	case err != nil && ctx.Err() != nil && !errors.As(err, &status):
 		return metav1.Status{}, apierrors.NewTimeoutError(fmt.Sprintf("%d keys were deleted: repeat the request to delete the others", deleted), 1)
 	case err != nil:
 		return metav1.Status{}, asStatus(err)
@@ -140,12 +138,13 @@ func (o *outdatedService) deleteUnlessNeeded(ctx context.Context, name logicalcl
 	if err != nil {
 		return 0, "", err
 	}
-	if holder, err = o.findHolder(ctx, name, stored); err != nil {
-		return 0, "", err
-	}
+	found, err := o.findHolder(ctx, name, stored)
 	switch {
-	case holder != "":
-		if stored, err = o.awaitParent(ctx, name, stored, holder); err != nil {
+	case err != nil:
+		return 0, "", err
+	case found != nil:
+		holder = found.Holder
+		if stored, err = o.awaitParent(ctx, name, stored, found); err != nil {
 			return 0, holder, err
 		}
 	case !anyway:
@@ -186,95 +185,6 @@ func (o *outdatedService) deletable(ctx context.Context, name logicalcluster.Nam
 		if migration.Spec.LogicalCluster == name.String() && !hasEnded(migration) {
 			return nil, refuse(name, "migration %q of it has not ended: wait for that, or delete it", Reference(logicalcluster.Of(migration), migration.Name))
 		}
-	}
-	return stored, nil
-}
-
-// findHolder returns the shard that says that it has the logical cluster, with the receipt of this one; "" if all others say that they do not. The shard to
-// which the logical cluster had moved comes first.
-func (o *outdatedService) findHolder(ctx context.Context, name logicalcluster.Name, stored *storedCluster) (string, error) {
-	others, err := o.others(ctx)
-	if err != nil {
-		return "", apierrors.NewServiceUnavailable(err.Error())
-	}
-	if at := slices.Index(others, stored.annotations()[corev1alpha1.MovedToAnnotationKey]); at > 0 {
-		others[0], others[at] = others[at], others[0]
-	}
-	var failed []error
-	for _, shard := range others {
-		has, err := o.isHeldBy(ctx, shard, name, stored)
-		if has {
-			return shard, nil
-		}
-		if err != nil {
-			failed = append(failed, fmt.Errorf("asking shard %q: %w", shard, err))
-		}
-	}
-	if len(failed) > 0 {
-		return "", apierrors.NewServiceUnavailable("whether another shard has the logical cluster is unknown: " + strings.ReplaceAll(errors.Join(failed...).Error(), "\n", "; "))
-	}
-	return "", nil
-}
-
-var errFound = errors.New("the shard has the logical cluster")
-
-// isHeldBy asks a shard whether it has a logical cluster that this one has handed over.
-func (o *outdatedService) isHeldBy(ctx context.Context, shard string, name logicalcluster.Name, stored *storedCluster) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, holderTimeout)
-	defer cancel()
-	peer, err := o.cfg.Origins.connect(ctx, shard)
-	if err != nil {
-		return false, err
-	}
-	defer peer.close()
-	err = eachClaim(ctx, peer, func(one claim) error {
-		if isHolder(o.cfg.ReceiptKey, shard, name, stored, one) {
-			return errFound
-		}
-		return nil
-	})
-	if errors.Is(err, errFound) {
-		return true, nil
-	}
-	return false, err
-}
-
-// isHolder reports whether a claim proves that the shard which makes it has the logical cluster, in a state of after the hand-over that made the content of
-// this shard outdated.
-func isHolder(secret []byte, shard string, name logicalcluster.Name, stored *storedCluster, c claim) bool {
-	return c.Cluster == name.String() && c.Holder == shard && string(c.UID) == stored.uid() && c.Epoch >= epochOf(stored.annotations()) &&
-		isSigned(secret, name, c.UID, c.Epoch, c.MAC)
-}
-
-// awaitParent returns the LogicalCluster when nobody needs it any more to find the shard that has the logical cluster: the shard of the Workspace and front
-// proxies learn that from the one that had it before. It may have moved on meanwhile.
-func (o *outdatedService) awaitParent(ctx context.Context, name logicalcluster.Name, stored *storedCluster, holder string) (*storedCluster, error) {
-	stored, err := o.stored.update(ctx, name, func(current *storedCluster, annotations map[string]string) error {
-		if current.uid() != stored.uid() || annotations[corev1alpha1.OutdatedAnnotationKey] == "" {
-			return errConflict
-		}
-		if annotations[corev1alpha1.MovedToAnnotationKey] != holder {
-			annotations[corev1alpha1.MovedToAnnotationKey], annotations[corev1alpha1.ShardAnnotationKey] = holder, holder
-			annotations[corev1alpha1.OutdatedAnnotationKey] = time.Now().UTC().Format(time.RFC3339)
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	cluster, err := o.cluster(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	knows := false
-	if cluster != nil && cluster.Annotations[corev1alpha1.MovedToAnnotationKey] == holder {
-		if knows, err = o.parentKnows(ctx, cluster); err != nil {
-			return nil, err
-		}
-	}
-	since, err := time.Parse(time.RFC3339, stored.annotations()[corev1alpha1.OutdatedAnnotationKey])
-	if !knows || err == nil && time.Since(since) < cleanDelay {
-		return nil, apierrors.NewTooManyRequests(fmt.Sprintf("the shard of the Workspace and front proxies have not learned yet that shard %q has the logical cluster: repeat the request", holder), int(cleanDelay/time.Second))
 	}
 	return stored, nil
 }

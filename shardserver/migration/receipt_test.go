@@ -153,10 +153,10 @@ func TestClaims(t *testing.T) {
 	all := []*corev1alpha1.LogicalCluster{
 		newCluster("own", nil), newCluster("second", nil, "alpha", "beta"), newCluster("first", nil, "alpha"), newCluster("foreign", nil, "beta", "alphabet"),
 		newCluster("arriving", map[string]string{corev1alpha1.ArrivingAnnotationKey: "m"}, "alpha"),
-		newCluster("passed", map[string]string{corev1alpha1.MovedToAnnotationKey: "delta"}, "alpha", "gamma"),
+		newCluster("passed", map[string]string{corev1alpha1.MovedToAnnotationKey: "delta", corev1alpha1.OwnerShardAnnotationKey: "beta"}, "alpha", "gamma"),
 	}
 	got := claimsFor(all, "alpha", "gamma", "")
-	want := []claim{{"first", "first", "gamma", 1, "m"}, {"passed", "passed", "delta", 1, "m"}, {"second", "second", "gamma", 1, "m"}}
+	want := []claim{{"first", "first", "gamma", "gamma", 1, "m"}, {"passed", "passed", "delta", "beta", 1, "m"}, {"second", "second", "gamma", "gamma", 1, "m"}}
 	if fmt.Sprint(got.Claims) != fmt.Sprint(want) || got.More {
 		t.Errorf("got %+v", got)
 	}

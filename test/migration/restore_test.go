@@ -147,8 +147,9 @@ func (e *env) release(t *testing.T, shard string) {
 	}
 }
 
-// deleteOutdated asks a shard to delete what it has of a logical cluster that another one has. It waits for an answer with a code.
-func (e *env) deleteOutdated(t *testing.T, shard, cluster string, code int32) string {
+// deleteOutdated asks a shard to delete what it has of a logical cluster that another one has. It waits for an answer with a code and a text: a shard that has
+// started answers with the same code, and another text, before it knows the others.
+func (e *env) deleteOutdated(t *testing.T, shard, cluster string, code int32, text string) {
 	t.Helper()
 	config := e.Masters(t, shard)
 	c, err := rest.HTTPClientFor(config)
@@ -156,8 +157,7 @@ func (e *env) deleteOutdated(t *testing.T, shard, cluster string, code int32) st
 		t.Fatal(err)
 	}
 	defer c.CloseIdleConnections()
-	status := metav1.Status{}
-	shardtesting.EventuallyWithin(t, longWait, fmt.Sprint("answer ", code), func(ctx context.Context) error {
+	shardtesting.EventuallyWithin(t, longWait, fmt.Sprintf("answer %d with %q", code, text), func(ctx context.Context) error {
 		req, err := http.NewRequestWithContext(ctx, http.MethodDelete, config.Host+"/debug/logicalclusters/outdated/"+cluster, http.NoBody)
 		if err != nil {
 			return err
@@ -167,15 +167,18 @@ func (e *env) deleteOutdated(t *testing.T, shard, cluster string, code int32) st
 			return err
 		}
 		defer response.Body.Close()
+		status := metav1.Status{}
 		if err := json.NewDecoder(response.Body).Decode(&status); err != nil {
 			return err
 		}
-		if status.Code != code {
+		switch matches := status.Code == code && strings.Contains(status.Message, text); {
+		case !matches && status.Code == http.StatusOK: // there is nothing left to ask for
+			t.Fatalf("it was deleted: %s", status.Message)
+		case !matches:
 			return fmt.Errorf("got %d: %s", status.Code, status.Message)
 		}
 		return nil
 	})
-	return status.Message
 }
 
 // checkNoEndpoint checks that a shard is not known to have consumers of an export.
@@ -190,32 +193,29 @@ func (e *env) checkNoEndpoint(t *testing.T, export exported, shard string) {
 	}
 }
 
-// testOutdatedContent deletes what a restored shard has of a workspace that has moved. It refuses that before it is released, and while it cannot ask the shard
-// that has the workspace. Then the workspace moves back.
-func (e *env) testOutdatedContent(t *testing.T, workspace *tenancyv1alpha1.Workspace, atWorkspace client.Client, later *corev1.ConfigMap, bound exported) {
+// testOutdatedContent deletes what a restored shard has of a workspace and of its child, which have both moved. It refuses that before it is released, and while
+// it cannot ask the shard that has the workspace. Then the workspace moves back.
+func (e *env) testOutdatedContent(t *testing.T, workspace *tenancyv1alpha1.Workspace, child string, atWorkspace client.Client, later *corev1.ConfigMap, bound exported) {
 	cluster := logicalcluster.MustParseName(workspace.Spec.Cluster)
 	content := func() int64 {
 		t.Helper()
 		return e.objectsOn(t, installation.Alpha, []logicalcluster.Name{cluster})[cluster.String()]
 	}
-	if got := e.deleteOutdated(t, installation.Alpha, cluster.String(), http.StatusConflict); !strings.Contains(got, "is not released") {
-		t.Error(got)
-	}
+	e.deleteOutdated(t, installation.Alpha, cluster.String(), http.StatusConflict, "is not released")
 	e.Kill(t, installation.Alpha)
 	e.Kill(t, installation.Beta)
 	e.release(t, installation.Alpha)
 	e.Restart(t, installation.Alpha)
 	e.WaitReady(t, installation.Alpha)
-	if got := e.deleteOutdated(t, installation.Alpha, cluster.String(), http.StatusServiceUnavailable); !strings.Contains(got, `asking shard "beta"`) {
-		t.Error(got)
-	}
+	e.deleteOutdated(t, installation.Alpha, cluster.String(), http.StatusServiceUnavailable, `asking shard "beta"`)
 	if content() < 2 {
 		t.Error("a refused request has deleted content")
 	}
 	e.Restart(t, installation.Beta)
 	e.WaitReady(t, installation.Beta)
-	if got := e.deleteOutdated(t, installation.Alpha, cluster.String(), http.StatusOK); !strings.Contains(got, `shard "beta" has the logical cluster`) {
-		t.Error(got)
+	// The child first: the Workspace that this shard has of it never changes.
+	for _, one := range []string{child, cluster.String()} {
+		e.deleteOutdated(t, installation.Alpha, one, http.StatusOK, `shard "beta" has the logical cluster`)
 	}
 	if left := content(); left != 0 {
 		t.Errorf("%d keys are left", left)
@@ -232,6 +232,11 @@ func (e *env) testRestoredOrigin(t *testing.T) {
 	moved, atMoved := e.workspace(t, "moved", installation.Alpha)
 	stayed, atStayed := e.workspace(t, "stayed", installation.Alpha)
 	put(t, atMoved, "before")
+	e.child(t, "root:moved", "within", installation.Alpha)
+	within := &tenancyv1alpha1.Workspace{}
+	if err := atMoved.Get(t.Context(), client.ObjectKey{Name: "within"}, within); err != nil {
+		t.Fatal(err)
+	}
 	provider, _ := e.workspace(t, "restore-provider", installation.Root)
 	export := e.export(t, provider.Spec.Cluster, "badges", "Badge")
 	e.bind(t, moved.Spec.Cluster, export)
@@ -244,15 +249,18 @@ func (e *env) testRestoredOrigin(t *testing.T) {
 	migration := e.moveTo(t, "moved", moved, atMoved, installation.Beta)
 	later := put(t, atMoved, "later")
 	e.waitEndpoints(t, export, installation.Beta)
-	if err := e.operations.Delete(t.Context(), migration); err != nil {
-		t.Fatal(err)
-	}
-	shardtesting.EventuallyWithin(t, longWait, "the end of the migration", func(ctx context.Context) error {
-		if err := e.operations.Get(ctx, client.ObjectKeyFromObject(migration), &migrationv1alpha1.LogicalClusterMigration{}); !apierrors.IsNotFound(err) {
-			return fmt.Errorf("it exists, or %w", err)
+	e.move(t, "within", within.Spec.Cluster, installation.Beta)
+	for _, one := range []*migrationv1alpha1.LogicalClusterMigration{migration, e.waitPhase(t, "within", migrationv1alpha1.LogicalClusterMigrationPhaseCompleted)} {
+		if err := e.operations.Delete(t.Context(), one); err != nil {
+			t.Fatal(err)
 		}
-		return nil
-	})
+		shardtesting.EventuallyWithin(t, longWait, "the end of migration "+one.Name, func(ctx context.Context) error {
+			if err := e.operations.Get(ctx, client.ObjectKeyFromObject(one), &migrationv1alpha1.LogicalClusterMigration{}); !apierrors.IsNotFound(err) {
+				return fmt.Errorf("it exists, or %w", err)
+			}
+			return nil
+		})
+	}
 
 	e.Kill(t, installation.Alpha)
 	e.Kill(t, installation.Beta)
@@ -276,7 +284,7 @@ func (e *env) testRestoredOrigin(t *testing.T) {
 		return atStayed.Update(ctx, read)
 	})
 	e.checkRefused(t, installation.Alpha, moved.Spec.Cluster)
-	e.waitMovesKnown(t, installation.Alpha, corev1alpha1.ReasonOutdatedLogicalClusters, "for 1 of its logical clusters")
+	e.waitMovesKnown(t, installation.Alpha, corev1alpha1.ReasonOutdatedLogicalClusters, "for 2 of its logical clusters")
 	shardtesting.EventuallyWithin(t, longWait, "what has moved", func(ctx context.Context) error {
 		read := &corev1.ConfigMap{}
 		if err := atMoved.Get(ctx, client.ObjectKeyFromObject(later), read); err != nil {
@@ -295,5 +303,5 @@ func (e *env) testRestoredOrigin(t *testing.T) {
 		}
 		return nil
 	})
-	e.testOutdatedContent(t, e.stored(t, "moved"), atMoved, later, export)
+	e.testOutdatedContent(t, e.stored(t, "moved"), within.Spec.Cluster, atMoved, later, export)
 }
