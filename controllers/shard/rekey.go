@@ -141,7 +141,7 @@ func (r rekeying) step(ctx context.Context) (status.Result, error) {
 	next.ToStatus(out)
 	out.BlockedBy = nil
 	if next.Phase == state.Phase {
-		out.BlockedBy = r.blockers(state, wanted, missing)
+		out.BlockedBy = r.blockers(next, wanted, missing)
 	}
 	if err := r.describe(ctx, out); err != nil {
 		return status.Result{}, err
@@ -309,8 +309,7 @@ func (r rekeying) blockers(state rekey.State, wanted rekey.Wanted, missing []str
 	switch {
 	case state.Phase != rekey.Issue || rekey.IsConfirmed(state, wanted):
 	case r.ca == desired.ServiceAccountKeys:
-		out = append(out, fmt.Sprintf("tokens of service accounts that generation %d signed may be in use: those of Secrets do not expire, so remove the key token from each such Secret, by which it gets another one, and wait until tokens with an expiry have been renewed; then set retireGeneration of %s in spec.certificates.rekey of RootShard %s to %d",
-			state.Generation, r.ca, r.root.Name, state.Generation))
+		out = append(out, r.tokensInUse(state, wanted))
 	default:
 		unknown, give := "clients", "new kubeconfigs"
 		if r.ca == desired.RequestHeaderCA {

@@ -134,6 +134,16 @@ func (r rekeying) observeTokenServer(ctx context.Context, deployment string) (st
 	return status.RolloutMessage(live, status.PodProblem{}), nil
 }
 
+// tokensInUse describes what the user has to do before the previous keys may be retired. Before all shards sign with the next ones, a token
+// that somebody renews may be of the previous one again.
+func (r rekeying) tokensInUse(state rekey.State, wanted rekey.Wanted) string {
+	if !rekey.AwaitsConfirmation(state, wanted, r.now) {
+		return fmt.Sprintf("wait until all shards sign with generation %d only: tokens that are renewed before that may have generation %d again", state.Next, state.Generation)
+	}
+	return fmt.Sprintf("tokens of service accounts that generation %d signed may be in use: those of Secrets do not expire, so delete each such Secret and create it again, by which it gets another token, and wait until tokens with an expiry have been renewed; then set retireGeneration of %s in spec.certificates.rekey of RootShard %s to %d",
+		state.Generation, r.ca, r.root.Name, state.Generation)
+}
+
 // reportTokenKeys is the condition during a re-keying of the keys of tokens.
 func reportTokenKeys(state rekey.State, waiting string) status.Result {
 	const condition = operatorv1alpha1.ConditionCertificatesRekeyed
@@ -141,7 +151,7 @@ func reportTokenKeys(state rekey.State, waiting string) status.Result {
 	case rekey.TrustBoth:
 		return status.Warn(condition, operatorv1alpha1.ReasonTrustBoth, "servers learn to accept tokens of service accounts that generation %d of service-account signs, beside %d%s", state.Next, state.Generation, waiting)
 	case rekey.Issue:
-		return status.Warn(condition, operatorv1alpha1.ReasonIssue, "tokens of service accounts are signed by generation %d of service-account; those of %d are accepted, too%s", state.Next, state.Generation, waiting)
+		return status.Warn(condition, operatorv1alpha1.ReasonIssue, "shards are to sign tokens of service accounts with generation %d of service-account; those of %d are accepted, too%s", state.Next, state.Generation, waiting)
 	}
 	return status.Warn(condition, operatorv1alpha1.ReasonRetire, "servers cease to accept tokens of service accounts that generation %d of service-account has signed, %d remains%s", state.Generation, state.Next, waiting)
 }

@@ -3,6 +3,7 @@ package shard
 import (
 	"strings"
 	"testing"
+	"time"
 
 	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	appsv1 "k8s.io/api/apps/v1"
@@ -15,6 +16,7 @@ import (
 
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 	"github.com/atoll-dev/atoll/controllers/desired"
+	"github.com/atoll-dev/atoll/controllers/rekey"
 )
 
 // newTokenServer returns a Deployment that has rolled out, with an annotation and mounted Secrets.
@@ -45,30 +47,37 @@ func TestTokenKeyBlockers(t *testing.T) {
 	other.Name, other.Spec.Auth = "other", nil
 	alphaKeys := []client.Object{newCA(t, "alpha-service-account"), newCA(t, "alpha-service-account-2")}
 	alpha := newTokenServer("alpha-shard-kcp", both, "alpha-service-account", "alpha-service-account-2")
+	signing := newTokenServer("alpha-shard-kcp", "trusts 1 and 2, has 2", "alpha-service-account", "alpha-service-account-2")
 	for name, tc := range map[string]struct {
 		phase   operatorv1alpha1.CertificateAuthorityPhase
 		objects []client.Object
-		want    string // in a blocker; "" for none
+		want    string        // in a blocker; "" for none
+		waited  time.Duration // while nothing is missing
 	}{
-		"a shard has no second key": {"TrustBoth", []client.Object{newCA(t, "alpha-service-account")}, "Secret alpha-service-account-2 has no key yet: see Certificate alpha-service-account-2"},
-		"pods of before":            {"TrustBoth", append(alphaKeys, newTokenServer("alpha-shard-kcp", "", "alpha-service-account")), "the pods of Deployment alpha-shard-kcp are to be replaced"},
+		"a shard has no second key": {"TrustBoth", []client.Object{newCA(t, "alpha-service-account")}, "Secret alpha-service-account-2 has no key yet: see Certificate alpha-service-account-2", 0},
+		"pods of before":            {"TrustBoth", append(alphaKeys, newTokenServer("alpha-shard-kcp", "", "alpha-service-account")), "the pods of Deployment alpha-shard-kcp are to be replaced", 0},
 		"a front proxy with the old keys": {
 			"TrustBoth", append(alphaKeys, alpha, newTokenServer("front-front-proxy", both, "root-service-account", "alpha-service-account", "alpha-service-account-2")),
-			"Deployment front-front-proxy has not the keys of all shards: it mounts root-service-account, and is to mount root-service-account, root-service-account-2",
+			"Deployment front-front-proxy has not the keys of all shards: it mounts root-service-account, and is to mount root-service-account, root-service-account-2", 0,
 		},
-		"a front proxy that accepts no tokens": {"TrustBoth", append(alphaKeys, alpha, newTokenServer("other-front-proxy", "")), ""},
-		"all have all":                         {"TrustBoth", append(alphaKeys, alpha), ""},
-		"the user":                             {"Issue", append(alphaKeys, newTokenServer("alpha-shard-kcp", "trusts 1 and 2, has 2", "alpha-service-account", "alpha-service-account-2")), "those of Secrets do not expire"},
-		"pods accept the previous key":         {"Retire", append(alphaKeys, newTokenServer("alpha-shard-kcp", second, "alpha-service-account-2", "alpha-service-account")), "and is to mount alpha-service-account-2"},
+		"a front proxy that accepts no tokens": {"TrustBoth", append(alphaKeys, alpha, newTokenServer("other-front-proxy", "")), "", 0},
+		"all have all":                         {"TrustBoth", append(alphaKeys, alpha), "", 0},
+		"a shard signs with the previous key":  {"Issue", append(alphaKeys, alpha), "the pods of Deployment alpha-shard-kcp are to be replaced", rekey.IssueHold},
+		"pods may still terminate":             {"Issue", append(alphaKeys, signing), "wait until all shards sign with generation 2 only", 0},
+		"the user":                             {"Issue", append(alphaKeys, signing), "those of Secrets do not expire", rekey.IssueHold},
+		"pods accept the previous key":         {"Retire", append(alphaKeys, newTokenServer("alpha-shard-kcp", second, "alpha-service-account-2", "alpha-service-account")), "and is to mount alpha-service-account-2", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			root := rekeyed(desired.ServiceAccountKeys, tc.phase, 1, 2, 2)
 			s := newEnv(t, append(tc.objects, root, shard.DeepCopy(), front.DeepCopy(), other.DeepCopy(), newCA(t, "root-service-account"), newCA(t, "root-service-account-2"))...)
 			s.reconcileRoot("root") // records that all keys exist
+			s.clock = s.clock.Add(tc.waited + time.Second)
 			root = s.reconcileRoot("root")
 			blocked := blockedBy(root, desired.ServiceAccountKeys)
 			if text := strings.Join(blocked, "\n"); tc.want == "" && text != "" || !strings.Contains(text, tc.want) {
 				t.Errorf("blocked by %q, want %q", blocked, tc.want)
+			} else if renew := strings.Contains(text, "retireGeneration"); renew != (name == "the user") { // else new tokens may be signed by the previous key
+				t.Errorf("blocked by %q", blocked)
 			}
 			state := desired.CAState(root, desired.ServiceAccountKeys)
 			if known := state.NextFingerprint != ""; known != (name != "a shard has no second key") || state.NotAfter != nil {
