@@ -36,7 +36,7 @@ func (r rekeying) secretsPrefix() string {
 // observeTokenKeys returns what does not match the recorded state yet: the keys of a next generation, servers that do not accept or sign as
 // recorded, and at last the keys of the previous generation. Nothing else has to be issued: clients get their tokens from the servers.
 func (r rekeying) observeTokenKeys(ctx context.Context, state rekey.State) ([]string, error) {
-	missing, err := r.missingTokenKeys(ctx, state.Next)
+	missing, err := r.missingTokenKeys(ctx, state.Generation, state.Next)
 	if err != nil || len(missing) > 0 {
 		return missing, err
 	}
@@ -67,11 +67,16 @@ func (r rekeying) observeTokenKeys(ctx context.Context, state rekey.State) ([]st
 	return out, nil
 }
 
-// missingTokenKeys returns the shards that have no key of a generation.
-func (r rekeying) missingTokenKeys(ctx context.Context, generation int32) ([]string, error) {
+// missingTokenKeys returns the shards of a generation that have no key of the next one.
+func (r rekeying) missingTokenKeys(ctx context.Context, generation, next int32) ([]string, error) {
 	var out []string
 	for _, shard := range r.signers() {
-		name := desired.TokenKey{Shard: shard, Generation: generation}.Secret()
+		if signs, err := r.maySign(ctx, shard, generation); err != nil {
+			return nil, err
+		} else if !signs {
+			continue
+		}
+		name := desired.TokenKey{Shard: shard, Generation: next}.Secret()
 		secret, err := apply.Get[corev1.Secret](ctx, r.Cluster, r.root.Namespace, name)
 		if err != nil {
 			return nil, err
@@ -86,13 +91,27 @@ func (r rekeying) missingTokenKeys(ctx context.Context, generation int32) ([]str
 	return out, nil
 }
 
+// maySign reports whether a shard has servers, or a key for them, of a generation. One without, whose spec is invalid, signs nothing. It gets
+// the keys that are in use when it starts, as a shard that is created later does.
+func (r rekeying) maySign(ctx context.Context, shard string, generation int32) (bool, error) {
+	if shard == r.root.Name {
+		return true, nil
+	}
+	live, err := apply.Get[appsv1.Deployment](ctx, r.Cluster, r.root.Namespace, r.newShard(operatorv1alpha1.ShardMember{Name: shard}).Server())
+	if err != nil || live != nil {
+		return live != nil, err
+	}
+	secret, err := apply.Get[corev1.Secret](ctx, r.Cluster, r.root.Namespace, desired.TokenKey{Shard: shard, Generation: generation}.Secret())
+	return secret != nil, err
+}
+
 // awaitsTokenKeys reports whether a next generation is not recorded yet because a shard has no key of it: servers learn to accept the keys of
 // all shards at once. In a record that was lost, servers may accept them already.
 func (r rekeying) awaitsTokenKeys(ctx context.Context, out *operatorv1alpha1.CertificateAuthorityStatus, generation int32) (bool, error) {
 	if r.ca != desired.ServiceAccountKeys || generation != out.NextGeneration || out.NextFingerprint != "" || desired.CAState(r.root, r.ca) == nil {
 		return false, nil
 	}
-	missing, err := r.missingTokenKeys(ctx, generation)
+	missing, err := r.missingTokenKeys(ctx, out.Generation, generation)
 	return len(missing) > 0, err
 }
 

@@ -40,6 +40,8 @@ func TestTokenKeyBlockers(t *testing.T) {
 	const both, second = "trusts 1 and 2, has 1", "trusts 2, has 2"
 	shard := &operatorv1alpha1.Shard{ObjectMeta: inKCP("alpha")}
 	shard.Spec.RootShard.Reference = &corev1.LocalObjectReference{Name: "root"}
+	beta := shard.DeepCopy()
+	beta.Name = "beta"
 	front := &operatorv1alpha1.FrontProxy{ObjectMeta: inKCP("front")}
 	front.Spec.RootShard.Reference = &corev1.LocalObjectReference{Name: "root"}
 	front.Spec.Auth = &operatorv1alpha1.AuthSpec{ServiceAccount: &operatorv1alpha1.ServiceAccountAuthentication{Enabled: true}}
@@ -54,8 +56,11 @@ func TestTokenKeyBlockers(t *testing.T) {
 		want    string        // in a blocker; "" for none
 		waited  time.Duration // while nothing is missing
 	}{
-		"a shard has no second key": {"TrustBoth", []client.Object{newCA(t, "alpha-service-account")}, "Secret alpha-service-account-2 has no key yet: see Certificate alpha-service-account-2", 0},
-		"pods of before":            {"TrustBoth", append(alphaKeys, newTokenServer("alpha-shard-kcp", "", "alpha-service-account")), "the pods of Deployment alpha-shard-kcp are to be replaced", 0},
+		"a shard has no second key":      {"TrustBoth", []client.Object{newCA(t, "alpha-service-account")}, "Secret alpha-service-account-2 has no key yet: see Certificate alpha-service-account-2", 0},
+		"a shard that has never started": {"TrustBoth", append(alphaKeys, alpha, beta), "", 0},
+		"a shard that is about to start": {"TrustBoth", append(alphaKeys, alpha, beta, newCA(t, "beta-service-account")), "Secret beta-service-account-2 has no key yet", 0},
+		"a shard that has lost its keys": {"TrustBoth", append(alphaKeys, alpha, beta, newTokenServer("beta-shard-kcp", "")), "Secret beta-service-account-2 has no key yet", 0},
+		"pods of before":                 {"TrustBoth", append(alphaKeys, newTokenServer("alpha-shard-kcp", "", "alpha-service-account")), "the pods of Deployment alpha-shard-kcp are to be replaced", 0},
 		"a front proxy with the old keys": {
 			"TrustBoth", append(alphaKeys, alpha, newTokenServer("front-front-proxy", both, "root-service-account", "alpha-service-account", "alpha-service-account-2")),
 			"Deployment front-front-proxy has not the keys of all shards: it mounts root-service-account, and is to mount root-service-account, root-service-account-2", 0,
@@ -80,7 +85,7 @@ func TestTokenKeyBlockers(t *testing.T) {
 				t.Errorf("blocked by %q", blocked)
 			}
 			state := desired.CAState(root, desired.ServiceAccountKeys)
-			if known := state.NextFingerprint != ""; known != (name != "a shard has no second key") || state.NotAfter != nil {
+			if known := state.NextFingerprint != ""; known == strings.Contains(tc.want, "has no key yet") || state.NotAfter != nil {
 				t.Errorf("the record is %+v", state)
 			}
 			shown := meta.FindStatusCondition(root.Status.Conditions, operatorv1alpha1.ConditionCertificatesRekeyed)
