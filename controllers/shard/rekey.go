@@ -123,7 +123,7 @@ func (r rekeying) step(ctx context.Context) (status.Result, error) {
 	var missing []string
 	if state.Phase != rekey.Stable || wanted.Generation > state.Generation {
 		var err error
-		if missing, err = r.observe(ctx, state); err != nil { // what cannot be observed stops the re-keying, and not the installation
+		if missing, err = r.findMissing(ctx, state, wanted); err != nil { // what cannot be observed stops the re-keying, and not the installation
 			missing = []string{fmt.Sprintf("the re-keying cannot be observed: %v", err)}
 		}
 	}
