@@ -191,7 +191,8 @@ func (r rekeying) find(ctx context.Context) error {
 	return nil
 }
 
-// listGenerations returns the generations with a Secret, or with a Certificate of the operator.
+// listGenerations returns the generations with a Secret of cert-manager, or with a Certificate of the operator. A user may have another Secret
+// with the name of a later generation, but not with that of the first, which may have been restored by hand.
 func (r rekeying) listGenerations(ctx context.Context) ([]int32, error) {
 	secrets := &metav1.PartialObjectMetadataList{}
 	secrets.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("SecretList"))
@@ -200,7 +201,8 @@ func (r rekeying) listGenerations(ctx context.Context) ([]int32, error) {
 	}
 	var existing []int32
 	for _, secret := range secrets.Items {
-		if generation := r.generationOf(secret.Name); generation > 0 {
+		generation := r.generationOf(secret.Name)
+		if generation == 1 || generation > 1 && secret.Annotations[certmanagerv1.CertificateNameKey] == secret.Name {
 			existing = append(existing, generation)
 		}
 	}

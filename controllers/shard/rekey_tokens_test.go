@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -102,9 +101,7 @@ func TestRetiredTokenKeys(t *testing.T) {
 	shard.Spec.RootShard.Reference = &corev1.LocalObjectReference{Name: "root"}
 	objects := []client.Object{rekeyed(desired.ServiceAccountKeys, "Retire", 1, 2, 2), shard, newTokenServer("alpha-shard-kcp", "trusts 2, has 2", "alpha-service-account-2")}
 	for _, name := range []string{"root-service-account", "alpha-service-account"} {
-		secret := newCA(t, name)
-		secret.Annotations = map[string]string{certmanagerv1.CertificateNameKey: name}
-		objects = append(objects, secret, leftOver(name, "root-service-account-ca"), newCA(t, name+"-2"))
+		objects = append(objects, newCA(t, name), leftOver(name, "root-service-account-ca"), newCA(t, name+"-2"))
 	}
 	s := newEnv(t, objects...)
 	for range 8 {
