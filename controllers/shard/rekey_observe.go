@@ -45,7 +45,7 @@ func (r rekeying) findMissing(ctx context.Context, state rekey.State, wanted rek
 func (r rekeying) observe(ctx context.Context, state rekey.State) ([]string, error) {
 	if state.Phase == rekey.Stable { // before a re-keying
 		if r.ca == desired.ServiceAccountKeys {
-			return nil, nil
+			return r.findForeignTokenKeys(ctx)
 		}
 		servers, err := r.listServers(ctx)
 		return sharedBundles(servers), err

@@ -3,6 +3,7 @@ package shard
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -44,7 +45,10 @@ func (r rekeying) observeTokenKeys(ctx context.Context, state rekey.State) ([]st
 	if err != nil {
 		return nil, err
 	}
-	var out []string
+	out, err := r.findForeignTokenKeys(ctx)
+	if err != nil {
+		return nil, err
+	}
 	for _, server := range servers {
 		reason, err := r.observeTokenServer(ctx, server)
 		if err != nil {
@@ -97,12 +101,38 @@ func (r rekeying) maySign(ctx context.Context, shard string, generation int32) (
 	if shard == r.root.Name {
 		return true, nil
 	}
-	live, err := apply.Get[appsv1.Deployment](ctx, r.Cluster, r.root.Namespace, r.newShard(operatorv1alpha1.ShardMember{Name: shard}).Server())
+	live, err := apply.Get[appsv1.Deployment](ctx, r.Cluster, r.root.Namespace, r.serverOf(shard))
 	if err != nil || live != nil {
 		return live != nil, err
 	}
 	secret, err := apply.Get[corev1.Secret](ctx, r.Cluster, r.root.Namespace, desired.TokenKey{Shard: shard, Generation: generation}.Secret())
 	return secret != nil, err
+}
+
+// serverOf is the Deployment of a shard.
+func (r rekeying) serverOf(shard string) string {
+	if shard == r.root.Name {
+		return desired.NewRootShard(r.root).Server()
+	}
+	return r.newShard(operatorv1alpha1.ShardMember{Name: shard}).Server()
+}
+
+// findForeignTokenKeys returns the shards that sign with, or accept, keys of the user.
+func (r rekeying) findForeignTokenKeys(ctx context.Context) ([]string, error) {
+	var out []string
+	for _, shard := range r.signers() {
+		live, err := apply.Get[appsv1.Deployment](ctx, r.Cluster, r.root.Namespace, r.serverOf(shard))
+		if err != nil {
+			return nil, err
+		}
+		if live == nil {
+			continue
+		}
+		if flags := desired.ForeignTokenKeys(&live.Spec.Template); len(flags) > 0 {
+			out = append(out, fmt.Sprintf("Deployment %s has %s with a key of your own, which a re-keying would not retire: remove it from extraArgs when no token of it is in use", live.Name, strings.Join(flags, " and ")))
+		}
+	}
+	return out, nil
 }
 
 // awaitsTokenKeys reports whether a next generation is not recorded yet because a shard has no key of it: servers learn to accept the keys of
@@ -117,9 +147,9 @@ func (r rekeying) awaitsTokenKeys(ctx context.Context, out *operatorv1alpha1.Cer
 
 // listTokenServers returns the Deployments of the servers that accept tokens of service accounts: shards, and front proxies that are to.
 func (r rekeying) listTokenServers(ctx context.Context) ([]string, error) {
-	out := []string{desired.NewRootShard(r.root).Server()}
-	for _, member := range r.shards {
-		out = append(out, r.newShard(member).Server())
+	var out []string
+	for _, shard := range r.signers() {
+		out = append(out, r.serverOf(shard))
 	}
 	fronts := &operatorv1alpha1.FrontProxyList{}
 	if err := r.Cluster.List(ctx, fronts, client.InNamespace(r.root.Namespace)); err != nil {

@@ -49,6 +49,8 @@ func TestTokenKeyBlockers(t *testing.T) {
 	alphaKeys := []client.Object{newCA(t, "alpha-service-account"), newCA(t, "alpha-service-account-2")}
 	alpha := newTokenServer("alpha-shard-kcp", both, "alpha-service-account", "alpha-service-account-2")
 	signing := newTokenServer("alpha-shard-kcp", "trusts 1 and 2, has 2", "alpha-service-account", "alpha-service-account-2")
+	foreign := alpha.DeepCopy()
+	foreign.Spec.Template.Spec.Containers = []corev1.Container{{Name: "kcp", Args: []string{"--service-account-key-file=/own/sa.pub"}}}
 	for name, tc := range map[string]struct {
 		phase   operatorv1alpha1.CertificateAuthorityPhase
 		objects []client.Object
@@ -69,6 +71,7 @@ func TestTokenKeyBlockers(t *testing.T) {
 		"a shard signs with the previous key":  {"Issue", append(alphaKeys, alpha), "the pods of Deployment alpha-shard-kcp are to be replaced", rekey.IssueHold},
 		"pods may still terminate":             {"Issue", append(alphaKeys, signing), "wait until all shards sign with generation 2 only", 0},
 		"the user":                             {"Issue", append(alphaKeys, signing), "those of Secrets do not expire", rekey.IssueHold},
+		"a key of the user":                    {"TrustBoth", append(alphaKeys, foreign), "Deployment alpha-shard-kcp has --service-account-key-file with a key of your own", 0},
 		"pods accept the previous key":         {"Retire", append(alphaKeys, newTokenServer("alpha-shard-kcp", second, "alpha-service-account-2", "alpha-service-account")), "and is to mount alpha-service-account-2", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -92,6 +95,20 @@ func TestTokenKeyBlockers(t *testing.T) {
 				t.Errorf("the condition is %+v", shown)
 			}
 		})
+	}
+}
+
+// TestForeignTokenKeys: a re-keying does not begin while a shard has keys that the operator does not know.
+func TestForeignTokenKeys(t *testing.T) {
+	for flag, want := range map[string]operatorv1alpha1.CertificateAuthorityPhase{"--service-account-private-key-file=/own/sa.key": "Stable", "--logging-format=text": "TrustBoth"} {
+		server := newTokenServer("alpha-shard-kcp", "", "alpha-service-account")
+		server.Spec.Template.Spec.Containers = []corev1.Container{{Name: "kcp", Args: []string{flag}}}
+		root := newEnv(t, rekeyed(desired.ServiceAccountKeys, "Stable", 1, 0, 2), newShard(nil), server).reconcileRoot("root")
+		shown := meta.FindStatusCondition(root.Status.Conditions, operatorv1alpha1.ConditionCertificatesRekeyed)
+		named := shown != nil && shown.Reason == operatorv1alpha1.ReasonRekeyBlocked && strings.Contains(shown.Message, "Deployment alpha-shard-kcp has --service-account-private-key-file with a key of your own")
+		if state := desired.CAState(root, desired.ServiceAccountKeys); state.Phase != want || named != (want == "Stable") {
+			t.Errorf("%s: phase %s, condition %+v", flag, state.Phase, shown)
+		}
 	}
 }
 
