@@ -179,6 +179,35 @@ func TestBackup(t *testing.T) {
 	i.expect(i.reconcile(), operatorv1alpha1.BackupPhaseCompleted, "saved 2 shards")
 }
 
+// TestTokenKeysOfRekeying: a Backup that takes long may save tokens of the keys that shards only get while it begins.
+func TestTokenKeysOfRekeying(t *testing.T) {
+	var objects []client.Object
+	for _, name := range []string{"root-service-account-2", "alpha-service-account", "root-service-account-3"} {
+		secret := &corev1.Secret{ObjectMeta: named(name), Data: map[string][]byte{"tls.crt": []byte("certificate")}}
+		secret.Annotations = map[string]string{certmanagerv1.CertificateNameKey: name}
+		objects = append(objects, secret)
+	}
+	i := newInstallation(t, objects...)
+	root := &operatorv1alpha1.RootShard{ObjectMeta: named("root")}
+	i.get(root)
+	root.Status.Certificates = &operatorv1alpha1.CertificatesStatus{CAs: []operatorv1alpha1.CertificateAuthorityStatus{{
+		Name: operatorv1alpha1.ServiceAccountKeys, Phase: operatorv1alpha1.CertificateAuthorityTrustBoth, Generation: 1, NextGeneration: 2,
+	}}}
+	if err := i.client.Status().Update(t.Context(), root); err != nil {
+		t.Fatal(err)
+	}
+	i.reconcile()
+	configMap := &corev1.ConfigMap{ObjectMeta: named(runName)}
+	i.get(configMap)
+	for _, text := range configMap.Data {
+		for name, want := range map[string]bool{"root-service-account": true, "root-service-account-2": true, "alpha-service-account": true, "root-service-account-3": false, "alpha-service-account-2": false} {
+			if got := strings.Contains(text, "name: "+name+"\n"); got != want {
+				t.Errorf("Secret %s is saved: %t", name, got)
+			}
+		}
+	}
+}
+
 // TestRecreated creates a Backup again under its name while what the first has left is still there.
 func TestRecreated(t *testing.T) {
 	i := newInstallation(t)

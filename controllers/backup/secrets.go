@@ -26,8 +26,13 @@ func (s *scope) findSecrets(ctx context.Context, shards []string) ([]config.Secr
 	for _, ca := range []desired.CA{desired.ServerCA, desired.ClientCA, desired.RequestHeaderCA, desired.ServiceAccountCA} {
 		names = append(names, desired.ExistingCAs(s.root, ca)...)
 	}
-	for _, key := range desired.TokenKeys(s.root, append([]string{s.root.Name}, shards...)...) {
-		names = append(names, key.Secret())
+	for _, shard := range append([]string{s.root.Name}, shards...) {
+		for _, key := range desired.TokenKeys(s.root, shard) {
+			names = append(names, key.Secret())
+		}
+		if pending := desired.PendingTokenKey(s.root, shard); pending != nil { // a Backup may last until it signs
+			names = append(names, pending.Secret())
+		}
 	}
 	mounted, err := s.findMounted(ctx, shards)
 	if err != nil {

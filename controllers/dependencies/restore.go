@@ -32,3 +32,17 @@ func AwaitRestore(ctx context.Context, c apply.Cluster, root *operatorv1alpha1.R
 	}
 	return status.Result{}, nil
 }
+
+// FindUnreleasedRestore returns the name of the Restore that has filled an installation and is not released, or "". One that was deleted, or that
+// has failed because the installation had started, holds nothing.
+func FindUnreleasedRestore(ctx context.Context, c apply.Cluster, root *operatorv1alpha1.RootShard) (string, error) {
+	name := root.Annotations[operatorv1alpha1.AnnotationRestore]
+	if name == "" {
+		return "", nil
+	}
+	restore, err := apply.Get[operatorv1alpha1.Restore](ctx, c, root.Namespace, name)
+	if err != nil || restore == nil || restore.Spec.Release || restore.Spec.RootShardRef.Name != root.Name || restore.Status.Phase != operatorv1alpha1.RestorePhaseCompleted {
+		return "", err
+	}
+	return name, nil
+}

@@ -99,6 +99,22 @@ func isTokenKeyDir(dir string) bool {
 	return ok && strings.HasPrefix(dir, shardDir+"/")
 }
 
+// ForeignTokenKeys returns the flags of the pods of a shard that name a key of its tokens that is not of the operator. It has no generation, so a
+// re-keying would neither replace nor retire it.
+func ForeignTokenKeys(template *corev1.PodTemplateSpec) []string {
+	var out []string
+	for i := range template.Spec.Containers {
+		for _, arg := range template.Spec.Containers[i].Args {
+			name, file, _ := strings.Cut(strings.TrimLeft(arg, "-"), "=")
+			name = strings.ReplaceAll(name, "_", "-") // as servers read it
+			if (name == "service-account-key-file" || name == "service-account-private-key-file") && !isTokenKeyDir(path.Dir(file)) {
+				out = append(out, "--"+name)
+			}
+		}
+	}
+	return slices.Compact(out)
+}
+
 // addTokenKeys sets a flag, once for each key of service account tokens, to the file with its public part, if the spec enables service
 // accounts.
 func (c *commandLine) addTokenKeys(flag string, spec *operatorv1alpha1.AuthSpec, keys []TokenKey) {

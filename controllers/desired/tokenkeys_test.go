@@ -120,6 +120,31 @@ func TestCheckTokenKeys(t *testing.T) {
 	}
 }
 
+// TestForeignTokenKeys: keys of extraArgs are found, and those that the operator sets in any phase are none.
+func TestForeignTokenKeys(t *testing.T) {
+	for name, tc := range map[string]struct {
+		extraArgs []string
+		want      []string
+	}{
+		"none":                     {[]string{"--logging-format=text", "--service-account-max-token-expiration=1h"}, nil},
+		"a key that signs":         {[]string{"--service-account-private-key-file=/own/sa.key"}, []string{"--service-account-private-key-file"}},
+		"further keys to accept":   {[]string{"--service_account_key_file", "/own/a.pub", "--service-account-key-file=/own/b.pub"}, []string{"--service-account-key-file"}},
+		"both":                     {[]string{"--service-account-private-key-file=/own/sa.key", "--service-account-key-file=/own/sa.pub"}, []string{"--service-account-private-key-file", "--service-account-key-file"}},
+		"keys of the other shards": {[]string{"--remote-service-account-key-file=/own/a.pub"}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, phase := range []operatorv1alpha1.CertificateAuthorityPhase{"TrustBoth", "Issue", "Retire"} {
+				installation, shard := withTokenKeys(caState(phase, 1, 2)), minimalShard()
+				shard.Spec.ExtraArgs = tc.extraArgs
+				live := desired.ShardDeployment(desired.NewShard(shard, installation), image, managedEtcd, desired.Dependencies{})
+				if got := desired.ForeignTokenKeys(&live.Spec.Template); !slices.Equal(got, tc.want) {
+					t.Errorf("%s: got %q", phase, got)
+				}
+			}
+		})
+	}
+}
+
 func TestParseTokenKey(t *testing.T) {
 	for name, want := range map[string]desired.TokenKey{
 		"alpha-service-account":             {Shard: "alpha", Generation: 1},

@@ -123,7 +123,7 @@ func (r rekeying) step(ctx context.Context) (status.Result, error) {
 	var missing []string
 	if state.Phase != rekey.Stable || wanted.Generation > state.Generation {
 		var err error
-		if missing, err = r.observe(ctx, state); err != nil { // what cannot be observed stops the re-keying, and not the installation
+		if missing, err = r.findMissing(ctx, state, wanted); err != nil { // what cannot be observed stops the re-keying, and not the installation
 			missing = []string{fmt.Sprintf("the re-keying cannot be observed: %v", err)}
 		}
 	}
@@ -141,7 +141,7 @@ func (r rekeying) step(ctx context.Context) (status.Result, error) {
 	next.ToStatus(out)
 	out.BlockedBy = nil
 	if next.Phase == state.Phase {
-		out.BlockedBy = r.blockers(state, wanted, missing)
+		out.BlockedBy = r.blockers(next, wanted, missing)
 	}
 	if err := r.describe(ctx, out); err != nil {
 		return status.Result{}, err
@@ -191,7 +191,8 @@ func (r rekeying) find(ctx context.Context) error {
 	return nil
 }
 
-// listGenerations returns the generations with a Secret, or with a Certificate of the operator.
+// listGenerations returns the generations with a Secret of cert-manager, or with a Certificate of the operator. A user may have another Secret
+// with the name of a later generation, but not with that of the first, which may have been restored by hand.
 func (r rekeying) listGenerations(ctx context.Context) ([]int32, error) {
 	secrets := &metav1.PartialObjectMetadataList{}
 	secrets.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("SecretList"))
@@ -200,7 +201,8 @@ func (r rekeying) listGenerations(ctx context.Context) ([]int32, error) {
 	}
 	var existing []int32
 	for _, secret := range secrets.Items {
-		if generation := r.generationOf(secret.Name); generation > 0 {
+		generation := r.generationOf(secret.Name)
+		if generation == 1 || generation > 1 && secret.Annotations[certmanagerv1.CertificateNameKey] == secret.Name {
 			existing = append(existing, generation)
 		}
 	}
@@ -309,8 +311,7 @@ func (r rekeying) blockers(state rekey.State, wanted rekey.Wanted, missing []str
 	switch {
 	case state.Phase != rekey.Issue || rekey.IsConfirmed(state, wanted):
 	case r.ca == desired.ServiceAccountKeys:
-		out = append(out, fmt.Sprintf("tokens of service accounts that generation %d signed may be in use: those of Secrets do not expire, so remove the key token from each such Secret, by which it gets another one, and wait until tokens with an expiry have been renewed; then set retireGeneration of %s in spec.certificates.rekey of RootShard %s to %d",
-			state.Generation, r.ca, r.root.Name, state.Generation))
+		out = append(out, r.tokensInUse(state, wanted))
 	default:
 		unknown, give := "clients", "new kubeconfigs"
 		if r.ca == desired.RequestHeaderCA {

@@ -16,6 +16,7 @@ import (
 
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 	"github.com/atoll-dev/atoll/controllers/apply"
+	"github.com/atoll-dev/atoll/controllers/dependencies"
 	"github.com/atoll-dev/atoll/controllers/desired"
 	"github.com/atoll-dev/atoll/controllers/pki"
 	"github.com/atoll-dev/atoll/controllers/rekey"
@@ -25,11 +26,26 @@ import (
 // trustingServer is a server that accepts certificates of a CA.
 type trustingServer struct{ deployment, bundle string }
 
+// findMissing returns why a re-keying does not continue: what does not match the recorded state yet, and a Restore that is not released. The
+// spec of a restored RootShard may confirm a retirement of the time after the backup, whose tokens and kubeconfigs have the previous key.
+func (r rekeying) findMissing(ctx context.Context, state rekey.State, wanted rekey.Wanted) ([]string, error) {
+	missing, err := r.observe(ctx, state)
+	if err != nil || state.Phase != rekey.Issue || !rekey.IsConfirmed(state, wanted) {
+		return missing, err
+	}
+	restore, err := dependencies.FindUnreleasedRestore(ctx, r.Cluster, r.root)
+	if err != nil || restore == "" {
+		return missing, err
+	}
+	return append(missing, fmt.Sprintf("Restore %s is not released, and tokens and kubeconfigs of its time may be of generation %d: remove retireGeneration of %s from spec.certificates.rekey of RootShard %s until they have been renewed, and release the Restore",
+		restore, state.Generation, r.ca, r.root.Name)), nil
+}
+
 // observe returns what does not match the recorded state yet, servers first.
 func (r rekeying) observe(ctx context.Context, state rekey.State) ([]string, error) {
 	if state.Phase == rekey.Stable { // before a re-keying
 		if r.ca == desired.ServiceAccountKeys {
-			return nil, nil
+			return r.findForeignTokenKeys(ctx)
 		}
 		servers, err := r.listServers(ctx)
 		return sharedBundles(servers), err

@@ -58,8 +58,13 @@ func newCA(t *testing.T, name string) *corev1.Secret {
 		t.Fatal(err)
 	}
 	file := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	return &corev1.Secret{ObjectMeta: inKCP(name), Data: map[string][]byte{corev1.TLSCertKey: file}}
+	secret := &corev1.Secret{ObjectMeta: inKCP(name), Data: map[string][]byte{corev1.TLSCertKey: file}}
+	secret.Annotations = map[string]string{certmanagerv1.CertificateNameKey: name}
+	return secret
 }
+
+// newUserSecret returns a Secret that cert-manager has not made.
+func newUserSecret(name string) *corev1.Secret { return &corev1.Secret{ObjectMeta: inKCP(name)} }
 
 func newCertificate(name, issuer string) *certmanagerv1.Certificate {
 	return &certmanagerv1.Certificate{ObjectMeta: inKCP(name), Spec: certmanagerv1.CertificateSpec{SecretName: name, IssuerRef: cmmeta.IssuerReference{Name: issuer}}}
@@ -203,6 +208,8 @@ func testLostRecord(t *testing.T, ca desired.CA) {
 		"a second key":                      {2, []string{first + "-2"}, "nothing is changed before that is recorded", "Stable"},
 		"the entry was lost, too":           {0, []string{first + "-2"}, "nothing is changed before that is recorded", "Stable"},
 		"two keys":                          {3, []string{first, first + "-2"}, "nothing is changed before that is recorded", "TrustBoth"},
+		"a Secret of the user":              {0, []string{first, "user's " + first + "-2"}, "", "Stable"},
+		"the first key was saved by hand":   {2, []string{"user's " + first}, "nothing is changed before that is recorded", "TrustBoth"},
 		"three keys, of which none is safe": {3, []string{first, first + "-2", first + "-3"}, "there are keys of the generations [1 2 3] of " + string(ca), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -212,14 +219,18 @@ func testLostRecord(t *testing.T, ca desired.CA) {
 			}
 			objects := []client.Object{root}
 			for _, name := range tc.existing {
-				objects = append(objects, newCA(t, name))
+				if byHand, ok := strings.CutPrefix(name, "user's "); ok {
+					objects = append(objects, newUserSecret(byHand))
+				} else {
+					objects = append(objects, newCA(t, name))
+				}
 			}
 			s := newEnv(t, objects...)
 			root = s.reconcileRoot("root")
 			var phase operatorv1alpha1.CertificateAuthorityPhase
 			if state := desired.CAState(root, ca); state != nil {
 				phase = state.Phase
-				if (state.NextFingerprint == "") != (len(tc.existing) == 1) {
+				if (state.NextFingerprint == "") != (name != "two keys") {
 					t.Errorf("servers would trust what the record says: %+v", state)
 				}
 			}

@@ -1,6 +1,8 @@
 package shard
 
 import (
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
+	"github.com/atoll-dev/atoll/controllers/desired"
 )
 
 func TestRestore(t *testing.T) {
@@ -64,5 +67,45 @@ func TestRestore(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestRetirementAfterRestore: a RootShard whose spec confirms a retirement, and that is restored from a backup with the previous keys, does not
+// retire them before the Restore is released.
+func TestRetirementAfterRestore(t *testing.T) {
+	completed := func(r *operatorv1alpha1.Restore) { r.Status.Phase = operatorv1alpha1.RestorePhaseCompleted }
+	for name, tc := range map[string]struct {
+		change func(*operatorv1alpha1.Restore) // nil: it does not exist
+		held   bool
+	}{
+		"not released":            {completed, true},
+		"released":                {func(r *operatorv1alpha1.Restore) { completed(r); r.Spec.Release = true }, false},
+		"of another installation": {func(r *operatorv1alpha1.Restore) { completed(r); r.Spec.RootShardRef.Name = "other" }, false},
+		"failed":                  {func(r *operatorv1alpha1.Restore) { r.Status.Phase = operatorv1alpha1.RestorePhaseFailed }, false},
+		"deleted":                 {nil, false},
+	} {
+		for _, ca := range desired.Rekeyable() {
+			t.Run(name+" "+string(ca), func(t *testing.T) {
+				root := rekeyed(ca, operatorv1alpha1.CertificateAuthorityIssue, 1, 2, 2)
+				root.Annotations = map[string]string{operatorv1alpha1.AnnotationRestore: "back"}
+				root.Spec.Certificates.Rekey[0].RetireGeneration = 1
+				root.Status.Certificates.CAs[0].ReadySince = &metav1.Time{Time: time.Now().Add(-time.Hour)}
+				root.Status.Etcd = &operatorv1alpha1.EtcdStatus{ClusterID: "1"}
+				objects := []client.Object{root, newCA(t, desired.CAName(root, ca)), newCA(t, desired.CAName(root, ca)+"-2")}
+				if tc.change != nil {
+					restore := &operatorv1alpha1.Restore{ObjectMeta: inKCP("back")}
+					restore.Spec.RootShardRef.Name = "root"
+					tc.change(restore)
+					objects = append(objects, restore)
+				}
+				state := desired.CAState(newEnv(t, objects...).reconcileRoot("root"), ca)
+				if held := state.Phase == operatorv1alpha1.CertificateAuthorityIssue; held != tc.held {
+					t.Errorf("got %+v", state)
+				}
+				if named := slices.ContainsFunc(state.BlockedBy, func(text string) bool { return strings.HasPrefix(text, "Restore back is not released") }); named != tc.held {
+					t.Errorf("blocked by %q", state.BlockedBy)
+				}
+			})
+		}
 	}
 }

@@ -21,8 +21,9 @@ import (
 )
 
 const (
-	// maxKeys bounds the keys of a logical cluster: moves between the same shards add none, unless a shard has a new key.
-	maxKeys = 16
+	// maxKeys bounds the keys of a logical cluster: moves between the same shards add none. It has room for those of sixteen shards during a
+	// re-keying, in which each has two. With the largest keys, the annotation has a fifth of the size that all annotations of an object may have.
+	maxKeys = 32
 	// maxKeyBytes is the size of the largest RSA keys that are in use.
 	maxKeyBytes = 1200
 	// maxLifetime is that of the tokens of a shard without a limit (validation of TokenRequests).
@@ -52,6 +53,15 @@ func (s Shard) Oldest() int32 {
 	return max(oldest, firstGeneration)
 }
 
+// newest returns the highest generation of the shard's keys.
+func (s Shard) newest() int32 {
+	newest := int32(firstGeneration)
+	for _, public := range s.Keys {
+		newest = max(newest, s.generationOf(public))
+	}
+	return newest
+}
+
 func (s Shard) generationOf(public serviceaccount.PublicKey) int32 {
 	return max(s.Generations[public.KeyID], firstGeneration)
 }
@@ -75,18 +85,15 @@ func HandOver(annotation string, own Shard, maxExpiration time.Duration, now tim
 	var keys []key
 	for _, public := range own.Keys {
 		if der, err := x509.MarshalPKIXPublicKey(public.PublicKey); err == nil {
-			generation := own.generationOf(public)
-			if generation == firstGeneration {
-				generation = 0
-			}
-			keys = append(keys, key{Until: now.Add(maxExpiration).UTC().Truncate(time.Second), DER: der, Generation: generation})
+			keys = append(keys, key{Until: now.Add(maxExpiration).UTC().Truncate(time.Second), DER: der, Generation: own.generationOf(public)})
 		}
 	}
 	return encode(append(keys, decodeSince(annotation, own.Oldest())...))
 }
 
 // Receive returns the annotation for this shard, of what another one has handed over: without keys that this shard has itself or that
-// are retired, and within the limits. No shard can have signed a token that lasts longer than the longest.
+// are retired, and within the limits. No shard can have signed a token that lasts longer than the longest, nor with a key of a
+// generation that this shard does not accept yet: else a key that a shard gives a high number would never be retired.
 func Receive(annotation string, own Shard, now time.Time) string {
 	keys := slices.DeleteFunc(decodeSince(annotation, own.Oldest()), func(k key) bool {
 		return slices.ContainsFunc(own.Keys, func(public serviceaccount.PublicKey) bool {
@@ -99,6 +106,7 @@ func Receive(annotation string, own Shard, now time.Time) string {
 		if keys[i].Until.After(latest) {
 			keys[i].Until = latest
 		}
+		keys[i].Generation = min(keys[i].Generation, own.newest())
 	}
 	return encode(keys)
 }
@@ -146,6 +154,9 @@ func encode(keys []key) string {
 	slices.SortStableFunc(keys, func(a, b key) int { return b.Until.Compare(a.Until) })
 	var kept []key
 	for _, k := range keys {
+		if k.Generation <= firstGeneration {
+			k.Generation = 0
+		}
 		if len(kept) < maxKeys && !slices.ContainsFunc(kept, func(other key) bool { return bytes.Equal(other.DER, k.DER) }) {
 			kept = append(kept, k)
 		}

@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"crypto/rsa"
 	"encoding/json"
+	"math"
 	"math/big"
 	"slices"
 	"testing"
@@ -128,6 +129,10 @@ func TestLimits(t *testing.T) {
 	forever := HandOver("", old, time.Minute, time.Date(9000, 1, 1, 0, 0, 0, 0, time.UTC))
 	if got := finds(Receive(forever, Shard{}, now), now.Add(maxLifetime+time.Minute), old); got[0] {
 		t.Error("a key outlives the longest token")
+	}
+	received := Receive(HandOver("", Shard{Keys: old.Keys, Generations: map[string]int32{old.Keys[0].KeyID: math.MaxInt32}}, time.Hour, now), newKeys(t, 1), now)
+	if got := finds(received, now, old); !got[0] || len(Find(received, "", 2, now)) != 0 {
+		t.Errorf("a key of a generation that does not exist here is not retired: %s", received)
 	}
 	edwards, _, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
