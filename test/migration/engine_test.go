@@ -67,26 +67,26 @@ func (e *env) startEngine(t *testing.T, export exported, cluster, name string) *
 }
 
 // ask asks once, and remembers an answer that would be a reason to delete what belongs to the object.
-func (n *engine) ask(ctx context.Context, endpoints []*workspaces.Endpoint, resource workspaces.Resource, object workspaces.Object, bindings []dynamic.ResourceInterface) {
+func (e *engine) ask(ctx context.Context, endpoints []*workspaces.Endpoint, resource workspaces.Resource, object workspaces.Object, bindings []dynamic.ResourceInterface) {
 	missing, err := workspaces.Missing(ctx, endpoints, resource, []workspaces.Object{object})
 	switch {
 	case err != nil:
-		n.unknown++
+		e.unknown++
 	case len(missing) > 0 && ctx.Err() == nil:
-		n.violations = append(n.violations, fmt.Sprintf("the object is missing, in the answer %d", n.asked))
+		e.violations = append(e.violations, fmt.Sprintf("the object is missing, in the answer %d", e.asked))
 	default:
-		n.found++
+		e.found++
 	}
 	if isGone, _ := workspaces.IsGone(ctx, object.Cluster, bindings, false); isGone && ctx.Err() == nil {
-		n.violations = append(n.violations, fmt.Sprintf("the workspace is gone, in the answer %d", n.asked))
+		e.violations = append(e.violations, fmt.Sprintf("the workspace is gone, in the answer %d", e.asked))
 	}
-	n.asked++
+	e.asked++
 }
 
 // expect returns an error unless the store of one informer, by its number, has the object, and no other one.
-func (n *engine) expect(at int) error {
-	for i, informer := range n.informers {
-		if informer.Has(n.key) != (i == at) {
+func (e *engine) expect(at int) error {
+	for i, informer := range e.informers {
+		if informer.Has(e.key) != (i == at) {
 			synced, err := informer.Status()
 			return fmt.Errorf("informer %d has the object: %t (synced %t, %w)", i, i != at, synced, err)
 		}
@@ -95,15 +95,15 @@ func (n *engine) expect(at int) error {
 }
 
 // check waits until the store of the destination has the object, and fails if there was evidence against it at any time.
-func (n *engine) check(t *testing.T) {
+func (e *engine) check(t *testing.T) {
 	t.Helper()
-	shardtesting.Eventually(t, "the object in the store of the destination", func(context.Context) error { return n.expect(0) })
-	n.stop()
-	if len(n.violations) > 0 {
-		t.Errorf("of %d questions, these have wrong answers: %q", n.asked, n.violations)
+	shardtesting.Eventually(t, "the object in the store of the destination", func(context.Context) error { return e.expect(0) })
+	e.stop()
+	if len(e.violations) > 0 {
+		t.Errorf("of %d questions, these have wrong answers: %q", e.asked, e.violations)
 	}
-	if n.found == 0 {
-		t.Errorf("no question was answered, of %d", n.asked)
+	if e.found == 0 {
+		t.Errorf("no question was answered, of %d", e.asked)
 	}
-	t.Logf("%d questions for the moving object: %d found it, and %d got no answer", n.asked, n.found, n.unknown)
+	t.Logf("%d questions for the moving object: %d found it, and %d got no answer", e.asked, e.found, e.unknown)
 }
