@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -15,6 +16,7 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/controller"
 	"github.com/atoll-dev/atoll/shardserver/sharding/placement"
+	"github.com/atoll-dev/atoll/shardserver/storage"
 	"github.com/atoll-dev/atoll/shardserver/tenancy/remote"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
@@ -78,9 +80,10 @@ func testChildrenOfMovingCluster(t *testing.T, shard *shardtesting.Shard) {
 			shard.DeleteKey(t, key)
 		}
 	}
-	shardtesting.Eventually(t, "the deletion of the remainder", func(context.Context) error {
-		if registry.IsHidden(name) {
-			return fmt.Errorf("it exists")
+	clusters := storage.NewReader[*corev1alpha1.LogicalCluster](registry, corev1alpha1.Resource("logicalclusters"))
+	shardtesting.Eventually(t, "the deletion of the remainder", func(ctx context.Context) error {
+		if _, err := clusters.Get(logicalcluster.With(ctx, name), "", corev1alpha1.LogicalClusterName); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("it exists (%w)", err)
 		}
 		return nil
 	})
