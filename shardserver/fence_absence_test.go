@@ -4,13 +4,16 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	"github.com/atoll-dev/atoll/internal/workspaces"
@@ -31,8 +34,18 @@ func testAbsence(t *testing.T, shard *shardtesting.Shard) {
 	object.SetGroupVersionKind(pony)
 	object.SetNamespace(metav1.NamespaceDefault)
 	object.SetName("one")
+	var asked atomic.Int64 // for the consumer
 	config := shard.Masters(t)
-	endpoint, err := workspaces.NewEndpoint(config, config.Host+"/services/apiexport/"+provider+"/"+name)
+	counting := rest.CopyConfig(config)
+	counting.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(request *http.Request) (*http.Response, error) {
+			if strings.Contains(request.URL.Path, "/clusters/"+consumer+"/") {
+				asked.Add(1)
+			}
+			return next.RoundTrip(request)
+		})
+	})
+	endpoint, err := workspaces.NewEndpoint(counting, config.Host+"/services/apiexport/"+provider+"/"+name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,10 +91,15 @@ func testAbsence(t *testing.T, shard *shardtesting.Shard) {
 		if got := do(t, config, http.MethodGet, path, ""); got.status != http.StatusServiceUnavailable {
 			t.Errorf("%s: the view answers %d %s", state, got.status, got.body)
 		}
-		// Clients repeat what is unavailable, so that this ends with its time.
-		missing, err := workspaces.Missing(t.Context(), []*workspaces.Endpoint{endpoint.WithTimeout(time.Second)}, resource, []workspaces.Object{one})
-		if err == nil {
-			t.Errorf("%s: missing are %v, want no answer", state, missing)
+		// There is no answer about this workspace, after one question; those about others count.
+		asked.Store(0)
+		other := at("nowhere", "one")
+		missing, err := workspaces.Missing(t.Context(), []*workspaces.Endpoint{endpoint}, resource, []workspaces.Object{one, other})
+		if err == nil || !slices.Equal(missing, []workspaces.Object{other}) {
+			t.Errorf("%s: missing are %v (%v), want no answer about %v", state, missing, err, one)
+		}
+		if count := asked.Load(); count != 1 {
+			t.Errorf("%s: %d requests for the workspace that is not available", state, count)
 		}
 		expect("other workspaces are known", 1, false, at("nowhere", "one"))
 		m.replace(t, state, annotations)

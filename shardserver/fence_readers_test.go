@@ -72,6 +72,7 @@ var workspaceTypes = tenancyv1alpha1.Resource("workspacetypes")
 func TestReadersOfMovingClusters(t *testing.T) {
 	shard := shardtesting.Start(t, withGate)
 	testAbsence(t, shard)
+	testChildrenOfMovingCluster(t, shard)
 	cluster := shard.NewWorkspace(t, "root", "moves").Spec.Cluster
 	name := logicalcluster.MustParseName(cluster)
 	admin := shard.Client(t, shard.Admin(t))

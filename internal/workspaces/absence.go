@@ -2,6 +2,7 @@ package workspaces
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -24,7 +25,8 @@ type Object struct {
 // Missing returns those of the given objects of a resource that exist at no endpoint. It lists all workspaces first, with one request to each
 // endpoint, because a workspace that does not bind the export any more would refuse requests. Between the moments at which one shard hands a
 // workspace over and another one takes it over, no such list has its objects, but both shards answer that it is unavailable, which is an error
-// here. So each workspace of an object that was not found is asked for, too.
+// here. So each workspace of an object that was not found is asked for, too. If that does not answer, its objects are left out, and the error says so: one that is
+// unavailable until an administrator acts does not hide the others. Without the lists nothing is known.
 func Missing(ctx context.Context, endpoints []*Endpoint, resource Resource, objects []Object) ([]Object, error) {
 	left, selector := map[Object]bool{}, ""
 	if len(objects) == 1 {
@@ -46,15 +48,24 @@ func Missing(ctx context.Context, endpoints []*Endpoint, resource Resource, obje
 	for object := range left {
 		clusters[object.Cluster] = true
 	}
+	var failed []error
 	for cluster := range clusters {
-		for _, endpoint := range endpoints {
-			err := endpoint.each(logicalcluster.With(ctx, cluster), resource, selector, found)
-			if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
-				return nil, fmt.Errorf("looking for logical cluster %q: %w", cluster, err)
-			}
+		if err := ask(withoutRepetition(logicalcluster.With(ctx, cluster)), endpoints, resource, selector, found); err != nil {
+			failed = append(failed, fmt.Errorf("looking for logical cluster %q: %w", cluster, err))
+			maps.DeleteFunc(left, func(object Object, _ bool) bool { return object.Cluster == cluster })
 		}
 	}
-	return slices.Collect(maps.Keys(left)), nil
+	return slices.Collect(maps.Keys(left)), errors.Join(failed...)
+}
+
+// ask lists the objects of the logical cluster of the context at all endpoints. One that does not serve it has none.
+func ask(ctx context.Context, endpoints []*Endpoint, resource Resource, selector string, found func(logicalcluster.Name, types.NamespacedName)) error {
+	for _, endpoint := range endpoints {
+		if err := endpoint.each(ctx, resource, selector, found); err != nil && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
+			return err
+		}
+	}
+	return nil
 }
 
 // selectorOf returns the field selector of objects of a name, in all workspaces.

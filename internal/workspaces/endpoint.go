@@ -107,6 +107,14 @@ func WithRevision(ctx context.Context, revision string) context.Context {
 	return context.WithValue(ctx, revisionKey{}, revision)
 }
 
+type onceKey struct{}
+
+// withoutRepetition returns a context whose requests fail at once if the server is unavailable. Clients of client-go repeat them ten times otherwise, as often as
+// the server says when to try again.
+func withoutRepetition(ctx context.Context) context.Context {
+	return context.WithValue(ctx, onceKey{}, true)
+}
+
 // transport sends requests whose context has a logical cluster to that cluster, and others to all.
 type transport struct{ next http.RoundTripper }
 
@@ -126,7 +134,11 @@ func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	scoped, url := *request, *request.URL // a round tripper must not modify the caller's request
 	url.Path, url.RawPath = before+"/clusters/"+cluster.String()+after, ""
 	scoped.URL = &url
-	return t.next.RoundTrip(&scoped)
+	response, err := t.next.RoundTrip(&scoped)
+	if err == nil && response.StatusCode == http.StatusServiceUnavailable && request.Context().Value(onceKey{}) != nil {
+		response.Header.Del("Retry-After")
+	}
+	return response, err
 }
 
 // WrappedRoundTripper lets client-go find the wrapped transport, to close its idle connections.

@@ -321,7 +321,7 @@ func (m *model) requestKeys() []string {
 func (m *model) publishRequest(key string, late bool) {
 	name, cluster, _ := placement.ParseRequestName(key)
 	requester := placement.Requester{
-		ShardName: parentShard, Parent: modelParent, Cluster: cluster, Workspace: m.workspaces[name],
+		ShardName: parentShard, Parent: modelParent, HasParent: true, Cluster: cluster, Workspace: m.workspaces[name],
 		Report: m.seenReports[cluster.String()+"/"+placement.ReportName(modelParent, name)],
 		Template: func() (*corev1alpha1.LogicalCluster, error) {
 			return &corev1alpha1.LogicalCluster{}, nil

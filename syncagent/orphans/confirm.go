@@ -12,8 +12,8 @@ import (
 	"github.com/atoll-dev/atoll/syncagent/syncer"
 )
 
-// confirm returns the candidates whose primary object no endpoint has. It does not confirm a copy again that it has confirmed before and that
-// the agent only reports.
+// confirm returns the candidates whose primary object no endpoint has, also together with an error about others. It does not confirm a copy again that
+// it has confirmed before and that the agent only reports.
 func (f *Finder) confirm(ctx context.Context, endpoints []*workspaces.Endpoint, candidates []workspaces.Key) ([]workspaces.Key, error) {
 	before := map[workspaces.Key]bool{}
 	if f.config.Policy != options.DeleteOrphans {
@@ -37,14 +37,23 @@ func (f *Finder) confirm(ctx context.Context, endpoints []*workspaces.Endpoint, 
 		}
 	}
 	missing, err := workspaces.Missing(ctx, endpoints, f.config.Resource, slices.Collect(maps.Keys(unconfirmed)))
-	if err != nil {
-		return nil, err
-	}
 	for _, source := range missing {
 		confirmed = append(confirmed, unconfirmed[source])
 	}
 	slices.SortFunc(confirmed, workspaces.Key.Compare)
-	return confirmed, nil
+	return confirmed, err
+}
+
+// stillReported returns the orphans to report if some candidates are unknown: those that are confirmed, and the candidates that were orphans before.
+func stillReported(confirmed, before, candidates []workspaces.Key) []workspaces.Key {
+	all := slices.Clone(confirmed)
+	for _, key := range before {
+		if slices.Contains(candidates, key) {
+			all = append(all, key)
+		}
+	}
+	slices.SortFunc(all, workspaces.Key.Compare)
+	return slices.Compact(all)
 }
 
 // deleteOrphan deletes a copy and its state.

@@ -88,7 +88,7 @@ func (f *Finder) Run(ctx context.Context) {
 }
 
 // check checks for orphans once. If the result is unknown, it does not change the previous one; any change that may decide it triggers
-// another check.
+// another check. So does an error: a copy whose workspace does not answer, because it moves or is unavailable, does not hide the others.
 func (f *Finder) check(ctx context.Context) error {
 	candidates, known := f.candidates()
 	if !known {
@@ -99,14 +99,18 @@ func (f *Finder) check(ctx context.Context) error {
 		return nil
 	}
 	keys, err := f.confirm(ctx, endpoints, candidates)
-	if err != nil {
-		return err
+	if ctx.Err() != nil {
+		return ctx.Err()
 	}
-	f.report(keys)
+	reported := keys
+	if err != nil {
+		reported = stillReported(keys, f.Keys(), candidates)
+	}
+	f.report(reported)
 	if f.config.Policy == options.DeleteOrphans {
 		f.delete(ctx, keys)
 	}
-	return nil
+	return err
 }
 
 // candidates returns the keys of the copies of this resource whose primary object is in no store, and false if that is unknown.

@@ -1,6 +1,7 @@
 package orphans
 
 import (
+	"slices"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,6 +24,23 @@ func TestOrphansAreOfTheirPublication(t *testing.T) {
 		}
 		if got := f.isOwn(copied); got != want {
 			t.Errorf("a copy of %q: got %v", resource, got)
+		}
+	}
+}
+
+// What is unknown now does not change what was reported before, unless the copy is no candidate any more.
+func TestReportsWithUnknownOrphans(t *testing.T) {
+	key := func(name string) workspaces.Key { return workspaces.Key{Namespace: "ns", Name: name} }
+	a, b, c := key("a"), key("b"), key("c")
+	for name, tc := range map[string]struct{ confirmed, before, candidates, want []workspaces.Key }{
+		"nothing is known":                     {nil, nil, []workspaces.Key{a}, nil},
+		"one is confirmed, another unknown":    {[]workspaces.Key{b}, nil, []workspaces.Key{a, b}, []workspaces.Key{b}},
+		"one was an orphan before":             {[]workspaces.Key{c}, []workspaces.Key{a}, []workspaces.Key{a, b, c}, []workspaces.Key{a, c}},
+		"one was, and is confirmed":            {[]workspaces.Key{a}, []workspaces.Key{a}, []workspaces.Key{a}, []workspaces.Key{a}},
+		"one was, and has a source or is gone": {nil, []workspaces.Key{a}, []workspaces.Key{b}, nil},
+	} {
+		if got := stillReported(tc.confirmed, tc.before, tc.candidates); !slices.Equal(got, tc.want) {
+			t.Errorf("%s: got %v, want %v", name, got, tc.want)
 		}
 	}
 }

@@ -8,7 +8,8 @@
 //   - A requested name is used once. Delete is final, and a workspace that is rescheduled gets another name.
 //   - The requested shard creates a logical cluster for any request, however old. The logical cluster becomes Ready only
 //     when the shard of the workspace confirms its UID, and is reported until then. The deletion of one that no workspace
-//     has is requested.
+//     has is requested, but only by a shard that serves the parent. One from which the parent has moved knows no workspaces of it, and is the shard
+//     that the logical cluster names until its own shard has learned of the move.
 //   - A logical cluster that is being deleted is reported, and kept without content until the shard of the workspace has
 //     stored that it ended and has requested its deletion.
 //   - The logical cluster has the name of the shard of its workspace. No other shard can request its deletion.

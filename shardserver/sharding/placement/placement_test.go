@@ -87,6 +87,8 @@ func TestRequester(t *testing.T) {
 		// want is "", "create", "follow", "confirm", "delete" or "held".
 		want string
 		held bool
+		// away is set if this shard does not serve the parent.
+		away bool
 	}{
 		"create: scheduled to another shard":                          {workspace: newTestWorkspace(), want: "create"},
 		"none: scheduled to this shard":                               {workspace: newTestWorkspace(withShard("here"))},
@@ -116,6 +118,10 @@ func TestRequester(t *testing.T) {
 		"none: report to another shard, no workspace":                 {report: newTestReport(initializing, reportToOtherShard)},
 		"none: report that the logical cluster is gone":               {report: newTestReport("", reportGone)},
 		"none: no workspace and no report":                            {},
+		"none: the parent has moved away":                             {report: newTestReport(ready), away: true},
+		"none: the parent comes back, with another workspace":         {workspace: newTestWorkspace(withReservedCluster("cluster-2")), report: newTestReport(initializing), away: true},
+		"delete: being deleted, and the parent has moved away":        {report: newTestReport(ready, reportDeleting), away: true, want: "delete"},
+		"held: the parent has moved away":                             {report: newTestReport(ready), away: true, held: true, want: "held"},
 		"held: report for a workspace that the restored shard lacks":  {report: newTestReport(initializing), held: true, want: "held"},
 		"held: report for a workspace that it has elsewhere":          {workspace: newTestWorkspace(withReservedCluster("cluster-2")), report: newTestReport(initializing), held: true, want: "held"},
 		"held: the logical cluster ended, the workspace did not":      {workspace: newTestWorkspace(withSpecCluster, withEndedCondition), report: newTestReport(initializing), held: true, want: "held"},
@@ -124,7 +130,7 @@ func TestRequester(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			request, err := Requester{
-				Held: tc.held, ShardName: "here", Parent: parent, Cluster: cluster, Workspace: tc.workspace, Report: tc.report,
+				Held: tc.held, HasParent: !tc.away, ShardName: "here", Parent: parent, Cluster: cluster, Workspace: tc.workspace, Report: tc.report,
 				Template: func() (*corev1alpha1.LogicalCluster, error) { return &corev1alpha1.LogicalCluster{}, nil },
 			}.Request()
 			if tc.want == "held" {

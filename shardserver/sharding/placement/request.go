@@ -22,6 +22,9 @@ type Requester struct {
 	Workspace *tenancyv1alpha1.Workspace
 	// Report is the published report on the logical cluster, or nil.
 	Report *shardingv1alpha1.LogicalClusterReport
+	// HasParent is set if this shard serves Parent. Of one that has moved to another shard, or is about to come back, it does not know the workspaces:
+	// that there is no such workspace here proves nothing then.
+	HasParent bool
 	// Held is set while this shard is restored and not released: it may not know the workspace, or know an older state of it.
 	Held bool
 	// Template returns the desired LogicalCluster of the workspace.
@@ -45,8 +48,11 @@ func (r Requester) placementRequest() (*shardingv1alpha1.LogicalClusterRequest, 
 	workspace := r.Workspace
 	if workspace == nil || !r.placed() || released(workspace) {
 		request := r.deletionRequest()
-		if request != nil && r.Held {
+		switch {
+		case request != nil && r.Held:
 			return nil, ErrHeld
+		case request != nil && !r.HasParent && !r.Report.Spec.Deleting: // what is being deleted may end
+			return nil, nil
 		}
 		return request, nil
 	}
@@ -115,7 +121,8 @@ func Ended(workspace *tenancyv1alpha1.Workspace) bool {
 }
 
 // deletionRequest requests the deletion of a logical cluster that was created for a workspace of this shard and that no
-// workspace has: because of an old request, or for a workspace that was deleted or has another name now.
+// workspace has: because of an old request, or for a workspace that was deleted or has another name now. A workspace is kept until its logical
+// cluster is deleted, and its parent until all workspaces are, so that the absence of the parent is no reason to delete anything.
 func (r Requester) deletionRequest() *shardingv1alpha1.LogicalClusterRequest {
 	report := r.Report
 	if report == nil || report.Spec.MovedTo != "" || report.Spec.State != shardingv1alpha1.LogicalClusterExists || report.Spec.Shard != r.ShardName || report.Spec.Owner.Cluster != r.Parent.String() {

@@ -21,6 +21,11 @@
 // Requests and reports of logical clusters do not block it while they depend on those of other shards (ErrAwaitsOthers): shards that
 // start with an empty cache would wait for each other, and the absence of a request or a report proves nothing.
 //
+// A restored shard that does not know yet which logical clusters others have got since the backup (Restored) leaves what is published, and reports that it is complete:
+// restored shards that waited for each other would never start. In a cache that has lost its objects, the guarantee is less until then. Objects of its logical clusters but root
+// are absent. Objects that are derived from several logical clusters are those of the backup, so that endpoint slices keep the address of this shard and limits count its workspaces, both
+// also for what has moved since; those that need an export or a limit of another shard are absent until that is synced.
+//
 // An object of a logical cluster that has moved to another shard stays published until that shard has published all objects of
 // the logical cluster (IsPublished), which it reports before the origin deletes the remaining keys. Readers accept either object.
 //

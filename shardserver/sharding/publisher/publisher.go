@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -64,6 +65,8 @@ type Publisher struct {
 	locks keymutex.KeyMutex
 	// running is set in the replica that publishes.
 	running atomic.Bool
+	// refills is set when this replica has found that the cache may have lost objects.
+	refills atomic.Bool
 
 	mu sync.Mutex
 	// pending are the objects that could not be written.
@@ -113,7 +116,10 @@ func (p *Publisher) reconcile(ctx context.Context, source Source, key controller
 	if key.Name != "" {
 		return p.publish(ctx, source, key)
 	}
-	keys, err := p.keysOf(ctx, source, key)
+	if key == allOf {
+		return controller.Result{}, p.enqueueAll(ctx, source)
+	}
+	keys, err := p.keysInCluster(ctx, source, key.ClusterName)
 	if err != nil {
 		return controller.Result{}, err
 	}
@@ -139,12 +145,14 @@ func (p *Publisher) isPublished(resource schema.GroupResource, key controller.Re
 // allOf stands for all keys of a source.
 var allOf = controller.Request{ClusterName: logicalcluster.Wildcard}
 
-// keysOf returns the keys that a key without a name stands for.
-func (p *Publisher) keysOf(ctx context.Context, source Source, key controller.Request) ([]controller.Request, error) {
-	if key == allOf {
-		return p.allKeys(ctx, source)
+// enqueueAll enqueues all keys of a source, each of which is retried alone.
+func (p *Publisher) enqueueAll(ctx context.Context, source Source) error {
+	keys, err := p.allKeys(ctx, source)
+	if err != nil {
+		return err
 	}
-	return p.keysInCluster(ctx, source, key.ClusterName)
+	source.each.Add(slices.DeleteFunc(keys, func(key controller.Request) bool { return key.Name == "" })...)
+	return nil
 }
 
 // keysInCluster returns the keys of a logical cluster that are desired or published.
@@ -200,6 +208,11 @@ func (p *Publisher) sync(ctx context.Context, source Source, key controller.Requ
 	id := source.Resource.String() + " " + key.String()
 	p.locks.LockKey(id)
 	defer func() { _ = p.locks.UnlockKey(id) }()
+	if source.refill != nil && p.refills.Load() {
+		if _, exists, known := p.cfg.Informer.Published(source.Resource, p.keyOf(key)); known && !exists {
+			source.Desired = source.refill
+		}
+	}
 	desired, err := p.desired(ctx, source, key)
 	if errors.Is(err, ErrUnchanged) {
 		return nil

@@ -71,6 +71,7 @@ func (p *Publisher) reset() {
 	defer p.mu.Unlock()
 	clear(p.pending)
 	p.resync = nil
+	p.refills.Store(false)
 	p.running.Store(true)
 }
 

@@ -84,6 +84,7 @@ func (p *Publisher) continueResync(ctx context.Context) error {
 	}
 	if p.resync == nil || p.resync.incarnation != incarnation {
 		p.resync = &resync{incarnation: incarnation}
+		p.refills.Store(true)
 	}
 	until := time.Now().Add(resyncBudget)
 	if err := p.resyncSources(ctx, until); err != nil {

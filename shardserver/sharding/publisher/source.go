@@ -33,4 +33,9 @@ type Source struct {
 	// List returns the keys of possible objects in the logical cluster of the context, or in all with the wildcard.
 	// Without List, the keys of Inputs are used, and must have names.
 	List func(ctx context.Context) ([]controller.Request, error)
+
+	// refill is Desired for an object that a cache has lost (Restored.AwaitAll); nil if it stays absent.
+	refill func(ctx context.Context, key controller.Request) (runtime.Object, error)
+	// each is an input for the keys that allOf stands for; nil if no input maps to that.
+	each *controller.Changes
 }

@@ -117,10 +117,16 @@ func awaitsOthers(err error) error {
 	return err
 }
 
+// request computes the request. It reads whether this shard serves the parent before and after the workspace: a consistent read finds no workspace
+// in a parent that arrives meanwhile, or of which the remainder is deleted meanwhile.
 func (r *requestSource) request(ctx context.Context, key controller.Request, read func(context.Context, string, string) (*tenancyv1alpha1.Workspace, error)) (*shardingv1alpha1.LogicalClusterRequest, error) {
 	name, cluster, ok := placement.ParseRequestName(key.Name)
 	if !ok {
 		return nil, nil
+	}
+	before, err := r.cfg.Registry.IsLocal(ctx, key.ClusterName)
+	if err != nil {
+		return nil, fmt.Errorf("reading logical cluster %q: %w", key.ClusterName, err)
 	}
 	workspace, err := read(ctx, "", name)
 	if client.IgnoreNotFound(err) != nil {
@@ -128,6 +134,10 @@ func (r *requestSource) request(ctx context.Context, key controller.Request, rea
 	}
 	if err != nil {
 		workspace = nil
+	}
+	after, err := r.cfg.Registry.IsLocal(ctx, key.ClusterName)
+	if err != nil {
+		return nil, fmt.Errorf("reading logical cluster %q: %w", key.ClusterName, err)
 	}
 	shard := ""
 	if workspace != nil {
@@ -140,7 +150,9 @@ func (r *requestSource) request(ctx context.Context, key controller.Request, rea
 	if err != nil {
 		report = nil
 	}
-	requester := placement.Requester{ShardName: r.cfg.ShardName, Parent: key.ClusterName, Cluster: cluster, Workspace: workspace, Report: report, Held: r.cfg.Held()}
+	requester := placement.Requester{
+		ShardName: r.cfg.ShardName, Parent: key.ClusterName, Cluster: cluster, Workspace: workspace, Report: report, HasParent: before && after, Held: r.cfg.Held(),
+	}
 	requester.Template = func() (*corev1alpha1.LogicalCluster, error) { return r.template(ctx, key.ClusterName, workspace) }
 	return requester.Request()
 }
