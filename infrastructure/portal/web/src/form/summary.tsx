@@ -1,4 +1,4 @@
-import { useEffect, useRef } from 'preact/hooks'
+import { useLayoutEffect, useRef } from 'preact/hooks'
 import { Raw } from '../components/parts'
 import { formatPath } from '../errors'
 import { fieldID } from './context'
@@ -11,7 +11,8 @@ import type { LabelledError, Validation } from './use-form'
 export function Summary({ validation, asYAML }: { validation: Validation; asYAML: boolean }) {
   const { general, fields, raw, complete, attempts } = validation
   const element = useRef<HTMLDivElement>(null)
-  useEffect(() => {
+  // Before the browser paints: what users type into a field after they have seen the message is not lost.
+  useLayoutEffect(() => {
     if (attempts > 0) element.current?.focus()
   }, [attempts])
   const whole = fields.filter(({ path }) => asYAML ? complete : path.length < 2)
