@@ -11,17 +11,12 @@ import (
 // TestModel checks the rule of the package in a model of an installation, at every moment of many random courses. In it, reconciles read
 // outdated caches, stop between any two writes, and write late what they have decided; pods read files late; old pods serve on for a while.
 func TestModel(t *testing.T) {
-	const courses, ticks = 60, 3000
+	const courses = 60
 	ended := 0
 	for seed := range uint64(courses) {
 		m := newModel(seed)
-		for range ticks {
-			m.tick()
-			if broken := m.check(); broken != "" {
-				t.Fatalf("seed %d at %s in %+v: %s", seed, m.now.Sub(noon), m.record.now(), broken)
-			}
-		}
-		if state := m.record.now(); state.Phase == Stable && state.Generation == 3 {
+		m.run(t, seed)
+		if m.ended() {
 			ended++
 		}
 	}
@@ -32,17 +27,12 @@ func TestModel(t *testing.T) {
 
 // TestModelOfLostRecords: the record is lost at every moment, and the user wants a higher generation at that moment.
 func TestModelOfLostRecords(t *testing.T) {
-	const courses, ticks = 120, 3000
+	const courses = 120
 	lost, retired := map[string]int{}, 0
 	for seed := range uint64(courses) {
 		m := newModel(seed)
 		m.loses = true
-		for range ticks {
-			m.tick()
-			if broken := m.check(); broken != "" {
-				t.Fatalf("seed %d at %s in %+v: %s", seed, m.now.Sub(noon), m.record.now(), broken)
-			}
-		}
+		m.run(t, seed)
 		for phase, count := range m.lost {
 			lost[phase] += count
 		}
@@ -61,18 +51,13 @@ func TestModelOfLostRecords(t *testing.T) {
 // TestModelOfTokens is the model of the keys of service account tokens: pods read what they accept and sign with once, when they start, and
 // tokens of the previous key are in use until the user confirms that they are not. In half of the courses the record is lost again and again.
 func TestModelOfTokens(t *testing.T) {
-	const courses, ticks = 60, 3000
+	const courses = 60
 	ended, lost := 0, 0
 	for seed := range uint64(courses) {
 		m := newModel(seed)
 		m.tokens, m.loses = true, seed%2 == 1
-		for range ticks {
-			m.tick()
-			if broken := m.check(); broken != "" {
-				t.Fatalf("seed %d at %s in %+v: %s", seed, m.now.Sub(noon), m.record.now(), broken)
-			}
-		}
-		if state := m.record.now(); state.Phase == Stable && state.Generation == 3 {
+		m.run(t, seed)
+		if m.ended() {
 			ended++
 		}
 		lost += len(m.lost)
@@ -167,6 +152,24 @@ type model struct {
 		seen State
 		next State
 	}
+}
+
+// run lets a course take its steps, and fails at the first that breaks the rule.
+func (m *model) run(t *testing.T, seed uint64) {
+	t.Helper()
+	const ticks = 3000
+	for range ticks {
+		m.tick()
+		if broken := m.check(); broken != "" {
+			t.Fatalf("seed %d at %s in %+v: %s", seed, m.now.Sub(noon), m.record.now(), broken)
+		}
+	}
+}
+
+// ended reports whether both re-keyings of a course have ended.
+func (m *model) ended() bool {
+	state := m.record.now()
+	return state.Phase == Stable && state.Generation == 3
 }
 
 func newModel(seed uint64) *model {

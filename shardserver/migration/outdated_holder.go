@@ -157,7 +157,7 @@ func claimOn(ctx context.Context, shard *peer, name logicalcluster.Name) (found 
 		}
 	}
 	if response.More { // claims are sorted, and these begin at the name
-		return nil, false, errors.New("its answer does not begin where it should")
+		return nil, false, errors.New("its answer does not begin at the requested name")
 	}
 	return nil, response.Confirmed, nil
 }
