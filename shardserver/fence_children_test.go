@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	migrationv1alpha1 "github.com/atoll-dev/atoll/api/migration/v1alpha1"
 	shardingv1alpha1 "github.com/atoll-dev/atoll/api/sharding/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/controller"
@@ -25,6 +26,15 @@ import (
 type childReport struct {
 	replicas
 	object *shardingv1alpha1.LogicalClusterReport
+	// migration is that of the logical cluster with the Workspace; nil if none is published.
+	migration *migrationv1alpha1.LogicalClusterMigration
+}
+
+func (r *childReport) List(resource schema.GroupResource, cluster logicalcluster.Name) []runtime.Object {
+	if resource == migrationv1alpha1.Resource("logicalclustermigrations") && r.migration != nil {
+		return []runtime.Object{r.migration}
+	}
+	return r.replicas.List(resource, cluster)
 }
 
 func (r *childReport) Get(resource schema.GroupResource, cluster logicalcluster.Name, namespace, name string) (runtime.Object, bool) {
@@ -37,20 +47,23 @@ func (r *childReport) Get(resource schema.GroupResource, cluster logicalcluster.
 var logicalClusterReports = shardingv1alpha1.Resource("logicalclusterreports")
 
 // testChildrenOfMovingCluster: a shard that does not serve a logical cluster has no Workspaces in it. It must not request the deletion of their logical clusters
-// on other shards, which may not have learned yet that the Workspaces have moved.
+// on other shards, which may not have learned yet that the Workspaces have moved, and must not confirm their moves: a Workspace that has moved names the shard from
+// before both.
 func testChildrenOfMovingCluster(t *testing.T, shard *shardtesting.Shard) {
 	parent := shard.NewWorkspace(t, "root", "parent-moves").Spec.Cluster
 	name, child := logicalcluster.MustParseName(parent), logicalcluster.MustParseName("child")
 	registry := shard.Server.Registry
 	before := registry.RemoteStore()
 	defer registry.SetRemoteStore(before)
-	registry.SetRemoteStore(&childReport{object: &shardingv1alpha1.LogicalClusterReport{
+	replica := &childReport{object: &shardingv1alpha1.LogicalClusterReport{
 		ObjectMeta: metav1.ObjectMeta{Name: placement.ReportName(name, "ws"), Annotations: map[string]string{logicalcluster.AnnotationKey: child.String(), "kcp.io/shard": "beta"}},
 		Spec: shardingv1alpha1.LogicalClusterReportSpec{
-			Owner: corev1alpha1.LogicalClusterOwner{Cluster: parent, Name: "ws"}, Shard: "alpha", State: shardingv1alpha1.LogicalClusterExists,
+			Owner: corev1alpha1.LogicalClusterOwner{Cluster: parent, Name: "ws"}, Shard: "alpha", State: shardingv1alpha1.LogicalClusterExists, UID: "child",
 		},
-	}})
+	}}
+	registry.SetRemoteStore(replica)
 	requests := remote.PublishedSources(remote.Config{Registry: registry, ShardName: "alpha", Held: func() bool { return false }})[0]
+	isRequest := func(request *shardingv1alpha1.LogicalClusterRequest) bool { return request.Spec.Delete }
 	expect := func(state string, want bool) {
 		t.Helper()
 		shardtesting.Eventually(t, state, func(ctx context.Context) error {
@@ -60,7 +73,7 @@ func testChildrenOfMovingCluster(t *testing.T, shard *shardtesting.Shard) {
 				return err
 			}
 			request, ok := desired.(*shardingv1alpha1.LogicalClusterRequest)
-			if ok != want || ok && !request.Spec.Delete {
+			if ok != want || ok && !isRequest(request) {
 				return fmt.Errorf("%s: the request is %+v", state, desired)
 			}
 			return nil
@@ -88,4 +101,14 @@ func testChildrenOfMovingCluster(t *testing.T, shard *shardtesting.Shard) {
 		return nil
 	})
 	expect("the remainder was deleted", false)
+
+	replica.object.Spec.MovedTo = "gamma"
+	isRequest = func(request *shardingv1alpha1.LogicalClusterRequest) bool { return request.Spec.Confirmed == "child" }
+	replica.migration = &migrationv1alpha1.LogicalClusterMigration{
+		ObjectMeta: metav1.ObjectMeta{Name: "move", Annotations: map[string]string{logicalcluster.AnnotationKey: "elsewhere"}},
+		Spec:       migrationv1alpha1.LogicalClusterMigrationSpec{LogicalCluster: parent, DestinationShard: "gamma"},
+	}
+	expect("the child and the parent have moved", false)
+	replica.migration = nil
+	expect("the child has moved, and the parent was deleted", true)
 }

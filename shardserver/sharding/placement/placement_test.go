@@ -76,6 +76,7 @@ func reportGone(r *shardingv1alpha1.LogicalClusterReport) {
 func reportFromOtherShard(r *shardingv1alpha1.LogicalClusterReport) {
 	r.Annotations[publisherAnnotation] = "liar"
 }
+func reportMoved(r *shardingv1alpha1.LogicalClusterReport)           { r.Spec.MovedTo = "third" }
 func reportToOtherShard(r *shardingv1alpha1.LogicalClusterReport)    { r.Spec.Shard = "third" }
 func reportForOldWorkspace(r *shardingv1alpha1.LogicalClusterReport) { r.Spec.Owner.UID = "older" }
 
@@ -89,6 +90,8 @@ func TestRequester(t *testing.T) {
 		held bool
 		// away is set if this shard does not serve the parent.
 		away bool
+		// moves is set if the parent moves, too.
+		moves bool
 	}{
 		"create: scheduled to another shard":                          {workspace: newTestWorkspace(), want: "create"},
 		"none: scheduled to this shard":                               {workspace: newTestWorkspace(withShard("here"))},
@@ -121,6 +124,11 @@ func TestRequester(t *testing.T) {
 		"none: the parent has moved away":                             {report: newTestReport(ready), away: true},
 		"none: the parent comes back, with another workspace":         {workspace: newTestWorkspace(withReservedCluster("cluster-2")), report: newTestReport(initializing), away: true},
 		"delete: being deleted, and the parent has moved away":        {report: newTestReport(ready, reportDeleting), away: true, want: "delete"},
+		"none: moved, and the workspace does not name the new shard":  {workspace: newTestWorkspace(withSpecCluster, withPhaseReady), report: newTestReport(ready, reportMoved)},
+		"confirm: moved, and the workspace names the new shard":       {workspace: newTestWorkspace(withShard("third"), withSpecCluster, withPhaseReady), report: newTestReport(ready, reportMoved), want: "confirm"},
+		"confirm: moved, and the workspace was deleted":               {report: newTestReport(ready, reportMoved), want: "confirm"},
+		"confirm: moved, and the parent was deleted":                  {report: newTestReport(ready, reportMoved), away: true, want: "confirm"},
+		"none: moved, and the parent has moved, too":                  {report: newTestReport(ready, reportMoved), away: true, moves: true},
 		"held: the parent has moved away":                             {report: newTestReport(ready), away: true, held: true, want: "held"},
 		"held: report for a workspace that the restored shard lacks":  {report: newTestReport(initializing), held: true, want: "held"},
 		"held: report for a workspace that it has elsewhere":          {workspace: newTestWorkspace(withReservedCluster("cluster-2")), report: newTestReport(initializing), held: true, want: "held"},
@@ -130,7 +138,7 @@ func TestRequester(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			request, err := Requester{
-				Held: tc.held, HasParent: !tc.away, ShardName: "here", Parent: parent, Cluster: cluster, Workspace: tc.workspace, Report: tc.report,
+				Held: tc.held, HasParent: !tc.away, ParentMoves: tc.moves, ShardName: "here", Parent: parent, Cluster: cluster, Workspace: tc.workspace, Report: tc.report,
 				Template: func() (*corev1alpha1.LogicalCluster, error) { return &corev1alpha1.LogicalCluster{}, nil },
 			}.Request()
 			if tc.want == "held" {

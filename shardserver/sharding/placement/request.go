@@ -25,6 +25,8 @@ type Requester struct {
 	// HasParent is set if this shard serves Parent. Of one that has moved to another shard, or is about to come back, it does not know the workspaces:
 	// that there is no such workspace here proves nothing then.
 	HasParent bool
+	// ParentMoves is set if Parent moves, or has moved, and this shard does not serve it: the workspaces there are the ones that count.
+	ParentMoves bool
 	// Held is set while this shard is restored and not released: it may not know the workspace, or know an older state of it.
 	Held bool
 	// Template returns the desired LogicalCluster of the workspace.
@@ -134,10 +136,11 @@ func (r Requester) deletionRequest() *shardingv1alpha1.LogicalClusterRequest {
 }
 
 // moveConfirmation reports to the previous shard of the workspace's logical cluster that the workspace names the new one, or that
-// there is no such workspace.
+// there is no such workspace. A workspace that moves itself still names the previous one: the shard that it moves to learns the new one from the report of
+// the previous shard, which ends with the confirmation.
 func (r Requester) moveConfirmation() *shardingv1alpha1.LogicalClusterRequest {
 	report := r.Report
-	if report == nil || report.Spec.MovedTo == "" || report.Spec.Shard != r.ShardName || report.Spec.Owner.Cluster != r.Parent.String() {
+	if report == nil || report.Spec.MovedTo == "" || report.Spec.Shard != r.ShardName || report.Spec.Owner.Cluster != r.Parent.String() || r.ParentMoves {
 		return nil
 	}
 	previous := report.Annotations[publisherAnnotation]

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	migrationv1alpha1 "github.com/atoll-dev/atoll/api/migration/v1alpha1"
 	shardingv1alpha1 "github.com/atoll-dev/atoll/api/sharding/v1alpha1"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
@@ -23,6 +24,7 @@ var (
 	requests        = shardingv1alpha1.Resource("logicalclusterrequests")
 	reports         = shardingv1alpha1.Resource("logicalclusterreports")
 	workspaces      = tenancyv1alpha1.Resource("workspaces")
+	migrations      = migrationv1alpha1.Resource("logicalclustermigrations")
 )
 
 // Config holds the dependencies of this package.

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	migrationv1alpha1 "github.com/atoll-dev/atoll/api/migration/v1alpha1"
 	shardingv1alpha1 "github.com/atoll-dev/atoll/api/sharding/v1alpha1"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
@@ -27,6 +29,7 @@ func PublishedSources(cfg Config) []publisher.Source {
 		cfg:        cfg,
 		workspaces: storage.NewReader[*tenancyv1alpha1.Workspace](cfg.Registry, workspaces),
 		reports:    storage.NewReader[*shardingv1alpha1.LogicalClusterReport](cfg.Registry, reports).Global(),
+		migrations: storage.NewReader[*migrationv1alpha1.LogicalClusterMigration](cfg.Registry, migrations).Global(),
 	}
 	reportSource := &reportSource{NewRequestReader(cfg)}
 	return []publisher.Source{
@@ -54,6 +57,7 @@ type requestSource struct {
 	cfg        Config
 	workspaces *storage.Reader[*tenancyv1alpha1.Workspace]
 	reports    *storage.Reader[*shardingv1alpha1.LogicalClusterReport]
+	migrations *storage.Reader[*migrationv1alpha1.LogicalClusterMigration]
 }
 
 // mapWorkspace maps a workspace that is scheduled on another shard to the requests for its current and its previous
@@ -153,8 +157,31 @@ func (r *requestSource) request(ctx context.Context, key controller.Request, rea
 	requester := placement.Requester{
 		ShardName: r.cfg.ShardName, Parent: key.ClusterName, Cluster: cluster, Workspace: workspace, Report: report, HasParent: before && after, Held: r.cfg.Held(),
 	}
+	if report != nil && report.Spec.MovedTo != "" && !requester.HasParent {
+		if requester.ParentMoves, err = r.moves(ctx, key.ClusterName); err != nil {
+			return nil, err
+		}
+	}
 	requester.Template = func() (*corev1alpha1.LogicalCluster, error) { return r.template(ctx, key.ClusterName, workspace) }
 	return requester.Request()
+}
+
+// moves reports whether a migration names a logical cluster that this shard does not serve: it moves to another shard then, and was not deleted. A shard
+// without the feature hands over none.
+func (r *requestSource) moves(ctx context.Context, cluster logicalcluster.Name) (bool, error) {
+	if _, err := r.cfg.Registry.Get(migrations); err != nil {
+		return false, nil //nolint:nilerr // no such resource
+	}
+	all, err := r.migrations.List(logicalcluster.With(ctx, logicalcluster.Wildcard), "", nil)
+	if err == nil {
+		err = r.migrations.CheckSynced()
+	}
+	if err != nil {
+		return false, fmt.Errorf("listing the migrations of logical cluster %q: %w", cluster, err)
+	}
+	return slices.ContainsFunc(all, func(migration *migrationv1alpha1.LogicalClusterMigration) bool {
+		return migration.Spec.LogicalCluster == cluster.String() && migration.Spec.DestinationShard != r.cfg.ShardName
+	}), nil
 }
 
 // template returns the desired LogicalCluster of a workspace. While its type cannot be resolved, the request is not
