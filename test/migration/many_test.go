@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -148,15 +147,7 @@ func (e *env) watches(t *testing.T) map[string]int {
 	t.Helper()
 	found := map[string]int{}
 	for _, shard := range []string{installation.Alpha, installation.Beta} {
-		clientset, err := kubernetes.NewForConfig(e.Masters(t, shard))
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, err := clientset.RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		for line := range strings.Lines(string(text)) {
+		for line := range strings.Lines(e.metrics(t, shard)) {
 			name, value, _ := strings.Cut(strings.TrimSpace(line), "} ")
 			number, err := strconv.ParseFloat(value, 64)
 			if err == nil && strings.HasPrefix(name, "apiserver_longrunning_requests{") && strings.Contains(name, `verb="WATCH"`) {

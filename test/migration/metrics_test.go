@@ -55,8 +55,8 @@ func (e *env) measure(t *testing.T, cluster, from, to string) (check func(migrat
 	}
 }
 
-// metric returns the value of a series of a server; 0 if it has none.
-func (e *env) metric(t *testing.T, server, series string) float64 {
+// metrics returns the metrics of a server.
+func (e *env) metrics(t *testing.T, server string) string {
 	t.Helper()
 	clientset, err := kubernetes.NewForConfig(e.Masters(t, server))
 	if err != nil {
@@ -66,7 +66,13 @@ func (e *env) metric(t *testing.T, server, series string) float64 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for line := range strings.Lines(string(text)) {
+	return string(text)
+}
+
+// metric returns the value of a series of a server; 0 if it has none.
+func (e *env) metric(t *testing.T, server, series string) float64 {
+	t.Helper()
+	for line := range strings.Lines(e.metrics(t, server)) {
 		if value, found := strings.CutPrefix(line, series+" "); found {
 			parsed, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
 			if err != nil {

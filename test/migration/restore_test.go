@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -41,16 +42,25 @@ func (e *env) etcdOf(shard string) string {
 	return filepath.Join(e.Directory(), shard, "etcd-server")
 }
 
-// backUp returns a snapshot of the etcd of a shard that does not run.
-func (e *env) backUp(t *testing.T, shard string) (file string) {
+// startEtcd starts the etcd of a shard that does not run, until stop is called.
+func (e *env) startEtcd(t *testing.T, shard string) (etcd *clientv3.Client, stop func()) {
 	t.Helper()
 	server, err := embeddedetcd.Start(t.Context(), embeddedetcd.Config{Directory: e.etcdOf(shard), UnsafeNoFsync: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer server.Close()
-	etcd := etcdtest.Connect(t, server)
-	defer etcd.Close()
+	etcd = etcdtest.Connect(t, server)
+	return etcd, func() {
+		etcd.Close()
+		server.Close()
+	}
+}
+
+// backUp returns a snapshot of the etcd of a shard that does not run.
+func (e *env) backUp(t *testing.T, shard string) (file string) {
+	t.Helper()
+	etcd, stop := e.startEtcd(t, shard)
+	defer stop()
 	stream, err := etcd.Snapshot(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -135,13 +145,8 @@ func (e *env) waitMovesKnown(t *testing.T, shard, reason, message string) {
 // release removes the mark of a restore from the etcd of a shard that does not run.
 func (e *env) release(t *testing.T, shard string) {
 	t.Helper()
-	server, err := embeddedetcd.Start(t.Context(), embeddedetcd.Config{Directory: e.etcdOf(shard), UnsafeNoFsync: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer server.Close()
-	etcd := etcdtest.Connect(t, server)
-	defer etcd.Close()
+	etcd, stop := e.startEtcd(t, shard)
+	defer stop()
 	if deleted, err := etcd.Delete(t.Context(), reservedkeys.Restored("/registry")); err != nil || deleted.Deleted != 1 {
 		t.Fatalf("removing the mark: %+v, %v", deleted, err)
 	}
