@@ -194,6 +194,20 @@ func (e *env) deleteWorkspace(t *testing.T, workspace *tenancyv1alpha1.Workspace
 	})
 }
 
+// waitNoKeys waits until no shard has a key of a logical cluster.
+func (e *env) waitNoKeys(t *testing.T, name string) {
+	t.Helper()
+	cluster := logicalcluster.MustParseName(name)
+	for _, shard := range e.Shards() {
+		shardtesting.Eventually(t, "the end of the keys on "+shard, func(context.Context) error {
+			if left := e.objectsOn(t, shard, []logicalcluster.Name{cluster})[cluster.String()]; left != 0 {
+				return fmt.Errorf("%d keys are left", left)
+			}
+			return nil
+		})
+	}
+}
+
 // checkExists asks the root shard, as another shard does before it removes a copy, whether a migration and others exist.
 func (e *env) checkExists(t *testing.T, cluster, name string) {
 	t.Helper()
@@ -467,15 +481,7 @@ func (e *env) testUnknownDestination(t *testing.T) {
 		}
 		return nil
 	})
-	cluster := logicalcluster.MustParseName(workspace.Spec.Cluster)
-	for _, shard := range e.Shards() {
-		shardtesting.Eventually(t, "the end of the keys on "+shard, func(context.Context) error {
-			if left := e.objectsOn(t, shard, []logicalcluster.Name{cluster})[cluster.String()]; left != 0 {
-				return fmt.Errorf("%d keys are left", left)
-			}
-			return nil
-		})
-	}
+	e.waitNoKeys(t, workspace.Spec.Cluster)
 	for _, resource := range publishedResources[:2] {
 		e.waitPublished(t, published, resource)
 	}

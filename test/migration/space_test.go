@@ -10,6 +10,7 @@ import (
 
 	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
 	migrationv1alpha1 "github.com/atoll-dev/atoll/api/migration/v1alpha1"
+	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/test/installation"
 )
@@ -70,5 +71,21 @@ func (e *env) testFullDestination(t *testing.T) {
 	waiting.check(t)
 	e.moveTo(t, "large-again", workspace, c, installation.Beta)
 	checkObjects(t, c, append(objects, put(t, c, "later")))
+	e.testDeletionDuringCopy(t, workspace)
+}
+
+// testDeletionDuringCopy deletes a workspace while its objects are copied. The migration ends, and no shard has anything of it.
+func (e *env) testDeletionDuringCopy(t *testing.T, workspace *tenancyv1alpha1.Workspace) {
+	t.Helper()
+	const name = "large-deleted"
+	e.move(t, name, workspace.Spec.Cluster, installation.Alpha)
+	e.waitStatus(t, name, "begin of the copy", func(status migrationv1alpha1.LogicalClusterMigrationStatus) bool {
+		return status.EntriesCopied > 0 || status.Phase == migrationv1alpha1.LogicalClusterMigrationPhaseCompleted
+	})
 	e.deleteWorkspace(t, workspace)
+	status := e.waitStatus(t, name, "end", func(status migrationv1alpha1.LogicalClusterMigrationStatus) bool {
+		return status.Phase == migrationv1alpha1.LogicalClusterMigrationPhaseCompleted || status.Phase == migrationv1alpha1.LogicalClusterMigrationPhaseFailed
+	})
+	t.Logf("the workspace was deleted during the copy: %s after %d entries", status.Phase, status.EntriesCopied)
+	e.waitNoKeys(t, workspace.Spec.Cluster)
 }
