@@ -34,8 +34,18 @@ func TestShardedInstallation(t *testing.T) {
 		t.FailNow()
 	}
 	t.Run("endpoint slice has the URLs of all shards with consumers", in.testEndpointSlice)
-	t.Run("a sync agent publishes the certificates of the cluster", in.testSyncAgent)
-	t.Run("an infrastructure provider makes what tenants order", in.testInfrastructure)
+	// They share nothing but the installation, and wait for pods most of the time.
+	t.Run("services", func(t *testing.T) {
+		for name, test := range map[string]func(*testing.T){
+			"a sync agent publishes the certificates of the cluster": in.testSyncAgent,
+			"an infrastructure provider makes what tenants order":    in.testInfrastructure,
+		} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				test(t)
+			})
+		}
+	})
 	t.Run("reapplied manifests change no object", in.testReapply)
 	if !t.Run("ordered rollout under load without failed requests", in.testRolloutUnderLoad) {
 		t.FailNow()
