@@ -61,9 +61,13 @@ type releaser struct {
 	compared   int
 }
 
-func (r *releaser) Observe(_ context.Context, _ []etcd.Endpoint, _ *tls.Config, facts *etcd.Facts) { *facts = r.facts }
+func (r *releaser) Observe(_ context.Context, _ []etcd.Endpoint, _ *tls.Config, facts *etcd.Facts) {
+	*facts = r.facts
+}
 
-func (r *releaser) Revision(context.Context, []string, *tls.Config) (int64, error) { return r.revision, r.err }
+func (r *releaser) Revision(context.Context, []string, *tls.Config) (int64, error) {
+	return r.revision, r.err
+}
 
 func (r *releaser) Migrations(context.Context, *operatorv1alpha1.RootShard, *operatorv1alpha1.Shard) ([]string, error) {
 	return r.migrations, r.err

@@ -93,12 +93,12 @@ func (s *shardScope) Observe(ctx context.Context) (err error) {
 		return err
 	}
 	s.root, s.Reference, err = dependencies.ResolveRootShard(ctx, s.Cluster, s.shard.Namespace, s.shard.Spec.RootShard)
-	if err != nil || s.Reference.State != status.Satisfied {
+	if err != nil {
 		return err
 	}
-	// Before the spec is validated: a mistake there must not leave pods that write into volumes which a Restore fills.
+	// Before anything is validated: a mistake must not leave pods that write into volumes which a Restore fills.
 	s.awaits, s.replaced, err = dependencies.ObserveShardRestore(ctx, s.Cluster, s.shard)
-	if s.stops = s.awaits.Type != ""; err != nil || s.stops {
+	if s.stops = s.awaits.Type != ""; err != nil || s.stops || s.Reference.State != status.Satisfied {
 		return err
 	}
 	if s.Spec = validateShard(s.shard, s.root); s.Spec.State == status.Stalled {
