@@ -21,6 +21,7 @@ import (
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
+// +kubebuilder:printcolumn:name="Consistent",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Consistent")].status`
 // +kubebuilder:printcolumn:name="Backup ID",type=string,priority=1,JSONPath=`.spec.backupId`
 // +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || !self.metadata.name.contains('.')",message="the name of a Restore must not contain a dot: the names of its pods are made from it",optionalOldSelf=true
 // +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || self.metadata.name.size() <= 40",message="the name of a Restore has at most 40 characters: the names of its pods are made from it",optionalOldSelf=true
