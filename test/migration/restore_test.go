@@ -308,7 +308,7 @@ func (e *env) testRestoredOrigin(t *testing.T) {
 		}
 		return nil
 	})
-	differences.check(t, e)
+	differences.check(t, e, moved)
 	e.testOutdatedContent(t, e.stored(t, "moved"), within.Spec.Cluster, atMoved, later, export)
 	differences.checkReleased(t, e)
 }

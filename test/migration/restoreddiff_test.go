@@ -44,7 +44,8 @@ func (d *restoredDifferences) changeAfterBackup(t *testing.T, e *env) {
 }
 
 // check compares the shards as the operator does, and looks for what a shard that is not released must not have deleted.
-func (d *restoredDifferences) check(t *testing.T, e *env) {
+// moved has moved to beta with its child since the backup.
+func (d *restoredDifferences) check(t *testing.T, e *env, moved *tenancyv1alpha1.Workspace) {
 	t.Helper()
 	export := &apisv1alpha2.APIExport{}
 	if err := e.at(t, "root").Get(t.Context(), client.ObjectKey{Name: tenancyv1alpha1.SchemeGroupVersion.Group}, export); err != nil {
@@ -68,7 +69,7 @@ func (d *restoredDifferences) check(t *testing.T, e *env) {
 		has := func(names []string, workspace *tenancyv1alpha1.Workspace) bool {
 			return slices.ContainsFunc(names, func(name string) bool { return strings.Contains(name, workspace.Spec.Cluster) })
 		}
-		if !has(found.Gaps, d.created) || !has(found.Orphans, d.deleted) || !has(found.Orphans, d.child) || len(found.Gaps) != 1 || len(found.Orphans) != 2 {
+		if !has(found.Gaps, d.created) || !has(found.Orphans, d.deleted) || !has(found.Orphans, d.child) || len(found.Gaps) != 1 || len(found.Orphans) != 2 || !has(found.Doubles, moved) || len(found.Doubles) != 2 {
 			return fmt.Errorf("got %+v", found)
 		}
 		return nil
