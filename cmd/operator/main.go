@@ -139,7 +139,7 @@ func addControllers(mgr ctrl.Manager, image desired.Image, argoCDNamespace, dril
 		kubeconfig.NewReconciler(config),
 		backupstore.NewReconciler(config),
 		backup.NewReconciler(config),
-		restore.NewReconciler(config, etcdclient.Client{}),
+		restore.NewReconciler(config, etcdclient.Client{}, clients),
 		backupschedule.NewReconciler(config),
 		restoredrill.NewReconciler(config, drillNamespace, clients),
 		&certificatesecret.Reconciler{Cluster: cluster},

@@ -3,6 +3,8 @@ package dependencies
 import (
 	"context"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 	"github.com/atoll-dev/atoll/controllers/apply"
 	"github.com/atoll-dev/atoll/controllers/status"
@@ -33,16 +35,48 @@ func AwaitRestore(ctx context.Context, c apply.Cluster, root *operatorv1alpha1.R
 	return status.Result{}, nil
 }
 
-// FindUnreleasedRestore returns the name of the Restore that has filled an installation and is not released, or "". One that was deleted, or that
-// has failed because the installation had started, holds nothing.
+// FindUnreleasedRestore returns the name of a Restore that has filled an installation or one of its shards and is not released, or "". One that was
+// deleted, or that has failed because the installation had started, holds nothing.
 func FindUnreleasedRestore(ctx context.Context, c apply.Cluster, root *operatorv1alpha1.RootShard) (string, error) {
-	name := root.Annotations[operatorv1alpha1.AnnotationRestore]
-	if name == "" {
-		return "", nil
-	}
-	restore, err := apply.Get[operatorv1alpha1.Restore](ctx, c, root.Namespace, name)
-	if err != nil || restore == nil || restore.Spec.Release || restore.Spec.RootShardRef.Name != root.Name || restore.Status.Phase != operatorv1alpha1.RestorePhaseCompleted {
+	list := &operatorv1alpha1.RestoreList{}
+	if err := c.List(ctx, list, client.InNamespace(root.Namespace)); err != nil {
 		return "", err
 	}
-	return name, nil
+	for i := range list.Items {
+		restore := &list.Items[i]
+		isOfShard, isOfAll := restore.Spec.Shard != nil, restore.Name == root.Annotations[operatorv1alpha1.AnnotationRestore]
+		if (isOfShard || isOfAll) && restore.Spec.RootShardRef.Name == root.Name && restore.Status.Phase == operatorv1alpha1.RestorePhaseCompleted && !restore.Spec.Release {
+			return restore.Name, nil
+		}
+	}
+	return "", nil
+}
+
+// ObserveShardRestore returns why a Shard is stopped for the Restore that its annotation names; without a type, it runs. replaced is the ID of the
+// etcd cluster whose data a completed one has replaced. A Restore that has not started stops nothing: it may refuse the backup.
+func ObserveShardRestore(ctx context.Context, c apply.Cluster, shard *operatorv1alpha1.Shard) (stopped status.Result, replaced string, err error) {
+	name, root := shard.Annotations[operatorv1alpha1.AnnotationRestore], shard.Spec.RootShard.Reference
+	if name == "" || root == nil {
+		return status.Result{}, "", nil
+	}
+	restore, err := apply.Get[operatorv1alpha1.Restore](ctx, c, shard.Namespace, name)
+	if err != nil || restore == nil || restore.Spec.Shard == nil || restore.Spec.Shard.Name != shard.Name || restore.Spec.RootShardRef.Name != root.Name || restore.Status.StartedAt == nil {
+		return status.Result{}, "", err
+	}
+	switch restore.Status.Phase {
+	case operatorv1alpha1.RestorePhaseCompleted:
+		if restore.Status.Shard != nil {
+			replaced = restore.Status.Shard.ReplacedEtcdClusterID
+		}
+		return status.Result{}, replaced, nil
+	case operatorv1alpha1.RestorePhaseFailed:
+		return status.Wait(operatorv1alpha1.ConditionAvailable, operatorv1alpha1.ReasonAwaitsRestore,
+			"Restore %s has stopped this shard, and has failed: see its conditions, create another Restore, and name it in the annotation %s", name, operatorv1alpha1.AnnotationRestore), "", nil
+	}
+	return ShardStopped(restore), "", nil
+}
+
+// ShardStopped is the result about a Shard that is stopped while a Restore replaces its data.
+func ShardStopped(restore *operatorv1alpha1.Restore) status.Result {
+	return status.Wait(operatorv1alpha1.ConditionAvailable, operatorv1alpha1.ReasonAwaitsRestore, "Restore %s (%s) replaces the data of this shard: see its conditions", restore.Name, restore.UID)
 }

@@ -54,6 +54,8 @@ type Facts struct {
 	Listed    []Listed
 	// Confirmed is the cluster whose loss the user has confirmed.
 	Confirmed string
+	// Replaced is the cluster whose data a Restore has replaced by that of a backup, in all volumes.
+	Replaced string
 }
 
 // Action is one change of a cluster.
@@ -108,8 +110,11 @@ func (c Cluster) Decide(f Facts) Decision {
 		return c.decideWithoutQuorum(f)
 	}
 	if recorded := f.Record.ClusterID; recorded != "" && recorded != f.ClusterID {
-		if f.Confirmed == recorded {
+		switch recorded {
+		case f.Confirmed:
 			return Decision{Action: Forget, Healthy: c.healthy(f)}
+		case f.Replaced: // a quorum has the data, so that no member may begin without it
+			return Decision{Action: Record, Healthy: c.healthy(f)}
 		}
 		return c.stall("EtcdForeignCluster", "the members are those of cluster %s, and the data of this object is in cluster %s: restore its volumes; or set the annotation %s=%s to continue with what the members have, and what is in the other cluster is lost",
 			f.ClusterID, recorded, operatorv1alpha1.AnnotationEtcdDataLost, recorded)

@@ -64,6 +64,8 @@ func record(r etcdmember.Record) func(*etcd.Facts) { return func(f *etcd.Facts) 
 
 func single(f *etcd.Facts) { f.Members, f.Listed = f.Members[:1], f.Listed[:min(1, len(f.Listed))] }
 
+func replaced(id string) func(*etcd.Facts) { return func(f *etcd.Facts) { f.Replaced = id } }
+
 func confirmed(id string) func(*etcd.Facts) { return func(f *etcd.Facts) { f.Confirmed = id } }
 
 func TestDecide(t *testing.T) {
@@ -87,6 +89,11 @@ func TestDecide(t *testing.T) {
 		"its lost member is replaced, too":                      {facts(adopted, empty(1)), etcd.Remove, 2, "", "ReplacingMember", "step 1 of 3"},
 		"a single member is recorded":                           {facts(fresh, single), etcd.Record, 0, "", "MembersServe", ""},
 		"the volumes of another cluster are refused":            {facts(record(etcdmember.Record{ClusterID: "c0"})), etcd.None, 0, "EtcdForeignCluster", "EtcdForeignCluster", "set the annotation operator.kcp.io/etcd-data-lost=c0"},
+		"those that a Restore has filled are recorded":          {facts(record(etcdmember.Record{ClusterID: "c0"}), replaced("c0")), etcd.Record, 0, "", "MembersServe", ""},
+		"also while one of them is down":                        {facts(record(etcdmember.Record{ClusterID: "c0"}), replaced("c0"), down(2)), etcd.Record, 0, "", "MemberUnavailable", ""},
+		"a Restore of another cluster does not count":           {facts(record(etcdmember.Record{ClusterID: "c0"}), replaced("c2")), etcd.None, 0, "EtcdForeignCluster", "EtcdForeignCluster", ""},
+		"a Restore of an etcd that was not recorded, neither":   {facts(record(etcdmember.Record{ClusterID: "c0"}), replaced("")), etcd.None, 0, "EtcdForeignCluster", "EtcdForeignCluster", ""},
+		"volumes that are empty after a Restore are a loss":     {facts(record(etcdmember.Record{ClusterID: "c0"}), replaced("c0"), noQuorum, empty(0, 1, 2)), etcd.None, 0, "EtcdDataLost", "EtcdDataLost", ""},
 		"unless the loss of the recorded one is confirmed":      {facts(record(etcdmember.Record{ClusterID: "c0"}), confirmed("c0")), etcd.Forget, 0, "", "MembersServe", ""},
 		"a member that is down may return":                      {facts(down(1)), etcd.None, 0, "", "MemberUnavailable", "root-etcd-1 does not serve"},
 		"a member of no pod is reported":                        {facts(func(f *etcd.Facts) { f.Listed = append(f.Listed, etcd.Listed{ID: 255, Index: -1}) }), etcd.None, 0, "", "UnknownMember", "etcdctl member remove ff"},

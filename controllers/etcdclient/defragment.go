@@ -18,16 +18,15 @@ const defragmentTimeout = 5 * time.Minute
 
 // Defragment compacts the history, defragments one member after the other, the leader last, and disarms the alarm about space if the
 // database then has space. A member does not respond to requests while it is being defragmented.
-func (Client) Defragment(ctx context.Context, endpoints []etcd.Endpoint, credentials *tls.Config, facts etcd.Facts) error {
+func (c Client) Defragment(ctx context.Context, endpoints []etcd.Endpoint, credentials *tls.Config, facts etcd.Facts) error {
 	urls := serving(endpoints, facts.Members)
-	err := request(ctx, urls, credentials, defragmentTimeout, func(ctx context.Context, client *clientv3.Client) error {
-		current, err := client.Get(ctx, "revision", clientv3.WithCountOnly())
-		if err != nil {
+	current, err := c.Revision(ctx, urls, credentials)
+	if err == nil {
+		err = request(ctx, urls, credentials, defragmentTimeout, func(ctx context.Context, client *clientv3.Client) error {
+			_, err := client.Compact(ctx, current, clientv3.WithCompactPhysical())
 			return err
-		}
-		_, err = client.Compact(ctx, current.Header.Revision, clientv3.WithCompactPhysical())
-		return err
-	})
+		})
+	}
 	if err != nil {
 		return fmt.Errorf("compacting: %w", err)
 	}

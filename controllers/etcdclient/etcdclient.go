@@ -52,6 +52,18 @@ func (Client) DeleteKey(ctx context.Context, endpoints []string, credentials *tl
 	})
 }
 
+// Revision returns the revision of the last write, which a quorum confirms.
+func (Client) Revision(ctx context.Context, endpoints []string, credentials *tls.Config) (revision int64, err error) {
+	err = request(ctx, endpoints, credentials, clusterTimeout, func(ctx context.Context, client *clientv3.Client) error {
+		response, err := client.Get(ctx, "revision", clientv3.WithCountOnly())
+		if err == nil {
+			revision = response.Header.Revision
+		}
+		return err
+	})
+	return revision, err
+}
+
 // Observe adds the responses of the members to the facts. Members that do not respond are a fact, not an error.
 func (Client) Observe(ctx context.Context, endpoints []etcd.Endpoint, credentials *tls.Config, facts *etcd.Facts) {
 	facts.Members = make([]etcd.MemberFacts, len(endpoints))

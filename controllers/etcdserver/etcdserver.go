@@ -42,6 +42,8 @@ type Input struct {
 	Served      bool // the server that uses it has run
 	Annotations map[string]string
 	Status      *operatorv1alpha1.EtcdStatus
+	// Replaced is the ID of the cluster whose data a Restore has replaced.
+	Replaced string
 }
 
 // ObserveManaged reads the objects of an etcd that the operator runs.

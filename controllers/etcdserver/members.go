@@ -68,7 +68,7 @@ func (s *Store) observeMembers(ctx context.Context, in Input) error {
 	if m.credentials, err = s.Members.Credentials(client.Data); err != nil {
 		return nil // cert-manager has not written it yet; condition CertificatesReady reports it
 	}
-	m.facts = etcd.Facts{Record: m.record, Confirmed: in.Annotations[operatorv1alpha1.AnnotationEtcdDataLost]}
+	m.facts = etcd.Facts{Record: m.record, Confirmed: in.Annotations[operatorv1alpha1.AnnotationEtcdDataLost], Replaced: in.Replaced}
 	s.Members.Observe(ctx, s.managed.Endpoints(), m.credentials, &m.facts)
 	m.observed, m.decision = true, s.managed.Decide(m.facts)
 	switch m.decision.Action {

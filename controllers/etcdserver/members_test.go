@@ -130,6 +130,31 @@ func TestRecord(t *testing.T) {
 	}
 }
 
+// TestReplaced records the etcd that a Restore has filled in place of the one that was lost, in the ConfigMap and in the status.
+func TestReplaced(t *testing.T) {
+	root := &operatorv1alpha1.RootShard{ObjectMeta: metav1.ObjectMeta{Name: "root", Namespace: "kcp", UID: "uid"}}
+	cluster := etcd.NewForShard(desired.NewRootShard(root))
+	set := cluster.StatefulSet(desired.Image{Repository: "atoll", Tag: "v1"})
+	record := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "root-etcd-record", Namespace: "kcp"}, Data: map[string]string{"cluster-id": "c1"}}
+	c := apply.Cluster{Client: memory.NewClient(t, set, record, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "root-etcd-client", Namespace: "kcp"}})}
+	for _, tc := range []struct{ replaced, want string }{{"other", "c1"}, {"c1", "c2"}} {
+		store := Store{Cluster: c, Report: &status.Report{}, Now: time.Now, Members: &answers{facts: healthyMember("c2")}}
+		err := store.ObserveManaged(t.Context(), Input{Cluster: cluster, Served: true, Replaced: tc.replaced, Status: &operatorv1alpha1.EtcdStatus{ClusterID: "c1"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := store.Configure(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(record), record); err != nil {
+			t.Fatal(err)
+		}
+		if record.Data["cluster-id"] != tc.want || store.Status(nil).ClusterID != tc.want {
+			t.Errorf("after a Restore in place of %s: the record is %v, the status has %s", tc.replaced, record.Data, store.Status(nil).ClusterID)
+		}
+	}
+}
+
 // TestDefragment checks that a value of the annotation is handled once, and only while all members serve.
 func TestDefragment(t *testing.T) {
 	root := &operatorv1alpha1.RootShard{ObjectMeta: metav1.ObjectMeta{Name: "root", Namespace: "kcp", UID: "uid"}}

@@ -63,19 +63,37 @@ func (s *scope) readBackup(ctx context.Context) error {
 	if err := s.compare(ctx, opened.Manifest); err != nil {
 		return err
 	}
+	out, taken := &s.restore.Status, metav1.NewTime(opened.Manifest.CutStoppedAt)
+	if s.restore.Spec.Shard != nil {
+		if err := s.checkLoss(ctx, opened.Manifest); err != nil {
+			return err
+		}
+		out.Shard = &operatorv1alpha1.RestoreShardStatus{}
+		if before := s.installation.shards[0].EtcdStatus(); before != nil {
+			out.Shard.ReplacedEtcdClusterID = before.ClusterID
+		}
+	} else {
+		restored, err := s.restoreSecrets(ctx, opened)
+		if err != nil {
+			return err
+		}
+		out.Secrets = restored
+	}
+	started := metav1.NewTime(s.config.Now())
+	out.StartedAt, out.BackupTakenAt, out.ManifestDigest, out.Shards = &started, &taken, opened.Digest, s.installation.names()
+	return nil
+}
+
+// restoreSecrets creates the Secrets of a backup, and returns their number.
+func (s *scope) restoreSecrets(ctx context.Context, opened *archive.Backup) (int32, error) {
 	secrets, err := opened.Secrets(ctx, maxSecretBytes)
 	if err != nil {
-		return s.unreadable(err)
+		return 0, s.unreadable(err)
 	}
 	if s.restore.Spec.Isolated {
 		secrets = mountedOnly(secrets, s.installation)
 	}
-	if err := s.createSecrets(ctx, secrets); err != nil {
-		return err
-	}
-	out, started, taken := &s.restore.Status, metav1.NewTime(s.config.Now()), metav1.NewTime(opened.Manifest.CutStoppedAt)
-	out.StartedAt, out.BackupTakenAt, out.ManifestDigest, out.Shards, out.Secrets = &started, &taken, opened.Digest, s.installation.names(), int32(len(secrets))
-	return nil
+	return int32(len(secrets)), s.createSecrets(ctx, secrets)
 }
 
 // readIdentities reads the private keys.
@@ -116,6 +134,12 @@ func (s *scope) compare(ctx context.Context, saved *manifest.Manifest) error {
 		names = append(names, shard.Name)
 	}
 	missing, unknown := without(names, s.installation.names()), without(s.installation.names(), names)
+	if s.restore.Spec.Shard != nil {
+		if err := s.compareInstallation(saved, unknown); err != nil {
+			return err
+		}
+		missing = nil
+	}
 	switch {
 	case from.RootShard != s.root.Name || from.Namespace != s.sourceNamespace():
 		return s.refuse(reasonOtherOwner, "the backup is that of RootShard %s/%s, want %s/%s: correct rootShardRef or source", from.Namespace, from.RootShard, s.sourceNamespace(), s.root.Name)
@@ -144,6 +168,9 @@ func (s *scope) compare(ctx context.Context, saved *manifest.Manifest) error {
 		}
 	}
 	if have, want := s.config.Image.With(s.root.Spec.Image).String(), from.Version; want != "" && tagOf(have) != tagOf(want) {
+		if s.restore.Spec.Shard != nil {
+			return s.refuse(reasonOtherVersion, "the backup is of version %s, and RootShard %s runs %s: restore a backup of this version, or restore the shard by hand (docs/restore-by-hand.md)", want, s.root.Name, have)
+		}
 		return s.refuse(reasonOtherVersion, "the backup is of version %s, and RootShard %s runs %s: set its image.tag to that version, create another Restore, and upgrade when the installation works", want, s.root.Name, have)
 	}
 	return nil

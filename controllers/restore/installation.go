@@ -3,6 +3,7 @@ package restore
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -15,17 +16,19 @@ import (
 	"github.com/atoll-dev/atoll/controllers/etcd"
 )
 
-// installation is the installation of a RootShard before its first start.
+// installation is the installation of a RootShard, of which a Restore fills all shards before their first start, or one.
 type installation struct {
-	shards []shard // the root shard first
-	// started is what shows that it has started, unsupported why it cannot be restored; or "".
-	started, unsupported string
+	shards []shard // that are restored, the root shard first
+	all    []shard
+	// started is what shows that it has started, running that pods may run, unsupported why it cannot be restored; or "".
+	started, running, unsupported string
 }
 
 // shard is the RootShard or a Shard.
 type shard struct {
 	desired.Shard
-	usage etcd.Usage
+	usage  etcd.Usage
+	object *operatorv1alpha1.Shard // nil for the root shard
 }
 
 func (s shard) isManaged() bool { return etcd.IsManaged(s.Spec().Etcd) }
@@ -41,8 +44,9 @@ func (i *installation) names() []string {
 	return out
 }
 
-func observeInstallation(ctx context.Context, cluster apply.Cluster, root *operatorv1alpha1.RootShard) (*installation, error) {
-	out := &installation{shards: []shard{{desired.NewRootShard(root), etcd.RootShardUsage(root)}}}
+// observeInstallation reads all shards, or the one that is named.
+func observeInstallation(ctx context.Context, cluster apply.Cluster, root *operatorv1alpha1.RootShard, only *operatorv1alpha1.RestoreShard) (*installation, error) {
+	out := &installation{shards: []shard{{desired.NewRootShard(root), etcd.RootShardUsage(root), nil}}}
 	names, err := dependencies.ListShards(ctx, cluster, root)
 	if err != nil {
 		return nil, err
@@ -53,8 +57,12 @@ func observeInstallation(ctx context.Context, cluster apply.Cluster, root *opera
 			return nil, err
 		}
 		if object != nil {
-			out.shards = append(out.shards, shard{desired.NewShard(object, root), etcd.ShardUsage(object)})
+			out.shards = append(out.shards, shard{desired.NewShard(object, root), etcd.ShardUsage(object), object})
 		}
+	}
+	out.all = out.shards
+	if only != nil {
+		out.shards = slices.DeleteFunc(slices.Clone(out.shards), func(s shard) bool { return s.IsRoot() || s.Name() != only.Name })
 	}
 	for _, shard := range out.shards {
 		if err := out.observe(ctx, cluster, shard); err != nil {
@@ -71,10 +79,11 @@ func (i *installation) observe(ctx context.Context, cluster apply.Cluster, shard
 		return err
 	}
 	if deployment != nil {
-		i.started = fmt.Sprintf("shard %s has started: Deployment %s exists", shard.Name(), deployment.Name)
+		i.running = fmt.Sprintf("Deployment %s exists", deployment.Name)
+		i.started = fmt.Sprintf("shard %s has started: %s", shard.Name(), i.running)
 	}
 	if !shard.isManaged() {
-		i.unsupported = fmt.Sprintf("shard %s has an etcd of its own, which a Restore cannot stop or fill: restore it with `etcd backup restore`, and create the installation without the annotation", shard.Name())
+		i.unsupported = fmt.Sprintf("shard %s has an etcd of its own, which a Restore cannot stop or fill: restore it with `etcd backup restore`, and remove the annotation", shard.Name())
 		return nil
 	}
 	store := etcd.NewForShard(shard.Shard)
@@ -87,7 +96,8 @@ func (i *installation) observe(ctx context.Context, cluster apply.Cluster, shard
 		return err
 	}
 	if set != nil {
-		i.started = fmt.Sprintf("shard %s has started: StatefulSet %s exists", shard.Name(), set.Name)
+		i.running = fmt.Sprintf("StatefulSet %s exists", set.Name)
+		i.started = fmt.Sprintf("shard %s has started: %s", shard.Name(), i.running)
 	}
 	for _, name := range store.ClaimNames() {
 		claim, err := apply.Get[corev1.PersistentVolumeClaim](ctx, cluster, shard.Namespace(), name)

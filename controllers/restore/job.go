@@ -59,7 +59,7 @@ func (s *scope) restoreEtcds(ctx context.Context) error {
 	for _, shard := range s.installation.shards {
 		for _, volume := range etcd.NewForShard(shard.Shard).Volumes() {
 			all++
-			metav1.SetMetaDataAnnotation(&volume.Claim.ObjectMeta, operatorv1alpha1.AnnotationRestore, s.restore.Name)
+			metav1.SetMetaDataAnnotation(&volume.Claim.ObjectMeta, operatorv1alpha1.AnnotationRestore, prefix(s.restore))
 			if err := apply.CreateMissing(ctx, s.config.Cluster, condition, volume.Claim); err != nil {
 				return s.report.SetResult(status.Result{}, err)
 			}
@@ -75,6 +75,8 @@ func (s *scope) restoreEtcds(ctx context.Context) error {
 			switch {
 			case err != nil:
 				return err
+			case outcome.Failed && s.restore.Spec.Shard != nil:
+				return s.refuse(reasonFailed, "member %s was not restored: %s. The shard does not start. Correct the cause, create another Restore with shard.discardData, and name it in the annotation of the Shard", volume.Member, outcome.Message)
 			case outcome.Failed:
 				return s.refuse(reasonFailed, "member %s was not restored: %s. The installation does not start. Correct the cause, delete the volume claims of its etcds if one of them was restored, and create the Restore again",
 					volume.Member, outcome.Message)
@@ -91,6 +93,11 @@ func (s *scope) restoreEtcds(ctx context.Context) error {
 	stopped := metav1.NewTime(s.config.Now())
 	out := &s.restore.Status
 	out.StoppedAt, out.Duration = &stopped, stopped.Sub(out.StartedAt.Time).Round(time.Second).String()
+	if s.restore.Spec.Shard != nil {
+		s.report.Set(status.OK(condition, reasonRestored, "restored the etcd of shard %s; it starts", s.restore.Spec.Shard.Name))
+		s.report.Set(s.held())
+		return nil
+	}
 	s.report.Set(status.OK(condition, reasonRestored, "restored the etcds of %d shards, and %d Secrets; the installation starts", len(out.Shards), out.Secrets))
 	s.report.Set(s.held())
 	return nil

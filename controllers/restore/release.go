@@ -62,9 +62,9 @@ func (s *scope) releaseShard(ctx context.Context, shard shard) error {
 	if secret == nil {
 		return fmt.Errorf("Secret %s with the credentials of its etcd does not exist yet", connection.Credentials)
 	}
-	credentials, err := s.releaser.Credentials(secret.Data)
+	credentials, err := s.etcds.Credentials(secret.Data)
 	if err != nil {
 		return err
 	}
-	return s.releaser.DeleteKey(ctx, connection.Servers, credentials, reservedkeys.Restored(shard.prefix()))
+	return s.etcds.DeleteKey(ctx, connection.Servers, credentials, reservedkeys.Restored(shard.prefix()))
 }

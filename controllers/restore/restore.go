@@ -1,5 +1,6 @@
 // Package restore reconciles Restores: it reads the manifest and the Secrets of a backup, runs `etcd backup restore` in a Job for each member of
-// each etcd of a new installation, and removes the mark of the restored shards when a person releases them. It never replaces data.
+// each etcd of a new installation, or of one shard, and removes the mark of the restored shards when a person releases them. It replaces the data of
+// one shard only if its volumes are empty or the user discards them, and never that of an installation.
 package restore
 
 import (
@@ -15,20 +16,24 @@ import (
 
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 	"github.com/atoll-dev/atoll/controllers/apply"
+	"github.com/atoll-dev/atoll/controllers/desired"
+	"github.com/atoll-dev/atoll/controllers/etcd"
 	"github.com/atoll-dev/atoll/controllers/reconcile"
 	"github.com/atoll-dev/atoll/controllers/status"
+	"github.com/atoll-dev/atoll/internal/shardcompare"
 )
 
 // +kubebuilder:rbac:groups=operator.kcp.io,resources=restores,verbs=get;list;watch
 // +kubebuilder:rbac:groups=operator.kcp.io,resources=restores/status,verbs=get;patch
 // +kubebuilder:rbac:groups=operator.kcp.io,resources=restores/finalizers,verbs=update
-// +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=create
+// +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=create;delete
 
 // Reasons of the condition Completed. Those after reasonRestored are final, and nothing of the installation was changed unless startedAt is set.
 const (
 	reasonStoreNotReady  = "StoreNotReady"
 	reasonNotAnnotated   = "NotAnnotated"
 	reasonShardsDiffer   = "ShardsDiffer"
+	reasonMigrating      = "Migrating"
 	reasonRunning        = "Running"
 	reasonRestored       = "Restored"
 	reasonBackupUnusable = "BackupUnusable"
@@ -48,16 +53,28 @@ const (
 	readTimeout = time.Minute
 )
 
-// Releaser removes the mark of a shard from its etcd.
-type Releaser interface {
+// Etcd is a client of the etcds of shards. Package etcdclient implements it.
+type Etcd interface {
 	// Credentials reads the credentials of a client from the data of a Secret.
 	Credentials(data map[string][]byte) (*tls.Config, error)
 	// DeleteKey deletes a key. One that does not exist is no error.
 	DeleteKey(ctx context.Context, endpoints []string, credentials *tls.Config, key string) error
+	// Observe adds the responses of the members to the facts.
+	Observe(ctx context.Context, endpoints []etcd.Endpoint, credentials *tls.Config, facts *etcd.Facts)
+	// Revision returns the revision of the last write.
+	Revision(ctx context.Context, endpoints []string, credentials *tls.Config) (int64, error)
+}
+
+// Servers sends requests to the servers of an installation. Package shardclient implements it.
+type Servers interface {
+	// Migrations returns the names of the migrations from or to a shard that have not ended.
+	Migrations(ctx context.Context, root *operatorv1alpha1.RootShard, shard *operatorv1alpha1.Shard) ([]string, error)
+	// CompareShards compares the Workspaces and logical clusters of all shards of an installation, as far as they concern the one that is named.
+	CompareShards(ctx context.Context, root *operatorv1alpha1.RootShard, shards []desired.Shard, restored string, before time.Time) (shardcompare.Result, error)
 }
 
 // NewReconciler returns the reconciler of Restores.
-func NewReconciler(config reconcile.Config, releaser Releaser) *reconcile.Reconciler[*operatorv1alpha1.Restore] {
+func NewReconciler(config reconcile.Config, etcds Etcd, servers Servers) *reconcile.Reconciler[*operatorv1alpha1.Restore] {
 	return &reconcile.Reconciler[*operatorv1alpha1.Restore]{
 		Config: config,
 		Watches: reconcile.Watches[*operatorv1alpha1.Restore]{
@@ -69,23 +86,25 @@ func NewReconciler(config reconcile.Config, releaser Releaser) *reconcile.Reconc
 			Files:      []client.Object{&corev1.Secret{}},
 		},
 		NewScope: func(restore *operatorv1alpha1.Restore, report *status.Report) reconcile.Scope {
-			return &scope{config: config, releaser: releaser, report: report, restore: restore}
+			return &scope{config: config, etcds: etcds, servers: servers, report: report, restore: restore}
 		},
 	}
 }
 
 // scope is one Restore during a reconcile.
 type scope struct {
-	config   reconcile.Config
-	releaser Releaser
-	report   *status.Report
-	restore  *operatorv1alpha1.Restore
+	config  reconcile.Config
+	etcds   Etcd
+	servers Servers
+	report  *status.Report
+	restore *operatorv1alpha1.Restore
 
 	root  *operatorv1alpha1.RootShard   // nil while it does not exist
 	store *operatorv1alpha1.BackupStore // nil while it does not exist
 
 	installation *installation // of the RootShard; nil while it does not exist
 	isOfDrill    bool          // whether the namespace is that of a drill
+	hasStarted   bool          // whether the API server has startedAt
 }
 
 // isFailed reports whether a Restore has ended without success.
@@ -102,6 +121,7 @@ func (s *scope) Observe(ctx context.Context) (err error) {
 	if isFailed(s.restore) {
 		return nil
 	}
+	s.hasStarted = s.restore.Status.StartedAt != nil
 	namespace := s.restore.Namespace
 	if s.restore.Spec.Isolated {
 		object, err := apply.Get[corev1.Namespace](ctx, s.config.Cluster, "", namespace)
@@ -119,7 +139,7 @@ func (s *scope) Observe(ctx context.Context) (err error) {
 	if s.root == nil {
 		return nil
 	}
-	s.installation, err = observeInstallation(ctx, s.config.Cluster, s.root)
+	s.installation, err = observeInstallation(ctx, s.config.Cluster, s.root, s.restore.Spec.Shard)
 	return err
 }
 
@@ -129,11 +149,12 @@ func (s *scope) Steps() []reconcile.Step {
 	case isFailed(s.restore):
 		return nil
 	case isCompleted(s.restore):
-		return []reconcile.Step{{Name: "release the shards", Run: s.release}}
+		return []reconcile.Step{{Name: "release the shards", Run: s.release}, {Name: "compare the shards", Run: s.compareShards}}
 	}
 	return []reconcile.Step{
 		{Name: "check the installation", Run: s.check},
 		{Name: "read the backup", Run: s.readBackup},
+		{Name: "empty the shard", Run: s.emptyShard},
 		{Name: "restore the etcds", Run: s.restoreEtcds},
 	}
 }
@@ -154,11 +175,13 @@ func (s *scope) refuse(reason, format string, args ...any) error {
 }
 
 // check waits for the objects of the installation, and refuses one that cannot be restored.
-func (s *scope) check(context.Context) error {
+func (s *scope) check(ctx context.Context) error {
 	spec := &s.restore.Spec
 	switch {
 	case spec.Isolated && !s.isOfDrill:
 		return s.refuse(reasonNotOfDrill, "namespace %s is not that of a RestoreDrill, and isolated is for these: create a RestoreDrill, or another Restore without isolated", s.restore.Namespace)
+	case s.root == nil && spec.Shard != nil:
+		return s.wait(operatorv1alpha1.ReasonReferenceNotFound, "RootShard %s does not exist in namespace %s: a Restore with shard is for an installation that runs", spec.RootShardRef.Name, s.restore.Namespace)
 	case s.root == nil:
 		return s.wait(operatorv1alpha1.ReasonReferenceNotFound, "RootShard %s does not exist in namespace %s: create it with the annotation %s: %s",
 			spec.RootShardRef.Name, s.restore.Namespace, operatorv1alpha1.AnnotationRestore, s.restore.Name)
@@ -170,6 +193,9 @@ func (s *scope) check(context.Context) error {
 	if ready := meta.FindStatusCondition(s.store.Status.Conditions, operatorv1alpha1.ConditionReady); s.restore.Status.StartedAt == nil &&
 		(ready == nil || ready.Status != metav1.ConditionTrue || ready.ObservedGeneration != s.store.Generation) {
 		return s.wait(reasonStoreNotReady, "BackupStore %s is not ready: see its conditions", s.store.Name)
+	}
+	if spec.Shard != nil {
+		return s.checkShard(ctx)
 	}
 	if message := s.installation.started; message != "" {
 		return s.refuse(reasonHasData, "%s: a Restore replaces no data. Delete RootShard %s with its Shards and volumes, and create it with the annotation %s and the name of another Restore",

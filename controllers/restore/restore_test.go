@@ -31,6 +31,7 @@ import (
 	"github.com/atoll-dev/atoll/controllers/status"
 	"github.com/atoll-dev/atoll/internal/backup/archive"
 	"github.com/atoll-dev/atoll/internal/backup/manifest"
+	"github.com/atoll-dev/atoll/internal/shardcompare"
 )
 
 func named(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name, Namespace: "kcp"} }
@@ -48,10 +49,33 @@ func newRoot() *operatorv1alpha1.RootShard {
 	return out
 }
 
-// releaser records the marks that are removed.
+// releaser records the marks that are removed. It is the etcds and the servers of an installation, with answers that the test sets.
 type releaser struct {
 	err     error
 	removed []string
+
+	facts      etcd.Facts
+	revision   int64
+	migrations []string
+	found      shardcompare.Result
+	compared   int
+}
+
+func (r *releaser) Observe(_ context.Context, _ []etcd.Endpoint, _ *tls.Config, facts *etcd.Facts) {
+	*facts = r.facts
+}
+
+func (r *releaser) Revision(context.Context, []string, *tls.Config) (int64, error) {
+	return r.revision, r.err
+}
+
+func (r *releaser) Migrations(context.Context, *operatorv1alpha1.RootShard, *operatorv1alpha1.Shard) ([]string, error) {
+	return r.migrations, r.err
+}
+
+func (r *releaser) CompareShards(context.Context, *operatorv1alpha1.RootShard, []desired.Shard, string, time.Time) (shardcompare.Result, error) {
+	r.compared++
+	return r.found, r.err
 }
 
 func (r *releaser) Credentials(map[string][]byte) (*tls.Config, error) { return &tls.Config{}, nil }
@@ -62,11 +86,11 @@ func (r *releaser) DeleteKey(_ context.Context, endpoints []string, _ *tls.Confi
 }
 
 // reconcileOnce reconciles the Restore, and returns it with one of its conditions.
-func reconcileOnce(t *testing.T, c client.Client, r Releaser, condition string) (*operatorv1alpha1.Restore, metav1.Condition) {
+func reconcileOnce(t *testing.T, c client.Client, r *releaser, condition string) (*operatorv1alpha1.Restore, metav1.Condition) {
 	t.Helper()
 	reconciler := NewReconciler(reconcile.Config{
 		Cluster: apply.Cluster{Client: c}, Recorder: events.NewFakeRecorder(100), Now: time.Now, Image: desired.Image{Repository: "atoll", Tag: "v1"}, ClusterID: "cluster",
-	}, r)
+	}, r, r)
 	key := client.ObjectKeyFromObject(newRestore())
 	if _, err := reconciler.Reconcile(t.Context(), ctrl.Request{NamespacedName: key}); err != nil {
 		t.Fatal(err)
@@ -218,7 +242,7 @@ func TestMounted(t *testing.T) {
 		}
 	}
 	root.Spec.ExtraVolumes = append(root.Spec.ExtraVolumes, corev1.Volume{Name: "other"})
-	installation, err := observeInstallation(t.Context(), apply.Cluster{Client: memory.NewClient(t, root)}, root)
+	installation, err := observeInstallation(t.Context(), apply.Cluster{Client: memory.NewClient(t, root)}, root, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -273,7 +297,7 @@ func TestCompare(t *testing.T) {
 			root, report, restore := newRoot(), &status.Report{}, newRestore()
 			restore.Spec.TakeOver, restore.Spec.Isolated, restore.Spec.Source = tc.takeOver, tc.isolated, &operatorv1alpha1.RestoreSource{Namespace: tc.namespace}
 			c := apply.Cluster{Client: memory.NewClient(t, root, old)}
-			installation, err := observeInstallation(t.Context(), c, root)
+			installation, err := observeInstallation(t.Context(), c, root, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -78,8 +78,12 @@ func TestRetirementAfterRestore(t *testing.T) {
 		change func(*operatorv1alpha1.Restore) // nil: it does not exist
 		held   bool
 	}{
-		"not released":            {completed, true},
-		"released":                {func(r *operatorv1alpha1.Restore) { completed(r); r.Spec.Release = true }, false},
+		"not released": {completed, true},
+		"released":     {func(r *operatorv1alpha1.Restore) { completed(r); r.Spec.Release = true }, false},
+		"of one shard": {func(r *operatorv1alpha1.Restore) {
+			completed(r)
+			r.Name, r.Spec.Shard = "other", &operatorv1alpha1.RestoreShard{Name: "alpha"}
+		}, true},
 		"of another installation": {func(r *operatorv1alpha1.Restore) { completed(r); r.Spec.RootShardRef.Name = "other" }, false},
 		"failed":                  {func(r *operatorv1alpha1.Restore) { r.Status.Phase = operatorv1alpha1.RestorePhaseFailed }, false},
 		"deleted":                 {nil, false},
@@ -102,10 +106,100 @@ func TestRetirementAfterRestore(t *testing.T) {
 				if held := state.Phase == operatorv1alpha1.CertificateAuthorityIssue; held != tc.held {
 					t.Errorf("got %+v", state)
 				}
-				if named := slices.ContainsFunc(state.BlockedBy, func(text string) bool { return strings.HasPrefix(text, "Restore back is not released") }); named != tc.held {
+				if named := slices.ContainsFunc(state.BlockedBy, func(text string) bool { return strings.Contains(text, "is not released, and tokens") }); named != tc.held {
 					t.Errorf("blocked by %q", state.BlockedBy)
 				}
 			})
 		}
+	}
+}
+
+// TestShardRestore: a Restore that has started stops the Shard that names it, and no other one does.
+func TestShardRestore(t *testing.T) {
+	started := metav1.NewTime(time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC))
+	for name, tc := range map[string]struct {
+		change  func(*operatorv1alpha1.Restore, *operatorv1alpha1.Shard)
+		stops   bool
+		message string
+	}{
+		"one that runs": {nil, true, "Restore back (1) replaces the data"},
+		"one that has failed later": {func(r *operatorv1alpha1.Restore, _ *operatorv1alpha1.Shard) {
+			r.Status.Phase = operatorv1alpha1.RestorePhaseFailed
+		}, true, "has failed"},
+		"also with a mistake in a field": {func(_ *operatorv1alpha1.Restore, s *operatorv1alpha1.Shard) {
+			s.Spec.Etcd = &operatorv1alpha1.EtcdConfig{}
+		}, true, "Restore back (1) replaces the data"},
+		"also of a RootShard that is gone": {func(r *operatorv1alpha1.Restore, s *operatorv1alpha1.Shard) {
+			r.Spec.RootShardRef.Name, s.Spec.RootShard.Reference.Name = "gone", "gone"
+		}, true, "Restore back (1) replaces the data"},
+		"one that has not started": {func(r *operatorv1alpha1.Restore, _ *operatorv1alpha1.Shard) { r.Status.StartedAt = nil }, false, ""},
+		"one that was refused": {func(r *operatorv1alpha1.Restore, _ *operatorv1alpha1.Shard) {
+			r.Status.StartedAt, r.Status.Phase = nil, operatorv1alpha1.RestorePhaseFailed
+		}, false, ""},
+		"one that is completed": {func(r *operatorv1alpha1.Restore, _ *operatorv1alpha1.Shard) {
+			r.Status.Phase = operatorv1alpha1.RestorePhaseCompleted
+		}, false, ""},
+		"one of another shard":          {func(r *operatorv1alpha1.Restore, _ *operatorv1alpha1.Shard) { r.Spec.Shard.Name = "beta" }, false, ""},
+		"one of the whole installation": {func(r *operatorv1alpha1.Restore, _ *operatorv1alpha1.Shard) { r.Spec.Shard = nil }, false, ""},
+		"one of another installation":   {func(r *operatorv1alpha1.Restore, _ *operatorv1alpha1.Shard) { r.Spec.RootShardRef.Name = "other" }, false, ""},
+		"a Shard that names another one": {func(_ *operatorv1alpha1.Restore, s *operatorv1alpha1.Shard) {
+			s.Annotations[operatorv1alpha1.AnnotationRestore] = "other"
+		}, false, ""},
+		"a Shard that names none": {func(_ *operatorv1alpha1.Restore, s *operatorv1alpha1.Shard) { s.Annotations = nil }, false, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			shard := newShard(func(s *operatorv1alpha1.Shard) {
+				s.Annotations = map[string]string{operatorv1alpha1.AnnotationRestore: "back"}
+			})
+			restore := &operatorv1alpha1.Restore{
+				ObjectMeta: metav1.ObjectMeta{Name: "back", Namespace: "kcp", UID: "1"}, Status: operatorv1alpha1.RestoreStatus{Phase: operatorv1alpha1.RestorePhaseRunning, StartedAt: &started},
+				Spec: operatorv1alpha1.RestoreSpec{RootShardRef: corev1.LocalObjectReference{Name: "root"}, Shard: &operatorv1alpha1.RestoreShard{Name: "alpha"}},
+			}
+			if tc.change != nil {
+				tc.change(restore, shard)
+			}
+			owned := func(name string, owner *operatorv1alpha1.Shard) metav1.ObjectMeta {
+				return metav1.ObjectMeta{Name: name, Namespace: "kcp", OwnerReferences: desired.NewOwnerReferences("Shard", owner)}
+			}
+			other := newShard(func(s *operatorv1alpha1.Shard) { s.Name, s.UID = "beta", "beta" })
+			workloads := []client.Object{
+				&appsv1.Deployment{ObjectMeta: owned("alpha-shard-kcp", shard), Spec: appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{}}},
+				&appsv1.StatefulSet{ObjectMeta: owned("alpha-etcd", shard), Spec: appsv1.StatefulSetSpec{Selector: &metav1.LabelSelector{}}},
+				&appsv1.Deployment{ObjectMeta: owned("beta-shard-kcp", other), Spec: appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{}}},
+			}
+			s := newEnv(t, append([]client.Object{newRootShard(), shard, restore}, workloads...)...)
+			s.reconcileRoot("root")
+			for range 2 {
+				s.reconcile()
+			}
+			for i, workload := range workloads {
+				err := s.client.Get(t.Context(), client.ObjectKeyFromObject(workload), workload)
+				if wantGone := tc.stops && i < 2; (err != nil) != wantGone {
+					t.Errorf("reading %s: %v", workload.GetName(), err)
+				}
+			}
+			available := meta.FindStatusCondition(s.getShard().Status.Conditions, operatorv1alpha1.ConditionAvailable)
+			if waits := available != nil && available.Reason == operatorv1alpha1.ReasonAwaitsRestore; waits != tc.stops || waits && !strings.Contains(available.Message, tc.message) {
+				t.Errorf("got %+v", available)
+			}
+		})
+	}
+}
+
+// TestStopOfForeignWorkloads: a Deployment of somebody else is not deleted, whatever its name is.
+func TestStopOfForeignWorkloads(t *testing.T) {
+	started := metav1.Now()
+	shard := newShard(func(s *operatorv1alpha1.Shard) {
+		s.Annotations = map[string]string{operatorv1alpha1.AnnotationRestore: "back"}
+	})
+	foreign := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "alpha-shard-kcp", Namespace: "kcp"}, Spec: appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{}}}
+	s := newEnv(t, newRootShard(), shard, foreign, &operatorv1alpha1.Restore{
+		ObjectMeta: metav1.ObjectMeta{Name: "back", Namespace: "kcp"}, Status: operatorv1alpha1.RestoreStatus{Phase: operatorv1alpha1.RestorePhaseRunning, StartedAt: &started},
+		Spec: operatorv1alpha1.RestoreSpec{RootShardRef: corev1.LocalObjectReference{Name: "root"}, Shard: &operatorv1alpha1.RestoreShard{Name: "alpha"}},
+	})
+	s.reconcileRoot("root")
+	s.reconcile()
+	if err := s.client.Get(t.Context(), client.ObjectKeyFromObject(foreign), foreign); err != nil {
+		t.Error(err)
 	}
 }

@@ -19,6 +19,7 @@ type scope struct {
 	server.Scope
 	dependencies desired.Dependencies
 	awaits       status.Result // why the shard does not start before a Restore; without a type if it may
+	replaced     string        // the ID of the etcd cluster whose data a Restore of this shard has replaced
 }
 
 func newScope(config reconcile.Config, report *status.Report, namespace, name string) scope {
@@ -32,7 +33,7 @@ func (s *scope) observe(ctx context.Context, shard desired.Shard) (err error) {
 	}
 	if etcd.IsManaged(shard.Spec().Etcd) {
 		err = s.Etcd.ObserveManaged(ctx, etcdserver.Input{
-			Cluster: etcd.NewForShard(shard), Image: s.Image, Served: s.Deployment.Live() != nil, Annotations: shard.Annotations(), Status: shard.EtcdStatus(),
+			Cluster: etcd.NewForShard(shard), Image: s.Image, Served: s.Deployment.Live() != nil, Annotations: shard.Annotations(), Status: shard.EtcdStatus(), Replaced: s.replaced,
 		})
 	} else {
 		err = s.Etcd.ObserveAbandoned(ctx, shard.AsOwner())

@@ -81,7 +81,8 @@ type shardScope struct {
 	registry Registry
 	now      time.Time
 
-	root *operatorv1alpha1.RootShard // nil if there is no installation
+	root  *operatorv1alpha1.RootShard // nil if there is no installation
+	stops bool                        // for a Restore of this shard
 }
 
 func (s *shardScope) desiredShard() desired.Shard { return desired.NewShard(s.shard, s.root) }
@@ -92,7 +93,12 @@ func (s *shardScope) Observe(ctx context.Context) (err error) {
 		return err
 	}
 	s.root, s.Reference, err = dependencies.ResolveRootShard(ctx, s.Cluster, s.shard.Namespace, s.shard.Spec.RootShard)
-	if err != nil || s.Reference.State != status.Satisfied {
+	if err != nil {
+		return err
+	}
+	// Before anything is validated: a mistake must not leave pods that write into volumes which a Restore fills.
+	s.awaits, s.replaced, err = dependencies.ObserveShardRestore(ctx, s.Cluster, s.shard)
+	if s.stops = s.awaits.Type != ""; err != nil || s.stops || s.Reference.State != status.Satisfied {
 		return err
 	}
 	if s.Spec = validateShard(s.shard, s.root); s.Spec.State == status.Stalled {
@@ -112,6 +118,7 @@ func (s *shardScope) Observe(ctx context.Context) (err error) {
 func (s *shardScope) Steps() []reconcile.Step {
 	return append([]reconcile.Step{
 		{Name: "resolve the RootShard", Run: s.ReportReference},
+		{Name: "stop for the Restore", Run: s.stop},
 		{Name: "await the Restore", Run: s.reportRestore},
 		{Name: "add the finalizer", Run: s.addFinalizer},
 		{Name: "drain the shard", Run: s.drain}, // before the steps that wait for a rollout
@@ -124,6 +131,7 @@ func (s *shardScope) FinalizeSteps() []reconcile.Step {
 	return append([]reconcile.Step{
 		{Name: "resolve the RootShard", Run: s.ReportReference},
 		{Name: "finalize", Run: s.finalize},
+		{Name: "stop for the Restore", Run: s.stop},
 		{Name: "await the Restore", Run: s.reportRestore},
 	}, s.EtcdServerSteps(s.issueCertificates)...)
 }

@@ -19,12 +19,12 @@ import (
 func NewRestoreCommand(flags *connection.Flags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "restore",
-		Short: "Restore an installation from a Backup, and release it",
-		Long: `Restore an installation from a Backup, and release it. The commands use the namespace of the RootShard in the cluster with the
+		Short: "Restore an installation or one shard from a Backup, and release it",
+		Long: `Restore an installation or one shard from a Backup, and release it. The commands use the namespace of the RootShard in the cluster with the
 operator, not a workspace: select it with --context and --namespace.
 
-Whole installations that have not started are restored. One shard of an installation that runs is restored by hand
-(docs/restore-by-hand.md); the restore of a single workspace is not built.`,
+Whole installations that have not started are restored, and one shard of an installation that runs. The restore of a single workspace is not
+built.`,
 		Example: "  kubectl kcp restore create back --context host -n kcp --backup before-upgrade --identity-secret age --wait\n  kubectl kcp restore release back --context host -n kcp",
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
@@ -39,7 +39,8 @@ type restoreOptions struct {
 
 	name, backup, id, rootShard, store, manifestDigest string
 	identitySecret, identityKey, sourceNamespace       string
-	takeOver                                           bool
+	shard                                              string
+	takeOver, discardData                              bool
 }
 
 func (o *restoreOptions) validate() error {
@@ -53,6 +54,12 @@ func (o *restoreOptions) validate() error {
 	case o.backup == "" && o.manifestDigest == "":
 		return errors.New("--manifest-digest is required with --id: without it, users who may write to the bucket decide about the data of the installation. If you do not have the digest, create the Restore from a manifest")
 	}
+	switch {
+	case o.shard == "" && o.discardData:
+		return errors.New("--discard-data has no effect without --shard: a Restore of a whole installation replaces no data")
+	case o.shard != "" && (o.takeOver || o.sourceNamespace != ""):
+		return errors.New("--take-over and --source-namespace cannot be combined with --shard: one shard is restored from a backup of the installation that runs")
+	}
 	return errors.Join(checkName("Restore", o.name), follow.ValidateTimeout(o.wait, o.timeout))
 }
 
@@ -60,9 +67,12 @@ func newRestoreCreateCommand(flags *connection.Flags) *cobra.Command {
 	o := restoreOptions{identityKey: "key.txt"}
 	cmd := &cobra.Command{
 		Use:   "create NAME (--backup BACKUP | --id ID --root-shard ROOTSHARD --store BACKUPSTORE --manifest-digest DIGEST) --identity-secret SECRET",
-		Short: "Restore an installation before it starts, and show what to do next",
+		Short: "Restore an installation before it starts, or one shard, and show what to do next",
 		Long: `Create a Restore, which fills an installation before it starts, and show what to do next. It replaces no data: an installation that has
 started is refused. The operator does the work: the command can be stopped with ctrl-C.
+
+With --shard, the Restore replaces the data of that Shard in an installation that runs. The shard is stopped as soon as its annotation names the
+Restore. A shard whose volumes are not empty is refused, with what would be lost, unless --discard-data confirms that.
 
 --backup names a completed Backup of the namespace. --id is for one that has no object in the cluster any more. The digest of the manifest is that of
 the Backup; with --manifest-digest, that of the Backup has to be the same.
@@ -70,6 +80,9 @@ the Backup; with --manifest-digest, that of the Backup has to be the same.
 Exit codes: 0 if the Restore was created and, with --wait, is completed; otherwise 1.`,
 		Example: `  # from a Backup of this cluster
   kubectl kcp restore create back --context host -n kcp --backup before-upgrade --identity-secret age
+
+  # one shard of an installation that runs
+  kubectl kcp restore create alpha-back --context host -n kcp --backup nightly-29000000 --shard alpha --identity-secret age
 
   # everything was lost
   kubectl kcp restore create back --context host -n kcp --root-shard root --store offsite --id 20300102T030405Z-1a2b3c4d-5e6f7a8b \
@@ -94,6 +107,8 @@ Exit codes: 0 if the Restore was created and, with --wait, is completed; otherwi
 	cmd.Flags().StringVar(&o.identitySecret, "identity-secret", "", "Name of the Secret with the private key of age")
 	cmd.Flags().StringVar(&o.identityKey, "identity-key", o.identityKey, "Key of that Secret")
 	cmd.Flags().StringVar(&o.sourceNamespace, "source-namespace", "", "Namespace of the installation that was saved, if it had another one")
+	cmd.Flags().StringVar(&o.shard, "shard", "", "Name of the Shard to restore, in an installation that runs")
+	cmd.Flags().BoolVar(&o.discardData, "discard-data", false, "Confirm that what the shard has written since the backup is lost")
 	cmd.Flags().BoolVar(&o.takeOver, "take-over", false, "Confirm that the installation that was saved, in another namespace or cluster, does not run and never will")
 	o.bind(cmd)
 	return cmd
@@ -117,7 +132,11 @@ func (o *restoreOptions) run(ctx context.Context, flags *connection.Flags) error
 	if err != nil {
 		return host.explain(err, "creating the Restore")
 	}
-	fmt.Fprintf(flags.Out, nextSteps, created.Name, created.Namespace, created.Spec.RootShardRef.Name, operatorv1alpha1.AnnotationRestore, o.identitySecret)
+	if o.shard != "" {
+		fmt.Fprintf(flags.Out, nextStepsOfShard, created.Name, created.Namespace, o.shard, operatorv1alpha1.AnnotationRestore, o.identitySecret)
+	} else {
+		fmt.Fprintf(flags.Out, nextSteps, created.Name, created.Namespace, created.Spec.RootShardRef.Name, operatorv1alpha1.AnnotationRestore, o.identitySecret)
+	}
 	if !o.wait {
 		return nil
 	}
@@ -135,6 +154,16 @@ const nextSteps = `Created Restore %[1]q in namespace %[2]q. Next:
   4. Delete the private key: kubectl -n %[2]s delete secret %[5]s
   5. Compare the installation with what lives outside of it; kubectl kcp doctor --deep lists Workspaces and logical clusters without each other.
   6. Let it delete again what it does not find: kubectl kcp restore release %[1]s -n %[2]s
+`
+
+// nextStepsOfShard has the names of the Restore, its namespace, the Shard, the annotation and the Secret.
+const nextStepsOfShard = `Created Restore %[1]q in namespace %[2]q. Next:
+  1. Stop what would read the older state as deletions, such as sync agents (docs/restore-shard.md).
+  2. Let the operator stop the shard: kubectl -n %[2]s annotate shard.operator.kcp.io %[3]s --overwrite %[4]s=%[1]s
+  3. Wait: kubectl -n %[2]s wait restore/%[1]s --for=jsonpath='{.status.phase}'=Completed --timeout=1h
+  4. Delete the private key: kubectl -n %[2]s delete secret %[5]s
+  5. See what differs from the other shards: kubectl -n %[2]s describe restore %[1]s
+  6. Let the shard delete again what it does not find: kubectl kcp restore release %[1]s -n %[2]s
 `
 
 // complete takes what a Backup knows.
@@ -161,6 +190,9 @@ func (o *restoreOptions) restore(namespace string) *operatorv1alpha1.Restore {
 		RootShardRef: corev1.LocalObjectReference{Name: o.rootShard}, StoreRef: corev1.LocalObjectReference{Name: o.store}, BackupID: o.id, ManifestDigest: o.manifestDigest,
 		Identity: operatorv1alpha1.SecretKeyReference{Name: o.identitySecret, Key: o.identityKey}, TakeOver: o.takeOver,
 	}}
+	if o.shard != "" {
+		out.Spec.Shard = &operatorv1alpha1.RestoreShard{Name: o.shard, DiscardData: o.discardData}
+	}
 	if o.sourceNamespace != "" {
 		out.Spec.Source = &operatorv1alpha1.RestoreSource{Namespace: o.sourceNamespace}
 	}

@@ -118,6 +118,7 @@ func testRestores(t *testing.T, c client.Client, run plugIn, s *s3) {
 	}
 	r.checkData(t)
 	r.checkRelease(t, restored)
+	r.testShard(t)
 
 	// Another Restore of the same installation: the volume has data.
 	r.setRoot(t, "second", "")
@@ -230,7 +231,7 @@ func (r *restores) execute(t *testing.T, job *batchv1.Job) (string, error) {
 	t.Helper()
 	pod := job.Spec.Template.Spec
 	volume := pod.Volumes[len(pod.Volumes)-1].PersistentVolumeClaim
-	if volume == nil || volume.ClaimName != "data-root-etcd-0" {
+	if volume == nil || volume.ClaimName != "data-root-etcd-0" && volume.ClaimName != "data-alpha-etcd-0" {
 		t.Fatalf("the volumes are %+v", pod.Volumes)
 	}
 	if err := r.client.Get(t.Context(), client.ObjectKey{Namespace: job.Namespace, Name: volume.ClaimName}, &corev1.PersistentVolumeClaim{}); err != nil {

@@ -232,10 +232,13 @@ func (e *env) testOutdatedContent(t *testing.T, workspace *tenancyv1alpha1.Works
 }
 
 // testRestoredOrigin restores the origin of a move to a backup of before the move, when nobody but the two shards remembers the move. The origin serves
-// nothing until the destination has answered, and afterwards all but what has moved, whose old content is deleted at last.
+// nothing until the destination has answered, and afterwards all but what has moved, whose old content is deleted at last. What else has changed on the
+// other shards since the backup is listed, and deleted by nobody before the release.
 func (e *env) testRestoredOrigin(t *testing.T) {
 	moved, atMoved := e.workspace(t, "moved", installation.Alpha)
 	stayed, atStayed := e.workspace(t, "stayed", installation.Alpha)
+	differences := &restoredDifferences{parent: stayed}
+	differences.deleted, _ = e.workspace(t, "restore-deleted", installation.Alpha)
 	put(t, atMoved, "before")
 	e.child(t, "root:moved", "within", installation.Alpha)
 	within := &tenancyv1alpha1.Workspace{}
@@ -251,6 +254,7 @@ func (e *env) testRestoredOrigin(t *testing.T) {
 	backup := e.backUp(t, installation.Alpha)
 	e.Restart(t, installation.Alpha)
 	e.WaitReady(t, installation.Alpha)
+	differences.changeAfterBackup(t, e)
 	migration := e.moveTo(t, "moved", moved, atMoved, installation.Beta)
 	later := put(t, atMoved, "later")
 	e.waitEndpoints(t, export, installation.Beta)
@@ -270,6 +274,7 @@ func (e *env) testRestoredOrigin(t *testing.T) {
 	e.Kill(t, installation.Alpha)
 	e.Kill(t, installation.Beta)
 	e.restore(t, installation.Alpha, backup)
+	differences.restored = time.Now()
 	e.Restart(t, installation.Alpha)
 	e.WaitReady(t, installation.Alpha)
 	e.checkRefused(t, installation.Alpha, moved.Spec.Cluster)
@@ -308,5 +313,7 @@ func (e *env) testRestoredOrigin(t *testing.T) {
 		}
 		return nil
 	})
+	differences.check(t, e, moved)
 	e.testOutdatedContent(t, e.stored(t, "moved"), within.Spec.Cluster, atMoved, later, export)
+	differences.checkReleased(t, e)
 }

@@ -53,6 +53,9 @@ const (
 	// ConditionReleased is False from the completion of a Restore until its spec.release has taken effect in all shards: until then, they delete
 	// nothing because it is absent.
 	ConditionReleased = "Released"
+	// ConditionConsistent is set when a Restore of one shard is completed. It is False while Workspaces lack their logical clusters, or logical
+	// clusters their Workspaces, or the shards could not be compared. After the release, it stays as it was.
+	ConditionConsistent = "Consistent"
 	// ConditionScheduled is True when a BackupSchedule creates Backups, or a RestoreDrill starts drills, when they are due. It is False after a
 	// time at which it could not.
 	ConditionScheduled = "Scheduled"

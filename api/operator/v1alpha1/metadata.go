@@ -26,7 +26,8 @@ const AnnotationForceDelete = "operator.kcp.io/force-delete"
 const AnnotationRemoveBackup = "operator.kcp.io/remove-backup"
 
 // AnnotationRestore, on a RootShard, is the name of a Restore of its namespace: it and its Shards do not start before that is completed. It has
-// no effect on an installation that has started. On a volume claim, it says that a Restore has created it.
+// no effect on an installation that has started. On a Shard, it is the name of a Restore of that shard, which stops it and replaces its data. On a
+// volume claim, it says which Restore has created it.
 const AnnotationRestore = "operator.kcp.io/restore"
 
 // AnnotationRestoreDrill is on the namespace of a drill, with the namespace and the name of its RestoreDrill.

@@ -5,13 +5,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Restore restores a backup into a new installation: Secrets, and the etcds of its shards. Users who may create a
-// Restore decide which Secrets and data it starts with. The RootShard needs the annotation operator.kcp.io/restore
-// with the name of the Restore, and starts when that is completed.
+// Restore restores a backup into a new installation: Secrets, and the etcds of its shards; or the etcd of one shard of
+// an installation that runs. Users who may create a Restore decide which Secrets and data it starts with. The
+// RootShard, or that Shard, needs the annotation operator.kcp.io/restore with the name of the Restore, and starts when
+// that is completed.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:categories={atoll,kcp}
 // +kubebuilder:printcolumn:name="RootShard",type=string,JSONPath=`.spec.rootShardRef.name`
+// +kubebuilder:printcolumn:name="Shard",type=string,JSONPath=`.spec.shard.name`
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
 // +kubebuilder:printcolumn:name="Taken",type=date,JSONPath=`.status.backupTakenAt`
 // +kubebuilder:printcolumn:name="Released",type=string,JSONPath=`.status.conditions[?(@.type=="Released")].status`
@@ -19,6 +21,7 @@ import (
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
+// +kubebuilder:printcolumn:name="Consistent",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Consistent")].status`
 // +kubebuilder:printcolumn:name="Backup ID",type=string,priority=1,JSONPath=`.spec.backupId`
 // +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || !self.metadata.name.contains('.')",message="the name of a Restore must not contain a dot: the names of its pods are made from it",optionalOldSelf=true
 // +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || self.metadata.name.size() <= 40",message="the name of a Restore has at most 40 characters: the names of its pods are made from it",optionalOldSelf=true
@@ -33,6 +36,9 @@ type Restore struct {
 	// +kubebuilder:validation:XValidation:rule="has(self.source) == has(oldSelf.source) && (!has(self.source) || self.source == oldSelf.source)",message="source is immutable: create another Restore"
 	// +kubebuilder:validation:XValidation:rule="has(self.takeOver) == has(oldSelf.takeOver) && (!has(self.takeOver) || self.takeOver == oldSelf.takeOver)",message="takeOver is immutable: create another Restore"
 	// +kubebuilder:validation:XValidation:rule="has(self.isolated) == has(oldSelf.isolated) && (!has(self.isolated) || self.isolated == oldSelf.isolated)",message="isolated is immutable: create another Restore"
+	// +kubebuilder:validation:XValidation:rule="has(self.shard) == has(oldSelf.shard) && (!has(self.shard) || self.shard == oldSelf.shard)",message="shard is immutable: create another Restore"
+	// +kubebuilder:validation:XValidation:rule="!has(self.shard) || (!has(self.source) && (!has(self.takeOver) || !self.takeOver) && (!has(self.isolated) || !self.isolated))",message="source, takeOver and isolated are for whole installations: one shard is restored from a backup of the installation that runs"
+	// +kubebuilder:validation:XValidation:rule="!has(self.shard) || self.shard.name != self.rootShardRef.name",message="shard.name must not be that of the RootShard: the root shard is restored with its installation, or by hand"
 	// +kubebuilder:validation:XValidation:rule="!has(oldSelf.release) || !oldSelf.release || (has(self.release) && self.release)",message="what is released cannot be held again"
 	Spec RestoreSpec `json:"spec"`
 
@@ -53,12 +59,17 @@ type RestoreList struct {
 
 // RestoreSpec defines what is restored, and into which installation.
 type RestoreSpec struct {
-	// rootShardRef names the RootShard of the new installation, in the same namespace. It needs the annotation
-	// operator.kcp.io/restore: <name of this Restore>, and must not have started. It and its Shards need the names of
-	// those that were saved, and an etcd that the operator runs on volumes.
+	// rootShardRef names the RootShard of the installation, in the same namespace. Unless shard is set, it needs the
+	// annotation operator.kcp.io/restore: <name of this Restore>, and must not have started. It and its Shards need the
+	// names of those that were saved, and an etcd that the operator runs on volumes.
 	// +required
 	// +kubebuilder:validation:XValidation:rule="has(self.name) && self.name != ''",message="name must be set"
 	RootShardRef corev1.LocalObjectReference `json:"rootShardRef"`
+
+	// shard restores the etcd of one shard of an installation that runs, and nothing else. The operator stops the shard
+	// for it.
+	// +optional
+	Shard *RestoreShard `json:"shard,omitempty"`
 
 	// storeRef names the BackupStore with the backup, in the same namespace.
 	// +required
@@ -167,6 +178,10 @@ type RestoreStatus struct {
 	// secrets is the number of Secrets that were restored.
 	// +optional
 	Secrets int32 `json:"secrets,omitempty"`
+
+	// shard describes the restore of one shard.
+	// +optional
+	Shard *RestoreShardStatus `json:"shard,omitempty"`
 
 	// conditions describe the state of the restore.
 	// +optional

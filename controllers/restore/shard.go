@@ -1,0 +1,218 @@
+package restore
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
+	"github.com/atoll-dev/atoll/controllers/apply"
+	"github.com/atoll-dev/atoll/controllers/dependencies"
+	"github.com/atoll-dev/atoll/controllers/desired"
+	"github.com/atoll-dev/atoll/controllers/etcd"
+	"github.com/atoll-dev/atoll/internal/backup/manifest"
+)
+
+// maxRevisions is above what a shard writes between two backups, and below what a restore adds to the revisions: the difference is a number of writes
+// only if no restore is in between.
+const maxRevisions = 1_000_000_000
+
+// checkShard waits for the shard that is restored, and refuses one that cannot be.
+func (s *scope) checkShard(ctx context.Context) error {
+	name := s.restore.Spec.Shard.Name
+	if len(s.installation.shards) == 0 {
+		return s.wait(operatorv1alpha1.ReasonReferenceNotFound, "RootShard %s has no Shard %s in namespace %s: create it with the annotation %s: %s", s.root.Name, name, s.restore.Namespace, operatorv1alpha1.AnnotationRestore, s.restore.Name)
+	}
+	shard := s.installation.shards[0]
+	if shard.object.DeletionTimestamp != nil {
+		return s.wait(operatorv1alpha1.ReasonReferenceNotFound, "Shard %s is being deleted", name)
+	}
+	if message := s.installation.unsupported; message != "" {
+		return s.refuse(reasonNotSupported, "%s", message)
+	}
+	if shard.Annotations()[operatorv1alpha1.AnnotationRestore] != s.restore.Name {
+		return s.wait(reasonNotAnnotated, "Shard %s does not name this Restore: set its annotation %s: %s, and the shard is stopped and loses what it has", name, operatorv1alpha1.AnnotationRestore, s.restore.Name)
+	}
+	if s.hasStarted {
+		return nil
+	}
+	if awaits, err := dependencies.AwaitRestore(ctx, s.config.Cluster, s.root); err != nil {
+		return err
+	} else if awaits.Type != "" {
+		return s.wait(operatorv1alpha1.ReasonAwaitsRestore, "RootShard %s has not started: %s", s.root.Name, awaits.Message)
+	}
+	list := &operatorv1alpha1.RestoreList{}
+	if err := s.config.Cluster.List(ctx, list, client.InNamespace(s.restore.Namespace)); err != nil {
+		return err
+	}
+	for i := range list.Items {
+		if other := &list.Items[i]; other.UID != s.restore.UID && other.Spec.RootShardRef.Name == s.root.Name && other.Status.Phase == operatorv1alpha1.RestorePhaseRunning {
+			s.report.RequeueWithin(retryInterval)
+			return s.wait(reasonRunning, "Restore %s of the same installation has not ended: wait for it", other.Name)
+		}
+	}
+	return nil
+}
+
+// compareInstallation compares what one shard needs of the backup. unknown are shards that the backup does not have.
+func (s *scope) compareInstallation(saved *manifest.Manifest, unknown []string) error {
+	from := saved.Installation
+	switch {
+	case len(unknown) > 0:
+		return s.refuse(reasonShardsDiffer, "the backup has no shard %s: choose another backup", strings.Join(unknown, ", "))
+	case from.Namespace != s.restore.Namespace || from.RootShard != s.root.Name || from.KubernetesCluster != s.config.ClusterID:
+		return s.refuse(reasonOtherOwner, "the backup is that of RootShard %s/%s of cluster %s, want %s/%s of cluster %s: one shard is restored from a backup of its own installation",
+			from.Namespace, from.RootShard, from.KubernetesCluster, s.restore.Namespace, s.root.Name, s.config.ClusterID)
+	// One that was restored itself may have backups that are older than its RootShard.
+	case saved.CutStoppedAt.Before(s.root.CreationTimestamp.Time) && s.root.Annotations[operatorv1alpha1.AnnotationRestore] == "":
+		return s.refuse(reasonOtherOwner, "the backup is of %s, and RootShard %s was created at %s: it is that of an earlier installation of the same name",
+			saved.CutStoppedAt.UTC().Format(time.RFC3339), s.root.Name, s.root.CreationTimestamp.UTC().Format(time.RFC3339))
+	}
+	return nil
+}
+
+// data is what the volumes of a shard have.
+type data struct {
+	isEmpty  bool  // all volumes are known to be empty, or do not exist
+	serves   bool  // etcd has a quorum
+	revision int64 // of its last write
+}
+
+// observeData asks the members of the etcd of a shard.
+func (s *scope) observeData(ctx context.Context, shard shard) (data, error) {
+	cluster := etcd.NewForShard(shard.Shard)
+	var claims []bool // whether they exist, by ordinal
+	for _, name := range cluster.ClaimNames() {
+		claim, err := apply.Get[corev1.PersistentVolumeClaim](ctx, s.config.Cluster, shard.Namespace(), name)
+		if err != nil {
+			return data{}, err
+		}
+		claims = append(claims, claim != nil)
+	}
+	if !slices.Contains(claims, true) {
+		return data{isEmpty: true}, nil
+	}
+	secret, err := apply.Get[corev1.Secret](ctx, s.config.Cluster, shard.Namespace(), cluster.ClientSecret())
+	if err != nil || secret == nil {
+		return data{}, err
+	}
+	credentials, err := s.etcds.Credentials(secret.Data)
+	if err != nil {
+		return data{}, nil // nobody can ask
+	}
+	facts := etcd.Facts{}
+	s.etcds.Observe(ctx, cluster.Endpoints(), credentials, &facts)
+	out := data{isEmpty: true, serves: facts.ClusterID != ""}
+	for at, exists := range claims {
+		out.isEmpty = out.isEmpty && (!exists || facts.Members[at].Empty)
+	}
+	if out.serves {
+		out.revision, err = s.etcds.Revision(ctx, etcd.Connection(shard.AsOwner(), shard.Spec().Etcd).Servers, credentials)
+	}
+	return out, err
+}
+
+// checkLoss refuses to discard what the user has not given up. While the shard serves, it waits for the end of migrations: those of a shard that has
+// lost its data cannot end before it is restored.
+func (s *scope) checkLoss(ctx context.Context, saved *manifest.Manifest) error {
+	shard := s.installation.shards[0]
+	found, err := s.observeData(ctx, shard)
+	if err != nil {
+		return err
+	}
+	switch {
+	case found.isEmpty:
+		return nil
+	case !s.restore.Spec.Shard.DiscardData:
+		at := slices.IndexFunc(saved.Shards, func(saved manifest.Shard) bool { return saved.Name == shard.Name() }) // it is there
+		return s.refuse(reasonHasData, "%s. If that is to be lost, create another Restore with shard.discardData: true, and name it in the annotation of the Shard", describeLoss(shard.Name(), found, saved.Shards[at], saved.CutStartedAt, s.config.Now()))
+	case !found.serves:
+		return nil
+	}
+	s.report.RequeueWithin(retryInterval)
+	switch migrations, err := s.servers.Migrations(ctx, s.root, shard.object); {
+	case err != nil:
+		return s.wait(reasonMigrating, "nobody knows whether workspaces move from or to shard %s: %v", shard.Name(), err)
+	case len(migrations) > 0:
+		return s.wait(reasonMigrating, "LogicalClusterMigrations from or to shard %s have not ended: %s. Wait for them, or delete those that have not taken over", shard.Name(), list(migrations))
+	}
+	return nil
+}
+
+// describeLoss says what a restore of a shard would lose.
+func describeLoss(name string, found data, saved manifest.Shard, taken, now time.Time) string {
+	since := fmt.Sprintf("since the backup of %s (%s ago)", taken.UTC().Format(time.RFC3339), now.Sub(taken).Round(time.Second))
+	writes := found.revision - saved.RevisionFrom
+	switch {
+	case !found.serves:
+		return fmt.Sprintf("the volumes of shard %s may have all that was written %s, because its etcd does not answer: repair it (docs/operator-etcd.md)", name, since)
+	case writes > 0 && writes < maxRevisions:
+		return fmt.Sprintf("the etcd of shard %s serves, and has %d writes of the time %s", name, writes, since)
+	}
+	return fmt.Sprintf("the etcd of shard %s serves, and has what was written %s", name, since)
+}
+
+// list names some of many.
+func list(names []string) string {
+	const most = 10
+	if len(names) <= most {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+}
+
+// emptyShard waits until the shard is stopped, and deletes the volume claims that no Job of this Restore fills. The controller of the Shard stops it
+// when it sees that the Restore has started, and says so in the Shard: afterwards, it creates nothing.
+func (s *scope) emptyShard(ctx context.Context) error {
+	if s.restore.Spec.Shard == nil {
+		return nil
+	}
+	s.report.RequeueWithin(retryInterval)
+	shard := s.installation.shards[0]
+	stopped := dependencies.ShardStopped(s.restore)
+	available := meta.FindStatusCondition(shard.object.Status.Conditions, stopped.Type)
+	if !s.hasStarted || available == nil || available.Reason != stopped.Reason || available.Message != stopped.Message {
+		return s.wait(reasonRunning, "Shard %s is being stopped", shard.Name())
+	}
+	if err := s.awaitStop(ctx, shard); err != nil {
+		return err
+	}
+	for _, name := range etcd.NewForShard(shard.Shard).ClaimNames() {
+		claim, err := apply.Get[corev1.PersistentVolumeClaim](ctx, s.config.Cluster, shard.Namespace(), name)
+		switch {
+		case err != nil:
+			return err
+		case claim == nil || claim.Annotations[operatorv1alpha1.AnnotationRestore] == prefix(s.restore):
+			continue
+		case claim.DeletionTimestamp == nil:
+			if err := client.IgnoreNotFound(s.config.Cluster.Delete(ctx, claim, client.Preconditions{UID: &claim.UID})); err != nil {
+				return fmt.Errorf("deleting PersistentVolumeClaim %s/%s: %w", claim.Namespace, claim.Name, err)
+			}
+		}
+		return s.wait(reasonRunning, "PersistentVolumeClaim %s is being deleted, and is created again", name)
+	}
+	return nil
+}
+
+// awaitStop waits for the end of the pods: a server that has not ended yet would write into the restored etcd, without knowing that it is restored.
+func (s *scope) awaitStop(ctx context.Context, shard shard) error {
+	if message := s.installation.running; message != "" {
+		return s.wait(reasonRunning, "Shard %s is being stopped: %s", shard.Name(), message)
+	}
+	for _, labels := range []map[string]string{shard.Labels(), desired.AppLabels(desired.ComponentEtcd, shard.Name())} {
+		pods := &corev1.PodList{}
+		if err := s.config.Cluster.List(ctx, pods, client.InNamespace(shard.Namespace()), client.MatchingLabels(labels)); err != nil {
+			return err
+		}
+		if len(pods.Items) > 0 {
+			return s.wait(reasonRunning, "Shard %s is being stopped: pod %s has not ended", shard.Name(), pods.Items[0].Name)
+		}
+	}
+	return nil
+}
