@@ -57,15 +57,16 @@ export function ExportsPage() {
   );
 }
 
-/** urlsOf are the URLs of an export. A slice that names a path may be that of an export of the same name elsewhere. */
+/** urlsOf are the URLs of an export. A slice may be that of an export of the same name elsewhere: its path, or its logical cluster, tells. */
 export function urlsOf(
   name: string,
   path: string | undefined,
   slices: types.EndpointSlice[]
 ): string[] {
-  const own = slices.filter(
-    ({ spec }) => spec.export.name === name && (!spec.export.path || spec.export.path === path)
-  );
+  const own = slices.filter(({ metadata, spec }) => {
+    const here = [undefined, path, metadata.annotations?.['kcp.io/cluster']];
+    return spec.export.name === name && here.includes(spec.export.path || undefined);
+  });
   return [...new Set(own.flatMap(({ status }) => status?.endpoints?.map(({ url }) => url) ?? []))];
 }
 

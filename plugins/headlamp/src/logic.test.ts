@@ -1,6 +1,7 @@
 import 'fake-indexeddb/auto';
 import { answeredClaims } from './claims';
 import { explain } from './errors';
+import { isPlain, urlsOf } from './exports';
 import { readConnection, writeKubeconfig } from './kubeconfig';
 import { childOf, isSameServer, nameOf, parentsOf, parseServer, serverOf } from './paths';
 import { Unreachable } from './place';
@@ -185,4 +186,32 @@ it('has a command for a workspace that is out of reach', () => {
   expect(explain(new Unreachable('root:team'), 'open the workspace', '').command).toBe(
     'kubectl ws :root:team && kubectl ws create-context'
   );
+});
+
+it('finds the URLs of an export in slices of its workspace', () => {
+  const slice = (name: string, path: string | undefined, ...urls: string[]) => ({
+    metadata: { name: 's', annotations: { 'kcp.io/cluster': '2x9c1k' } },
+    spec: { export: { name, path } },
+    status: { endpoints: urls.map(url => ({ url })) },
+  });
+  const slices = [
+    slice('mine', '2x9c1k', 'https://h/1', 'https://h/2'),
+    slice('mine', 'root:team', 'https://h/3'),
+    slice('mine', undefined, 'https://h/1'),
+    slice('mine', 'root:other', 'https://h/4'),
+    slice('other', 'root:team', 'https://h/5'),
+  ];
+  expect(urlsOf('mine', 'root:team', slices)).toEqual([
+    'https://h/1',
+    'https://h/2',
+    'https://h/3',
+  ]);
+});
+
+it.each([
+  ['https://h:6443/services/apiexport/2x9c1k/databases', true],
+  ["https://h/'; rm -rf ~ #", false],
+  ['http://h/x', false],
+])('takes %s for a shell: %s', (url, plain) => {
+  expect(isPlain(url)).toBe(plain);
 });

@@ -1,24 +1,23 @@
 import 'fake-indexeddb/auto';
-import { readFileSync } from 'node:fs';
+import { ApiProxy } from '@kinvolk/headlamp-plugin/lib';
+import { fetchAndExecutePlugins } from '@kinvolk/headlamp-plugin/lib/plugin';
+import { setConfig } from '@kinvolk/headlamp-plugin/lib/redux/configSlice';
+import store from '@kinvolk/headlamp-plugin/lib/redux/stores/store';
 import { screen, waitFor, within } from '@testing-library/react';
 import userEvent from '@testing-library/user-event';
-import store from '@kinvolk/headlamp-plugin/lib/redux/stores/store';
-import { setConfig } from '@kinvolk/headlamp-plugin/lib/redux/configSlice';
-import { ApiProxy } from '@kinvolk/headlamp-plugin/lib';
-import './index';
-import { BindingsPage } from './bindings';
+import { readFileSync } from 'node:fs';
+import type { ReactElement } from 'react';
 import { findConnection } from './browser';
-import { ExportsPage } from './exports';
 import { type Connection, readConnection, writeKubeconfig } from './kubeconfig';
 import { parseServer, serverOf } from './paths';
-import { ShardsPage } from './shards';
 import { renderPage } from './testing/render';
 import { type Sent, startServer } from './testing/server';
-import { WorkspacesPage } from './tree';
 
 // hack/headlamp.sh starts a shard and names its kubeconfig. Without one, there is nothing to test against.
 const file = import.meta.env.VITE_KUBECONFIG as string | undefined;
 const patient = { timeout: 60_000 };
+// A shard can be tested more than once.
+const base = `root:headlamp-${Date.now().toString(36)}`;
 
 describe.skipIf(!file)('against a shard', { timeout: 120_000 }, () => {
   let admin: Connection;
@@ -26,7 +25,12 @@ describe.skipIf(!file)('against a shard', { timeout: 120_000 }, () => {
   let host: string;
   let sent: Sent[];
 
-  /** connect makes workspaces known to Headlamp's server, as contexts of its kubeconfig. */
+  /** page is one that the plugin has registered. */
+  function page(name: string): ReactElement {
+    return (store.getState().routes.routes[`/kcp/${name}`].component as () => ReactElement)();
+  }
+
+  /** kubeconfigOf is a kubeconfig of the administrator, or with another token. */
   function kubeconfigOf(name: string, server: string, token?: string): string {
     return writeKubeconfig(token ? { ...admin, user: { token } } : admin, name, server);
   }
@@ -70,19 +74,26 @@ describe.skipIf(!file)('against a shard', { timeout: 120_000 }, () => {
     installation = parseServer(admin.server)!.installation;
     host = new URL(installation).host;
     sent = startServer(kubeconfig);
-    await inBrowser(kubeconfigOf('mine', admin.server));
-    await inBrowser(kubeconfigOf('guest', admin.server, 'nobody-token'));
+    await fetchAndExecutePlugins(
+      [],
+      () => {},
+      plugins => expect(plugins).toEqual({})
+    );
+    const own = serverOf({ installation, path: base });
+    await inBrowser(kubeconfigOf('mine', own));
+    await inBrowser(kubeconfigOf('guest', own, 'nobody-token'));
     const clusters = ['mine', 'guest', 'root'].map(name => [
       name,
       { name, auth_type: '', server: admin.server },
     ]);
     store.dispatch(setConfig({ clusters: Object.fromEntries(clusters) }));
 
-    await createWorkspace('root', 'provider');
-    await createWorkspace('root', 'team');
-    await createWorkspace('root:team', 'app');
+    await createWorkspace('root', base.split(':')[1]);
+    await createWorkspace(base, 'provider');
+    await createWorkspace(base, 'team');
+    await createWorkspace(`${base}:team`, 'app');
     const apis = 'apis.kcp.io/v1alpha2';
-    await create('root:provider', 'apis.kcp.io/v1alpha1', 'apiresourceschemas', {
+    await create(`${base}:provider`, 'apis.kcp.io/v1alpha1', 'apiresourceschemas', {
       kind: 'APIResourceSchema',
       metadata: { name: 'v1.databases.example.org' },
       spec: {
@@ -102,7 +113,7 @@ describe.skipIf(!file)('against a shard', { timeout: 120_000 }, () => {
       resource,
       verbs: ['get', 'list'],
     }));
-    await create('root:provider', apis, 'apiexports', {
+    await create(`${base}:provider`, apis, 'apiexports', {
       kind: 'APIExport',
       metadata: { name: 'databases' },
       spec: {
@@ -117,85 +128,100 @@ describe.skipIf(!file)('against a shard', { timeout: 120_000 }, () => {
         permissionClaims: claims,
       },
     });
-    await create('root:team', apis, 'apibindings', {
+    await create(`${base}:team`, apis, 'apibindings', {
       kind: 'APIBinding',
       metadata: { name: 'databases' },
       spec: {
-        reference: { export: { path: 'root:provider', name: 'databases' } },
+        reference: { export: { path: `${base}:provider`, name: 'databases' } },
         permissionClaims: [
           { ...claims[0], state: 'Accepted', selector: { matchAll: true } },
           { ...claims[1], state: 'Rejected', selector: { matchAll: true } },
         ],
       },
     });
-    await inBrowser(kubeconfigOf('provider', serverOf({ installation, path: 'root:provider' })));
-    await inBrowser(kubeconfigOf('team', serverOf({ installation, path: 'root:team' })));
+    await inBrowser(kubeconfigOf('provider', serverOf({ installation, path: `${base}:provider` })));
+    await inBrowser(kubeconfigOf('team', serverOf({ installation, path: `${base}:team` })));
   }, 180_000);
 
   it('lists the workspaces below, and those below one of them when it is opened', async () => {
     const user = userEvent.setup();
-    renderPage(<WorkspacesPage />, 'mine');
-    const team = await screen.findByRole('button', { name: 'Workspaces below root:team' }, patient);
+    renderPage(page('workspaces'), 'mine');
+    const team = await screen.findByRole(
+      'button',
+      { name: `Workspaces below ${base}:team` },
+      patient
+    );
     expect(
       sent.some(
-        ({ url }) => url.startsWith(`${installation}/clusters/root:team/`) && url.includes('limit=')
+        ({ url }) =>
+          url.startsWith(`${installation}/clusters/${base}:team/`) && url.includes('limit=')
       )
     ).toBe(false);
     expect(team).toHaveAttribute('aria-expanded', 'false');
     await user.click(team);
-    const below = await screen.findByRole('list', { name: 'Workspaces below root:team' }, patient);
+    const below = await screen.findByRole(
+      'list',
+      { name: `Workspaces below ${base}:team` },
+      patient
+    );
     expect(within(below).getByText('app')).toBeInTheDocument();
     expect(within(below).getByText('Ready')).toBeInTheDocument();
-    expect(sent.some(({ cluster }) => cluster === `root:team@${host}`)).toBe(true);
+    expect(sent.some(({ cluster }) => cluster === `${base}:team@${host}`)).toBe(true);
     // An empty workspace says how to fill it.
-    await user.click(within(below).getByRole('button', { name: 'Workspaces below root:team:app' }));
+    await user.click(
+      within(below).getByRole('button', { name: `Workspaces below ${base}:team:app` })
+    );
     expect(
-      await screen.findByText(/no workspaces below root:team:app/, undefined, patient)
+      await screen.findByText(
+        new RegExp(`no workspaces below ${base}:team:app`),
+        undefined,
+        patient
+      )
     ).toBeInTheDocument();
   });
 
   it('makes a workspace that is opened a cluster, once, with the same credentials', async () => {
     const user = userEvent.setup();
-    renderPage(<WorkspacesPage />, 'mine');
-    const name = `root:team@${host}`;
-    await user.click(await screen.findByRole('button', { name: 'Open root:team' }, patient));
+    renderPage(page('workspaces'), 'mine');
+    const name = `${base}:team@${host}`;
+    await user.click(await screen.findByRole('button', { name: `Open ${base}:team` }, patient));
     await waitFor(async () => expect(await findConnection(name)).toBeDefined(), patient);
     expect(await findConnection(name)).toMatchObject({
-      server: `${installation}/clusters/root:team`,
+      server: `${installation}/clusters/${base}:team`,
       user: admin.user,
     });
   });
 
   it('offers no workspaces for which Headlamp has no credentials', async () => {
     const user = userEvent.setup();
-    renderPage(<WorkspacesPage />, 'root');
-    await user.click(await screen.findByRole('button', { name: 'Open root:team' }, patient));
+    renderPage(page('workspaces'), 'root');
+    await user.click(await screen.findByRole('button', { name: `Open ${base}` }, patient));
     expect(
       await screen.findByText(
-        'kubectl ws :root:team && kubectl ws create-context',
+        `kubectl ws :${base} && kubectl ws create-context`,
         undefined,
         patient
       )
     ).toBeInTheDocument();
-    expect(screen.queryByRole('button', { name: 'Workspaces below root:team' })).toBeNull();
+    expect(screen.queryByRole('button', { name: `Workspaces below ${base}` })).toBeNull();
   });
 
   it('shows exports, and who binds them', async () => {
     const user = userEvent.setup();
-    renderPage(<ExportsPage />, 'provider');
+    renderPage(page('exports'), 'provider');
     expect(
       await screen.findByText('databases.example.org', undefined, patient)
     ).toBeInTheDocument();
     expect(screen.getByText(/configmaps \(get, list\)/)).toBeInTheDocument();
     await user.click(await screen.findByRole('button', { name: /^List who binds it at/ }, patient));
     expect(await screen.findByRole('cell', { name: 'Bound' }, patient)).toBeInTheDocument();
-    expect(screen.getByRole('cell', { name: 'root:team' })).toBeInTheDocument();
+    expect(screen.getByRole('cell', { name: `${base}:team` })).toBeInTheDocument();
   });
 
   it('shows bindings with the answers to claims, and follows changes', async () => {
-    renderPage(<BindingsPage />, 'team');
+    renderPage(page('bindings'), 'team');
     expect(
-      await screen.findByText('root:provider:databases', undefined, patient)
+      await screen.findByText(`${base}:provider:databases`, undefined, patient)
     ).toBeInTheDocument();
     for (const [resource, answer] of [
       ['configmaps', 'Accepted'],
@@ -210,25 +236,39 @@ describe.skipIf(!file)('against a shard', { timeout: 120_000 }, () => {
         patient
       );
     }
+    // Headlamp watches what it has listed.
+    const name = 'setup-changes';
+    await ApiProxy.clusterRequest('/apis/apis.kcp.io/v1alpha2/apibindings/databases', {
+      cluster: name,
+      method: 'PATCH',
+      headers: {
+        KUBECONFIG: kubeconfigOf(name, serverOf({ installation, path: `${base}:team` })),
+        'Content-Type': 'application/json-patch+json',
+      },
+      body: JSON.stringify([
+        { op: 'replace', path: '/spec/permissionClaims/1/state', value: 'Accepted' },
+      ]),
+    });
+    await screen.findByRole('row', { name: /^secrets .*Accepted all objects/ }, patient);
   });
 
   it('shows shards', async () => {
-    renderPage(<ShardsPage />, 'mine');
+    renderPage(page('shards'), 'root');
     expect(await screen.findByRole('row', { name: /^root .*https:/ }, patient)).toBeInTheDocument();
   });
 
   it('says where shards are', async () => {
-    renderPage(<ShardsPage />, 'team');
+    renderPage(page('shards'), 'team');
     expect(await screen.findByRole('button', { name: 'Open root' }, patient)).toBeInTheDocument();
   });
 
   it.each([
-    ['workspaces', <WorkspacesPage key="w" />, 'workspaces.tenancy.kcp.io'],
-    ['exports', <ExportsPage key="e" />, 'apiexports.apis.kcp.io'],
-    ['bindings', <BindingsPage key="b" />, 'apibindings.apis.kcp.io'],
-    ['shards', <ShardsPage key="s" />, 'shards.core.kcp.io'],
-  ])('says to a person without rights what to do to see %s', async (_, page, resource) => {
-    renderPage(page, 'guest');
+    ['workspaces', 'workspaces.tenancy.kcp.io'],
+    ['exports', 'apiexports.apis.kcp.io'],
+    ['bindings', 'apibindings.apis.kcp.io'],
+    ['shards', 'shards.core.kcp.io'],
+  ])('says to a person without rights what to do to see %s', async (name, resource) => {
+    renderPage(page(name), 'guest');
     expect(
       await screen.findByText(`kubectl auth can-i list ${resource}`, undefined, patient)
     ).toBeInTheDocument();

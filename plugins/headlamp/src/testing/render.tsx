@@ -1,10 +1,13 @@
-import { render } from '@testing-library/react';
+import '@testing-library/jest-dom/vitest';
+import { lightTheme } from '@kinvolk/headlamp-plugin/lib/components/App/defaultAppThemes';
+import { createMuiTheme } from '@kinvolk/headlamp-plugin/lib/lib/themes';
+import store from '@kinvolk/headlamp-plugin/lib/redux/stores/store';
+import { ThemeProvider } from '@mui/material/styles';
 import { QueryClient, QueryClientProvider } from '@tanstack/react-query';
-import { createTheme, ThemeProvider } from '@mui/material/styles';
+import { render } from '@testing-library/react';
 import type { ReactElement } from 'react';
 import { Provider } from 'react-redux';
 import { MemoryRouter, Route } from 'react-router-dom';
-import store from '@kinvolk/headlamp-plugin/lib/redux/stores/store';
 
 /** renderPage renders a page of a cluster with the store of Headlamp. */
 export function renderPage(page: ReactElement, cluster: string) {
@@ -15,7 +18,7 @@ export function renderPage(page: ReactElement, cluster: string) {
   return render(
     <Provider store={store}>
       <QueryClientProvider client={queries}>
-        <ThemeProvider theme={createTheme()}>
+        <ThemeProvider theme={createMuiTheme(lightTheme)}>
           <MemoryRouter initialEntries={[url]}>
             <Route path="/c/:cluster">{page}</Route>
           </MemoryRouter>

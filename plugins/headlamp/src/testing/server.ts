@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs';
 import { request } from 'node:https';
 import WebSocket from 'ws';
 import { type Connection, readConnection } from '../kubeconfig';
@@ -15,16 +16,29 @@ interface Credentials {
 
 /**
  * startServer does what the server of Headlamp does between the browser and a workspace: it sends requests for /clusters/NAME to the server of
- * that cluster, with its credentials. It takes both from the kubeconfig in the request, or from that of the server. All that is sent is
+ * that cluster, with its credentials. It takes both from the kubeconfig in the request, or from that of the server.
+ * It also has the plugin as `npm run build` has made it. All that is sent is
  * recorded. Headlamp's own server is not in a registry that tests may use.
  */
 export function startServer(kubeconfig: string): Sent[] {
   const sent: Sent[] = [];
+  // Watches bring no kubeconfig: they use that of the requests before.
+  const known = new Map<string, Connection>();
 
   async function handle(input: string | URL | Request, init: RequestInit = {}): Promise<Response> {
     const { pathname, search } = new URL(input.toString());
     if (pathname === '/parseKubeConfig') {
       return Response.json({ clusters: [] });
+    }
+    if (pathname === '/plugins') {
+      return Response.json([
+        { path: 'plugins/atoll-workspaces', type: 'user', name: 'atoll-workspaces' },
+      ]);
+    }
+    if (pathname.startsWith('/plugins/')) {
+      return new Response(
+        readFileSync(pathname.endsWith('/main.js') ? 'dist/main.js' : 'package.json', 'utf8')
+      );
     }
     const [, name, rest] = /^\/clusters\/([^/]+)(\/.*)$/.exec(pathname) ?? [];
     const cluster = decodeURIComponent(name ?? '');
@@ -34,17 +48,23 @@ export function startServer(kubeconfig: string): Sent[] {
       return Response.json({ message: `no cluster ${cluster}` }, { status: 404 });
     }
     const url = connection.server + rest + search;
+    known.set(cluster, connection);
     sent.push({ cluster, url });
     return forward(connection, url, init);
   }
 
+  // The server of Headlamp names an origin, without which Kubernetes refuses watches by WebSocket.
   class Watch extends WebSocket {
     constructor(url: string) {
       const { pathname, search } = new URL(url);
       const [, name, rest] = /^\/clusters\/([^/]+)(\/.*)$/.exec(pathname) ?? [];
-      const connection = readConnection(kubeconfig, decodeURIComponent(name ?? ''));
-      const { ca, headers } = credentials(connection!);
-      super(connection!.server.replace('http', 'ws') + rest + search, [], { ca, headers });
+      const connection = known.get(decodeURIComponent(name ?? ''))!;
+      const { ca, headers } = credentials(connection);
+      super(connection.server.replace('http', 'ws') + rest + search, [], {
+        ca,
+        headers,
+        origin: connection.server,
+      });
     }
   }
 
