@@ -64,6 +64,21 @@ export function usePages<T>(list: (next?: string) => Promise<Page<T>>, atOnce: b
   return { items, hasMore: next !== undefined, loading, error, load: () => load(items, next) };
 }
 
+/** useAdd makes workspaces clusters of Headlamp. */
+export function useAdd(place: Place, onError: (error: unknown) => void): (paths: string[]) => void {
+  return async paths => {
+    try {
+      for (const path of paths) {
+        await addCluster(place, path);
+      }
+      // Headlamp reads its clusters when it starts.
+      window.location.reload();
+    } catch (error) {
+      onError(error);
+    }
+  };
+}
+
 /** useOpen goes to the page of a workspace in Headlamp, which becomes one of its clusters. */
 export function useOpen(place: Place, onError: (error: unknown) => void): (path: string) => void {
   const history = useHistory();

@@ -1,6 +1,5 @@
 import 'fake-indexeddb/auto';
 import { ApiProxy } from '@kinvolk/headlamp-plugin/lib';
-import { fetchAndExecutePlugins } from '@kinvolk/headlamp-plugin/lib/plugin';
 import { setConfig } from '@kinvolk/headlamp-plugin/lib/redux/configSlice';
 import store from '@kinvolk/headlamp-plugin/lib/redux/stores/store';
 import { screen, waitFor, within } from '@testing-library/react';
@@ -10,6 +9,7 @@ import type { ReactElement } from 'react';
 import { findConnection } from './browser';
 import { type Connection, readConnection, writeKubeconfig } from './kubeconfig';
 import { parseServer, serverOf } from './paths';
+import { loadPlugin } from './testing/load';
 import { renderPage } from './testing/render';
 import { type Sent, startServer } from './testing/server';
 
@@ -74,11 +74,7 @@ describe.skipIf(!file)('against a shard', { timeout: 120_000 }, () => {
     installation = parseServer(admin.server)!.installation;
     host = new URL(installation).host;
     sent = startServer(kubeconfig);
-    await fetchAndExecutePlugins(
-      [],
-      () => {},
-      plugins => expect(plugins).toEqual({})
-    );
+    loadPlugin();
     const own = serverOf({ installation, path: base });
     await inBrowser(kubeconfigOf('mine', own));
     await inBrowser(kubeconfigOf('guest', own, 'nobody-token'));
@@ -190,6 +186,18 @@ describe.skipIf(!file)('against a shard', { timeout: 120_000 }, () => {
       server: `${installation}/clusters/${base}:team`,
       user: admin.user,
     });
+  });
+
+  it('adds all workspaces of a level', async () => {
+    const user = userEvent.setup();
+    renderPage(page('workspaces'), 'mine');
+    await user.click(await screen.findByRole('button', { name: /^Add these 2 to/ }, patient));
+    for (const name of ['provider', 'team']) {
+      await waitFor(
+        async () => expect(await findConnection(`${base}:${name}@${host}`)).toBeDefined(),
+        patient
+      );
+    }
   });
 
   it('offers no workspaces for which Headlamp has no credentials', async () => {

@@ -2,7 +2,7 @@ import { Icon } from '@iconify/react';
 import { CommonComponents } from '@kinvolk/headlamp-plugin/lib';
 import { Box, Button, Collapse, IconButton, List, ListItem, Typography } from '@mui/material';
 import { useCallback, useState } from 'react';
-import { useOpen, usePages, usePlace } from './hooks';
+import { useAdd, useOpen, usePages, usePlace } from './hooks';
 import { Failure, State } from './parts';
 import { childOf, parentsOf } from './paths';
 import { canReach, type Place } from './place';
@@ -11,6 +11,9 @@ import { listWorkspaces, pageSize } from './workspaces';
 
 const { Loader, SectionBox } = CommonComponents;
 const resource = 'workspaces.tenancy.kcp.io';
+
+/** mostAdded is how many workspaces are added at once: Headlamp asks each of its clusters whether it is well. */
+const mostAdded = 50;
 
 /** WorkspacesPage has the workspaces below that of the cluster. */
 export function WorkspacesPage() {
@@ -33,6 +36,7 @@ function Tree({ place }: { place: Place }) {
   const path = place.address?.path;
   const [error, setError] = useState<unknown>();
   const open = useOpen(place, setError);
+  const add = useAdd(place, setError);
   return (
     <>
       {path && (
@@ -57,14 +61,19 @@ function Tree({ place }: { place: Place }) {
         </Box>
       )}
       {!!error && <Failure error={error} what="open the workspace" resource={resource} />}
-      <Level place={place} path={path} onOpen={open} />
+      <Level place={place} path={path} onOpen={open} onAdd={add} />
     </>
   );
 }
 
 /** Level has the workspaces directly below one. It lists them when it is shown for the first time. */
-function Level(props: { place: Place; path?: string; onOpen: (path: string) => void }) {
-  const { place, path, onOpen } = props;
+function Level(props: {
+  place: Place;
+  path?: string;
+  onOpen: (path: string) => void;
+  onAdd: (paths: string[]) => void;
+}) {
+  const { place, path, onOpen, onAdd } = props;
   const list = useCallback((next?: string) => listWorkspaces(place, path, next), [place, path]);
   const { items, hasMore, loading, error, load } = usePages(list, true);
   const below = path ?? 'this workspace';
@@ -79,9 +88,18 @@ function Level(props: { place: Place; path?: string; onOpen: (path: string) => v
               parent={path}
               workspace={workspace}
               onOpen={onOpen}
+              onAdd={onAdd}
             />
           ))}
         </List>
+      )}
+      {path && place.connection && items.length > 1 && items.length <= mostAdded && (
+        <Button
+          size="small"
+          onClick={() => onAdd(items.map(({ metadata }) => childOf(path, metadata.name)))}
+        >
+          Add these {items.length} to the clusters of Headlamp
+        </Button>
       )}
       {!!error && (
         <Failure error={error} what={`list the workspaces below ${below}`} resource={resource} />
@@ -107,8 +125,9 @@ function Item(props: {
   parent?: string;
   workspace: Workspace;
   onOpen: (path: string) => void;
+  onAdd: (paths: string[]) => void;
 }) {
-  const { place, parent, workspace, onOpen } = props;
+  const { place, parent, workspace, onOpen, onAdd } = props;
   const { metadata, spec, status } = workspace;
   const [expanded, setExpanded] = useState(false);
   const path = parent && childOf(parent, metadata.name);
@@ -146,7 +165,7 @@ function Item(props: {
       </Box>
       {reachable && (
         <Collapse in={expanded} unmountOnExit sx={{ pl: 4 }}>
-          <Level place={place} path={path} onOpen={onOpen} />
+          <Level place={place} path={path} onOpen={onOpen} onAdd={onAdd} />
         </Collapse>
       )}
     </ListItem>

@@ -1,4 +1,3 @@
-import { readFileSync } from 'node:fs';
 import { request } from 'node:https';
 import WebSocket from 'ws';
 import { type Connection, readConnection } from '../kubeconfig';
@@ -17,8 +16,7 @@ interface Credentials {
 /**
  * startServer does what the server of Headlamp does between the browser and a workspace: it sends requests for /clusters/NAME to the server of
  * that cluster, with its credentials. It takes both from the kubeconfig in the request, or from that of the server.
- * It also has the plugin as `npm run build` has made it. All that is sent is
- * recorded. Headlamp's own server is not in a registry that tests may use.
+ * All that is sent is recorded. Headlamp's own server is not in a registry that tests may use.
  */
 export function startServer(kubeconfig: string): Sent[] {
   const sent: Sent[] = [];
@@ -29,16 +27,6 @@ export function startServer(kubeconfig: string): Sent[] {
     const { pathname, search } = new URL(input.toString());
     if (pathname === '/parseKubeConfig') {
       return Response.json({ clusters: [] });
-    }
-    if (pathname === '/plugins') {
-      return Response.json([
-        { path: 'plugins/atoll-workspaces', type: 'user', name: 'atoll-workspaces' },
-      ]);
-    }
-    if (pathname.startsWith('/plugins/')) {
-      return new Response(
-        readFileSync(pathname.endsWith('/main.js') ? 'dist/main.js' : 'package.json', 'utf8')
-      );
     }
     const [, name, rest] = /^\/clusters\/([^/]+)(\/.*)$/.exec(pathname) ?? [];
     const cluster = decodeURIComponent(name ?? '');
