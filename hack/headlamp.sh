@@ -28,7 +28,7 @@ run() { (cd "$plugin" && npm run --silent "$@"); }
 
 package() {
 	# Scripts of packages are for Headlamp's own tests in a browser.
-	(cd "$plugin" && npm ci --ignore-scripts --no-audit --no-fund)
+	[[ $plugin/node_modules/.package-lock.json -nt $plugin/package-lock.json ]] || (cd "$plugin" && npm ci --ignore-scripts --no-audit --no-fund)
 	run format -- --check
 	run lint
 	run tsc
