@@ -14,7 +14,7 @@ export function BindingsPage() {
   return (
     <>
       <SectionBox title="API bindings">
-        <Typography color="text.secondary">
+        <Typography color="text.secondary" sx={{ mb: 1 }}>
           What the workspace uses of the APIs of others. A provider may claim permissions in the
           workspace beyond its own resources: it has what the binding accepts, and nothing else.
         </Typography>
@@ -45,7 +45,7 @@ export function Binding({ binding }: { binding: types.APIBinding }) {
   const { path, name } = spec.reference.export ?? {};
   const phase = metadata.deletionTimestamp ? 'Deleting' : status?.phase || 'Binding';
   return (
-    <SectionBox title={metadata.name}>
+    <SectionBox title={metadata.name} headerProps={{ headerStyle: 'subsection' }}>
       <NameValueTable
         rows={[
           { name: 'Export', value: [path, name].filter(Boolean).join(':') },

@@ -20,7 +20,7 @@ export function ExportsPage() {
   return (
     <>
       <SectionBox title="API exports">
-        <Typography color="text.secondary">
+        <Typography color="text.secondary" sx={{ mb: 1 }}>
           What the workspace offers to others, which bind it.
         </Typography>
         <Listed
@@ -81,7 +81,7 @@ export function Export(props: { exported: types.APIExport; urls: string[]; place
     claim => `${resourceOf(claim)} (${claim.verbs.join(', ')})`
   );
   return (
-    <SectionBox title={metadata.name}>
+    <SectionBox title={metadata.name} headerProps={{ headerStyle: 'subsection' }}>
       <NameValueTable
         rows={[
           { name: 'Resources', value: resources?.join(', ') || 'none' },
@@ -139,7 +139,11 @@ function Consumers({ place, url }: { place: Place; url: string }) {
     );
   }
   if (!asked) {
-    return <Button onClick={() => setAsked(true)}>List who binds it at {url}</Button>;
+    return (
+      <Button variant="outlined" onClick={() => setAsked(true)}>
+        List who binds it at {url}
+      </Button>
+    );
   }
   return (
     <>

@@ -2,6 +2,7 @@ import { registerRoute, registerSidebarEntry } from '@kinvolk/headlamp-plugin/li
 import type { ComponentType } from 'react';
 import { BindingsPage } from './bindings';
 import { ExportsPage } from './exports';
+import { tree } from './icons';
 import { ShardsPage } from './shards';
 import { WorkspacesPage } from './tree';
 
@@ -16,7 +17,7 @@ registerSidebarEntry({
   name: 'kcp',
   parent: null,
   label: 'Workspaces',
-  icon: 'mdi:file-tree',
+  icon: tree,
   url: pages[0].url,
 });
 

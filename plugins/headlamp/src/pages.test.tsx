@@ -5,6 +5,9 @@ import { Listed } from './parts';
 import { ShardTable } from './shards';
 import { renderPage } from './testing/render';
 
+// Processors may have other things to do.
+vi.setConfig({ testTimeout: 60_000 });
+
 const conditions = [
   { type: 'Ready', status: 'False', reason: 'Waiting', message: 'for the provider' },
 ];

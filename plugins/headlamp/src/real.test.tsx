@@ -186,6 +186,10 @@ describe.skipIf(!file)('against a shard', { timeout: 120_000 }, () => {
       server: `${installation}/clusters/${base}:team`,
       user: admin.user,
     });
+    await waitFor(
+      () => expect(screen.getByLabelText('address')).toHaveTextContent(`/c/${name}/kcp/workspaces`),
+      patient
+    );
   });
 
   it('adds all workspaces of a level', async () => {

@@ -18,7 +18,7 @@ export function ShardsPage() {
   const elsewhere = statusOf(error) === 404 && place?.address && place.address.path !== 'root';
   return (
     <SectionBox title="Shards">
-      <Typography color="text.secondary">
+      <Typography color="text.secondary" sx={{ mb: 1 }}>
         The servers with the workspaces of the installation. Only administrators may see them.
       </Typography>
       {elsewhere ? (
@@ -44,7 +44,9 @@ function InRoot({ place }: { place: Place }) {
   return (
     <>
       <Typography>Shards are objects in the workspace root.</Typography>
-      <Button onClick={() => open('root')}>Open root</Button>
+      <Button variant="outlined" onClick={() => open('root')}>
+        Open root
+      </Button>
       {!!error && <Failure error={error} what="open root" resource={resource} />}
     </>
   );

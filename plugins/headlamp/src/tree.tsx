@@ -3,6 +3,7 @@ import { CommonComponents } from '@kinvolk/headlamp-plugin/lib';
 import { Box, Button, Collapse, IconButton, List, ListItem, Typography } from '@mui/material';
 import { useCallback, useState } from 'react';
 import { useAdd, useOpen, usePages, usePlace } from './hooks';
+import { chevron } from './icons';
 import { Failure, State } from './parts';
 import { childOf, parentsOf } from './paths';
 import { canReach, type Place } from './place';
@@ -96,6 +97,8 @@ function Level(props: {
       {path && place.connection && items.length > 1 && items.length <= mostAdded && (
         <Button
           size="small"
+          variant="outlined"
+          sx={{ my: 1 }}
           onClick={() => onAdd(items.map(({ metadata }) => childOf(path, metadata.name)))}
         >
           Add these {items.length} to the clusters of Headlamp
@@ -149,7 +152,7 @@ function Item(props: {
             aria-expanded={expanded}
             onClick={() => setExpanded(!expanded)}
           >
-            <Icon icon={expanded ? 'mdi:chevron-down' : 'mdi:chevron-right'} />
+            <Icon icon={chevron} rotate={expanded ? 1 : 0} />
           </IconButton>
         )}
         <Typography component="span">{metadata.name}</Typography>
@@ -158,7 +161,12 @@ function Item(props: {
           {type}
         </Typography>
         {path && (
-          <Button size="small" aria-label={`Open ${path}`} onClick={() => onOpen(path)}>
+          <Button
+            size="small"
+            variant="outlined"
+            aria-label={`Open ${path}`}
+            onClick={() => onOpen(path)}
+          >
             Open
           </Button>
         )}

@@ -1,5 +1,6 @@
 import '@testing-library/jest-dom/vitest';
 import { lightTheme } from '@kinvolk/headlamp-plugin/lib/components/App/defaultAppThemes';
+import { setStore } from '@kinvolk/headlamp-plugin/lib/lib/router/createRouteURL';
 import { createMuiTheme } from '@kinvolk/headlamp-plugin/lib/lib/themes';
 import store from '@kinvolk/headlamp-plugin/lib/redux/stores/store';
 import { ThemeProvider } from '@mui/material/styles';
@@ -12,6 +13,8 @@ import { MemoryRouter, Route } from 'react-router-dom';
 /** renderPage renders a page of a cluster with the store of Headlamp. */
 export function renderPage(page: ReactElement, cluster: string) {
   const url = `/c/${cluster}/kcp`;
+  // Headlamp does this when it starts.
+  setStore(store);
   // Headlamp reads the cluster from the address, too.
   window.history.replaceState(null, '', url);
   const queries = new QueryClient({ defaultOptions: { queries: { retry: false } } });
@@ -21,6 +24,9 @@ export function renderPage(page: ReactElement, cluster: string) {
         <ThemeProvider theme={createMuiTheme(lightTheme)}>
           <MemoryRouter initialEntries={[url]}>
             <Route path="/c/:cluster">{page}</Route>
+            <Route
+              render={({ location }) => <output aria-label="address">{location.pathname}</output>}
+            />
           </MemoryRouter>
         </ThemeProvider>
       </QueryClientProvider>
