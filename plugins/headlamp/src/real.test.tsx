@@ -9,6 +9,7 @@ import type { ReactElement } from 'react';
 import { findConnection } from './browser';
 import { type Connection, readConnection, writeKubeconfig } from './kubeconfig';
 import { parseServer, serverOf } from './paths';
+import { findBarriers } from './testing/axe';
 import { loadPlugin } from './testing/load';
 import { renderPage } from './testing/render';
 import { type Sent, startServer } from './testing/server';
@@ -174,6 +175,7 @@ describe.skipIf(!file)('against a shard', { timeout: 120_000 }, () => {
         patient
       )
     ).toBeInTheDocument();
+    expect(await findBarriers()).toEqual([]);
   });
 
   it('makes a workspace that is opened a cluster, once, with the same credentials', async () => {
@@ -228,6 +230,7 @@ describe.skipIf(!file)('against a shard', { timeout: 120_000 }, () => {
     await user.click(await screen.findByRole('button', { name: /^List who binds it at/ }, patient));
     expect(await screen.findByRole('cell', { name: 'Bound' }, patient)).toBeInTheDocument();
     expect(screen.getByRole('cell', { name: `${base}:team` })).toBeInTheDocument();
+    expect(await findBarriers()).toEqual([]);
   });
 
   it('shows bindings with the answers to claims, and follows changes', async () => {
@@ -248,6 +251,7 @@ describe.skipIf(!file)('against a shard', { timeout: 120_000 }, () => {
         patient
       );
     }
+    expect(await findBarriers()).toEqual([]);
     // Headlamp watches what it has listed.
     const name = 'setup-changes';
     await ApiProxy.clusterRequest('/apis/apis.kcp.io/v1alpha2/apibindings/databases', {
@@ -267,6 +271,7 @@ describe.skipIf(!file)('against a shard', { timeout: 120_000 }, () => {
   it('shows shards', async () => {
     renderPage(page('shards'), 'root');
     expect(await screen.findByRole('row', { name: /^root .*https:/ }, patient)).toBeInTheDocument();
+    expect(await findBarriers()).toEqual([]);
   });
 
   it('says where shards are', async () => {
