@@ -16,7 +16,7 @@ interface Credentials {
 /**
  * startServer does what the server of Headlamp does between the browser and a workspace: it sends requests for /clusters/NAME to the server of
  * that cluster, with its credentials. It takes both from the kubeconfig in the request, or from that of the server.
- * All that is sent is recorded. Headlamp's own server is not in a registry that tests may use.
+ * All that is sent is recorded. Headlamp's own server is no package that tests could install.
  */
 export function startServer(kubeconfig: string): Sent[] {
   const sent: Sent[] = [];
