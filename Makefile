@@ -174,6 +174,14 @@ portal-pictures: ## Make the pictures of the portal in docs/pictures anew, in Ch
 	@mkdir -p docs/pictures
 	PORTAL_PICTURES=$(CURDIR)/docs/pictures go -C test/chromium test -count=1 -run TestPictures ./portal
 
+.PHONY: headlamp
+headlamp: ## Check, test and package the plugin for Headlamp into bin/headlamp; needs Node.js 20 and npm.
+	@hack/headlamp.sh package
+
+.PHONY: test-headlamp
+test-headlamp: ## Package the plugin for Headlamp and test it against a shard; needs Node.js 20 and npm. Not part of `make test`.
+	@hack/headlamp.sh test
+
 .PHONY: verify
 verify: ## Regenerate, format, lint, check import rules and vulnerabilities; fails if that changes a file.
 	@hack/verify.sh

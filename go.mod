@@ -2,6 +2,9 @@ module github.com/atoll-dev/atoll
 
 go 1.26.0
 
+// Packages of npm may have Go files.
+ignore node_modules
+
 require (
 	filippo.io/age v1.3.2
 	github.com/KimMachineGun/automemlimit v1.0.1

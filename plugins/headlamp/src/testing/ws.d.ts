@@ -1,0 +1,2 @@
+// jsdom brings this package, without types.
+declare module 'ws';
