@@ -1,0 +1,149 @@
+import { Age, Command, Loading, plural } from '../components/parts'
+import { consoleHref } from '../router'
+import type { Operated } from '../types'
+import { allFindings, conditionOf, feeds, findingsOf, type Host, kinds, lastCompleted, servers, type Tone, toneOf } from './host'
+import { Findings, Health, Mark, ObjectLink } from './host-parts'
+
+/** Glance is the installation on one screen: what is wrong, a card for each part, and all servers. */
+export function Glance({ host }: { host: Host }) {
+  const all = feeds(host).map(([, feed]) => feed)
+  if (all.every(({ state }) => state === 'failed')) return null
+  if (all.every(({ state, items }) => items.size === 0 && (state === 'loading' || state === 'reconnecting'))) return <Loading />
+  if (all.every(({ items }) => items.size === 0)) return <NoInstallation />
+  const objects = servers.flatMap((resource) => host[resource].sorted.map((object) => ({ resource, object })))
+  return (
+    <>
+      <Findings findings={allFindings(host)} />
+      <ul class="cards glance">{cardsOf(host).map((card) => <Card key={card.title} {...card} />)}</ul>
+      {objects.length > 0 && <Servers objects={objects} />}
+    </>
+  )
+}
+
+function NoInstallation() {
+  return (
+    <div class="panel empty">
+      <p>There is no object of the operator in the namespace that this server reads.</p>
+      <p>An installation is made by the chart atoll-installation, or by a RootShard of your own:</p>
+      <Command text="helm install kcp charts/atoll-installation --namespace kcp --set externalHostname=kcp.example.org" />
+      <p>If there is one in another namespace, set --web-console-namespace.</p>
+    </div>
+  )
+}
+
+interface CardOf {
+  title: string
+  tab: string
+  tone: Tone
+  word: string
+  text: preact.ComponentChildren
+}
+
+function Card({ title, tab, tone, word, text }: CardOf) {
+  return (
+    <li class="card" data-card={title}>
+      <h2><a href={consoleHref('installation', '', tab)}>{title}</a></h2>
+      <p><Mark tone={tone}>{word}</Mark></p>
+      <p class="muted">{text}</p>
+    </li>
+  )
+}
+
+/** cardsOf returns a card for each part of the installation that was read. */
+function cardsOf(host: Host): CardOf[] {
+  const cards: CardOf[] = []
+  const add = (title: string, resources: (keyof Host)[], none: string) => {
+    if (resources.some((resource) => host[resource].state === 'failed')) return
+    const tones = resources.flatMap((resource) => host[resource].sorted.map((object: Operated) => toneOf(findingsOf(resource, object))))
+    const good = tones.filter((tone) => tone === 'good').length
+    const tone = tones.includes('bad') ? 'bad' : good < tones.length ? 'progress' : 'good'
+    cards.push({ title, tab: '', tone, word: tones.length === 0 ? 'None' : `${good} of ${tones.length} healthy`, text: tones.length === 0 ? none : '' })
+  }
+  add('Shards', ['rootshards', 'shards'], 'There is no RootShard.')
+  add('Front proxies', ['frontproxies'], 'Clients have no way in but that of your own.')
+  add('Caches', ['cacheservers'], 'The root shard embeds the cache.')
+  add('Virtual workspaces', ['virtualworkspaces'], 'The shards serve them.')
+  cards.push(etcdCard(host), certificatesCard(host), rolloutCard(host), backupCard(host), drillCard(host))
+  return cards
+}
+
+function serversOf(host: Host): Operated[] {
+  return servers.flatMap((resource) => host[resource].sorted)
+}
+
+function etcdCard(host: Host): CardOf {
+  const run = serversOf(host).filter((object) => object.status?.etcd || conditionOf(object, 'EtcdAvailable'))
+  const bad = run.filter((object) => ['EtcdAvailable', 'EtcdHealthy'].some((type) => conditionOf(object, type)?.status === 'False'))
+  return {
+    title: 'etcd', tab: '', tone: bad.length > 0 ? 'bad' : 'good', word: run.length === 0 ? 'None' : `${run.length - bad.length} of ${run.length} healthy`,
+    text: run.length === 0 ? 'The operator runs no etcd: watch your own.' : bad.map(({ metadata }) => metadata.name).join(', '),
+  }
+}
+
+function certificatesCard(host: Host): CardOf {
+  const missing = serversOf(host).filter((object) => conditionOf(object, 'CertificatesReady')?.status === 'False')
+  const cas = host.rootshards.sorted.flatMap(({ status }) => status?.certificates?.cas ?? [])
+  const ends = host.rootshards.sorted.flatMap((object) => findingsOf('rootshards', object)).filter(({ condition }) => condition.type === 'CertificateExpires')
+  const rekeyed = cas.filter(({ phase }) => phase !== 'Stable')
+  const [first] = cas.flatMap(({ notAfter }) => notAfter ?? []).sort()
+  return {
+    title: 'Certificates', tab: 'certificates', tone: missing.length + ends.length > 0 ? 'bad' : rekeyed.length > 0 ? 'progress' : 'good',
+    word: missing.length > 0 ? `${plural(missing.length, 'server')} without` : ends.length > 0 ? `${ends.length} to renew` : rekeyed.length > 0 ? 'Re-keying' : 'Issued',
+    text: [...rekeyed.map(({ name, phase }) => `${name}: ${phase}`), first ? `first authority until ${first.slice(0, 10)}` : ''].filter(Boolean).join(', '),
+  }
+}
+
+function rolloutCard(host: Host): CardOf {
+  const waiting = serversOf(host).map((object) => ({ object, condition: conditionOf(object, 'RolledOut') })).filter(({ condition }) => condition?.status === 'False')
+  const stopped = waiting.find(({ condition }) => condition!.reason === 'RolloutStopped')
+  const versions = [...new Set(serversOf(host).flatMap(({ status }) => status?.version ?? []))]
+  return {
+    title: 'Rollout', tab: 'rollouts', tone: stopped ? 'bad' : waiting.length > 0 ? 'progress' : 'good',
+    word: stopped ? 'Stopped' : waiting.length > 0 ? `${plural(waiting.length, 'server')} to go` : 'Complete',
+    text: stopped ? stopped.condition!.message : versions.length > 0 && `version ${versions.join(', ')}`,
+  }
+}
+
+function backupCard(host: Host): CardOf {
+  const last = lastCompleted(host)
+  const late = host.backupschedules.sorted.filter((schedule) => conditionOf(schedule, 'Current')?.status === 'False')
+  return {
+    title: 'Last backup', tab: 'backups', tone: late.length > 0 ? 'bad' : last ? 'good' : 'progress',
+    word: late.length > 0 ? 'Overdue' : last ? 'Complete' : 'None', text: last ? <Age time={last} /> : 'What is lost now is lost for good.',
+  }
+}
+
+function drillCard(host: Host): CardOf {
+  const drills = host.restoredrills.sorted
+  const late = drills.filter((drill) => conditionOf(drill, 'Current')?.status === 'False')
+  const [proved] = drills.filter(({ status }) => status?.lastSuccessfulTime).sort((a, b) => b.status!.lastSuccessfulTime!.localeCompare(a.status!.lastSuccessfulTime!))
+  return {
+    title: 'Last restore drill', tab: 'backups', tone: late.length > 0 ? 'bad' : proved ? 'good' : 'progress',
+    word: late.length > 0 ? 'Failed' : proved ? 'Succeeded' : 'None',
+    text: proved ? <>recovery in {proved.status!.recoveryTime}, data loss {proved.status!.dataLoss}, <Age time={proved.status!.lastSuccessfulTime} /></> : 'Nobody knows whether the backups can be restored.',
+  }
+}
+
+function Servers({ objects }: { objects: { resource: string; object: Operated }[] }) {
+  return (
+    <>
+      <h2 id="servers">Servers</h2>
+      <div class="scroll" tabIndex={0} role="region" aria-labelledby="servers">
+        <table class="stack">
+          <thead><tr><th scope="col">Name</th><th scope="col">Kind</th><th scope="col">State</th><th scope="col">Version</th><th scope="col">Message</th></tr></thead>
+          <tbody>
+            {objects.map(({ resource, object }) => (
+              <tr key={`${resource}/${object.metadata.name}`} data-server={object.metadata.name}>
+                <th scope="row"><ObjectLink resource={resource} name={object.metadata.name} /></th>
+                <td data-label="Kind">{kinds[resource]}</td>
+                <td data-label="State"><Health resource={resource} object={object} /></td>
+                <td data-label="Version">{object.status?.version && <code>{object.status.version}</code>}</td>
+                <td data-label="Message" class="text">{conditionOf(object, 'Ready')?.status !== 'True' && conditionOf(object, 'Ready')?.message}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </>
+  )
+}
