@@ -110,7 +110,7 @@ function ScheduleRow({ schedule }: { schedule: BackupSchedule }) {
     <tr data-schedule={name}>
       <th scope="row"><ObjectLink resource="backupschedules" name={name} /></th>
       <td data-label="State">{spec.suspend ? <Mark tone="progress">Suspended</Mark> : <Health resource="backupschedules" object={schedule} />}</td>
-      <td data-label="Schedule"><code>{spec.schedule}</code> <span class="muted">{spec.timeZone ?? 'UTC'}</span></td>
+      <td data-label="Schedule"><span><code>{spec.schedule}</code> <span class="muted">{spec.timeZone ?? 'UTC'}</span></span></td>
       <td data-label="Last complete">{status.lastSuccessfulTime ? <Age time={status.lastSuccessfulTime} /> : <span class="muted">never</span>}</td>
       <td data-label="Next"><At time={status.nextScheduleTime} /></td>
       <td data-label="Message" class="text">{(['Current', 'Scheduled', 'RetentionEnforced'].map((type) => conditionOf(schedule, type)).find((condition) => condition?.status === 'False') ?? {}).message ?? unready(schedule)}</td>

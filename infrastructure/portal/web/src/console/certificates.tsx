@@ -70,9 +70,13 @@ function Row({ ca: { name, phase, generation, nextGeneration, notAfter, blockedB
       <td data-label="Generation">{generation}{nextGeneration ? ` to ${nextGeneration}` : ''}</td>
       <td data-label="Expires">{notAfter ? <time dateTime={notAfter}>{notAfter.slice(0, 10)}</time> : <span class="muted">never</span>}</td>
       <td data-label="Waits for" class="text">
-        {step > 0 && <div>{phases[step - 1]![1]}</div>}
-        {blockedBy.length > 0 && <ul>{blockedBy.map((text) => <li key={text}>{text}</li>)}</ul>}
-        {blockedBy.length === 0 && readySince && <div class="muted">nothing blocks the next phase, since <Age time={readySince} /></div>}
+        {step > 0 && (
+          <div>
+            {phases[step - 1]![1]}
+            {blockedBy.length > 0 && <ul>{blockedBy.map((text) => <li key={text}>{text}</li>)}</ul>}
+            {blockedBy.length === 0 && readySince && <div class="muted">nothing blocks the next phase, since <Age time={readySince} /></div>}
+          </div>
+        )}
       </td>
     </tr>
   )

@@ -7,9 +7,10 @@ import { Findings, Health, Mark, ObjectLink } from './host-parts'
 /** Glance is the installation on one screen: what is wrong, a card for each part, and all servers. */
 export function Glance({ host }: { host: Host }) {
   const all = feeds(host).map(([, feed]) => feed)
-  if (all.every(({ state }) => state === 'failed')) return null
-  if (all.every(({ state, items }) => items.size === 0 && (state === 'loading' || state === 'reconnecting'))) return <Loading />
-  if (all.every(({ items }) => items.size === 0)) return <NoInstallation />
+  if (all.every(({ items }) => items.size === 0)) {
+    if (all.some(({ state }) => state === 'loading' || state === 'reconnecting')) return <Loading />
+    return all.some(({ state }) => state === 'failed') ? null : <NoInstallation />
+  }
   const objects = servers.flatMap((resource) => host[resource].sorted.map((object) => ({ resource, object })))
   return (
     <>
@@ -52,8 +53,9 @@ function Card({ title, tab, tone, word, text }: CardOf) {
 /** cardsOf returns a card for each part of the installation that was read. */
 function cardsOf(host: Host): CardOf[] {
   const cards: CardOf[] = []
+  const isRead = (...resources: (keyof Host)[]) => resources.every((resource) => host[resource].state !== 'failed')
   const add = (title: string, resources: (keyof Host)[], none: string) => {
-    if (resources.some((resource) => host[resource].state === 'failed')) return
+    if (!isRead(...resources)) return
     const tones = resources.flatMap((resource) => host[resource].sorted.map((object: Operated) => toneOf(findingsOf(resource, object))))
     const good = tones.filter((tone) => tone === 'good').length
     const tone = tones.includes('bad') ? 'bad' : good < tones.length ? 'progress' : 'good'
@@ -63,7 +65,10 @@ function cardsOf(host: Host): CardOf[] {
   add('Front proxies', ['frontproxies'], 'Clients have no way in but that of your own.')
   add('Caches', ['cacheservers'], 'The root shard embeds the cache.')
   add('Virtual workspaces', ['virtualworkspaces'], 'The shards serve them.')
-  cards.push(etcdCard(host), certificatesCard(host), rolloutCard(host), backupCard(host), drillCard(host))
+  if (isRead('rootshards', 'shards', 'cacheservers')) cards.push(etcdCard(host))
+  if (isRead(...servers)) cards.push(certificatesCard(host), rolloutCard(host))
+  if (isRead('backups', 'backupschedules')) cards.push(backupCard(host))
+  if (isRead('restoredrills')) cards.push(drillCard(host))
   return cards
 }
 

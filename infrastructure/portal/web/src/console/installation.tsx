@@ -1,4 +1,3 @@
-import { useEffect } from 'preact/hooks'
 import { consoleName } from '../components/brand'
 import { Conditions } from '../components/conditions'
 import { Age, Command, Copy, Loading, Notice, plural, Tabs, Title } from '../components/parts'
@@ -51,7 +50,7 @@ function Configured({ tab, resource, name }: { tab: string; resource: string; na
   )
 }
 
-/** verdictOf is the state of the installation in one sentence. It is good only if everything was read. */
+/** verdictOf is the state of the installation in one sentence, once everything is read that can be. It is good only if that is all. */
 function verdictOf(host: Host): { tone: Tone; text: string } | undefined {
   const all = feeds(host).map(([, feed]) => feed)
   const findings = allFindings(host)
@@ -59,8 +58,8 @@ function verdictOf(host: Host): { tone: Tone; text: string } | undefined {
   const unread = all.filter((feed) => feed.state === 'failed' && !isAbsent(feed)).length
   const objects = all.reduce((sum, { items }) => sum + items.size, 0)
   const bad = findings.filter(({ tone }) => tone === 'bad').length
-  if (bad > 0) return { tone: 'bad', text: `${plural(bad, 'finding')} that ${bad === 1 ? 'needs' : 'need'} you` }
   if (waiting) return undefined
+  if (bad > 0) return { tone: 'bad', text: `${plural(bad, 'finding')} that ${bad === 1 ? 'needs' : 'need'} you` }
   if (unread === all.length || (objects === 0 && unread === 0)) return undefined // said elsewhere
   if (findings.length > 0) return { tone: 'progress', text: `In progress: the operator works on ${plural(findings.length, 'finding')}` }
   if (unread > 0) return { tone: 'progress', text: 'Nothing is wrong with what you may read' }
@@ -68,12 +67,8 @@ function verdictOf(host: Host): { tone: Tone; text: string } | undefined {
 }
 
 function Verdict({ host }: { host: Host }) {
-  const { announce } = usePortal()
   const verdict = verdictOf(host)
-  useEffect(() => {
-    if (verdict) announce(verdict.text)
-  }, [verdict?.text])
-  return verdict ? <p id="verdict" class="verdict"><Mark tone={verdict.tone}>{verdict.text}</Mark></p> : null
+  return <p id="verdict" class="verdict" role="status">{verdict && <Mark tone={verdict.tone}>{verdict.text}</Mark>}</p>
 }
 
 /** ObjectPage has what the operator says of one object. */

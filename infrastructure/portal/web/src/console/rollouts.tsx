@@ -45,8 +45,10 @@ export function Rollouts({ host }: { host: Host }) {
                 <tr key={`${resource}/${object.metadata.name}`} data-rollout={object.metadata.name}>
                   <th scope="row">{index + 1}. <ObjectLink resource={resource} name={object.metadata.name} /> <span class="muted">{kinds[resource]}</span></th>
                   <td data-label="State">
-                    <Mark tone={tone}>{word}</Mark>
-                    {annotations.filter(([name]) => object.metadata.annotations?.[name] === 'true').map(([name, text]) => <div key={name} class="muted">{text}</div>)}
+                    <div>
+                      <Mark tone={tone}>{word}</Mark>
+                      {annotations.filter(([name]) => object.metadata.annotations?.[name] === 'true').map(([name, text]) => <div key={name} class="muted">{text}</div>)}
+                    </div>
                   </td>
                   <td data-label="Version">{object.status?.version ? <code>{object.status.version}</code> : <span class="muted">several, or none</span>}</td>
                   <td data-label="Message" class="text">{condition?.status !== 'True' && condition?.message}</td>
