@@ -243,6 +243,18 @@ func (e *webEnv) testInstallation(t *testing.T) {
 	}
 	e.testInstallationWatch(t, h, url)
 	e.testInstallationFails(t, h)
+
+	// A right that is taken away ends with the next request: nothing remembers it.
+	binding := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "reader"}}
+	if err := e.inWorkspace(t, "root").Delete(t.Context(), binding); err != nil {
+		t.Fatal(err)
+	}
+	shardtesting.Eventually(t, "the right to be gone", func(context.Context) error {
+		if res := open(t, http.MethodGet, url+stores, "reader", ""); res.StatusCode != http.StatusForbidden {
+			return fmt.Errorf("got %s", res.Status)
+		}
+		return nil
+	})
 }
 
 // testInstallationWatch: events arrive as they happen, of one namespace only.
