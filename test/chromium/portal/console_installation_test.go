@@ -67,12 +67,18 @@ func (e *env) createInHost(t *testing.T, manifest string) {
 // report writes a part of the status of an object of the installation, as the operator does.
 func (e *env) report(t *testing.T, resource, name, status string) {
 	t.Helper()
+	e.patchInHost(t, resource, name, `{"status":`+status+`}`, "status")
+}
+
+// patchInHost changes an object of the installation.
+func (e *env) patchInHost(t *testing.T, resource, name, patch string, subresources ...string) {
+	t.Helper()
 	host, err := dynamic.NewForConfig(e.host)
 	if err != nil {
 		t.Fatal(err)
 	}
 	kind := host.Resource(schema.GroupVersionResource{Group: "operator.kcp.io", Version: "v1alpha1", Resource: resource}).Namespace(hostNamespace)
-	if _, err := kind.Patch(t.Context(), name, types.MergePatchType, []byte(`{"status":`+status+`}`), metav1.PatchOptions{}, "status"); err != nil {
+	if _, err := kind.Patch(t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}, subresources...); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -151,6 +157,12 @@ func (e *env) testConsoleInstallation(t *testing.T) {
 	card("Rollout", "version v1.0.0")
 	card("Last backup", "ago")
 	card("Last restore drill", "recovery in 2m10s, data loss 2h0m5s")
+
+	// A spec that the operator has not acted on is no health.
+	e.patchInHost(t, "shards", "alpha", `{"spec":{"replicas":3}}`)
+	verdict("In progress: 1 finding that the operator works on")
+	e.report(t, "shards", "alpha", `{"observedGeneration":2}`)
+	verdict("Healthy")
 
 	// A finding arrives while the page is open, and its object is reached by keys.
 	ready := [4]string{"Ready", "True", "Ready", ""}
@@ -237,6 +249,15 @@ spec: {rootShardRef: {name: root}, storeRef: {name: offsite}}
 status: {observedGeneration: 1, phase: Failed, `+"conditions: "+strings.TrimPrefix(conditions([4]string{"Ready", "False", "AttemptsFailed", failed}, [4]string{"Stalled", "True", "AttemptsFailed", failed}), `"conditions":`)+"}")
 	page.Wait("the newest to be first", "document.querySelector('[data-backup]')?.dataset.backup === 'nightly-2' && document.querySelector('[data-backup]').innerText.includes('"+failed+"')")
 	page.WaitText("2 backups")
+	e.createInHost(t, `
+apiVersion: operator.kcp.io/v1alpha1
+kind: Restore
+metadata: {name: again, namespace: kcp}
+spec: {rootShardRef: {name: root}, storeRef: {name: offsite}, backupId: b1, identity: {name: age, key: key.txt}}
+status: {observedGeneration: 1, phase: Completed, backupTakenAt: "2026-01-02T03:00:00Z", duration: 2m, `+"conditions: "+strings.TrimPrefix(conditions(ready, [4]string{"Completed", "True", "Restored", ""}, [4]string{"Released", "False", "Held", "the shards delete nothing"}), `"conditions":`)+"}")
+	page.Wait("the restore to be held", "document.querySelector('[data-restore=again]')?.innerText.includes('To be released') && document.querySelector('[data-restore=again]').innerText.includes('the shards delete nothing')")
+	e.report(t, "restoredrills", "weekly", `{"active":{"backup":"nightly-1","backupId":"b1","namespace":"restore-drill","startedAt":"2026-02-01T05:00:00Z","message":"waiting for Shard alpha"}}`)
+	page.Wait("the drill that runs to be first", "document.querySelector('[data-run]')?.innerText.includes('Running') && document.querySelector('[data-run]').innerText.includes('waiting for Shard alpha')")
 	e.report(t, "backupschedules", "nightly", "{"+conditions(ready, [4]string{"Current", "False", "Overdue", "two Backups in a row have not been completed"})+"}")
 	page.Wait("the schedule to be late", "document.querySelector('[data-schedule=nightly]').innerText.includes('two Backups in a row')")
 	page.Click(chromium.Named("At a glance"))
@@ -265,5 +286,16 @@ func (e *env) testConsoleInstallationRights(t *testing.T) {
 	page.WaitTitle("Installation")
 	page.WaitText("The cluster of the operator does not let this server read RootShard, Shard,")
 	page.WaitText("console.subjects")
+	e.quiet(t, page)
+
+	away := rest.CopyConfig(e.host)
+	away.Host = "https://127.0.0.1:1"
+	url, _ = e.serve(t, true, away)
+	page = e.browser.NewPage(t)
+	page.Open(url + "#/console/installation")
+	page.WaitTitle("Sign in")
+	signInWith(page, "operator-token")
+	page.WaitTitle("Installation")
+	page.WaitText("cannot be read now: the host cluster does not answer. The console tries again by itself.")
 	e.quiet(t, page)
 }

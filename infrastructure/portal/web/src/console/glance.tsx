@@ -8,8 +8,8 @@ import { Findings, Health, Mark, ObjectLink } from './host-parts'
 export function Glance({ host }: { host: Host }) {
   const all = feeds(host).map(([, feed]) => feed)
   if (all.every(({ items }) => items.size === 0)) {
-    if (all.some(({ state }) => state === 'loading' || state === 'reconnecting')) return <Loading />
-    return all.some(({ state }) => state === 'failed') ? null : <NoInstallation />
+    if (all.some(({ state, error }) => state === 'loading' || (state === 'reconnecting' && !error))) return <Loading />
+    return all.every(({ state }) => state === 'current') ? <NoInstallation /> : null
   }
   const objects = servers.flatMap((resource) => host[resource].sorted.map((object) => ({ resource, object })))
   return (
@@ -53,7 +53,7 @@ function Card({ title, tab, tone, word, text }: CardOf) {
 /** cardsOf returns a card for each part of the installation that was read. */
 function cardsOf(host: Host): CardOf[] {
   const cards: CardOf[] = []
-  const isRead = (...resources: (keyof Host)[]) => resources.every((resource) => host[resource].state !== 'failed')
+  const isRead = (...resources: (keyof Host)[]) => resources.every((resource) => host[resource].state === 'current' || host[resource].items.size > 0)
   const add = (title: string, resources: (keyof Host)[], none: string) => {
     if (!isRead(...resources)) return
     const tones = resources.flatMap((resource) => host[resource].sorted.map((object: Operated) => toneOf(findingsOf(resource, object))))

@@ -5,7 +5,7 @@ import { Age, Command, Failure, Notice, Raw } from '../components/parts'
 import { rawOf } from '../errors'
 import { consoleHref } from '../router'
 import type { Operated } from '../types'
-import { feedOf, feeds, type Finding, findingsOf, type Host, isAbsent, kinds, stepOf, type Tone, toneOf } from './host'
+import { feeds, type Finding, findingsOf, type Host, isAbsent, kinds, stepOf, type Tone, toneOf } from './host'
 
 /** Mark says how good something is, by word, icon and colour. */
 export function Mark({ tone, children }: { tone: Tone; children: preact.ComponentChildren }) {
@@ -54,7 +54,7 @@ rules:
 
 /** Unreadable says once why kinds are not shown, or not current. only names one of them. */
 export function Unreadable({ host, only }: { host: Host; only?: string }) {
-  const failed = only ? [[only, feedOf(host, only)!] as const] : feeds(host).filter(([, { state }]) => state === 'failed')
+  const failed = feeds(host).filter(([resource, { state, error }]) => (!only || resource === only) && (state === 'failed' || (state === 'reconnecting' && error instanceof APIError)))
   const groups = new Map<string, { error: unknown; resources: string[]; absent: boolean; refused: boolean; stale: boolean }>()
   for (const [resource, feed] of failed) {
     const { error } = feed
@@ -80,6 +80,7 @@ export function Unreadable({ host, only }: { host: Host; only?: string }) {
           )
         }
         if (absent) return <Notice key={key} kind="info"><p>The cluster of the operator does not have {names}: its operator is not installed, or older than this console.</p><Raw text={rawOf(error)} /></Notice>
+        if (error instanceof APIError && error.status.code >= 500) return <Notice key={key} kind="warning"><p>{names} cannot be read now: {rawOf(error)}.{last} The console tries again by itself. If that does not help, look at --web-console-kubeconfig, and at the network between this server and the cluster of the operator.</p></Notice>
         const unauthorized = error instanceof APIError && error.status.code === 403
         return (
           <Failure key={key} kind="info" error={error} what={`list ${names}`} where="">

@@ -61,7 +61,7 @@ function verdictOf(host: Host): { tone: Tone; text: string } | undefined {
   if (waiting) return undefined
   if (bad > 0) return { tone: 'bad', text: `${plural(bad, 'finding')} that ${bad === 1 ? 'needs' : 'need'} you` }
   if (unread === all.length || (objects === 0 && unread === 0)) return undefined // said elsewhere
-  if (findings.length > 0) return { tone: 'progress', text: `In progress: the operator works on ${plural(findings.length, 'finding')}` }
+  if (findings.length > 0) return { tone: 'progress', text: `In progress: ${plural(findings.length, 'finding')} that the operator works on` }
   if (unread > 0) return { tone: 'progress', text: 'Nothing is wrong with what you may read' }
   return { tone: 'good', text: `Healthy: ${plural(objects, 'object')} of the operator ${objects === 1 ? 'is' : 'are'} as the spec says` }
 }
@@ -82,7 +82,7 @@ function ObjectPage({ host, resource, name }: { host: Host; resource: string; na
       <Title text={name} product={consoleName} />
       {!kind && <Notice kind="warning"><p>{resource} is no kind of the operator that the console shows.</p></Notice>}
       {feed?.state === 'loading' && <Loading />}
-      {feed?.state === 'failed' && <Unreadable host={host} only={resource} />}
+      {kind && <Unreadable host={host} only={resource} />}
       {feed?.state === 'current' && !object && <Notice kind="warning"><p>There is no {kind} {name} (any more).</p></Notice>}
       {object && (
         <>
