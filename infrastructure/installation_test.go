@@ -241,6 +241,7 @@ func (e *webEnv) testInstallation(t *testing.T) {
 	if res := open(t, http.MethodGet, e.url+stores, "reader", ""); res.StatusCode != http.StatusNotFound {
 		t.Errorf("a server without a host cluster answers %s", res.Status)
 	}
+	e.testNamesake(t, url+stores)
 	e.testInstallationWatch(t, h, url)
 	e.testInstallationFails(t, h)
 
@@ -255,6 +256,45 @@ func (e *webEnv) testInstallation(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// testNamesake: a service account of a tenant has nothing of the one in root that has its name.
+func (e *webEnv) testNamesake(t *testing.T, url string) {
+	root := e.inWorkspace(t, "root")
+	for _, object := range []client.Object{
+		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "namesake"}, Rules: []rbacv1.PolicyRule{
+			{NonResourceURLs: []string{"/"}, Verbs: []string{"access"}}, {APIGroups: []string{"operator.kcp.io"}, Resources: []string{"*"}, Verbs: []string{"list", "watch"}},
+		}},
+		&rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: "namesake"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "namesake"},
+			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "default", Name: "namesake"}},
+		},
+	} {
+		if err := root.Create(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	get := func(cluster string) int {
+		c := e.inWorkspace(t, cluster)
+		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "namesake"}}
+		if err := c.Create(t.Context(), account); client.IgnoreAlreadyExists(err) != nil {
+			t.Fatal(err)
+		}
+		request := &authenticationv1.TokenRequest{}
+		if err := c.SubResource("token").Create(t.Context(), account, request); err != nil {
+			t.Fatal(err)
+		}
+		return open(t, http.MethodGet, url, "", "", "Authorization", "Bearer "+request.Status.Token).StatusCode
+	}
+	shardtesting.Eventually(t, "the service account of root to read", func(context.Context) error {
+		if code := get("root"); code != http.StatusOK {
+			return fmt.Errorf("got %d", code)
+		}
+		return nil
+	})
+	if code := get(e.tenant); code != http.StatusForbidden && code != http.StatusUnauthorized {
+		t.Errorf("the service account of a tenant gets %d", code)
+	}
 }
 
 // testInstallationWatch: events arrive as they happen, of one namespace only.

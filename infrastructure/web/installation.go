@@ -69,6 +69,7 @@ func newInstallationReader(ctx context.Context, cfg Config, front *forwarder) (*
 		return nil, fmt.Errorf("the client of the front proxy: %w", err)
 	}
 	config := unlimited(rest.CopyConfig(cfg.Installation.Host))
+	config.UserAgent = rest.DefaultKubernetesUserAgent()
 	config.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
 	config.WarningHandlerWithContext = rest.NoWarnings{}
 	host, err := rest.TransportFor(config)
