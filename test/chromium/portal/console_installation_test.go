@@ -110,8 +110,9 @@ func (e *env) testConsoleNoHost(t *testing.T) {
 	e.quiet(t, page)
 }
 
-// testConsoleInstallation: the page has what the operator reports, live: whether all is well, where it is not, and what to do.
-func (e *env) testConsoleInstallation(t *testing.T) {
+// installDefinitions makes the host cluster one with an operator, and waits until it serves the kinds.
+func (e *env) installDefinitions(t *testing.T) {
+	t.Helper()
 	files, err := filepath.Glob("../../../config/crd/bases/*.yaml")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no definitions: %v", err)
@@ -135,6 +136,11 @@ func (e *env) testConsoleInstallation(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// testConsoleInstallation: the page has what the operator reports, live: whether all is well, where it is not, and what to do.
+func (e *env) testConsoleInstallation(t *testing.T) {
+	e.installDefinitions(t)
 	page := e.openConsole(t, "operator-token", "installation")
 	page.WaitTitle("Installation")
 	page.WaitText("There is no object of the operator in the namespace that this server reads.")
@@ -153,7 +159,7 @@ func (e *env) testConsoleInstallation(t *testing.T) {
 	card("Front proxies", "1 of 1 healthy")
 	card("Caches", "1 of 1 healthy")
 	card("etcd", "2 of 2 healthy")
-	card("Certificates", "first authority until 2099-01-01")
+	card("Certificates", "The first authority ends on 2099-01-01.")
 	card("Rollout", "version v1.0.0")
 	card("Last backup", "ago")
 	card("Last restore drill", "recovery in 2m10s, data loss 2h0m5s")
@@ -169,6 +175,7 @@ func (e *env) testConsoleInstallation(t *testing.T) {
 	e.report(t, "shards", "alpha", "{"+conditions(ready, [4]string{"EtcdHealthy", "False", "MemberMissing", "Member etcd-1 is missing"})+"}")
 	verdict("1 finding that needs you")
 	card("etcd", "1 of 2 healthy")
+	card("etcd", "see alpha")
 	finding := "document.querySelector('[data-finding=\"alpha/EtcdHealthy\"]')"
 	page.Wait("what to do", finding+"?.innerText.includes('Member etcd-1 is missing') && "+finding+".innerText.includes('what is left to you')")
 	page.Eval("("+finding+".querySelector('a').focus(), true)", new(bool))

@@ -34,16 +34,17 @@ function NoInstallation() {
 
 interface CardOf {
   title: string
-  tab: string
+  /** target is where there is more about it; empty if that is on this page. */
+  target: string
   tone: Tone
   word: string
   text: preact.ComponentChildren
 }
 
-function Card({ title, tab, tone, word, text }: CardOf) {
+function Card({ title, target, tone, word, text }: CardOf) {
   return (
     <li class="card" data-card={title}>
-      <h2><a href={consoleHref('installation', '', tab)}>{title}</a></h2>
+      <h2>{target ? <a href={target}>{title}</a> : title}</h2>
       <p><Mark tone={tone}>{word}</Mark></p>
       <p class="muted">{text}</p>
     </li>
@@ -56,10 +57,13 @@ function cardsOf(host: Host): CardOf[] {
   const isRead = (...resources: (keyof Host)[]) => resources.every((resource) => host[resource].state === 'current' || host[resource].items.size > 0)
   const add = (title: string, resources: (keyof Host)[], none: string) => {
     if (!isRead(...resources)) return
-    const tones = resources.flatMap((resource) => host[resource].sorted.map((object: Operated) => toneOf(findingsOf(resource, object))))
-    const good = tones.filter((tone) => tone === 'good').length
-    const tone = tones.includes('bad') ? 'bad' : good < tones.length ? 'progress' : 'good'
-    cards.push({ title, tab: '', tone, word: tones.length === 0 ? 'None' : `${good} of ${tones.length} healthy`, text: tones.length === 0 ? none : '' })
+    const all = resources.flatMap((resource) => host[resource].sorted.map((object: Operated) => ({ resource, name: object.metadata.name, tone: toneOf(findingsOf(resource, object)) })))
+    const good = all.filter(({ tone }) => tone === 'good').length
+    const worst = all.find(({ tone }) => tone === 'bad') ?? all.find(({ tone }) => tone === 'progress')
+    cards.push({
+      title, target: worst ? pageOf(worst.resource, worst.name) : '', tone: worst?.tone ?? 'good', word: all.length === 0 ? 'None' : `${good} of ${all.length} healthy`,
+      text: all.length === 0 ? none : worst ? `see ${worst.name}` : '',
+    })
   }
   add('Shards', ['rootshards', 'shards'], 'There is no RootShard.')
   add('Front proxies', ['frontproxies'], 'Clients have no way in but that of your own.')
@@ -72,16 +76,21 @@ function cardsOf(host: Host): CardOf[] {
   return cards
 }
 
+function pageOf(resource: string, name: string): string {
+  return consoleHref('installation', `${resource}/${name}`)
+}
+
 function serversOf(host: Host): Operated[] {
   return servers.flatMap((resource) => host[resource].sorted)
 }
 
 function etcdCard(host: Host): CardOf {
-  const run = serversOf(host).filter((object) => object.status?.etcd || conditionOf(object, 'EtcdAvailable'))
-  const bad = run.filter((object) => ['EtcdAvailable', 'EtcdHealthy'].some((type) => conditionOf(object, type)?.status === 'False'))
+  const run = servers.flatMap((resource) => host[resource].sorted.map((object: Operated) => ({ resource, object }))).filter(({ object }) => object.status?.etcd || conditionOf(object, 'EtcdAvailable'))
+  const bad = run.filter(({ object }) => ['EtcdAvailable', 'EtcdHealthy'].some((type) => conditionOf(object, type)?.status === 'False'))
+  const [first] = bad
   return {
-    title: 'etcd', tab: '', tone: bad.length > 0 ? 'bad' : 'good', word: run.length === 0 ? 'None' : `${run.length - bad.length} of ${run.length} healthy`,
-    text: run.length === 0 ? 'The operator runs no etcd: watch your own.' : bad.map(({ metadata }) => metadata.name).join(', '),
+    title: 'etcd', target: first ? pageOf(first.resource, first.object.metadata.name) : '', tone: first ? 'bad' : 'good', word: run.length === 0 ? 'None' : `${run.length - bad.length} of ${run.length} healthy`,
+    text: run.length === 0 ? 'The operator runs no etcd: watch your own.' : first && `see ${first.object.metadata.name}`,
   }
 }
 
@@ -92,9 +101,9 @@ function certificatesCard(host: Host): CardOf {
   const rekeyed = cas.filter(({ phase }) => phase !== 'Stable')
   const [first] = cas.flatMap(({ notAfter }) => notAfter ?? []).sort()
   return {
-    title: 'Certificates', tab: 'certificates', tone: missing.length + ends.length > 0 ? 'bad' : rekeyed.length > 0 ? 'progress' : 'good',
+    title: 'Certificates', target: consoleHref('installation', '', 'certificates'), tone: missing.length + ends.length > 0 ? 'bad' : rekeyed.length > 0 ? 'progress' : 'good',
     word: missing.length > 0 ? `${plural(missing.length, 'server')} without` : ends.length > 0 ? `${ends.length} to renew` : rekeyed.length > 0 ? 'Re-keying' : 'Issued',
-    text: [...rekeyed.map(({ name, phase }) => `${name}: ${phase}`), first ? `first authority until ${first.slice(0, 10)}` : ''].filter(Boolean).join(', '),
+    text: <>{rekeyed.map(({ name, phase }) => `${name}: ${phase}. `)}{first && <>The first authority ends on <time dateTime={first}>{first.slice(0, 10)}</time>.</>}</>,
   }
 }
 
@@ -103,7 +112,7 @@ function rolloutCard(host: Host): CardOf {
   const stopped = waiting.find(({ condition }) => condition!.reason === 'RolloutStopped')
   const versions = [...new Set(serversOf(host).flatMap(({ status }) => status?.version ?? []))]
   return {
-    title: 'Rollout', tab: 'rollouts', tone: stopped ? 'bad' : waiting.length > 0 ? 'progress' : 'good',
+    title: 'Rollout', target: consoleHref('installation', '', 'rollouts'), tone: stopped ? 'bad' : waiting.length > 0 ? 'progress' : 'good',
     word: stopped ? 'Stopped' : waiting.length > 0 ? `${plural(waiting.length, 'server')} to go` : 'Complete',
     text: stopped ? stopped.condition!.message : versions.length > 0 && `version ${versions.join(', ')}`,
   }
@@ -111,10 +120,12 @@ function rolloutCard(host: Host): CardOf {
 
 function backupCard(host: Host): CardOf {
   const last = lastCompleted(host)
+  const scheduled = host.backupschedules.sorted.some(({ spec }) => !spec?.suspend)
   const late = host.backupschedules.sorted.filter((schedule) => conditionOf(schedule, 'Current')?.status === 'False')
   return {
-    title: 'Last backup', tab: 'backups', tone: late.length > 0 ? 'bad' : last ? 'good' : 'progress',
-    word: late.length > 0 ? 'Overdue' : last ? 'Complete' : 'None', text: last ? <Age time={last} /> : 'What is lost now is lost for good.',
+    title: 'Last backup', target: consoleHref('installation', '', 'backups'), tone: late.length > 0 ? 'bad' : last && scheduled ? 'good' : 'progress',
+    word: late.length > 0 ? 'Overdue' : last ? 'Complete' : 'None',
+    text: <>{last ? <Age time={last} /> : 'What is lost now is lost for good'}{!scheduled && ', and no schedule makes backups'}</>,
   }
 }
 
@@ -123,7 +134,7 @@ function drillCard(host: Host): CardOf {
   const late = drills.filter((drill) => conditionOf(drill, 'Current')?.status === 'False')
   const [proved] = drills.filter(({ status }) => status?.lastSuccessfulTime).sort((a, b) => b.status!.lastSuccessfulTime!.localeCompare(a.status!.lastSuccessfulTime!))
   return {
-    title: 'Last restore drill', tab: 'backups', tone: late.length > 0 ? 'bad' : proved ? 'good' : 'progress',
+    title: 'Last restore drill', target: consoleHref('installation', '', 'backups'), tone: late.length > 0 ? 'bad' : proved ? 'good' : 'progress',
     word: late.length > 0 ? 'Failed' : proved ? 'Succeeded' : 'None',
     text: proved ? <>recovery in {proved.status!.recoveryTime}, data loss {proved.status!.dataLoss}, <Age time={proved.status!.lastSuccessfulTime} /></> : 'Nobody knows whether the backups can be restored.',
   }
