@@ -182,6 +182,7 @@ func TestMCP(t *testing.T) {
 		{"lists have pages, and the same entries for everybody", e.testLists},
 		{"waiting ends with the client", e.testWaiting},
 		{"the API of workspaces has the caller's identity", e.testPassThrough},
+		{"the installation in the host cluster", e.testInstallation},
 	} {
 		if !t.Run(step.name, step.run) {
 			return

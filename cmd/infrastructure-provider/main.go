@@ -129,13 +129,18 @@ func listen(o *options.Completed, logger logr.Logger) (*web.Server, error) {
 		return nil, fmt.Errorf("the MCP server: %w", err)
 	}
 	page, err := portal.Handler(portal.Config{
-		Group: o.Group, Export: o.Export, Workspace: provider, Console: o.Web.Console, OIDC: portal.OIDC{IssuerURL: o.Web.OIDCIssuerURL, ClientID: o.Web.OIDCClientID},
+		Group: o.Group, Export: o.Export, Workspace: provider, Console: o.Web.Console, Installation: o.Host != nil,
+		OIDC: portal.OIDC{IssuerURL: o.Web.OIDCIssuerURL, ClientID: o.Web.OIDCClientID},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("the portal: %w", err)
 	}
+	var installation *web.Installation
+	if o.Host != nil {
+		installation = &web.Installation{Host: o.Host, Namespace: o.Web.ConsoleNamespace}
+	}
 	server, err := web.Listen(o.Web.Address, o.Web.CertFile, o.Web.KeyFile, web.Config{
-		FrontProxy: o.FrontProxy, UI: page, MCP: protocol, Limits: web.DefaultLimits(), Log: logger.WithName("web"),
+		FrontProxy: o.FrontProxy, UI: page, MCP: protocol, Installation: installation, Limits: web.DefaultLimits(), Log: logger.WithName("web"),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("--web-address: %w", err)

@@ -125,6 +125,10 @@ func values(definitions schema) schema {
 		"repository": schema{"type": "string"}, "tag": schema{"type": "string"},
 		"imagePullSecrets": schema{"type": "array", "items": schema{"type": "object", "required": []string{"name"}, "properties": schema{"name": schema{"type": "string"}}}},
 	}}
+	subjects := schema{"type": "array", "items": schema{"type": "object", "additionalProperties": false, "required": []string{"kind", "name"}, "properties": schema{
+		"kind": schema{"enum": []string{"ServiceAccount", "User", "Group"}}, "name": schema{"type": "string", "minLength": 1},
+		"namespace": schema{"type": "string"}, "apiGroup": schema{"type": "string"},
+	}}}
 	properties := schema{
 		"externalHostname": schema{"type": "string"},
 		"externalPort":     schema{"type": "integer", "minimum": 1, "maximum": 65535},
@@ -132,7 +136,8 @@ func values(definitions schema) schema {
 		"issuerRef": schema{"type": "object", "additionalProperties": false, "properties": schema{
 			"name": schema{"type": "string"}, "kind": schema{"type": "string"}, "group": schema{"type": "string"},
 		}},
-		"labels": strings, "annotations": strings, "global": schema{"type": "object"},
+		"console": schema{"type": "object", "additionalProperties": false, "properties": schema{"subjects": subjects}},
+		"labels":  strings, "annotations": strings, "global": schema{"type": "object"},
 		"enabled": schema{"type": "boolean", "description": "For charts that have this one as a dependency with a condition."},
 		"rootShard": schema{"type": "object", "additionalProperties": false, "required": []string{"name"}, "properties": schema{
 			"name": schema{"type": "string", "minLength": 1}, "spec": reference("rootshards"),

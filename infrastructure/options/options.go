@@ -82,6 +82,8 @@ type Completed struct {
 	Shipped []infrastructurev1alpha1.Template
 	// FrontProxy is the client configuration of the front proxy, without credentials; nil if --web-address is not set.
 	FrontProxy *rest.Config
+	// Host is the client configuration of the cluster of the operator, for the console; nil if --web-console-namespace is not set.
+	Host *rest.Config
 }
 
 // Complete validates the flags. Errors name the flag and the expected value.
@@ -128,7 +130,11 @@ func (o *Options) Complete() (*Completed, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Completed{o, workspace, runtime, defaults, selector, shipped, frontProxy}, nil
+	host, err := o.Web.host()
+	if err != nil {
+		return nil, err
+	}
+	return &Completed{o, workspace, runtime, defaults, selector, shipped, frontProxy, host}, nil
 }
 
 func (o *Options) shipped() ([]infrastructurev1alpha1.Template, error) {

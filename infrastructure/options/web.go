@@ -10,7 +10,10 @@ import (
 	"strings"
 
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
+
+	"github.com/atoll-dev/atoll/internal/kubeconfig"
 )
 
 // Web contains the flags of the server for people and programs of tenants.
@@ -25,6 +28,10 @@ type Web struct {
 	OIDCIssuerURL, OIDCClientID string
 	// Console offers the pages of administrators in the portal.
 	Console bool
+	// ConsoleNamespace is the namespace of the installation in the host cluster, whose objects the console shows; empty for none.
+	ConsoleNamespace string
+	// ConsoleKubeconfig is the file with the credentials for the host cluster; empty means those of the pod.
+	ConsoleKubeconfig string
 }
 
 func (w *Web) addFlags(flags *pflag.FlagSet) {
@@ -34,6 +41,8 @@ func (w *Web) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&w.FrontProxyURL, "front-proxy-url", w.FrontProxyURL, "address of the front proxy for users of --web-address, such as https://kcp.example.org:6443; by default, the server in --kcp-kubeconfig. Its certificate is verified with the CA there")
 	flags.StringVar(&w.OIDCIssuerURL, "oidc-issuer-url", w.OIDCIssuerURL, "OIDC issuer at which users of the portal sign in; by default, they enter a token")
 	flags.BoolVar(&w.Console, "web-console", w.Console, "offer the console in the portal: pages about workspaces and shards for administrators, with the rights of their users; off by default")
+	flags.StringVar(&w.ConsoleNamespace, "web-console-namespace", w.ConsoleNamespace, "namespace of the installation in the cluster of its operator: the console shows the operator's objects there to users who may list and watch them in the workspace root. By default, it shows none")
+	flags.StringVar(&w.ConsoleKubeconfig, "web-console-kubeconfig", w.ConsoleKubeconfig, "kubeconfig that may list and watch the operator's objects in --web-console-namespace, and needs no other right; by default, the service account of the pod is used")
 	flags.StringVar(&w.OIDCClientID, "oidc-client-id", w.OIDCClientID, "public client of the portal at --oidc-issuer-url")
 }
 
@@ -43,6 +52,7 @@ func (w *Web) complete(workspace *rest.Config) (*rest.Config, error) {
 		for _, other := range []struct{ flag, value string }{
 			{"--web-tls-cert-file", w.CertFile}, {"--web-tls-private-key-file", w.KeyFile}, {"--front-proxy-url", w.FrontProxyURL},
 			{"--oidc-issuer-url", w.OIDCIssuerURL}, {"--oidc-client-id", w.OIDCClientID},
+			{"--web-console-namespace", w.ConsoleNamespace}, {"--web-console-kubeconfig", w.ConsoleKubeconfig},
 		} {
 			if other.value != "" {
 				return nil, fmt.Errorf("%s: is used with --web-address only", other.flag)
@@ -110,5 +120,37 @@ func (w *Web) frontProxy(workspace *rest.Config) (*rest.Config, error) {
 	}
 	config := rest.AnonymousClientConfig(workspace)
 	config.Host = "https://" + parsed.Host
+	return config, nil
+}
+
+// host returns the client configuration of the host cluster, or nil if the console shows nothing of it.
+func (w *Web) host() (*rest.Config, error) {
+	switch {
+	case w.ConsoleNamespace == "" && w.ConsoleKubeconfig != "":
+		return nil, errors.New("--web-console-kubeconfig: is used with --web-console-namespace only")
+	case w.ConsoleNamespace == "":
+		return nil, nil // the console shows nothing of it
+	case !w.Console:
+		return nil, errors.New("--web-console-namespace: is used with --web-console only")
+	}
+	if problems := validation.IsDNS1123Label(w.ConsoleNamespace); len(problems) > 0 {
+		return nil, fmt.Errorf("--web-console-namespace: got %q, expected the name of a namespace: %s", w.ConsoleNamespace, strings.Join(problems, "; "))
+	}
+	flag, config, err := "--web-console-kubeconfig", (*rest.Config)(nil), error(nil)
+	if w.ConsoleKubeconfig == "" {
+		flag = "--web-console-namespace"
+		config, err = rest.InClusterConfig()
+	} else {
+		config, err = kubeconfig.Load(w.ConsoleKubeconfig, "")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", flag, err)
+	}
+	if parsed, err := url.Parse(config.Host); err != nil || parsed.Scheme != "https" || parsed.Host == "" {
+		return nil, fmt.Errorf("%s: the server is %q, expected an https URL", flag, config.Host)
+	}
+	if config.Insecure {
+		return nil, fmt.Errorf("%s: insecure-skip-tls-verify cannot be used: the credentials would be sent to a server that is not verified", flag)
+	}
 	return config, nil
 }

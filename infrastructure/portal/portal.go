@@ -29,6 +29,8 @@ type Config struct {
 	// Console offers the pages of administrators: workspaces and shards. They have the rights of the user, as all of the portal, and reach
 	// nothing else.
 	Console bool
+	// Installation says that the web server reads the operator's objects for the console.
+	Installation bool
 }
 
 // OIDC is an OpenID Connect issuer with a public client: authorization code and PKCE, no secret.
@@ -42,12 +44,13 @@ type OIDC struct {
 
 // pageConfig is the content of config.json.
 type pageConfig struct {
-	Group     string    `json:"group"`
-	Export    string    `json:"export"`
-	Version   string    `json:"version"`
-	Workspace string    `json:"providerWorkspace,omitempty"`
-	Console   bool      `json:"console,omitempty"`
-	OIDC      *pageOIDC `json:"oidc,omitempty"`
+	Group        string    `json:"group"`
+	Export       string    `json:"export"`
+	Version      string    `json:"version"`
+	Workspace    string    `json:"providerWorkspace,omitempty"`
+	Console      bool      `json:"console,omitempty"`
+	Installation bool      `json:"installation,omitempty"`
+	OIDC         *pageOIDC `json:"oidc,omitempty"`
 }
 
 type pageOIDC struct {
@@ -68,7 +71,7 @@ func Handler(config Config) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	page := pageConfig{Group: config.Group, Export: config.Export, Version: templatesVersion, Workspace: config.Workspace, Console: config.Console}
+	page := pageConfig{Group: config.Group, Export: config.Export, Version: templatesVersion, Workspace: config.Workspace, Console: config.Console, Installation: config.Installation}
 	issuer := ""
 	if config.OIDC.IssuerURL != "" {
 		if issuer, err = origin(config.OIDC.IssuerURL); err != nil {

@@ -67,6 +67,8 @@ const Challenge = `Bearer realm="kcp"`
 // forwarder forwards requests to the front proxy with their own credentials.
 type forwarder struct {
 	proxy        *httputil.ReverseProxy
+	host         string // of the front proxy
+	transport    http.RoundTripper
 	shuttingDown context.Context
 	timeout      time.Duration
 }
@@ -80,9 +82,10 @@ func newForwarder(ctx context.Context, cfg Config) (*forwarder, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the CA of the front proxy: %w", err)
 	}
-	return &forwarder{shuttingDown: ctx, timeout: cfg.Limits.RequestTimeout, proxy: &httputil.ReverseProxy{
+	transport := newTransport(config)
+	return &forwarder{host: target.Host, transport: transport, shuttingDown: ctx, timeout: cfg.Limits.RequestTimeout, proxy: &httputil.ReverseProxy{
 		Rewrite:   func(*httputil.ProxyRequest) {}, // the transport creates a new request; without Director, no header is added
-		Transport: &allowList{host: target.Host, next: newTransport(config)},
+		Transport: &allowList{host: target.Host, next: transport},
 		// Without a FlushInterval, the proxy flushes responses of unknown length at each write, so that it sends watch events immediately.
 		ErrorLog:     log.New(io.Discard, "", 0), // it only receives errors of clients that disconnect during a response
 		ErrorHandler: errorHandler(cfg.Log),

@@ -1,6 +1,7 @@
 // Package web is the HTTP server of the provider: the portal at /ui/, the MCP server at /mcp, and the API of workspaces at /clusters/. It
 // forwards the latter to the front proxy, so that the portal reaches it on its own origin. The server has no permissions: a request has the
-// credentials of its caller or none. It does not depend on templates or instances.
+// credentials of its caller or none. The exception is /installation/, which is off by default: it reads the operator's objects with credentials
+// of the server, for callers whom the workspace root allows that. The package does not depend on templates or instances.
 package web
 
 import (
@@ -24,6 +25,8 @@ type Config struct {
 	FrontProxy *rest.Config
 	// UI serves /ui/ and sets its own Content-Security-Policy. MCP serves /mcp. If one is nil, its path returns status 404.
 	UI, MCP http.Handler
+	// Installation is served at /installation/; if it is nil, the path returns status 404.
+	Installation *Installation
 	// Limits bound the resources that requests use.
 	Limits Limits
 	Log    logr.Logger
@@ -62,6 +65,13 @@ func NewHandler(ctx context.Context, cfg Config) (http.Handler, error) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok")) })
 	mux.Handle(clustersPrefix, clusters)
+	if cfg.Installation != nil {
+		reader, err := newInstallationReader(ctx, cfg, clusters)
+		if err != nil {
+			return nil, err
+		}
+		mux.Handle(installationPath, reader)
+	}
 	if cfg.UI != nil {
 		mux.Handle("GET /ui/", cfg.UI)
 		mux.Handle("GET /{$}", http.RedirectHandler("/ui/", http.StatusFound))

@@ -37,6 +37,7 @@ func TestRoutes(t *testing.T) {
 		{"GET", "/apis", 404, ""},
 		{"GET", "/services/apiexport/root/e/clusters/x/api", 404, ""},
 		{"GET", "/readyz", 404, ""},
+		{"GET", "/installation/rootshards", 404, ""}, // off by default
 		// The API of workspaces
 		{"GET", list, 200, ""},
 		{"HEAD", list, 200, ""},

@@ -242,6 +242,11 @@ func (e *env) testConsoleAccessibility(t *testing.T) {
 			{"workspaces/" + consumer + "?tab=usage", consumer, "does not count usage"},
 			{"shards", "Shards", "logical clusters"},
 			{"shards", "Shards", "step 2 of 4"},
+			{"installation", "Installation", "Member etcd-1 is missing"},
+			{"installation?tab=rollouts", "Installation", "Waits for its turn"},
+			{"installation?tab=certificates", "Installation", "step 2 of 3"},
+			{"installation?tab=backups", "Installation", "Measured recovery time"},
+			{"installation/shards/alpha", "alpha", "EtcdHealthy"},
 		} {
 			page.Open(e.consoleAt(view.at))
 			page.Wait("the heading", "document.querySelector('h1')?.innerText === '"+view.title+"'")

@@ -71,9 +71,10 @@ type env struct {
 	issuer  *issuertest.Issuer
 	signIn  *issuertest.SignIn
 	gate    *gate
-	url     string // of the portal
-	console string // of a portal with the console
-	door    *gate  // of that
+	url     string       // of the portal
+	console string       // of a portal with the console
+	door    *gate        // of that
+	host    *rest.Config // of the workspace that is the host cluster of the installation for the console
 	admin   client.Client
 	cluster string // of the tenant
 	tenant  dynamic.Interface
@@ -101,8 +102,9 @@ func newEnv(t *testing.T, templates []*infrastructurev1alpha1.Template) *env {
 	e := &env{shard: shard, issuer: issuer, browser: browser, templates: templates}
 	e.signIn = issuer.EnableSignIn(t, "portal", map[string]any{"sub": "grace"}, time.Hour)
 	e.startProvider(t, shard.NewWorkspace(t, "root", "provider").Spec.Cluster, shard.NewWorkspace(t, "root", "runtime").Spec.Cluster)
-	e.url, e.gate = e.serve(t, false)
-	e.console, e.door = e.serve(t, true)
+	e.host = shardtesting.At(shard.Admin(t), shard.NewWorkspace(t, "root", "host").Spec.Cluster)
+	e.url, e.gate = e.serve(t, false, nil)
+	e.console, e.door = e.serve(t, true, e.host)
 	e.signIn.RedirectURI = e.url
 	e.prepareTenant(t)
 	return e
@@ -160,26 +162,30 @@ func readTemplates(t *testing.T) []*infrastructurev1alpha1.Template {
 	return all
 }
 
-// serve runs the web server of the provider with TLS, as it runs with a certificate. It returns the address of the portal.
-func (e *env) serve(t *testing.T, console bool) (string, *gate) {
-	config := portal.Config{Group: group, Export: export, Workspace: provider, Console: console, OIDC: portal.OIDC{IssuerURL: e.issuer.URL, ClientID: "portal"}}
+// serve runs the web server of the provider with TLS, as it runs with a certificate, for a host cluster or none. It returns the address of the portal.
+func (e *env) serve(t *testing.T, console bool, host *rest.Config) (string, *gate) {
+	config := portal.Config{Group: group, Export: export, Workspace: provider, Console: console, Installation: host != nil, OIDC: portal.OIDC{IssuerURL: e.issuer.URL, ClientID: "portal"}}
 	ui, err := portal.Handler(config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	handler, err := web.NewHandler(t.Context(), web.Config{FrontProxy: rest.AnonymousClientConfig(e.shard.Masters(t)), UI: ui, Limits: web.DefaultLimits(), Log: klog.Background()})
+	server := web.Config{FrontProxy: rest.AnonymousClientConfig(e.shard.Masters(t)), UI: ui, Limits: web.DefaultLimits(), Log: klog.Background()}
+	if host != nil {
+		server.Installation = &web.Installation{Host: host, Namespace: hostNamespace}
+	}
+	handler, err := web.NewHandler(t.Context(), server)
 	if err != nil {
 		t.Fatal(err)
 	}
 	gate := &gate{next: handler, closed: make(chan struct{})}
-	server := httptest.NewUnstartedServer(gate)
-	server.EnableHTTP2 = true
-	server.StartTLS()
+	listener := httptest.NewUnstartedServer(gate)
+	listener.EnableHTTP2 = true
+	listener.StartTLS()
 	t.Cleanup(func() {
 		gate.set(true) // ends watches
-		server.Close()
+		listener.Close()
 	})
-	return server.URL + portal.Path, gate
+	return listener.URL + portal.Path, gate
 }
 
 // prepareTenant creates the workspaces of the tenant and gives users their rights.

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -126,6 +127,12 @@ func (e *env) consolePictures(t *testing.T, directory string) {
 	e.move(t, "production-x7k2p", moving, "beta", nil) // which is not there yet
 	below := map[string]string{migrationv1alpha1.IncludeChildrenAnnotationKey: "true"}
 	e.move(t, "test-q9d4m", e.shard.NewWorkspace(t, "root", "test").Spec.Cluster, options.DefaultShardName, below)
+	e.installDefinitions(t)
+	e.createInHost(t, installation)
+	at := func(ago time.Duration) string { return time.Now().Add(-ago).UTC().Format(time.RFC3339) }
+	e.report(t, "backupschedules", "nightly", `{"lastSuccessfulTime":"`+at(9*time.Hour)+`"}`)
+	e.report(t, "restoredrills", "weekly", `{"lastSuccessfulTime":"`+at(7*time.Hour)+`"}`)
+	e.report(t, "shards", "alpha", "{"+conditions([4]string{"Ready", "True", "Ready", ""}, [4]string{"EtcdHealthy", "False", "MemberMissing", "1 of 3 members is missing: the operator replaces alpha-etcd-2"})+"}")
 	page := e.openConsole(t, "operator-token", "workspaces")
 	page.WaitTitle("Workspaces") // loading the page again would end the sign-in
 	for _, scheme := range []string{"light", "dark"} {
@@ -166,6 +173,10 @@ func (e *env) consolePictures(t *testing.T, directory string) {
 		page.WaitText("The workspace is on root.")
 		page.WaitText("there is no shard")
 		picture("shards")
+		page.Open(e.consoleAt("installation"))
+		page.WaitTitle("Installation")
+		page.WaitText("1 finding that needs you")
+		picture("installation")
 		page.Size(390, 844)
 		page.Open(e.consoleAt("workspaces/root:payments:production"))
 		page.WaitText("Phase inside")

@@ -95,6 +95,9 @@ func TestPortal(t *testing.T) {
 		{"console: usage", e.testConsoleUsage},
 		{"console: usage of other servers", e.testConsoleUsageOfOthers},
 		{"console: moves", e.testConsoleMoves},
+		{"console: installation without a host cluster", e.testConsoleNoHost},
+		{"console: installation", e.testConsoleInstallation},
+		{"console: installation, missing rights", e.testConsoleInstallationRights},
 		{"console: accessibility", e.testConsoleAccessibility},
 		{"console: size", e.testConsoleSize},
 	} {

@@ -180,6 +180,7 @@ func TestRefused(t *testing.T) {
 		"a wrong type in a spec":            {installationChart, "{externalHostname: a.example.org, rootShard: {spec: {replicas: two}}}", "replicas"},
 		"no store of a schedule":            {installationChart, "{externalHostname: a.example.org, backupSchedules: {nightly: {schedule: '@daily'}}}", "backupSchedules.nightly.storeRef: is required"},
 		"a long name of a schedule":         {installationChart, "{externalHostname: a.example.org, backupSchedules: {a23456789012345678901234567890123456: {}}}", "maxLength: got 36, want 35"},
+		"a subject without a name":          {installationChart, "{externalHostname: a.example.org, console: {subjects: [{kind: User}]}}", "missing property 'name'"},
 		"no root shard":                     {installationChart, "{externalHostname: a.example.org, rootShard: null}", "rootShard"},
 		"a spec that is null":               {installationChart, "{externalHostname: a.example.org, shards: {alpha: null}}", "/shards/alpha"},
 		"a name that is none":               {installationChart, "{externalHostname: a.example.org, shards: {Alpha_1: {}}}", "Alpha_1"},

@@ -1,8 +1,9 @@
-import { type IconNode, Boxes, FolderTree, LayoutGrid, LogOut, Server, ShieldCheck, UserRound, WifiOff } from 'lucide'
+import { type IconNode, Activity, Boxes, FolderTree, LayoutGrid, LogOut, Server, ShieldCheck, UserRound, WifiOff } from 'lucide'
 import { useEffect, useState } from 'preact/hooks'
 import { consoleName, Logo, productName } from './components/brand'
 import { Glyph } from './components/glyph'
 import { Loading, Title } from './components/parts'
+import { InstallationPage } from './console/installation'
 import { ShardsPage } from './console/shards'
 import { WorkspacesPage } from './console/workspaces'
 import { PortalContext, StoreContext, usePortal, useStore, type Portal } from './context'
@@ -67,6 +68,10 @@ function useWorkspace(portal: Portal, workspace: string): Store | undefined {
   return store?.workspace === workspace ? store : undefined
 }
 
+function isOfConsole(route: Route): route is Route & { view: 'tree' | 'shards' | 'installation' } {
+  return ['tree', 'shards', 'installation'].includes(route.view)
+}
+
 function View({ route }: { route: Route }) {
   const { config } = usePortal()
   const store = useStore()
@@ -75,7 +80,8 @@ function View({ route }: { route: Route }) {
   if (route.view === 'workspaces') return <Workspaces key={workspace} workspace={workspace} />
   if (config.console && route.view === 'tree') return <WorkspacesPage path={route.path} tab={route.tab} />
   if (config.console && route.view === 'shards') return <ShardsPage />
-  if (route.view === 'unknown' || route.view === 'tree' || route.view === 'shards') return <><Title text="There is no such page" /><p><a href={href(workspace)}>Back</a></p></>
+  if (config.console && route.view === 'installation') return <InstallationPage tab={route.tab} resource={route.resource} name={route.name} />
+  if (route.view === 'unknown' || isOfConsole(route)) return <><Title text="There is no such page" /><p><a href={href(workspace)}>Back</a></p></>
   switch (store?.binding) {
     case 'unbound':
       return <Unbound />
@@ -108,7 +114,7 @@ function Header({ route }: { route: Route }) {
   const { session, drafts, config } = usePortal()
   const store = useStore()
   useObservables(store)
-  const inConsole = config.console && (view === 'tree' || view === 'shards')
+  const inConsole = config.console && isOfConsole(route)
   const count = store?.binding === 'bound' ? store.count() : undefined
   return (
     <header>
@@ -129,6 +135,7 @@ function Header({ route }: { route: Route }) {
         <nav aria-label="Console">
           <NavLink target={consoleHref('workspaces')} icon={FolderTree} active={view === 'tree'}>Workspaces</NavLink>
           <NavLink target={consoleHref('shards')} icon={Server} active={view === 'shards'}>Shards</NavLink>
+          <NavLink target={consoleHref('installation')} icon={Activity} active={view === 'installation'}>Installation</NavLink>
         </nav>
       )}
       <div class="end">

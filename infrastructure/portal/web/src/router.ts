@@ -1,5 +1,5 @@
 import { useEffect, useState } from 'preact/hooks'
-import { isWorkspace } from './api'
+import { isName, isWorkspace } from './api'
 
 /** Route is a view of the portal; everything that it shows is in its address, so that links can be shared. */
 export type Route =
@@ -12,6 +12,7 @@ export type Route =
   | { view: 'edit'; workspace: string; resource: string; name: string }
   | { view: 'tree'; workspace: ''; path: string; tab: string }
   | { view: 'shards'; workspace: '' }
+  | { view: 'installation'; workspace: ''; tab: string; resource: string; name: string }
   | { view: 'unknown'; workspace: string }
 
 /** parse reads the part of an address after #. */
@@ -50,8 +51,12 @@ export function isShallow(path: string): boolean {
   return path.split(':').length <= deepest
 }
 
-/** parseConsole reads the address of a page of administrators: #/console, #/console/workspaces/root:team, #/console/shards. */
+/** parseConsole reads the address of a page of administrators: #/console, #/console/workspaces/root:team, #/console/shards, #/console/installation/shards/alpha. */
 function parseConsole([, page = 'workspaces', path = '', ...rest]: string[], parameters: URLSearchParams): Route | undefined {
+  const [name = '', ...more] = rest
+  if (page === 'installation' && (path ? isName(path) && isName(name) && more.length === 0 : !name)) {
+    return { view: 'installation', workspace: '', tab: parameters.get('tab') ?? '', resource: path, name }
+  }
   if (rest.length > 0) return undefined
   if (page === 'shards' && !path) return { view: 'shards', workspace: '' }
   if (page === 'workspaces' && (!path || (isWorkspace(path) && isShallow(path)))) return { view: 'tree', workspace: '', path, tab: parameters.get('tab') ?? '' }
@@ -64,7 +69,7 @@ export function signInAt(route: Route): string {
 }
 
 /** consoleHref is the address of a page of administrators. */
-export function consoleHref(page: 'workspaces' | 'shards', path = '', tab = ''): string {
+export function consoleHref(page: 'workspaces' | 'shards' | 'installation', path = '', tab = ''): string {
   return `#/console/${page}${path && `/${path}`}${tab && `?tab=${encodeURIComponent(tab)}`}`
 }
 

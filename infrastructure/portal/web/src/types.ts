@@ -1,6 +1,7 @@
 /** What the portal reads of Kubernetes objects. */
 export interface ObjectMeta {
   name: string
+  namespace?: string
   uid?: string
   resourceVersion?: string
   generation?: number
@@ -129,6 +130,68 @@ export interface LogicalClusterMigration extends KubeObject {
   status?: { phase?: string; originShard?: string; entriesCopied?: number; conditions?: MoveCondition[] }
 }
 
+/** Operated is an object of the operator in the host cluster: what all its kinds have. */
+export interface Operated extends KubeObject {
+  spec?: { rootShard?: { ref?: Reference }; rootShardRef?: Reference; parent?: object; [field: string]: unknown }
+  status?: { phase?: string; version?: string; endpoint?: string; etcd?: object; observedGeneration?: number; conditions?: Condition[]; [field: string]: unknown }
+}
+
+export interface Reference {
+  name?: string
+}
+
+export interface RootShard extends Operated {
+  status?: Operated['status'] & { shardCount?: number; certificates?: { cas?: CertificateAuthority[] } }
+}
+
+/** CertificateAuthority is what can be re-keyed: a certificate authority, or the keys of service account tokens. */
+export interface CertificateAuthority {
+  name: string
+  phase: string
+  generation: number
+  nextGeneration?: number
+  notAfter?: string
+  blockedBy?: string[]
+  readySince?: string
+}
+
+export interface BackupStore extends Operated {
+  spec?: Operated['spec'] & { endpointURL?: string; bucket?: string; prefix?: string }
+}
+
+export interface Backup extends Operated {
+  spec?: Operated['spec'] & { storeRef?: Reference }
+  status?: Operated['status'] & { startedAt?: string; stoppedAt?: string; duration?: string; size?: string; shards?: number; logicalClusters?: number }
+}
+
+export interface BackupSchedule extends Operated {
+  spec?: Operated['spec'] & { storeRef?: Reference; schedule?: string; timeZone?: string; suspend?: boolean }
+  status?: Operated['status'] & { lastBackup?: string; lastScheduleTime?: string; lastSuccessfulTime?: string; nextScheduleTime?: string }
+}
+
+export interface Restore extends Operated {
+  spec?: Operated['spec'] & { backupId?: string; release?: boolean }
+  status?: Operated['status'] & { backupTakenAt?: string; startedAt?: string; stoppedAt?: string; duration?: string }
+}
+
+/** DrillRun is one drill of a RestoreDrill. */
+export interface DrillRun {
+  backup: string
+  startedAt: string
+  stoppedAt?: string
+  result?: string
+  recoveryTime?: string
+  dataLoss?: string
+  savedLogicalClusters?: number
+  logicalClusters?: number
+  message?: string
+}
+
+export interface RestoreDrill extends Operated {
+  spec?: Operated['spec'] & { schedule?: string; timeZone?: string; suspend?: boolean }
+  status?: Operated['status'] & { active?: DrillRun; history?: DrillRun[]; lastResult?: string; lastSuccessfulTime?: string; nextScheduleTime?: string; recoveryTime?: string; dataLoss?: string }
+}
+
 /** Schema is the part of an OpenAPI v3 schema from which forms are made. */
 export interface Schema {
   type?: string
@@ -179,5 +242,7 @@ export interface Config {
   providerWorkspace?: string
   /** console is whether the area of administrators is offered. */
   console?: boolean
+  /** installation is whether the server reads the operator's objects in the host cluster. */
+  installation?: boolean
   oidc?: { issuerURL: string; clientID: string }
 }
