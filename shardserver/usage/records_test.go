@@ -3,7 +3,9 @@ package usage
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -122,6 +124,28 @@ func TestRecords(t *testing.T) {
 		}
 		if got, want := keys(t, etcd, r), []string{"alpha/2026-11"}; !slices.Equal(got, want) || read(t, r, alpha).Gets != 2 {
 			t.Errorf("got %q, want %q with both flushes", got, want)
+		}
+	})
+
+	t.Run("idle logical clusters take no memory", func(t *testing.T) {
+		exists := func(logicalcluster.Name) (string, error) { return stored(alpha) }
+		r := NewRecorder(Config{Connect: connect, Prefix: "/idle", StoredKey: exists, Exists: func(context.Context) bool { return true }})
+		handler := r.WithCounting(http.HandlerFunc(echo), nothingSkipped)
+		use := func(name string, n int) (bytes uintptr) {
+			for i := range n {
+				send(handler, logicalcluster.MustParseName(fmt.Sprintf("%s%04d", name, i)), "get", "four")
+			}
+			if err := r.Flush(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			return memory(r)
+		}
+		few, many := use("few", 2*topLength), use("lot", 1000)
+		if few == 0 || many != few {
+			t.Errorf("the recorder takes %d bytes after a flush of 1000 logical clusters, and %d after one of %d: want the same", many, few, 2*topLength)
+		}
+		if got := len(keys(t, etcd, &r.records)); got != 1000+2*topLength {
+			t.Errorf("%d logical clusters have a record, want all", got)
 		}
 	})
 
