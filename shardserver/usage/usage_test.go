@@ -162,20 +162,3 @@ func TestTopIsBounded(t *testing.T) {
 		t.Errorf("got %v", got)
 	}
 }
-
-// BenchmarkCounting measures what the counting adds to a request.
-func BenchmarkCounting(b *testing.B) {
-	answer := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("{}")) })
-	ctx := request.WithRequestInfo(logicalcluster.With(b.Context(), logicalcluster.Root), &request.RequestInfo{IsResourceRequest: true, Verb: "get"})
-	for name, handler := range map[string]http.Handler{"without": answer, "with": NewCounter("root", exists).WithCounting(answer, nothingSkipped)} {
-		b.Run(name, func(b *testing.B) {
-			b.ReportAllocs()
-			req := httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil)
-			recorder := httptest.NewRecorder()
-			for b.Loop() {
-				recorder.Body.Reset()
-				handler.ServeHTTP(recorder, req)
-			}
-		})
-	}
-}
