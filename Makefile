@@ -249,8 +249,9 @@ fuzz: ## Every fuzz target for FUZZ_TIME.
 	@hack/fuzz.sh $(FUZZ_TIME)
 
 .PHONY: faults
-faults: ## Every fault of test/faults in its full form, with the figures of docs/operator-faults.md in the log: half an hour on an idle machine, as root for the full disk. `make test-unit` runs the short one.
+faults: ## Every fault of test/faults in its full form, with the figures of docs/operator-faults.md in the log, and 100,000 requests against the usage of their workspace: half an hour on an idle machine, as root for the full disk. `make test-unit` runs the short one.
 	ATOLL_FAULTS=full go test -count=1 -v -timeout 120m ./test/faults
+	ATOLL_FAULTS=full go test -count=1 -v -timeout 30m -run '^TestReplicas$$' ./test/process
 
 .PHONY: bench
 bench: ## Figures of one run as a table, in bench.json and in docs/performance-figures.md: about three quarters of an hour on an idle machine. BENCH_SCALE=0.1 takes a quarter of an hour and leaves docs/performance-figures.md as it is.

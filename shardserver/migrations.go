@@ -52,6 +52,7 @@ func (d *dependencies) createMigrations(ctx context.Context) error {
 			IsComplete:     d.isPublished,
 		},
 		ReceiptKey: receiptKey,
+		Usage:      d.usage,
 		TokenKeys:  d.tokenKeys, TokenMaxExpiration: d.options.Authentication.ServiceAccounts.MaxExpiration,
 	})}
 	if err := d.virtual.Register(d.migrations.VirtualWorkspace(d.generic.Serializer)); err != nil {

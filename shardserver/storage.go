@@ -242,7 +242,10 @@ func (d *dependencies) startFence(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if d.fence, err = fence.Start(ctx, fence.Config{Registry: d.registry, Etcd: etcd, Prefix: config.Prefix, Restored: d.restored.Held() && !d.restored.IsConfirmed()}); err != nil {
+	d.fence, err = fence.Start(ctx, fence.Config{
+		Registry: d.registry, Etcd: etcd, Prefix: config.Prefix, Restored: d.restored.Held() && !d.restored.IsConfirmed(), Leave: d.usage.FlushLeaving,
+	})
+	if err != nil {
 		_ = etcd.Close()
 		return explainStorageError(err, config.Transport)
 	}

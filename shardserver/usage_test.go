@@ -166,6 +166,39 @@ func TestUsage(t *testing.T) {
 		}
 	})
 
+	t.Run("the shard names who uses most", func(t *testing.T) {
+		cluster := first.NewWorkspace(t, "root", "busy").Spec.Cluster
+		config := shardtesting.At(admin, cluster)
+		client, err := rest.HTTPClientFor(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var sending sync.WaitGroup
+		defer sending.Wait()
+		defer cancel()
+		sending.Go(func() { // in each interval: the metrics have the last one
+			ticker := time.NewTicker(20 * time.Millisecond)
+			defer ticker.Stop()
+			for ctx.Err() == nil {
+				if err := deleteMissing(ctx, client, config.Host); err != nil && ctx.Err() == nil {
+					t.Error(err)
+					return
+				}
+				<-ticker.C
+			}
+		})
+		shardtesting.Eventually(t, "the workspace in the metrics of the shard", func(context.Context) error {
+			_, page := shardtesting.Send(t, first.Masters(t), http.MethodGet, "/metrics", "")
+			for _, name := range []string{"requests", "bytes"} {
+				if want := fmt.Sprintf("atoll_usage_top_%s{cluster=%q,shard=\"root\"}", name, cluster); !strings.Contains(page, want) {
+					return fmt.Errorf("no %s", want)
+				}
+			}
+			return nil
+		})
+	})
+
 	t.Run("ends with the logical cluster", func(t *testing.T) {
 		workspace := first.NewWorkspace(t, "root", "ending")
 		cluster := workspace.Spec.Cluster

@@ -49,9 +49,6 @@ import (
 	"github.com/atoll-dev/atoll/internal/gomemlimit"
 )
 
-// leaderElectionID is that of kcp-operator, so that the two never reconcile at the same time.
-const leaderElectionID = "239f9f9a.operator.kcp.io"
-
 func main() {
 	if err := run(os.Args[1:]); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
@@ -86,7 +83,7 @@ func run(args []string) error {
 		Metrics:                o.metricsOptions(),
 		HealthProbeBindAddress: o.probeAddress,
 		LeaderElection:         o.leaderElect,
-		LeaderElectionID:       leaderElectionID,
+		LeaderElectionID:       operatorv1alpha1.LeaseName,
 		// The process ends with the manager, so the next leader need not wait for the lease to expire.
 		LeaderElectionReleaseOnCancel: true,
 		// Secrets and ConfigMaps of the whole cluster are not cached: they are read when needed, and watched by

@@ -1,12 +1,15 @@
 package doctor
 
 import (
+	"slices"
+	"time"
+
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 )
 
-// operatorObjects finds objects of the operator that are not ready, and parts of them that are not healthy although they are.
+// operatorObjects finds an operator that does not run, objects of it that are not ready, and parts of them that are not healthy although they are.
 func operatorObjects(facts *Facts, limits Limits) []Finding {
-	var found []Finding
+	found := idleOperator(facts, limits)
 	for _, object := range facts.Objects {
 		if object.Kind == kindBackupSchedule { // of the check of backups
 			continue
@@ -74,4 +77,21 @@ func withoutProgress(stalled Condition) string {
 		return "is stalled"
 	}
 	return "is stalled: " + stalled.Reason
+}
+
+// idleOperator finds that no operator has its Lease any more. Of several Leases, the last one counts: an operator may have been moved to another
+// namespace. Without any, operators run without leader election.
+func idleOperator(facts *Facts, limits Limits) []Finding {
+	if len(facts.Leases) == 0 {
+		return nil
+	}
+	last := slices.MaxFunc(facts.Leases, func(a, b OperatorLease) int { return a.Renewed.Compare(b.Renewed) })
+	if !isLate(facts, last.Renewed.Add(last.Duration), limits) {
+		return nil
+	}
+	return []Finding{{
+		Severity: SeverityError, Object: "Lease " + last.Namespace + "/" + last.Name,
+		Message:  "no operator works: none has renewed it since " + last.Renewed.UTC().Format(time.RFC3339),
+		NextStep: "Look at the Deployment of the operator and its log: until it runs, changes are not rolled out, and renewed certificates do not reach kubeconfigs",
+	}}
 }

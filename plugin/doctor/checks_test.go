@@ -93,6 +93,7 @@ other{workspace="secret"} 1
 			{Kind: kindBackupSchedule, Namespace: "kcp", Name: "nightly", Conditions: ready()},
 		},
 		Certificates: []HostCertificate{{Namespace: "kcp", Name: "root-server", Certificate: validity(40 * day), Conditions: ready()}},
+		Leases:       []OperatorLease{{Namespace: "operator", Name: "lease", Renewed: ago(10 * time.Second), Duration: 15 * time.Second}, {Namespace: "former", Name: "lease", Renewed: ago(day)}},
 		Backups: []Backup{
 			{Namespace: "kcp", Name: "old", RootShard: "root", Phase: "Failed", Created: ago(3 * day)}, {Namespace: "kcp", Name: "last", RootShard: "root", Phase: "Completed", Created: ago(2 * day)},
 			{Namespace: "kcp", Name: "running", RootShard: "root", Phase: "Running", Created: ago(time.Minute)},
@@ -250,6 +251,9 @@ func TestFindings(t *testing.T) {
 		"candidates are not read again": {func(_ *testing.T, f *Facts) {
 			f.LogicalClusters[0].OwnerUID, f.LogicalClusters[1].Cluster = "other", "another"
 		}, "orphans", SeverityWarning, "2 more logical clusters or Workspaces may be orphans"},
+		"no operator works": {func(_ *testing.T, f *Facts) {
+			f.Leases = []OperatorLease{{Namespace: "new", Name: "lease", Renewed: ago(6 * time.Minute), Duration: 15 * time.Second}, {Namespace: "former", Name: "lease", Renewed: ago(time.Hour)}}
+		}, "operator", SeverityError, "Lease new/lease no operator works: none has renewed it since 2030-05-01T11:54:00Z"},
 		"an object is stalled": {func(_ *testing.T, f *Facts) {
 			f.Objects[0].Conditions = Conditions{condition("Ready", "False", "X"), condition("Stalled", "True", "SecretNotFound")}
 		}, "operator", SeverityError, "RootShard kcp/root is stalled: SecretNotFound"},

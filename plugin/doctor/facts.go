@@ -37,6 +37,8 @@ type Facts struct {
 	Objects      []HostObject      `json:"hostObjects,omitempty"`
 	Certificates []HostCertificate `json:"hostCertificates,omitempty"`
 	Backups      []Backup          `json:"backups,omitempty"`
+	// Leases are those that operators hold while they work.
+	Leases []OperatorLease `json:"operatorLeases,omitempty"`
 }
 
 // Area is a part of the facts that is read, or not, as a whole.
@@ -282,6 +284,15 @@ type HostCertificate struct {
 	// Renewal is when cert-manager renews it.
 	Renewal    *time.Time `json:"renewal,omitempty"`
 	Conditions Conditions `json:"conditions,omitempty"`
+}
+
+// OperatorLease is the Lease of an operator.
+type OperatorLease struct {
+	Namespace string    `json:"namespace"`
+	Name      string    `json:"name"`
+	Renewed   time.Time `json:"renewed"`
+	// Duration is how long after Renewed another operator may take it.
+	Duration time.Duration `json:"duration"`
 }
 
 // Backup is a Backup of the operator.

@@ -5,9 +5,12 @@ import (
 	"maps"
 	"slices"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
 
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 )
@@ -16,6 +19,7 @@ import (
 var hostResources = []string{"rootshards", "shards", "frontproxies", "cacheservers", "virtualworkspaces", "kubeconfigs", "backupstores", "backupschedules", "restoredrills"}
 
 var (
+	leasesResource       = coordinationv1.SchemeGroupVersion.WithResource("leases")
 	backupsResource      = operatorv1alpha1.SchemeGroupVersion.WithResource("backups")
 	certificatesResource = schema.GroupVersionResource{Group: "cert-manager.io", Version: "v1", Resource: "certificates"}
 )
@@ -56,6 +60,7 @@ func (g *gatherer) readHost(ctx context.Context) {
 	if err != nil {
 		g.miss(AreaHost, Unread{What: "the backups of the host cluster", Reason: err.Error()})
 	}
+	g.readLeases(ctx, client)
 	for _, namespace := range slices.Sorted(maps.Keys(namespaces)) {
 		err := each(ctx, client.Resource(certificatesResource).Namespace(namespace), "", func(object *unstructured.Unstructured) error {
 			decoded, err := hostCertificateOf(object)
@@ -64,6 +69,27 @@ func (g *gatherer) readHost(ctx context.Context) {
 		})
 		if err != nil {
 			g.miss(AreaHost, Unread{What: "the certificates in namespace " + namespace + " of the host cluster", Reason: err.Error()})
+		}
+	}
+}
+
+// readLeases reads the Leases of operators, whose namespace is not that of their objects.
+func (g *gatherer) readLeases(ctx context.Context, client dynamic.Interface) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	list, err := client.Resource(leasesResource).List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + operatorv1alpha1.LeaseName})
+	if err != nil {
+		g.miss(AreaHost, Unread{What: "the lease of the operator in the host cluster", Reason: err.Error()})
+		return
+	}
+	for _, object := range list.Items {
+		lease, held, err := leaseOf(&object)
+		if err != nil {
+			g.miss(AreaHost, Unread{What: "the lease of the operator in namespace " + object.GetNamespace(), Reason: err.Error()})
+			continue
+		}
+		if held {
+			g.record(func(f *Facts) { f.Leases = append(f.Leases, lease) })
 		}
 	}
 }

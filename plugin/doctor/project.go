@@ -10,10 +10,12 @@ import (
 	"strings"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/utils/ptr"
 
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
@@ -250,6 +252,16 @@ func hostCertificateOf(object *unstructured.Unstructured) (HostCertificate, erro
 		out.Renewal = &renewal
 	}
 	return out, err
+}
+
+// leaseOf returns the Lease of an operator; false if no operator has held it yet.
+func leaseOf(object *unstructured.Unstructured) (OperatorLease, bool, error) {
+	lease, err := decode[coordinationv1.Lease](object)
+	if err != nil || lease.Spec.RenewTime == nil {
+		return OperatorLease{}, false, err
+	}
+	seconds := time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 0))
+	return OperatorLease{Namespace: lease.Namespace, Name: lease.Name, Renewed: lease.Spec.RenewTime.Time, Duration: seconds * time.Second}, true, nil
 }
 
 func backupOf(object *unstructured.Unstructured) (Backup, error) {

@@ -9,6 +9,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	"github.com/atoll-dev/atoll/internal/movestate"
+	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
@@ -22,6 +24,9 @@ type Config struct {
 	Prefix string
 	// Restored is whether the keys were restored from a backup. The fence refuses writes then until Confirm.
 	Restored bool
+	// Leave is called when this replica serves nothing of a logical cluster that has moved away, before it acknowledges that. It returns within
+	// less than PauseTimeout, because the destination waits. It may be nil.
+	Leave func(context.Context, logicalcluster.Name)
 }
 
 // Fence refuses writes to logical clusters that move, in this replica of the shard, and pauses them in all.
@@ -105,6 +110,22 @@ func (f *Fence) acknowledge(ctx context.Context) {
 			f.states.sweep(time.Now())
 		case <-f.changed:
 		}
-		acks.sync(ctx, f.states.paused())
+		paused := f.states.paused()
+		f.leave(ctx, acks.missing(paused))
+		acks.sync(ctx, paused)
 	}
+}
+
+// leave calls Leave for those of the logical clusters that have moved away, all at once.
+func (f *Fence) leave(ctx context.Context, clusters []logicalcluster.Name) {
+	if f.cfg.Leave == nil {
+		return
+	}
+	var leaving sync.WaitGroup
+	for _, cluster := range clusters {
+		if f.states.stateOf(cluster) == movestate.MovedAway {
+			leaving.Go(func() { f.cfg.Leave(ctx, cluster) })
+		}
+	}
+	leaving.Wait()
 }

@@ -164,16 +164,24 @@ func newAcknowledgements(r *replica) *acknowledgements {
 	return &acknowledgements{replica: r, written: map[logicalcluster.Name]int64{}}
 }
 
-// sync acknowledges the pauses of these revisions, and none else.
-func (a *acknowledgements) sync(ctx context.Context, paused map[logicalcluster.Name]int64) {
+// missing returns the logical clusters of pauses that are not acknowledged.
+func (a *acknowledgements) missing(paused map[logicalcluster.Name]int64) (clusters []logicalcluster.Name) {
 	if lease := a.replica.currentLease(); lease != a.lease {
 		a.lease = lease
 		clear(a.written)
 	}
 	for cluster, revision := range paused {
-		if a.written[cluster] >= revision {
-			continue
+		if a.written[cluster] < revision {
+			clusters = append(clusters, cluster)
 		}
+	}
+	return clusters
+}
+
+// sync acknowledges the pauses of these revisions, and none else.
+func (a *acknowledgements) sync(ctx context.Context, paused map[logicalcluster.Name]int64) {
+	for _, cluster := range a.missing(paused) {
+		revision := paused[cluster]
 		if err := a.write(ctx, cluster, revision); err != nil {
 			klog.FromContext(ctx).Error(err, "Acknowledging that writes are paused", "cluster", cluster)
 			continue

@@ -3,6 +3,7 @@ package fence
 import (
 	"context"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -11,12 +12,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
 	apistorage "k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/atoll-dev/atoll/internal/etcdtest"
+	"github.com/atoll-dev/atoll/internal/movestate"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	kcpcore "github.com/atoll-dev/atoll/shardserver/apis/core"
 	"github.com/atoll-dev/atoll/shardserver/storage"
@@ -82,6 +85,53 @@ func TestPauseWithDeadReplica(t *testing.T) {
 	dead.revoke()
 	if err := f.Pause(t.Context(), cluster, 7); err != nil {
 		t.Errorf("the replica has no lease, and the pause returns %v", err)
+	}
+}
+
+// TestLeaveComesBeforeAcknowledgement: the shard hands over nothing of a logical cluster that has moved away before each replica has left it. A
+// pause of writes leaves nothing.
+func TestLeaveComesBeforeAcknowledgement(t *testing.T) {
+	server := etcdtest.Start(t)
+	observer := etcdtest.NewClient(t, server)
+	away, paused := logicalcluster.MustParseName("away"), logicalcluster.MustParseName("paused")
+	var left sync.Map // again after a lost lease
+	f, err := Start(t.Context(), Config{
+		Registry: storage.NewRegistry(kcpcore.Locality), Etcd: etcdtest.NewClient(t, server), Prefix: "/registry",
+		Leave: func(ctx context.Context, cluster logicalcluster.Name) {
+			found, err := observer.Get(ctx, "/registry/~paused/"+cluster.String()+"/", clientv3.WithPrefix(), clientv3.WithCountOnly())
+			if err != nil || found.Count > 0 {
+				t.Errorf("%s is acknowledged before it is left: %v, %v", cluster, found, err)
+			}
+			left.Store(cluster, true)
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = f.Close() })
+	f.states.set(away, moving{state: movestate.MovedAway, epoch: 1, revision: 7})
+	f.states.set(paused, moving{state: movestate.WritesPaused, revision: 7})
+	ctx, cancel := context.WithCancel(t.Context())
+	acknowledging := make(chan struct{})
+	go func() {
+		defer close(acknowledging)
+		f.acknowledge(ctx)
+	}()
+	for _, cluster := range []logicalcluster.Name{away, paused} {
+		err := wait.PollUntilContextTimeout(t.Context(), pollInterval, time.Minute, true, func(ctx context.Context) (bool, error) {
+			return f.Pause(ctx, cluster, 7) == nil, nil
+		})
+		if err != nil {
+			t.Fatalf("%s is not acknowledged: %v", cluster, err)
+		}
+	}
+	cancel()
+	<-acknowledging
+	if _, isLeft := left.Load(away); !isLeft {
+		t.Errorf("%s has moved away, and is not left", away)
+	}
+	if _, isLeft := left.Load(paused); isLeft {
+		t.Errorf("%s is left, although it is only paused", paused)
 	}
 }
 

@@ -22,6 +22,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 	"github.com/atoll-dev/atoll/shardserver/tokenkeys"
 	"github.com/atoll-dev/atoll/shardserver/transfer"
+	"github.com/atoll-dev/atoll/shardserver/usage"
 	"github.com/atoll-dev/atoll/shardserver/virtual"
 )
 
@@ -59,11 +60,22 @@ type Config struct {
 	// ReceiptKey is the result of the function of that name.
 	ReceiptKey  []byte
 	Publication Publication
+	Usage       Usage
 
 	// progressed are the migrations whose progress has changed.
 	progressed *controller.Changes
 	// confirmed has one event, when a restored shard serves its logical clusters.
 	confirmed *controller.Changes
+}
+
+// Usage has what the clients of logical clusters have used (package usage). It moves with the logical cluster.
+type Usage interface {
+	// Handed returns the counts by month that this shard has of a logical cluster.
+	Handed(ctx context.Context, cluster logicalcluster.Name) (map[string]usage.Counts, error)
+	// Replacement returns the operations that replace the counts of this shard by those of another one.
+	Replacement(ctx context.Context, cluster logicalcluster.Name, months map[string]usage.Counts, now time.Time) ([]clientv3.Op, error)
+	// Forget deletes the counts of a logical cluster that this shard no longer has.
+	Forget(cluster logicalcluster.Name)
 }
 
 // Publication is what this shard publishes to others about a logical cluster that moves to it.

@@ -408,7 +408,11 @@ func (d *destinationService) open(ctx context.Context, in transfer.Incoming, ref
 		annotations[corev1alpha1.OwnerShardAnnotationKey] = handed.ParentShard
 	}
 	u.SetAnnotations(annotations)
-	_, err = d.stored.put(ctx, in.Cluster, object, revision)
+	used, err := d.cfg.Usage.Replacement(ctx, in.Cluster, handed.Usage, time.Now())
+	if err != nil {
+		return err
+	}
+	_, err = d.stored.putWith(ctx, in.Cluster, object, revision, used)
 	return err
 }
 

@@ -275,11 +275,15 @@ func runningMigration(all []*migrationv1alpha1.LogicalClusterMigration) *migrati
 }
 
 // handedOver returns the response to the destination when every replica of this shard has seen the hand-over: from then on no client reads
-// a state here that is older than its own writes at the destination.
+// a state here that is older than its own writes at the destination, and the replicas have recorded what clients have used here.
 func (o *originService) handedOver(ctx context.Context, cluster logicalcluster.Name, stored *storedCluster) (*handOverResponse, error) {
 	o.followings.endFor(cluster)
 	if err := o.cfg.Fence.Pause(ctx, cluster, stored.revision); err != nil {
 		return nil, fmt.Errorf("waiting for the end of reads: %w", err)
+	}
+	used, err := o.cfg.Usage.Handed(ctx, cluster)
+	if err != nil {
+		return nil, err
 	}
 	object, err := json.Marshal(stored.object)
 	if err != nil {
@@ -290,7 +294,7 @@ func (o *originService) handedOver(ctx context.Context, cluster logicalcluster.N
 	if parent == "" {
 		parent = o.cfg.Shard
 	}
-	return &handOverResponse{Cluster: object, Epoch: epochOf(annotations), ParentShard: parent}, nil
+	return &handOverResponse{Cluster: object, Epoch: epochOf(annotations), ParentShard: parent, Usage: used}, nil
 }
 
 func epochOf(annotations map[string]string) int64 {

@@ -48,6 +48,7 @@ func (o *originService) clean(ctx context.Context, state Origin) (controller.Res
 	if err != nil {
 		return controller.Result{}, err
 	}
+	o.cfg.Usage.Forget(name)
 	klog.FromContext(ctx).Info("Deleted what a moved logical cluster left", "cluster", name, "migration", state.Reference, "keys", deleted)
 	return controller.Result{}, nil
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/controller"
 	"github.com/atoll-dev/atoll/shardserver/transfer"
+	"github.com/atoll-dev/atoll/shardserver/usage"
 )
 
 // workspaceName is the name of the virtual workspace of an origin. Its path is
@@ -77,6 +78,8 @@ type handOverResponse struct {
 	Epoch   int64           `json:"epoch"`
 	// ParentShard is the shard of the Workspace.
 	ParentShard string `json:"parentShard"`
+	// Usage is what the clients of the logical cluster have used, by month. Older shards hand over none.
+	Usage map[string]usage.Counts `json:"usage,omitempty"`
 }
 
 // operationPath returns the path of an operation, relative to the URL of the origin's virtual workspaces.

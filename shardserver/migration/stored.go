@@ -137,6 +137,11 @@ func (s *storedClusters) update(ctx context.Context, cluster logicalcluster.Name
 
 // put stores a LogicalCluster if the stored one has a revision (0: if there is none), and returns the new one.
 func (s *storedClusters) put(ctx context.Context, cluster logicalcluster.Name, object map[string]any, revision int64, conditions ...clientv3.Cmp) (int64, error) {
+	return s.putWith(ctx, cluster, object, revision, nil, conditions...)
+}
+
+// putWith is put with further operations in the same transaction.
+func (s *storedClusters) putWith(ctx context.Context, cluster logicalcluster.Name, object map[string]any, revision int64, more []clientv3.Op, conditions ...clientv3.Cmp) (int64, error) {
 	key, err := s.key(cluster)
 	if err != nil {
 		return 0, err
@@ -151,7 +156,7 @@ func (s *storedClusters) put(ctx context.Context, cluster logicalcluster.Name, o
 	}
 	response, err := s.etcd.Txn(ctx).
 		If(append(conditions, clientv3.Compare(clientv3.ModRevision(key), "=", revision))...).
-		Then(clientv3.OpPut(key, string(encrypted))).
+		Then(append(more, clientv3.OpPut(key, string(encrypted)))...).
 		Commit()
 	if err != nil {
 		return 0, fmt.Errorf("writing logical cluster %q: %w", cluster, err)

@@ -58,6 +58,8 @@ type Recorder struct {
 	// process and flushes name the flushes of this process.
 	process string
 	flushes atomic.Int64
+	// flushing has an element while counts are taken that are not in a record yet.
+	flushing chan struct{}
 
 	topMu sync.Mutex
 	top   top
@@ -73,7 +75,7 @@ func NewRecorder(cfg Config) *Recorder {
 	return &Recorder{
 		Counter: NewCounter(cfg.Shard, cfg.Exists), cfg: cfg, process: uuid.NewString(),
 		records: records{connect: cfg.Connect, prefix: cfg.Prefix, stored: cfg.StoredKey}, sizes: newSizes(cfg.Keys),
-		forgotten: map[logicalcluster.Name]struct{}{}, forget: make(chan struct{}, 1),
+		flushing: make(chan struct{}, 1), forgotten: map[logicalcluster.Name]struct{}{}, forget: make(chan struct{}, 1),
 	}
 }
 
@@ -134,7 +136,7 @@ func (r *Recorder) flushUntil(ctx context.Context) error {
 	return r.Flush(flushing)
 }
 
-// Forget deletes the records of a logical cluster that was deleted, asynchronously.
+// Forget deletes the records of a logical cluster that was deleted, or has moved away, asynchronously.
 func (r *Recorder) Forget(cluster logicalcluster.Name) {
 	r.forgottenMu.Lock()
 	if len(r.forgotten) < maxForgotten {
@@ -176,6 +178,11 @@ func (r *Recorder) Close() {
 func (r *Recorder) Flush(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, flushTimeout)
 	defer cancel()
+	end, err := r.beginFlush(ctx)
+	if err != nil {
+		return err
+	}
+	defer end()
 	now := time.Now()
 	taken := r.take(now)
 	r.setTop(taken)
@@ -185,7 +192,7 @@ func (r *Recorder) Flush(ctx context.Context) error {
 			additions = append(additions, addition{cluster, counts})
 		}
 	}
-	flush := fmt.Sprintf("%s-%d", r.process, r.flushes.Add(1))
+	flush := r.nextFlush()
 	var firstErr error
 	for batch := range slices.Chunk(additions, batchSize) {
 		left, err := r.records.add(ctx, flush, now.UTC().Format(monthFormat), batch)
@@ -198,6 +205,18 @@ func (r *Recorder) Flush(ctx context.Context) error {
 	}
 	return firstErr
 }
+
+// beginFlush waits for the flush that runs, and returns what ends the one that begins.
+func (r *Recorder) beginFlush(ctx context.Context) (end func(), err error) {
+	select {
+	case r.flushing <- struct{}{}:
+		return func() { <-r.flushing }, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("waiting for another flush of usage: %w", ctx.Err())
+	}
+}
+
+func (r *Recorder) nextFlush() string { return fmt.Sprintf("%s-%d", r.process, r.flushes.Add(1)) }
 
 // top are the logical clusters with the largest counts of the last flush.
 type top struct{ byRequests, byBytes []addition }

@@ -147,7 +147,7 @@ func (r *records) tryAdd(ctx context.Context, etcd *clientv3.Client, flush, mont
 	return left, err
 }
 
-// delete deletes all records of at most batchSize logical clusters.
+// delete deletes all records of at most batchSize logical clusters, except of those that exist: one that has moved away may have come back.
 func (r *records) delete(ctx context.Context, clusters []logicalcluster.Name) error {
 	etcd, err := r.connect()
 	if err != nil {
@@ -155,7 +155,12 @@ func (r *records) delete(ctx context.Context, clusters []logicalcluster.Name) er
 	}
 	var deletions []clientv3.Op
 	for _, cluster := range clusters {
-		deletions = append(deletions, clientv3.OpDelete(r.keysOf(cluster), clientv3.WithPrefix()))
+		stored, err := r.stored(cluster)
+		if err != nil {
+			return err
+		}
+		gone := clientv3.Compare(clientv3.CreateRevision(stored), "=", 0)
+		deletions = append(deletions, clientv3.OpTxn([]clientv3.Cmp{gone}, []clientv3.Op{clientv3.OpDelete(r.keysOf(cluster), clientv3.WithPrefix())}, nil))
 	}
 	if _, err := etcd.Txn(ctx).Then(deletions...).Commit(); err != nil {
 		return fmt.Errorf("deleting the usage of logical clusters: %w", err)
@@ -165,6 +170,23 @@ func (r *records) delete(ctx context.Context, clusters []logicalcluster.Name) er
 
 // of returns the records of a logical cluster by month.
 func (r *records) of(ctx context.Context, cluster logicalcluster.Name) (map[string]*Record, error) {
+	found, err := r.list(ctx, cluster)
+	if err != nil {
+		return nil, err
+	}
+	months := map[string]*Record{}
+	for month, value := range found {
+		record := &Record{}
+		if err := json.Unmarshal(value, record); err != nil {
+			return nil, fmt.Errorf("reading the usage of logical cluster %q: %w", cluster, err)
+		}
+		months[month] = record
+	}
+	return months, nil
+}
+
+// list returns the records of a logical cluster by month, as they are stored.
+func (r *records) list(ctx context.Context, cluster logicalcluster.Name) (map[string][]byte, error) {
 	etcd, err := r.connect()
 	if err != nil {
 		return nil, err
@@ -174,13 +196,9 @@ func (r *records) of(ctx context.Context, cluster logicalcluster.Name) (map[stri
 	if err != nil {
 		return nil, fmt.Errorf("reading the usage of logical cluster %q: %w", cluster, err)
 	}
-	months := map[string]*Record{}
+	months := map[string][]byte{}
 	for _, kv := range found.Kvs {
-		record := &Record{}
-		if err := json.Unmarshal(kv.Value, record); err != nil {
-			return nil, fmt.Errorf("reading the usage of logical cluster %q: %w", cluster, err)
-		}
-		months[strings.TrimPrefix(string(kv.Key), keys)] = record
+		months[strings.TrimPrefix(string(kv.Key), keys)] = kv.Value
 	}
 	return months, nil
 }

@@ -3,6 +3,9 @@ package usage
 import (
 	"context"
 	"errors"
+	"fmt"
+	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -116,8 +119,33 @@ func TestRecords(t *testing.T) {
 			t.Fatal(err)
 		}
 		add("after")
+		if err := r.delete(t.Context(), []logicalcluster.Name{alpha}); err != nil { // it exists
+			t.Fatal(err)
+		}
 		if got, want := keys(t, etcd, r), []string{"alpha/2026-11"}; !slices.Equal(got, want) || read(t, r, alpha).Gets != 2 {
 			t.Errorf("got %q, want %q with both flushes", got, want)
+		}
+	})
+
+	t.Run("idle logical clusters take no memory", func(t *testing.T) {
+		exists := func(logicalcluster.Name) (string, error) { return stored(alpha) }
+		r := NewRecorder(Config{Connect: connect, Prefix: "/idle", StoredKey: exists, Exists: func(context.Context) bool { return true }})
+		handler := r.WithCounting(http.HandlerFunc(echo), nothingSkipped)
+		use := func(name string, n int) (bytes uintptr) {
+			for i := range n {
+				send(handler, logicalcluster.MustParseName(fmt.Sprintf("%s%04d", name, i)), "get", "four")
+			}
+			if err := r.Flush(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			return memory(r)
+		}
+		few, many := use("few", 2*topLength), use("lot", 1000)
+		if few == 0 || many != few {
+			t.Errorf("the recorder takes %d bytes after a flush of 1000 logical clusters, and %d after one of %d: want the same", many, few, 2*topLength)
+		}
+		if got := len(keys(t, etcd, &r.records)); got != 1000+2*topLength {
+			t.Errorf("%d logical clusters have a record, want all", got)
 		}
 	})
 
@@ -133,6 +161,54 @@ func TestRecords(t *testing.T) {
 		if err != nil || len(months) != 1 {
 			t.Errorf("got %v, %v", months, err)
 		}
+	})
+
+	t.Run("a logical cluster takes its counts to another shard and back, whatever is left from its earlier stay", func(t *testing.T) {
+		newRecorder := func(prefix string) *Recorder {
+			return NewRecorder(Config{Connect: connect, Prefix: prefix, StoredKey: stored, Exists: func(context.Context) bool { return true }})
+		}
+		origin, destination := newRecorder("/origin"), newRecorder("/destination")
+		now := time.Now().UTC()
+		month := now.Format(monthFormat)
+		move := func(from, to *Recorder, add map[string]Counts) {
+			t.Helper()
+			from.FlushLeaving(t.Context(), alpha)
+			months, err := from.Handed(t.Context(), alpha)
+			if err != nil {
+				t.Fatal(err)
+			}
+			maps.Copy(months, add)
+			operations, err := to.Replacement(t.Context(), alpha, months, now)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := etcd.Txn(t.Context()).Then(operations...).Commit(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		expect := func(r *Recorder, want map[string]Counts) {
+			t.Helper()
+			got, err := r.Handed(t.Context(), alpha)
+			if err != nil || !maps.Equal(got, want) {
+				t.Errorf("got %v, %v, want %v", got, err, want)
+			}
+		}
+		if _, err := etcd.Put(t.Context(), origin.records.keysOf(alpha)+"broken", "{"); err != nil {
+			t.Fatal(err)
+		}
+		origin.putBack(alpha, &Counts{Gets: 5, WatchMilliseconds: 7})
+		origin.putBack(beta, &Counts{Gets: 1})
+		last := now.AddDate(0, 0, -now.Day()).Format(monthFormat)
+		move(origin, destination, map[string]Counts{last: {Writes: 2}, "1999-01": {Gets: 1}, "../other": {Gets: 1}})
+		expect(destination, map[string]Counts{month: {Gets: 5, WatchMilliseconds: 7}, last: {Writes: 2}})
+		if got := len(origin.clusters); got != 1 {
+			t.Errorf("the origin has counts of %d logical clusters, want that of the one that has stayed", got)
+		}
+		destination.putBack(alpha, &Counts{Gets: 3})
+		move(destination, origin, nil)
+		expect(origin, map[string]Counts{month: {Gets: 8, WatchMilliseconds: 7}, last: {Writes: 2}})
+		move(origin, destination, map[string]Counts{month: {Gets: -1}})
+		expect(destination, map[string]Counts{last: {Writes: 2}})
 	})
 
 	t.Run("a sweep goes on after what it cannot decide", func(t *testing.T) {

@@ -168,6 +168,9 @@ func (c *Counter) end(e *exchange, info *request.RequestInfo) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.watches, e)
+	if e.ended {
+		return
+	}
 	counts := c.entry(e.cluster) // a flush may have removed it since
 	if counts == nil {
 		c.miss(1)
@@ -189,6 +192,33 @@ func (c *Counter) take(now time.Time) map[logicalcluster.Name]*Counts {
 	taken := c.clusters
 	c.clusters = make(map[logicalcluster.Name]*Counts)
 	return taken
+}
+
+// takeOne returns the counts of a logical cluster that this shard has handed over, and resets them. Its watches count as ended: they end
+// because of it, and nobody reads what is counted here later.
+func (c *Counter) takeOne(cluster logicalcluster.Name, now time.Time) Counts {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for e := range c.watches {
+		if e.cluster != cluster {
+			continue
+		}
+		counts := c.entry(cluster)
+		if counts == nil {
+			c.miss(1)
+			break
+		}
+		counts.Watches++
+		e.moveTo(counts, now)
+		e.ended = true
+		delete(c.watches, e)
+	}
+	counts := c.clusters[cluster]
+	delete(c.clusters, cluster)
+	if counts == nil {
+		return Counts{}
+	}
+	return *counts
 }
 
 // putBack adds counts again that could not be flushed.
@@ -216,6 +246,8 @@ type exchange struct {
 	received, sent atomic.Int64
 	// counted is the time until which the duration of a watch is counted; zero for other requests.
 	counted time.Time
+	// ended is whether takeOne has counted the watch.
+	ended bool
 }
 
 // moveTo adds what is not counted yet of the duration and the bytes. Callers must hold the mutex of the Counter.

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -39,6 +40,35 @@ func TestCounterClassifies(t *testing.T) {
 	got.WatchMilliseconds = 0
 	if want := (Counts{Gets: 1, Lists: 2, Writes: 5, Others: 2, Watches: 1, ReceivedBytes: 44, SentBytes: 44}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+// TestLeavingClusterTakesItsWatches: a watch of a logical cluster that has moved away counts once, although it ends later.
+func TestLeavingClusterTakesItsWatches(t *testing.T) {
+	c := NewCounter("root", exists)
+	leaving, staying := logicalcluster.MustParseName("leaving"), logicalcluster.MustParseName("staying")
+	started, end := make(chan struct{}), make(chan struct{})
+	handler := c.WithCounting(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte("four"))
+		started <- struct{}{}
+		<-end
+		_, _ = w.Write([]byte("expired"))
+	}), nothingSkipped)
+	var watching sync.WaitGroup
+	for _, cluster := range []logicalcluster.Name{leaving, staying} {
+		watching.Go(func() { send(handler, cluster, "watch", "") })
+		<-started
+	}
+	got := c.takeOne(leaving, time.Now())
+	got.WatchMilliseconds = 0
+	if want := (Counts{Watches: 1, SentBytes: 4}); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	close(end)
+	watching.Wait()
+	rest := c.take(time.Now())
+	if len(rest) != 1 || rest[staying].Watches != 1 || len(c.watches) != 0 {
+		t.Errorf("afterwards: got %v and %d watches, want the one that has stayed", rest, len(c.watches))
 	}
 }
 
@@ -130,22 +160,5 @@ func TestTopIsBounded(t *testing.T) {
 	r.setTop(counts)
 	if got := r.top; len(got.byRequests) != topLength || got.byRequests[0].counts.Gets != 99 || len(got.byBytes) != topLength || got.byBytes[0].counts.SentBytes != 100 {
 		t.Errorf("got %v", got)
-	}
-}
-
-// BenchmarkCounting measures what the counting adds to a request.
-func BenchmarkCounting(b *testing.B) {
-	answer := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("{}")) })
-	ctx := request.WithRequestInfo(logicalcluster.With(b.Context(), logicalcluster.Root), &request.RequestInfo{IsResourceRequest: true, Verb: "get"})
-	for name, handler := range map[string]http.Handler{"without": answer, "with": NewCounter("root", exists).WithCounting(answer, nothingSkipped)} {
-		b.Run(name, func(b *testing.B) {
-			b.ReportAllocs()
-			req := httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil)
-			recorder := httptest.NewRecorder()
-			for b.Loop() {
-				recorder.Body.Reset()
-				handler.ServeHTTP(recorder, req)
-			}
-		})
 	}
 }

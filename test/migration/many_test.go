@@ -25,7 +25,7 @@ import (
 const manyMoves = 10
 
 // testMany moves workspaces of two shards to the other one at once, and back. Each has exactly its own objects afterwards (kcp's
-// TestConcurrentMigrationsFromSameOriginShard, M81), is usable on both shards (TestMigrationBackToOriginShard, M87), nothing
+// TestConcurrentMigrationsFromSameOriginShard, M81), is usable on both shards (TestMigrationBackToOriginShard, M87), keeps its usage, nothing
 // is left on the other shard, and no more watches are open than before.
 func (e *env) testMany(t *testing.T) {
 	type one struct {
@@ -33,6 +33,8 @@ func (e *env) testMany(t *testing.T) {
 		client    client.Client
 		shard     string
 		objects   []*corev1.ConfigMap
+		// writes are those which the usage of the workspace had after the last move.
+		writes int
 	}
 	all := make([]*one, manyMoves)
 	for i := range all { // one at a time: subtests of one test share its functions
@@ -64,6 +66,12 @@ func (e *env) testMany(t *testing.T) {
 			e.waitPhase(t, fmt.Sprint("many-", direction, "-", i), migrationv1alpha1.LogicalClusterMigrationPhaseCompleted)
 			one.shard = other[one.shard]
 			checkObjects(t, one.client, one.objects)
+			// The usage has arrived with the workspace: the first object, and after the second move exactly one more.
+			if writes := e.usedWrites(t, one.workspace.Spec.Cluster); writes == 0 || one.writes > 0 && writes != one.writes+1 {
+				t.Errorf("the usage of workspace %s has %d writes, and %d before it moved %s", one.workspace.Name, writes, one.writes, direction)
+			} else {
+				one.writes = writes
+			}
 			later := put(t, one.client, direction) // at once, on the shard that has just got it
 			var list corev1.ConfigMapList
 			if err := one.client.List(t.Context(), &list, client.InNamespace(later.Namespace)); err != nil {
@@ -110,6 +118,31 @@ func (e *env) testMany(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// usedWrites returns the number of writes in the usage of a logical cluster.
+func (e *env) usedWrites(t *testing.T, cluster string) (writes int) {
+	t.Helper()
+	clientset, err := kubernetes.NewForConfig(e.Admin(t, cluster))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := clientset.RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) { // of several months, if one ends meanwhile
+		if !strings.HasPrefix(line, `atoll_usage_requests_total{class="write"`) {
+			continue
+		}
+		_, value, _ := strings.Cut(strings.TrimSpace(line), "} ")
+		count, err := strconv.Atoi(value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		writes += count
+	}
+	return writes
 }
 
 // checkShards fails unless logical clusters are on the shards that they should be on.

@@ -44,7 +44,7 @@ spec:
   - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}
 `
 
-// hostManifests are an installation whose etcd lacks a member, whose front proxy is stalled, and whose last backup has failed.
+// hostManifests are an installation whose etcd lacks a member, whose front proxy is stalled, whose last backup has failed, and whose operator does not run.
 const hostManifests = `
 apiVersion: operator.kcp.io/v1alpha1
 kind: RootShard
@@ -129,6 +129,11 @@ status:
   notBefore: "2020-01-01T00:00:00Z"
   notAfter: "2100-01-01T00:00:00Z"
   renewalTime: "2020-03-01T00:00:00Z"
+---
+apiVersion: coordination.k8s.io/v1
+kind: Lease
+metadata: {name: 239f9f9a.operator.kcp.io, namespace: default}
+spec: {holderIdentity: canary-0b5e, leaseDurationSeconds: 15, renewTime: "2020-01-01T00:00:00.000000Z"}
 ---
 apiVersion: v1
 kind: Secret
@@ -347,6 +352,7 @@ func testFaults(t *testing.T, i *installation.Installation) {
 	ofHost := []fault{
 		{"operator", "RootShard default/main", "EtcdHealthy is False: MemberMissing", doctor.SeverityError},
 		{"operator", "FrontProxy default/edge", "is stalled: SecretNotFound", doctor.SeverityError},
+		{"operator", "Lease default/239f9f9a.operator.kcp.io", "none has renewed it since 2020-01-01", doctor.SeverityError},
 		{"operator", "Kubeconfig default/jane", "is not ready: Waiting", doctor.SeverityError},
 		{"operator", "CacheServer default/late", "the operator has not read its last change", doctor.SeverityError},
 		{"backups", "BackupSchedule default/nightly", "two Backups in a row", doctor.SeverityError},

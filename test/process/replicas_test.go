@@ -72,6 +72,7 @@ func TestReplicas(t *testing.T) {
 		// The address of both, which this test does not use.
 		"--enable-leader-election", "--shard-base-url=https://localhost:6443",
 		"--service-account-private-key-file=" + filepath.Join(roots[0], "sa.key"),
+		"--usage-flush-interval=1s",
 	}, etcd.flags...)
 	a, b := launchShard(t, roots[0], flags...), launchShard(t, roots[1], flags...) // concurrently, on an empty etcd
 	a.waitReady(t)
@@ -83,6 +84,8 @@ func TestReplicas(t *testing.T) {
 	t.Run("a watch at one replica delivers writes at the other", func(t *testing.T) { testWatchAcrossReplicas(t, a, b, cluster) })
 	t.Run("replicas accept each other's tokens", func(t *testing.T) { testTokenAcrossReplicas(t, a, b, cluster) })
 
+	meter := newMeter(t, a, b)
+	t.Run("requests to both are counted", func(t *testing.T) { meter.send(t, meter.total*2/5, a, b) })
 	t.Run("a stopped leader releases its lease", func(t *testing.T) {
 		leader.stop(t)
 		if !strings.Contains(leader.Output(), stoppedMessage) {
@@ -96,6 +99,9 @@ func TestReplicas(t *testing.T) {
 		if strings.Contains(restarted.Output(), leadingMessage) {
 			t.Fatal("a second replica leads while the first holds the lease")
 		}
+		meter.send(t, meter.total*2/5, restarted, follower)
+		meter.expect(t, restarted) // what the leader has counted until it was stopped, too
+		meter.sendBeforeKill(t, meter.total/100, follower)
 		follower.kill(t)
 		shortenLease(t, restarted)
 		waitForLeadership(t, restarted)
@@ -103,7 +109,11 @@ func TestReplicas(t *testing.T) {
 		if got := getConfigMap(t, restarted, cluster, "from-a"); got != "0" {
 			t.Errorf("the config map has value %q", got)
 		}
+		again := start(t, follower.directory, flags...)
+		meter.send(t, meter.total-meter.requests(), restarted, again)
 		restarted.stop(t)
+		meter.expect(t, again)
+		again.stop(t)
 	})
 	t.Run("etcd that refuses the credentials ends the start", func(t *testing.T) {
 		if code := unauthenticated.Exit(t); code != 1 {

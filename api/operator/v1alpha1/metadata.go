@@ -80,3 +80,7 @@ type TemplateMetadata struct {
 	// +optional
 	Labels map[string]string `json:"labels,omitempty"`
 }
+
+// LeaseName is the name of the Lease that an operator holds while it works. It is that of kcp-operator, so that the two never reconcile at the
+// same time.
+const LeaseName = "239f9f9a.operator.kcp.io"

@@ -70,6 +70,12 @@ func (e *env) testConsoleTree(t *testing.T) {
 	for _, text := range []string{workspace.Spec.Cluster, "root:universal", workspace.Annotations[corev1alpha1.ShardAnnotationKey], "WorkspaceInitialized", "Phase inside"} {
 		page.WaitText(text)
 	}
+	limit := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"`+corev1alpha1.MaxChildWorkspacesAnnotationKey+`":"5"}}}`))
+	inside := &corev1alpha1.LogicalCluster{ObjectMeta: metav1.ObjectMeta{Name: corev1alpha1.LogicalClusterName}}
+	if err := e.shard.Client(t, e.shard.Masters(t)).Patch(shardtesting.In(t.Context(), workspace.Spec.Cluster), inside, limit); err != nil {
+		t.Fatal(err)
+	}
+	page.WaitText("0 of 5 workspaces in it")
 	page.Click(chromium.Named("How to connect"))
 	page.WaitText("kubectl ws :" + tenant + ":live")
 	page.Reload()

@@ -95,6 +95,7 @@ function Inside({ path, withFacts }: { path: string; withFacts: boolean }) {
           ['Phase inside', <Phase phase={metadata.deletionTimestamp ? 'Deleting' : status.phase} />],
           ['Created by', spec.createdBy?.username],
           ['URL inside', withFacts && status.URL && <Copy text={status.URL} what="the URL" />],
+          ['Limits of workspaces', status.conditions?.find(({ type }) => type === 'WorkspacesWithinLimits')?.message],
           ['Closed', isClosed(cluster) && 'closed: only its LogicalCluster can be read'],
           ['Created', <Age time={metadata.creationTimestamp} />],
         ]} />

@@ -14,13 +14,14 @@ export function Exports({ path }: { path: string }) {
       <div class="panel empty"><p>No API is exported here. An APIExport offers resources to other workspaces, which bind it: what is bound here is at API bindings.</p></div>
     )
   }
-  // A slice may also be in another workspace than its export; it then has the path of the export.
-  const belongs = (slice: EndpointSlice, name: string) => slice.spec.export.name === name && (!slice.spec.export.path || slice.spec.export.path === path)
+  // A slice may also be in another workspace than its export; it then has the path of the export. That of a slice which a shard has made is the logical cluster.
+  const belongs = ({ spec: { export: of } }: EndpointSlice, { metadata }: APIExport) =>
+    of.name === metadata.name && (!of.path || of.path === path || of.path === metadata.annotations?.['kcp.io/cluster'])
   return (
     <>
       {unknown}
       {slices.state === 'failed' && <Unknown feed={slices} what={`list the endpoint slices of ${path}`} />}
-      {exports.sorted.map((exported) => <Export key={exported.metadata.name} exported={exported} loaded={slices.state === 'current'} slices={slices.sorted.filter((slice) => belongs(slice, exported.metadata.name))} />)}
+      {exports.sorted.map((exported) => <Export key={exported.metadata.name} exported={exported} loaded={slices.state === 'current'} slices={slices.sorted.filter((slice) => belongs(slice, exported))} />)}
     </>
   )
 }
