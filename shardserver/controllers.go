@@ -191,7 +191,7 @@ func (d *dependencies) tenancyConfig() tenancy.Config {
 		PurgeOrphans:      d.keys.PurgeOrphans,
 		DeleteKeys:        d.keys.Delete,
 		Deleted:           d.usage.Forget,
-		AuditDeletion:     audit.NewDeletionRecorder(d.generic),
+		AuditDeletion:     d.deletionRecorder(),
 	}
 }
 
