@@ -105,7 +105,7 @@ type dependencies struct {
 	workspaceLimits *workspacelimits.Tracker
 	usage           *usage.Recorder
 	workspaceLog    *workspacelog.Log // nil if it has no memory
-	fence           *fence.Fence // nil unless logical clusters can move to other shards
+	fence           *fence.Fence      // nil unless logical clusters can move to other shards
 
 	// Parts of the request path above storage.
 	clients     *loopback.Clients

@@ -105,7 +105,7 @@ func batchConfig(sink *Sink) buffered.BatchConfig {
 	if size == 0 {
 		size = defaultBufferSize
 	}
-	return buffered.BatchConfig{BufferSize: size, MaxBatchSize: batchSize, MaxBatchWait: batchWait}
+	return buffered.BatchConfig{BufferSize: size, MaxBatchSize: min(batchSize, size), MaxBatchWait: batchWait}
 }
 
 // buffer returns a backend that no request waits for.

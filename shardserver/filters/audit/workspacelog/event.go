@@ -144,7 +144,9 @@ func isForeign(u authenticationv1.UserInfo, cluster logicalcluster.Name) bool {
 
 // isComponent reports whether a user is a component or an administrator of the installation, whose addresses are none of a tenant's business.
 func isComponent(u authenticationv1.UserInfo) bool {
-	return slices.ContainsFunc(u.Groups, func(group string) bool { return group == authorization.GroupMasters || strings.HasPrefix(group, "system:kcp:") })
+	return slices.ContainsFunc(u.Groups, func(group string) bool {
+		return group == authorization.GroupMasters || strings.HasPrefix(group, "system:kcp:")
+	})
 }
 
 // cut returns the beginning of a string, without a part of a character.
