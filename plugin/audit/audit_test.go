@@ -12,8 +12,8 @@ import (
 func TestTable(t *testing.T) {
 	const list = `{"kind":"EventList","apiVersion":"audit.k8s.io/v1","metadata":{},"items":[
 		{"verb":"create","user":{"username":"alice"},"objectRef":{"resource":"configmaps","namespace":"default","name":"c","apiVersion":"v1"},"responseStatus":{"code":201},"stageTimestamp":"2026-11-30T12:00:00.000001Z"},
-		{"verb":"patch","user":{"username":"alice"},"impersonatedUser":{"username":"bob"},"objectRef":{"resource":"apibindings","name":"b","apiGroup":"apis.kcp.io","subresource":"status"},"responseStatus":{"code":200},"stageTimestamp":"2026-11-30T12:00:01Z"},
-		{"verb":"get","user":{},"requestURI":"/version?\u001b[31m\ta","responseStatus":{"code":401},"stageTimestamp":"2026-11-30T12:00:02Z"}]}`
+		{"verb":"patch","user":{"username":"alice"},"impersonatedUser":{"username":"bob"},"objectRef":{"resource":"apibindings","name":"b","apiGroup":"apis.kcp.io","subresource":"status"},"responseStatus":{"code":200},"stageTimestamp":"2026-11-30T12:00:01.000000Z"},
+		{"verb":"get","user":{},"requestURI":"/version?\u001b[31m\ta","responseStatus":{"code":401},"stageTimestamp":"2026-11-30T12:00:02.000000Z"}]}`
 	var events auditv1.EventList
 	if err := json.Unmarshal([]byte(list), &events); err != nil {
 		t.Fatal(err)

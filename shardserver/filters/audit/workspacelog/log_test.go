@@ -14,6 +14,9 @@ import (
 	auditinternal "k8s.io/apiserver/pkg/apis/audit"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	stockaudit "k8s.io/apiserver/pkg/audit"
+	"k8s.io/apiserver/pkg/authentication/user"
+	genericapifilters "k8s.io/apiserver/pkg/endpoints/filters"
+	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/atoll-dev/atoll/logicalcluster"
@@ -193,4 +196,25 @@ func TestRun(t *testing.T) {
 	go func() { defer close(ended); newLog(&exists).Run(ctx) }()
 	cancel()
 	<-ended
+}
+
+// BenchmarkRequest measures what the log adds to a request. A change is recorded, a read is not.
+func BenchmarkRequest(b *testing.B) {
+	log := New(Config{Bytes: 32 << 20, Exists: func(context.Context) bool { return true }})
+	router := audit.NewRouter([]audit.Route{log.Route()})
+	next := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
+	handlers := map[string]http.Handler{"without": next, "with": audit.WithCluster(audit.WithSource(genericapifilters.WithAudit(next, router, router, nil), func(*http.Request) audit.Source { return audit.SourceWorkspace }))}
+	for name, handler := range handlers {
+		for verb, method := range map[string]string{"get": http.MethodGet, "update": http.MethodPut} {
+			b.Run(name+"/"+verb, func(b *testing.B) {
+				b.ReportAllocs()
+				info := &request.RequestInfo{IsResourceRequest: true, Verb: verb, APIVersion: "v1", Resource: "configmaps", Namespace: "default", Name: "c", Path: "/api/v1/namespaces/default/configmaps/c"}
+				ctx := logicalcluster.With(request.WithRequestInfo(b.Context(), info), logicalcluster.MustParseName("own"))
+				ctx = request.WithUser(ctx, &user.DefaultInfo{Name: "alice", Groups: []string{"system:authenticated"}})
+				for b.Loop() {
+					handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, method, info.Path, http.NoBody))
+				}
+			})
+		}
+	}
 }
