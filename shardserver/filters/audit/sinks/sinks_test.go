@@ -158,6 +158,9 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 				r.objects[req.URL.Path] = append(r.objects[req.URL.Path], event)
 			}
 		}
+		if lines.Err() != nil {
+			w.WriteHeader(http.StatusBadRequest)
+		}
 		return
 	}
 	var list auditv1.EventList
