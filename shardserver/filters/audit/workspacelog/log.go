@@ -36,7 +36,7 @@ type Config struct {
 	Exists func(context.Context) bool
 }
 
-// Log has the latest events of each logical cluster. It is an audit backend.
+// Log has the latest events of each logical cluster.
 type Log struct {
 	exists          func(context.Context) bool
 	changes, others *ring
@@ -129,9 +129,9 @@ func (l *Log) sweep(ctx context.Context) {
 }
 
 // backend is the Log as an audit backend. Nothing is pending when the server ends.
-var _ stockaudit.Backend = backend{}
-
 type backend struct{ *Log }
+
+var _ stockaudit.Backend = backend{}
 
 // Run implements audit.Backend.
 func (backend) Run(<-chan struct{}) error { return nil }
@@ -139,5 +139,5 @@ func (backend) Run(<-chan struct{}) error { return nil }
 // Shutdown implements audit.Backend.
 func (backend) Shutdown() {}
 
-// String implements audit.Backend.
+// String is the name of the log in messages and metrics.
 func (l *Log) String() string { return "workspacelog" }
