@@ -55,6 +55,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/discovery"
 	"github.com/atoll-dev/atoll/shardserver/etcdkeys"
 	"github.com/atoll-dev/atoll/shardserver/fence"
+	"github.com/atoll-dev/atoll/shardserver/filters/audit/workspacelog"
 	"github.com/atoll-dev/atoll/shardserver/filters/flowcontrol"
 	"github.com/atoll-dev/atoll/shardserver/lifecycle/objectcount"
 	"github.com/atoll-dev/atoll/shardserver/lifecycle/quota"
@@ -103,7 +104,8 @@ type dependencies struct {
 	quotaInFlight   *quota.InFlight
 	workspaceLimits *workspacelimits.Tracker
 	usage           *usage.Recorder
-	fence           *fence.Fence // nil unless logical clusters can move to other shards
+	workspaceLog    *workspacelog.Log // nil if it has no memory
+	fence           *fence.Fence      // nil unless logical clusters can move to other shards
 
 	// Parts of the request path above storage.
 	clients     *loopback.Clients
@@ -114,6 +116,7 @@ type dependencies struct {
 	tokenIssuer serviceaccount.TokenGenerator
 	authorizer  *authorization.Authorizer
 	virtual     *virtual.Registry
+	isAudited   bool // by more than workspaceLog
 	// checker refuses objects that nest deeper than limits, wherever they are decoded.
 	checker          *nesting.Checker
 	limits           nesting.Limits
@@ -337,7 +340,7 @@ func (d *dependencies) applyAuthorization(context.Context) error {
 	opts := d.options.Authorization
 	config := authorization.Config{
 		Registry: d.registry, Bound: d.bindings, Exports: d.exports, AlwaysAllowPaths: opts.AlwaysAllowPaths, Order: opts.Order,
-		Audited: func() bool { return d.generic.AuditBackend != nil },
+		Audited: func() bool { return d.isAudited },
 	}
 	if opts.WebhookConfigFile != "" {
 		webhook, err := authorization.NewWebhook(authorization.WebhookConfig{
@@ -408,8 +411,6 @@ func (d *dependencies) applyAdmission(context.Context) error {
 	d.generic.AdmissionControl = virtual.NewAdmission(control)
 	return nil
 }
-
-func (d *dependencies) applyAudit(context.Context) error { return d.options.Audit.ApplyTo(d.generic) }
 
 // flowShare is the fraction of all seats for one flow. It suffices to use many processors while requests wait for etcd.
 const flowShare = 16

@@ -18,7 +18,6 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/cachedresources"
 	cachedreplica "github.com/atoll-dev/atoll/shardserver/cachedresources/replica"
 	"github.com/atoll-dev/atoll/shardserver/controller"
-	"github.com/atoll-dev/atoll/shardserver/filters/audit"
 	"github.com/atoll-dev/atoll/shardserver/lifecycle"
 	"github.com/atoll-dev/atoll/shardserver/lifecycle/customresourcedefinitions"
 	"github.com/atoll-dev/atoll/shardserver/options"
@@ -191,7 +190,7 @@ func (d *dependencies) tenancyConfig() tenancy.Config {
 		PurgeOrphans:      d.keys.PurgeOrphans,
 		DeleteKeys:        d.keys.Delete,
 		Deleted:           d.usage.Forget,
-		AuditDeletion:     audit.NewDeletionRecorder(d.generic),
+		AuditDeletion:     d.deletionRecorder(),
 	}
 }
 

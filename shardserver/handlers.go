@@ -78,7 +78,7 @@ func (d *dependencies) handlerChain(apiHandler http.Handler, generic *genericapi
 			if generic.AuditBackend == nil {
 				return next
 			}
-			return audit.WithCluster(next)
+			return audit.WithCluster(audit.WithSource(next, sourceOf))
 		},
 		func(next http.Handler) http.Handler {
 			return authorization.WithInactiveCheck(next, d.registry, serializer, d.answerMoving(generic))
@@ -90,6 +90,12 @@ func (d *dependencies) handlerChain(apiHandler http.Handler, generic *genericapi
 		mount.WithProxy,
 		func(next http.Handler) http.Handler { return d.usage.WithCounting(next, isUnattributed) },
 		func(next http.Handler) http.Handler { return d.usage.WithUsage(next, serializer) },
+		func(next http.Handler) http.Handler {
+			if d.workspaceLog == nil {
+				return next
+			}
+			return d.workspaceLog.WithLog(next, isView, serializer)
+		},
 		func(next http.Handler) http.Handler {
 			return filters.WithSelectorLimit(next, filters.MaxSelectorBytes, serializer)
 		},
@@ -110,8 +116,24 @@ func (d *dependencies) handlerChain(apiHandler http.Handler, generic *genericapi
 // isUnattributed reports whether a request does not count as usage of its logical cluster: the shard's own controllers send it, or
 // it came through a virtual workspace, whose clients are not those of the logical cluster.
 func isUnattributed(req *http.Request) bool {
-	_, isView := virtual.From(req.Context())
-	return isView || registry.IsLoopbackRequest(req.Context())
+	return isView(req) || registry.IsLoopbackRequest(req.Context())
+}
+
+// isView reports whether a request came through a virtual workspace.
+func isView(req *http.Request) bool {
+	_, ok := virtual.From(req.Context())
+	return ok
+}
+
+// sourceOf returns how a request came to its logical cluster.
+func sourceOf(req *http.Request) audit.Source {
+	switch {
+	case mount.HasTarget(req.Context()):
+		return audit.SourceMount
+	case isView(req):
+		return audit.SourceView
+	}
+	return audit.SourceWorkspace
 }
 
 // answerMoving returns what answers requests to logical clusters that move, or nil where none do.

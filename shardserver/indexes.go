@@ -61,12 +61,14 @@ func (d *dependencies) buildIndexes() {
 	d.workspaceLimits = workspacelimits.NewTracker(d.registry)
 	d.usage = usage.NewRecorder(usage.Config{
 		Connect: d.keys.Connect, Keys: d.keys, Prefix: etcd.Prefix, Shard: d.options.Shard.Name, Interval: d.options.UsageInterval,
-		Exists: func(ctx context.Context) bool {
-			_, err := d.logicalClusters.Get(ctx, "", corev1alpha1.LogicalClusterName)
-			return err == nil
-		},
-		StoredKey: d.keys.KeyOfLogicalCluster, IsGone: d.isGone,
+		Exists: d.exists, StoredKey: d.keys.KeyOfLogicalCluster, IsGone: d.isGone,
 	})
+}
+
+// exists reports whether the context's logical cluster is in the watch cache.
+func (d *dependencies) exists(ctx context.Context) bool {
+	_, err := d.logicalClusters.Get(ctx, "", corev1alpha1.LogicalClusterName)
+	return err == nil
 }
 
 // isGone reports whether a logical cluster has been deleted. The watch cache may not have a new one yet, so etcd decides.

@@ -194,6 +194,9 @@ func (s *Server) backgroundTasks() map[string][]backgroundTask {
 		{"shard reports", s.heartbeats.Run, nil},
 		{"release of a restore", s.followRestore, nil},
 	}}
+	if s.workspaceLog != nil {
+		tasks[hookInformers] = append(tasks[hookInformers], backgroundTask{"audit events of logical clusters", s.workspaceLog.Run, nil})
+	}
 	if s.fence != nil {
 		tasks[hookInformers] = append(tasks[hookInformers], backgroundTask{"moves of logical clusters", s.fence.Run, s.fence.WaitForSync})
 	}

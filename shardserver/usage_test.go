@@ -262,9 +262,15 @@ func deleteMissing(ctx context.Context, client *http.Client, host string) error 
 // grantMetrics lets a user access a workspace and read its usage.
 func grantMetrics(t *testing.T, s *shardtesting.Shard, cluster, name string) {
 	t.Helper()
+	grantPath(t, s, cluster, name, "/metrics")
+}
+
+// grantPath lets a user access a workspace and get a path in it.
+func grantPath(t *testing.T, s *shardtesting.Shard, cluster, name, path string) {
+	t.Helper()
 	c := s.Client(t, s.Admin(t))
 	ctx := shardtesting.In(t.Context(), cluster)
-	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "reads-usage"}, Rules: []rbacv1.PolicyRule{{Verbs: []string{"access"}, NonResourceURLs: []string{"/"}}, {Verbs: []string{"get"}, NonResourceURLs: []string{"/metrics"}}}}
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "reads"}, Rules: []rbacv1.PolicyRule{{Verbs: []string{"access"}, NonResourceURLs: []string{"/"}}, {Verbs: []string{"get"}, NonResourceURLs: []string{path}}}}
 	if cluster == "root" {
 		role.Rules = role.Rules[1:]
 	}
@@ -277,7 +283,9 @@ func grantMetrics(t *testing.T, s *shardtesting.Shard, cluster, name string) {
 		if cluster == "root" {
 			return nil
 		}
-		_, err := readUsage(t, s.User(t), cluster)
-		return err
+		if got := getStatus(t, shardtesting.At(s.User(t), cluster), path); got != http.StatusOK {
+			return fmt.Errorf("got %d, want 200", got)
+		}
+		return nil
 	})
 }

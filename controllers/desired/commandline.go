@@ -88,6 +88,11 @@ func (c *commandLine) addAudit(spec *operatorv1alpha1.AuditSpec) {
 		c.addFlag("audit-policy-file", dir+"/"+spec.Policy.ConfigMap.Key)
 		c.addMount(configMapVolume("audit-policy", spec.Policy.ConfigMap.Name), dir)
 	}
+	if spec.Sinks != nil && spec.Sinks.SecretName != "" {
+		const dir = "/etc/kcp/audit/sinks"
+		c.addFlag("audit-sinks-file", dir+"/sinks.yaml")
+		c.addMount(secretVolume("audit-sinks", spec.Sinks.SecretName), dir)
+	}
 	webhook := spec.Webhook
 	if webhook == nil {
 		return

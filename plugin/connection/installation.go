@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/url"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -127,11 +128,27 @@ func (i *Installation) List(ctx context.Context, path logicalcluster.Path, resou
 
 // Metrics reads the usage of a logical cluster, in the text format of Prometheus. Errors are the server's status.
 func (i *Installation) Metrics(ctx context.Context, path logicalcluster.Path) ([]byte, error) {
+	return i.get(ctx, path, "/metrics", nil)
+}
+
+// AuditEvents reads the latest audit events of a logical cluster, an EventList in JSON. Errors are the server's status.
+func (i *Installation) AuditEvents(ctx context.Context, path logicalcluster.Path, query url.Values) ([]byte, error) {
+	return i.get(ctx, path, "/audit", query)
+}
+
+// get reads a path of a logical cluster that is no resource.
+func (i *Installation) get(ctx context.Context, path logicalcluster.Path, at string, query url.Values) ([]byte, error) {
 	client, err := discovery.NewDiscoveryClientForConfigAndClient(i.configFor(path), i.http)
 	if err != nil {
 		return nil, fmt.Errorf("making a client for workspace %q: %w", path, err)
 	}
-	return client.RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
+	get := client.RESTClient().Get().AbsPath(at)
+	for name, values := range query {
+		for _, value := range values {
+			get = get.Param(name, value)
+		}
+	}
+	return get.DoRaw(ctx)
 }
 
 // IsAdminReachable reports whether the user may enter the admin workspace: whether the server serves it, and lets the user

@@ -4,6 +4,7 @@ package kcp
 import (
 	"github.com/spf13/cobra"
 
+	"github.com/atoll-dev/atoll/plugin/audit"
 	"github.com/atoll-dev/atoll/plugin/backup"
 	"github.com/atoll-dev/atoll/plugin/binding"
 	"github.com/atoll-dev/atoll/plugin/connection"
@@ -39,6 +40,7 @@ func NewCommand(flags *connection.Flags) *cobra.Command {
 		backup.NewCommand(flags),
 		backup.NewRestoreCommand(flags),
 		usage.NewCommand(flags),
+		audit.NewCommand(flags),
 	)
 	return cmd
 }

@@ -62,6 +62,7 @@ func (c *completed) namedFiles() []flagFile {
 		{"admission-control-config-file", c.Admission.ConfigFile},
 		{"audit-policy-file", c.Audit.PolicyFile},
 		{"audit-webhook-config-file", c.Audit.WebhookOptions.ConfigFile},
+		{"audit-sinks-file", c.AuditSinksFile},
 	}
 	for _, file := range c.Authentication.ServiceAccounts.KeyFiles {
 		files = append(files, flagFile{"service-account-key-file", file})

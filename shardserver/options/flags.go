@@ -67,6 +67,8 @@ func (o *Options) AddFlags(fss *cliflag.NamedFlagSets) {
 	fs.Int64Var(&o.Objects.DefaultByteLimit, "logical-cluster-total-byte-limit", o.Objects.DefaultByteLimit, "Maximum size of all objects of a logical cluster as they are stored, events included, in bytes, without the annotation core.kcp.io/max-total-bytes. -1: 128 MiB, or a sixteenth of the quota that etcd reports if that is less. 0: unlimited. Does not apply to root and system clusters.")
 	fs.DurationVar(&o.Objects.ScanInterval, "logical-cluster-object-count-scan-interval", o.Objects.ScanInterval, "How often the objects of logical clusters with a limit are counted in storage. In between, creations and deletions are added up.")
 	fs.DurationVar(&o.UsageInterval, "usage-flush-interval", o.UsageInterval, "How often the usage of logical clusters is added to their records in etcd. A process that is killed loses that of one interval.")
+	fs.Int64Var(&o.WorkspaceAuditBytes, "workspace-audit-log-bytes", o.WorkspaceAuditBytes, "Memory for the latest audit events of workspaces, which their administrators read at /audit in the workspace. 0: none are kept.")
+	fs.StringVar(&o.AuditSinksFile, "audit-sinks-file", o.AuditSinksFile, "YAML file of kind AuditSinks: webhooks, files and S3 buckets that get the audit events of selected workspaces, each by a policy of its own.")
 	fs.DurationVar(&o.EventTTL, "event-ttl", o.EventTTL, "How long events are kept.")
 	fs.StringVar(&o.ProfilerAddress, "profiler-address", o.ProfilerAddress, "Address of a plain HTTP listener for pprof. Empty: none.")
 	fs.BoolVar(&o.BindFreePort, "experimental-bind-free-port", o.BindFreePort, "Bind to a free port. Needs --secure-port=0.")

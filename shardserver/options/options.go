@@ -74,6 +74,10 @@ type Options struct {
 
 	// UsageInterval is the time between two flushes of the usage of logical clusters.
 	UsageInterval time.Duration
+	// AuditSinksFile is a file with the sinks of audit events of selected workspaces, or empty.
+	AuditSinksFile string
+	// WorkspaceAuditBytes bounds the memory of the audit events that workspaces can read; 0 keeps none.
+	WorkspaceAuditBytes int64
 	// EventTTL is how long events are kept.
 	EventTTL time.Duration
 	// BatteriesIncluded is the raw value of --batteries-included.
@@ -192,6 +196,9 @@ type AdminAuthOptions struct {
 	TokenHashPath  string
 }
 
+// minWorkspaceAuditBytes leaves each workspace some events of the largest size.
+const minWorkspaceAuditBytes = 1 << 20
+
 // New returns the options with their defaults. The root directory is a parameter because other defaults depend on it.
 func New(rootDirectory string) *Options {
 	o := &Options{
@@ -223,6 +230,7 @@ func New(rootDirectory string) *Options {
 		Home:                 HomeOptions{Enabled: true, CreatorGroups: []string{user.AllAuthenticated}},
 		Objects:              ObjectOptions{DefaultByteLimit: AutomaticByteLimit, ScanInterval: time.Minute},
 		UsageInterval:        time.Minute,
+		WorkspaceAuditBytes:  32 << 20,
 		EventTTL:             time.Hour,
 		BatteriesIncluded:    DefaultBatteries(),
 		WriteTimeouts:        writetimeout.Default(),
@@ -403,6 +411,9 @@ func (c *completed) validate() error {
 	}
 	if v := c.UsageInterval; v <= 0 {
 		errs = append(errs, fmt.Errorf("--usage-flush-interval: got %s, want more than 0", v))
+	}
+	if v := c.WorkspaceAuditBytes; v != 0 && v < minWorkspaceAuditBytes {
+		errs = append(errs, fmt.Errorf("--workspace-audit-log-bytes: got %d, want 0 for no log, or at least %d", v, minWorkspaceAuditBytes))
 	}
 	if v := c.Objects.DefaultLimit; v < 0 {
 		errs = append(errs, fmt.Errorf("--logical-cluster-total-object-limit: got %d, want 0 for no limit, or more", v))

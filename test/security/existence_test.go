@@ -19,9 +19,9 @@ const unknownCluster = "0123456789abcdef"
 func testExistence(t *testing.T, s *env) {
 	for _, base := range s.serverURLs() {
 		for _, caller := range []*testUser{s.unrelatedUser, s.anonymous, s.serviceAccount, s.adminA} {
-			for _, path := range []string{confidentialPath, "/api/v1/configmaps", configMapsPath + "/none", "/version", "/api", "/openapi/v3", "/", "/nothing", "/apis/core.kcp.io/v1alpha1/shards", ownClusterPath, "/api/v1/nothing", "/healthz", "/metrics"} {
+			for _, path := range []string{confidentialPath, "/api/v1/configmaps", configMapsPath + "/none", "/version", "/api", "/openapi/v3", "/", "/nothing", "/apis/core.kcp.io/v1alpha1/shards", ownClusterPath, "/api/v1/nothing", "/healthz", "/metrics", auditPath} {
 				for _, method := range []string{http.MethodGet, http.MethodDelete, http.MethodPost} {
-					if base == s.proxyURL && (caller == s.anonymous || path == "/healthz" || path == "/metrics") {
+					if base == s.proxyURL && (caller == s.anonymous || path == "/healthz" || path == "/metrics" || path == auditPath) {
 						continue
 					}
 					existing := s.send(t, caller, base, request{method: method, path: "/clusters/" + s.b + path})

@@ -57,6 +57,7 @@ func TestAPISharing(t *testing.T) {
 		{"unpermitted bindings are refused uniformly", (*sharingEnv).testUnpermittedBindings},
 		{"definitions of bound resources are immutable", (*sharingEnv).testBoundDefinitions},
 		{"concurrent users", (*sharingEnv).testConcurrentUsers},
+		{"audit logs of workspaces", (*sharingEnv).testAuditLog},
 		{"routes outside of logical clusters", (*sharingEnv).testRoutes},
 		{"privileged claims", (*sharingEnv).testPrivilegedClaims},
 		{"virtual workspaces serve local consumers only", (*sharingEnv).testVirtualWorkspacesPerShard},
@@ -80,6 +81,7 @@ func TestAPISharingOnOneShard(t *testing.T) {
 		{"virtual workspaces of other exports are Forbidden", (*sharingEnv).testForeignExports},
 		{"reuse of a path does not inherit bindings", (*sharingEnv).testPathReuse},
 		{"concurrent users", (*sharingEnv).testConcurrentUsers},
+		{"audit logs of workspaces", (*sharingEnv).testAuditLog},
 	} {
 		t.Run(attack.name, func(t *testing.T) { attack.run(s, t) })
 	}

@@ -4,7 +4,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// AuditSpec configures the audit log of a shard. Without policy, the shard records nothing.
+// AuditSpec configures the audit log of a shard. Without policy and sinks, the shard records nothing but the latest events of each workspace, in
+// memory, for the administrators of the workspace.
 type AuditSpec struct {
 	// policy selects the requests that are recorded, and how much of each. If unset, no request is recorded.
 	// +optional
@@ -14,6 +15,20 @@ type AuditSpec struct {
 	// condition SpecHonored then says so.
 	// +optional
 	Webhook *AuditWebhook `json:"webhook,omitempty"`
+
+	// sinks are webhooks, files and S3 buckets that get the events of selected workspaces, each by a policy of its own. They do
+	// not need policy.
+	// +optional
+	Sinks *AuditSinks `json:"sinks,omitempty"`
+}
+
+// AuditSinks is the source of a file of kind AuditSinks.
+type AuditSinks struct {
+	// secretName names a Secret in the same namespace. Its key sinks.yaml has the sinks. Other keys are files that sinks
+	// name: policies, kubeconfigs, credentials and certificates. The pods of the shard do not start while the Secret
+	// does not exist. They read it when they start.
+	// +required
+	SecretName string `json:"secretName"`
 }
 
 // AuditPolicy is the source of the audit policy.
