@@ -148,7 +148,11 @@ func (i *Installation) get(ctx context.Context, path logicalcluster.Path, at str
 			get = get.Param(name, value)
 		}
 	}
-	return get.DoRaw(ctx)
+	result := get.Do(ctx)
+	if err := result.Error(); err != nil { // unlike that of Raw, it has the message of the server
+		return nil, err
+	}
+	return result.Raw()
 }
 
 // IsAdminReachable reports whether the user may enter the admin workspace: whether the server serves it, and lets the user

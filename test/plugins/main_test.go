@@ -63,6 +63,7 @@ func TestPlugins(t *testing.T) {
 		"admin workspace":      testAdminWorkspace,
 		"moves":                testMove,
 		"usage":                testUsage,
+		"audit":                testAudit,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, i) })
 	}
