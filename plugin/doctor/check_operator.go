@@ -92,6 +92,6 @@ func idleOperator(facts *Facts, limits Limits) []Finding {
 	return []Finding{{
 		Severity: SeverityError, Object: "Lease " + last.Namespace + "/" + last.Name,
 		Message:  "no operator works: none has renewed it since " + last.Renewed.UTC().Format(time.RFC3339),
-		NextStep: "Look at the Deployment of the operator and its log: until it runs, changes are not rolled out, and renewed certificates do not reach kubeconfigs",
+		NextStep: "Look at the Deployment of the operator and its log: until it runs, changes are not rolled out, and renewed certificates do not reach kubeconfigs. If it runs without leader election, delete the Lease",
 	}}
 }

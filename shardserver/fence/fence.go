@@ -24,9 +24,9 @@ type Config struct {
 	Prefix string
 	// Restored is whether the keys were restored from a backup. The fence refuses writes then until Confirm.
 	Restored bool
-	// Leave is called when this replica serves nothing of a logical cluster that has moved away, before it acknowledges that. It returns within
-	// less than PauseTimeout, because the destination waits. It may be nil.
-	Leave func(context.Context, logicalcluster.Name)
+	// Leave is called when this replica serves nothing of logical clusters that have moved away, before it acknowledges that, perhaps repeatedly. It
+	// returns within less than PauseTimeout, because the destinations wait. It may be nil.
+	Leave func(context.Context, []logicalcluster.Name)
 }
 
 // Fence refuses writes to logical clusters that move, in this replica of the shard, and pauses them in all.
@@ -110,22 +110,25 @@ func (f *Fence) acknowledge(ctx context.Context) {
 			f.states.sweep(time.Now())
 		case <-f.changed:
 		}
-		paused := f.states.paused()
-		f.leave(ctx, acks.missing(paused))
-		acks.sync(ctx, paused)
+		f.sync(ctx, acks)
 	}
 }
 
-// leave calls Leave for those of the logical clusters that have moved away, all at once.
-func (f *Fence) leave(ctx context.Context, clusters []logicalcluster.Name) {
-	if f.cfg.Leave == nil {
-		return
-	}
-	var leaving sync.WaitGroup
-	for _, cluster := range clusters {
+// sync acknowledges all pauses: those of logical clusters that have moved away last, because Leave takes time.
+func (f *Fence) sync(ctx context.Context, acks *acknowledgements) {
+	paused := f.states.paused()
+	var stay, leave []logicalcluster.Name
+	for _, cluster := range acks.missing(paused) {
 		if f.states.stateOf(cluster) == movestate.MovedAway {
-			leaving.Go(func() { f.cfg.Leave(ctx, cluster) })
+			leave = append(leave, cluster)
+		} else {
+			stay = append(stay, cluster)
 		}
 	}
-	leaving.Wait()
+	acks.add(ctx, stay, paused)
+	if len(leave) > 0 && f.cfg.Leave != nil {
+		f.cfg.Leave(ctx, leave)
+	}
+	acks.add(ctx, leave, paused)
+	acks.prune(ctx, paused)
 }

@@ -178,16 +178,19 @@ func (a *acknowledgements) missing(paused map[logicalcluster.Name]int64) (cluste
 	return clusters
 }
 
-// sync acknowledges the pauses of these revisions, and none else.
-func (a *acknowledgements) sync(ctx context.Context, paused map[logicalcluster.Name]int64) {
-	for _, cluster := range a.missing(paused) {
-		revision := paused[cluster]
-		if err := a.write(ctx, cluster, revision); err != nil {
+// add acknowledges the pauses of logical clusters.
+func (a *acknowledgements) add(ctx context.Context, clusters []logicalcluster.Name, paused map[logicalcluster.Name]int64) {
+	for _, cluster := range clusters {
+		if err := a.write(ctx, cluster, paused[cluster]); err != nil {
 			klog.FromContext(ctx).Error(err, "Acknowledging that writes are paused", "cluster", cluster)
 			continue
 		}
-		a.written[cluster] = revision
+		a.written[cluster] = paused[cluster]
 	}
+}
+
+// prune removes what acknowledges other pauses than these.
+func (a *acknowledgements) prune(ctx context.Context, paused map[logicalcluster.Name]int64) {
 	for cluster := range a.written {
 		if _, stillPaused := paused[cluster]; stillPaused {
 			continue

@@ -16,33 +16,32 @@ import (
 // leaveTimeout bounds how long FlushLeaving delays the end of a move, while no shard serves the logical cluster.
 const leaveTimeout = 500 * time.Millisecond
 
-// FlushLeaving adds the counts of a logical cluster that this shard has handed over to its records. Each replica calls it when it serves
-// nothing of the logical cluster any more, before the destination gets the records. What it cannot write in time, a later flush adds to the records
-// here, of which the destination may not know.
-func (r *Recorder) FlushLeaving(ctx context.Context, cluster logicalcluster.Name) {
+// FlushLeaving adds the counts of logical clusters that this shard has handed over to its records. Each replica calls it when it serves
+// nothing of them any more, before the destinations get the records. What it cannot write in time, a later flush adds to the records here, of which the
+// destination may not know.
+func (r *Recorder) FlushLeaving(ctx context.Context, clusters []logicalcluster.Name) {
 	ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
 	defer cancel()
-	if err := r.flushOne(ctx, cluster); err != nil {
-		klog.FromContext(ctx).Error(err, "Failed to record the usage since the last flush of a logical cluster that has moved, its destination may not get it", "cluster", cluster)
+	if err := r.flushOnly(ctx, clusters); err != nil {
+		klog.FromContext(ctx).Error(err, "Failed to record the usage since the last flush of logical clusters that have moved, their destinations may not get it", "clusters", clusters)
 	}
 }
 
-func (r *Recorder) flushOne(ctx context.Context, cluster logicalcluster.Name) error {
+// flushOnly flushes the counts of these logical clusters.
+func (r *Recorder) flushOnly(ctx context.Context, clusters []logicalcluster.Name) error {
 	end, err := r.beginFlush(ctx)
 	if err != nil {
 		return err
 	}
 	defer end()
 	now := time.Now()
-	counts := r.takeOne(cluster, now)
-	if counts == (Counts{}) {
-		return nil
+	var additions []addition
+	for _, cluster := range clusters {
+		if counts := r.takeOne(cluster, now); counts != (Counts{}) {
+			additions = append(additions, addition{cluster, &counts})
+		}
 	}
-	left, err := r.records.add(ctx, r.nextFlush(), now.UTC().Format(monthFormat), []addition{{cluster, &counts}})
-	for _, a := range left {
-		r.putBack(a.cluster, a.counts)
-	}
-	return err
+	return r.write(ctx, additions, now)
 }
 
 // Handed returns the counts of a logical cluster by month, for the shard to which it moves. It leaves out a record that it cannot decode: no
@@ -65,8 +64,8 @@ func (r *Recorder) Handed(ctx context.Context, cluster logicalcluster.Name) (map
 }
 
 // Replacement returns the operations that replace the records of a logical cluster by what the shard has counted from which it comes. Records that
-// are here are from an earlier stay, and counted in those of the other shard. Months that a shard does not keep, and counts below zero, are left out, since the other shard may be
-// compromised, and the move has to end.
+// are here are from an earlier stay, and counted in those of the other shard. Months that a shard does not keep, and counts below zero or too large to be true, are left out, since the other
+// shard may be compromised, and the move has to end.
 func (r *Recorder) Replacement(ctx context.Context, cluster logicalcluster.Name, months map[string]Counts, now time.Time) ([]clientv3.Op, error) {
 	found, err := r.records.list(ctx, cluster)
 	if err != nil {
@@ -75,7 +74,7 @@ func (r *Recorder) Replacement(ctx context.Context, cluster logicalcluster.Name,
 	var operations []clientv3.Op
 	kept := keptRange(now)
 	for month, counts := range months {
-		if !slices.Contains(kept, month) || counts.hasNegative() {
+		if !slices.Contains(kept, month) || !counts.isPlausible() {
 			klog.FromContext(ctx).Info("Left out usage of a logical cluster that has moved, which another shard has not counted properly", "cluster", cluster, "month", month)
 			continue
 		}
@@ -101,6 +100,10 @@ func keptRange(now time.Time) (months []string) {
 	return months
 }
 
-func (c *Counts) hasNegative() bool {
-	return min(c.Gets, c.Lists, c.Watches, c.Writes, c.Others, c.WatchMilliseconds, c.ReceivedBytes, c.SentBytes) < 0
+// maxCount is the largest number that all readers of metrics have exactly. Sums of a few of them do not overflow.
+const maxCount = 1 << 53
+
+func (c *Counts) isPlausible() bool {
+	all := []int64{c.Gets, c.Lists, c.Watches, c.Writes, c.Others, c.WatchMilliseconds, c.ReceivedBytes, c.SentBytes}
+	return slices.Min(all) >= 0 && slices.Max(all) <= maxCount
 }

@@ -192,6 +192,11 @@ func (r *Recorder) Flush(ctx context.Context) error {
 			additions = append(additions, addition{cluster, counts})
 		}
 	}
+	return r.write(ctx, additions, now)
+}
+
+// write adds counts to the records of the month, and keeps what it cannot add for the next flush.
+func (r *Recorder) write(ctx context.Context, additions []addition, now time.Time) error {
 	flush := r.nextFlush()
 	var firstErr error
 	for batch := range slices.Chunk(additions, batchSize) {

@@ -238,6 +238,10 @@ func (r *records) sweep(ctx context.Context, now time.Time, isGone func(context.
 				if err != nil || !gone {
 					continue
 				}
+				if err := r.delete(ctx, []logicalcluster.Name{name}); err != nil { // unless it has come back
+					return err
+				}
+				continue
 			}
 			if _, err := etcd.Delete(ctx, string(kv.Key)); err != nil {
 				return fmt.Errorf("deleting usage: %w", err)

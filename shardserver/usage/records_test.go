@@ -37,12 +37,19 @@ func TestRecords(t *testing.T) {
 	alpha, beta, gone := logicalcluster.MustParseName("alpha"), logicalcluster.MustParseName("beta"), logicalcluster.MustParseName("gone")
 	stored := func(cluster logicalcluster.Name) (string, error) { return "/logicalclusters/" + cluster.String(), nil }
 	newRecords := func(prefix string) *records { return &records{connect, prefix, stored} }
-	for _, cluster := range []logicalcluster.Name{alpha, beta, gone} {
-		if key, _ := stored(cluster); key != "" {
-			if _, err := etcd.Put(t.Context(), key, "exists"); err != nil {
+	create := func(cluster logicalcluster.Name) (deletion func()) {
+		key, _ := stored(cluster)
+		if _, err := etcd.Put(t.Context(), key, "exists"); err != nil {
+			t.Fatal(err)
+		}
+		return func() {
+			if _, err := etcd.Delete(t.Context(), key); err != nil {
 				t.Fatal(err)
 			}
 		}
+	}
+	for _, cluster := range []logicalcluster.Name{alpha, beta} {
+		create(cluster)
 	}
 	read := func(t *testing.T, r *records, cluster logicalcluster.Name) Counts {
 		t.Helper()
@@ -172,7 +179,9 @@ func TestRecords(t *testing.T) {
 		month := now.Format(monthFormat)
 		move := func(from, to *Recorder, add map[string]Counts) {
 			t.Helper()
-			from.FlushLeaving(t.Context(), alpha)
+			if err := from.flushOnly(t.Context(), []logicalcluster.Name{alpha}); err != nil {
+				t.Fatal(err)
+			}
 			months, err := from.Handed(t.Context(), alpha)
 			if err != nil {
 				t.Fatal(err)
@@ -212,13 +221,14 @@ func TestRecords(t *testing.T) {
 	})
 
 	t.Run("a sweep goes on after what it cannot decide", func(t *testing.T) {
-		r := newRecords("/undecided")
+		r, deleteGone := newRecords("/undecided"), create(gone)
 		if left, err := r.add(t.Context(), "flush", "2026-11", []addition{{alpha, &Counts{Gets: 1}}, {beta, &Counts{Gets: 1}}, {gone, &Counts{Gets: 1}}}); err != nil || len(left) > 0 {
 			t.Fatalf("%v left, %v", left, err)
 		}
 		if _, err := etcd.Put(t.Context(), r.root()+"No Name/2026-11", "{}"); err != nil {
 			t.Fatal(err)
 		}
+		deleteGone()
 		err := r.sweep(t.Context(), time.Date(2026, 11, 30, 0, 0, 0, 0, time.UTC), func(_ context.Context, cluster logicalcluster.Name) (bool, error) {
 			if cluster == alpha {
 				return true, errors.New("etcd does not answer")
@@ -231,12 +241,13 @@ func TestRecords(t *testing.T) {
 	})
 
 	t.Run("a sweep deletes old months, and logical clusters that are gone", func(t *testing.T) {
-		r := newRecords("/swept")
+		r, deleteGone := newRecords("/swept"), create(gone)
 		for _, month := range []string{"2025-10", "2025-11", "2026-11"} {
 			if _, err := r.add(t.Context(), "flush", month, []addition{{alpha, &Counts{Gets: 1}}, {gone, &Counts{Gets: 1}}}); err != nil {
 				t.Fatal(err)
 			}
 		}
+		deleteGone()
 		isGone := func(_ context.Context, cluster logicalcluster.Name) (bool, error) { return cluster == gone, nil }
 		if err := r.sweep(t.Context(), time.Date(2026, 11, 30, 0, 0, 0, 0, time.UTC), isGone); err != nil {
 			t.Fatal(err)
