@@ -4,7 +4,7 @@ import { useCallback, useState } from 'react';
 import { resourceOf } from './claims';
 import { usePages, usePlace } from './hooks';
 import { Command, Conditions, Failure, Listed, State } from './parts';
-import { canReachURL, type Place } from './place';
+import { canReachURL, isServerOf, type Place } from './place';
 import { APIExport, APIExportEndpointSlice } from './resources';
 import type * as types from './types';
 import { type Consumer, listConsumers } from './workspaces';
@@ -127,12 +127,20 @@ function Consumers({ place, url }: { place: Place; url: string }) {
   const list = useCallback((next?: string) => listConsumers(place, url, next), [place, url]);
   const [asked, setAsked] = useState(false);
   const { items, hasMore, loading, error, load } = usePages(list, asked);
+  if (!isServerOf(place, url)) {
+    return (
+      <Typography sx={{ overflowWrap: 'anywhere' }}>
+        {url} is on a server that this page does not know: do not send credentials to it. With a
+        kubeconfig of yours for that server, kubectl lists the bindings.
+      </Typography>
+    );
+  }
   if (!canReachURL(place, url)) {
     return (
       <>
         <Typography>
-          Headlamp has no credentials for this URL, or it is not on the server of the workspace.
-          With the right to get apiexports/content of the export, kubectl lists the bindings:
+          Headlamp has no credentials for this URL. With the right to get apiexports/content of the
+          export, kubectl lists the bindings:
         </Typography>
         {isPlain(url) && <Command text={consumers(url)} />}
       </>

@@ -47,7 +47,8 @@ function customNameOf({ context }: Context): string | undefined {
 
 /**
  * writeKubeconfig makes a kubeconfig in base64 for another URL of the server of a connection, with the same credentials. A URL may come from
- * an object that a tenant wrote, so that one of another server is refused: it would get the credentials.
+ * an object that a tenant wrote, so that one of another server is refused: it would get the credentials. It is written as it was read for that
+ * comparison, so that others read the same host in it.
  */
 export function writeKubeconfig(connection: Connection, name: string, server: string): string {
   if (!isSameServer(connection.server, server)) {
@@ -61,7 +62,7 @@ export function writeKubeconfig(connection: Connection, name: string, server: st
     kind: 'Config',
     'current-context': name,
     contexts: [{ name, context: { cluster: name, ...(user && { user: name }) } }],
-    clusters: [{ name, cluster: { ...cluster, server } }],
+    clusters: [{ name, cluster: { ...cluster, server: new URL(server).href } }],
     users: user ? [{ name, user }] : [],
   });
 }

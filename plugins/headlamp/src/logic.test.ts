@@ -3,7 +3,16 @@ import { answeredClaims } from './claims';
 import { explain } from './errors';
 import { isPlain, urlsOf } from './exports';
 import { readConnection, writeKubeconfig } from './kubeconfig';
-import { childOf, isSameServer, nameOf, parentsOf, parseServer, serverOf } from './paths';
+import {
+  childOf,
+  isSameServer,
+  nameOf,
+  parentsOf,
+  parseServer,
+  serverOf,
+  serviceNameOf,
+  sourceOf,
+} from './paths';
 import { Unreachable } from './place';
 import type { APIBinding } from './types';
 
@@ -40,12 +49,18 @@ describe('a server URL is a workspace', () => {
   });
 });
 
-it('names workspaces so that those of two installations differ', () => {
+it('names workspaces so that those of two installations, or with two credentials, differ', () => {
   const team = { installation: 'https://a.example.com:6443', path: 'root:team' };
-  expect(nameOf(team)).toBe('root:team@a.example.com:6443');
-  expect(nameOf({ ...team, installation: 'https://b.example.com' })).toBe(
-    'root:team@b.example.com'
+  expect(nameOf(team, 'acme')).toBe('root:team@a.example.com:6443@acme');
+  expect(nameOf(team, 'guest')).toBe('root:team@a.example.com:6443@guest');
+  expect(nameOf({ ...team, installation: 'https://b.example.com' }, 'acme')).toBe(
+    'root:team@b.example.com@acme'
   );
+  // One that was opened from another has the credentials of the first.
+  expect(sourceOf('ada@acme', team)).toBe('ada@acme');
+  expect(sourceOf(nameOf(team, 'ada@acme'), team)).toBe('ada@acme');
+  expect(sourceOf('acme', undefined)).toBe('acme');
+  expect(serviceNameOf('https://h/root:team', 'acme')).toBe('services.root:team@h@acme');
   expect(serverOf(team)).toBe('https://a.example.com:6443/clusters/root:team');
 });
 
@@ -105,6 +120,8 @@ describe('a kubeconfig in the browser', () => {
       cluster: { server, 'certificate-authority-data': 'Q0E=' },
       user: { token: 'geheim-ß' },
     });
+    const unusual = writeKubeconfig(connection, 'team', 'HTTPS://H:6443/clusters/root:team');
+    expect(readConnection(unusual, 'team')?.server).toBe(server);
     // Headlamp reads kubeconfigs by atob alone.
     expect(atob(written)).toMatch(/^[\x20-\x7e]+$/);
   });

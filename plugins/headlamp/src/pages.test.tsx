@@ -39,15 +39,18 @@ it('shows a binding with its claims and the whole message of a condition', () =>
 });
 
 it.each([
-  ['whose URL is on another server', 'https://other:6443/services/apiexport/2x9c1k/databases', 1],
-  ['whose URL no shell may take', "https://other/'; rm -rf ~ #", 0],
+  ['whose URL is on the server', 'https://h:6443/services/apiexport/2x9c1k/databases', 1],
+  ['whose URL is on another server', 'https://other:6443/services/apiexport/2x9c1k/databases', 0],
+  ['whose URL no shell may take', "https://h:6443/'; rm -rf ~ #", 0],
 ])('has a command for the consumers of an export %s', (_, url, commands) => {
-  const connection = { server: 'https://h:6443/clusters/root', cluster: {} };
-  const place = { cluster: 'root', connection };
+  const address = { installation: 'https://h:6443', path: 'root' };
+  const place = { cluster: 'root', address };
   const exported = { metadata: { name: 'databases' } };
   renderPage(<Export exported={exported} urls={[url]} place={place} />, 'root');
   expect(screen.queryByRole('button', { name: /^List who binds it/ })).toBeNull();
   expect(screen.queryAllByText(/^kubectl --server/)).toHaveLength(commands);
+  const warnings = url.startsWith('https://other') ? 1 : 0;
+  expect(screen.queryAllByText(/do not send credentials to it/)).toHaveLength(warnings);
 });
 
 it('says of an export without URLs why there are none', () => {

@@ -40,9 +40,29 @@ export function serverOf({ installation, path }: Address): string {
   return `${installation}/clusters/${path}`;
 }
 
-/** nameOf is the name of a workspace among Headlamp's clusters. It has the host, because each installation has a workspace root. */
-export function nameOf({ installation, path }: Address): string {
-  return `${path}@${new URL(installation).host}`;
+/**
+ * nameOf is the name of a workspace among Headlamp's clusters. It has the host, because each installation has a workspace root, and the cluster
+ * whose credentials it has, because a person may have several: opening a workspace from one of them does not use those of another.
+ */
+export function nameOf(address: Address, source: string): string {
+  return prefixOf(address) + source;
+}
+
+/** sourceOf is the cluster whose credentials a cluster has: itself, or the one from which it was opened. */
+export function sourceOf(cluster: string, address: Address | undefined): string {
+  const prefix = address && prefixOf(address);
+  return prefix && cluster.startsWith(prefix) ? cluster.slice(prefix.length) : cluster;
+}
+
+function prefixOf({ installation, path }: Address): string {
+  return `${path}@${new URL(installation).host}@`;
+}
+
+/** serviceNameOf is the name of a virtual workspace among Headlamp's clusters. A tenant may have written its URL: no workspace has such a name. */
+export function serviceNameOf(server: string, source: string): string {
+  const { pathname, host } = new URL(server);
+  const segments = pathname.split(/[^-\w:]+/).filter(Boolean);
+  return `services.${segments.join('.')}@${host}@${source}`;
 }
 
 /** parentsOf are the workspaces above one, from the top. */

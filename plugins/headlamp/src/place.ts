@@ -1,7 +1,15 @@
 import { ApiProxy } from '@kinvolk/headlamp-plugin/lib';
 import { findConnection, userID } from './browser';
 import { type Connection, writeKubeconfig } from './kubeconfig';
-import { type Address, isSameServer, nameOf, parseServer, serverOf } from './paths';
+import {
+  type Address,
+  isSameServer,
+  nameOf,
+  parseServer,
+  serverOf,
+  serviceNameOf,
+  sourceOf,
+} from './paths';
 
 /** Place is a cluster of Headlamp, and what is known of the workspace that it is. */
 export interface Place {
@@ -48,7 +56,8 @@ export async function requestIn(place: Place, path: string | undefined, url: str
   if (!place.connection || !address) {
     throw new Unreachable(path);
   }
-  return requestAt(place.connection, nameOf(address), serverOf(address), url, query);
+  const name = nameOf(address, sourceOf(place.cluster, place.address));
+  return requestAt(place.connection, name, serverOf(address), url, query);
 }
 
 /** requestAtURL sends a GET request to another URL of the server of a place, such as that of a virtual workspace. */
@@ -56,17 +65,18 @@ export async function requestAtURL(place: Place, server: string, url: string, qu
   if (!place.connection) {
     throw new Unreachable(server);
   }
-  const { pathname, host } = new URL(server);
-  const name = `${pathname
-    .split(/[^-\w:]+/)
-    .filter(Boolean)
-    .join('.')}@${host}`;
+  const name = serviceNameOf(server, sourceOf(place.cluster, place.address));
   return requestAt(place.connection, name, server, url, query);
 }
 
 /** canReachURL says whether a URL is on the server of a place, whose credentials are known. */
 export function canReachURL(place: Place, server: string): boolean {
   return !!place.connection && isSameServer(place.connection.server, server);
+}
+
+/** isServerOf says whether a URL is on the server of a place, which is known without its credentials, too. */
+export function isServerOf(place: Place, url: string): boolean {
+  return isSameServer(place.connection?.server ?? place.address?.installation ?? '', url);
 }
 
 /** requestAt passes the kubeconfig along with the request, as Headlamp does for clusters whose kubeconfig is in the browser. */
@@ -94,7 +104,7 @@ export async function addCluster(place: Place, path: string): Promise<string> {
   if (!place.connection || !address) {
     throw new Unreachable(path);
   }
-  const name = nameOf(address);
+  const name = nameOf(address, sourceOf(place.cluster, place.address));
   // Headlamp adds a cluster once more that it has.
   if (!(await findConnection(name))) {
     await ApiProxy.setCluster({

@@ -163,7 +163,7 @@ describe.skipIf(!file)('against a shard', { timeout: 120_000 }, () => {
     );
     expect(within(below).getByText('app')).toBeInTheDocument();
     expect(within(below).getByText('Ready')).toBeInTheDocument();
-    expect(sent.some(({ cluster }) => cluster === `${base}:team@${host}`)).toBe(true);
+    expect(sent.some(({ cluster }) => cluster === `${base}:team@${host}@mine`)).toBe(true);
     // An empty workspace says how to fill it.
     await user.click(
       within(below).getByRole('button', { name: `Workspaces below ${base}:team:app` })
@@ -181,7 +181,7 @@ describe.skipIf(!file)('against a shard', { timeout: 120_000 }, () => {
   it('makes a workspace that is opened a cluster, once, with the same credentials', async () => {
     const user = userEvent.setup();
     renderPage(page('workspaces'), 'mine');
-    const name = `${base}:team@${host}`;
+    const name = `${base}:team@${host}@mine`;
     await user.click(await screen.findByRole('button', { name: `Open ${base}:team` }, patient));
     await waitFor(async () => expect(await findConnection(name)).toBeDefined(), patient);
     expect(await findConnection(name)).toMatchObject({
@@ -200,7 +200,7 @@ describe.skipIf(!file)('against a shard', { timeout: 120_000 }, () => {
     await user.click(await screen.findByRole('button', { name: /^Add these 2 to/ }, patient));
     for (const name of ['provider', 'team']) {
       await waitFor(
-        async () => expect(await findConnection(`${base}:${name}@${host}`)).toBeDefined(),
+        async () => expect(await findConnection(`${base}:${name}@${host}@mine`)).toBeDefined(),
         patient
       );
     }
