@@ -131,6 +131,20 @@ func (e *env) testConsoleExports(t *testing.T) {
 	page.WaitTitle(consumer)
 	page.WaitText("No API is exported here.")
 	e.quiet(t, page)
+
+	// Who may not read the Shards does not learn which servers are of the installation: tenants can write the URLs.
+	rules := []rbacv1.PolicyRule{{APIGroups: []string{apisv1alpha2.GroupName}, Resources: []string{"apiexports", "apiexportendpointslices"}, Verbs: []string{"get", "list", "watch"}}}
+	if err := admin.Create(shardtesting.In(t.Context(), cluster), &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "exports"}, Rules: rules}); err != nil {
+		t.Fatal(err)
+	}
+	e.grant(t, cluster, "victor", "exports")
+	page = e.openConsole(t, "victor-token", "workspaces/"+publisher+"?tab=exports")
+	page.WaitTitle(publisher)
+	page.WaitText("is on a server that this page does not know: do not send credentials to it.")
+	if text := page.Text(); strings.Contains(text, "kubectl --server") {
+		t.Errorf("a command for a server that is not known: %s", text)
+	}
+	e.quiet(t, page)
 }
 
 // clusterOf is the name of the logical cluster of a workspace below root.

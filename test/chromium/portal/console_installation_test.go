@@ -145,7 +145,8 @@ func (e *env) testConsoleInstallation(t *testing.T) {
 	page.WaitTitle("Installation")
 	page.WaitText("There is no object of the operator in the namespace that this server reads.")
 
-	e.createInHost(t, installation)
+	root, others, _ := strings.Cut(installation, "\n---\n")
+	e.createInHost(t, others)
 	verdict := func(text string) {
 		t.Helper()
 		page.Wait("the verdict to be "+text, fmt.Sprintf("document.querySelector('#verdict')?.innerText.includes(%q)", text))
@@ -154,7 +155,10 @@ func (e *env) testConsoleInstallation(t *testing.T) {
 		t.Helper()
 		page.Wait(title+" to be "+text, fmt.Sprintf("document.querySelector('[data-card=%q]')?.innerText.includes(%q)", title, text))
 	}
-	verdict("Healthy: 8 objects of the operator are as the spec says")
+	verdict("There is no RootShard")
+	e.createInHost(t, root)
+	verdict("Healthy, as the operator last reported: 8 objects are as the spec says")
+	page.WaitText("kubectl kcp doctor says whether it runs")
 	card("Shards", "2 of 2 healthy")
 	card("Front proxies", "1 of 1 healthy")
 	card("Caches", "1 of 1 healthy")
@@ -170,8 +174,17 @@ func (e *env) testConsoleInstallation(t *testing.T) {
 	e.report(t, "shards", "alpha", `{"observedGeneration":2}`)
 	verdict("Healthy")
 
-	// A finding arrives while the page is open, and its object is reached by keys.
+	e.testWorking(t, page, verdict)
+
+	// What the operator has not reported on is no health either.
 	ready := [4]string{"Ready", "True", "Ready", ""}
+	e.report(t, "shards", "alpha", "{"+conditions(ready)+"}")
+	card("etcd", "1 of 2 healthy")
+	card("etcd", "Not reported: alpha")
+	card("Certificates", "Not reported: alpha")
+	card("Rollout", "Not reported: alpha")
+
+	// A finding arrives while the page is open, and its object is reached by keys.
 	e.report(t, "shards", "alpha", "{"+conditions(ready, [4]string{"EtcdHealthy", "False", "MemberMissing", "Member etcd-1 is missing"})+"}")
 	verdict("1 finding that needs you")
 	card("etcd", "1 of 2 healthy")
@@ -188,11 +201,69 @@ func (e *env) testConsoleInstallation(t *testing.T) {
 	e.testRollouts(t, page)
 	e.testCertificates(t, page, ready)
 	e.testBackups(t, page, ready)
+	e.testMany(t, page, verdict)
 	page.Open(e.consoleAt("installation/shards/gone"))
 	page.WaitText("There is no Shard gone (any more).")
 	page.Open(e.consoleAt("installation/secrets/s3"))
 	page.WaitText("secrets is no kind of the operator that the console shows.")
 	e.quiet(t, page)
+}
+
+// testMany: of more objects than are read, the page says which ones it has read.
+func (e *env) testMany(t *testing.T, page *chromium.Page, verdict func(string)) {
+	host, labels := e.hostClient(t), map[string]string{"test": "many"}
+	store := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal([]byte(`
+apiVersion: operator.kcp.io/v1alpha1
+kind: BackupStore
+spec:
+  endpointURL: https://s3.example.org
+  bucket: many
+  s3Credentials: {accessKeyId: {name: s3, key: id}, secretAccessKey: {name: s3, key: key}}
+  encryption: {recipients: [age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p]}
+`), &store.Object); err != nil {
+		t.Fatal(err)
+	}
+	store.SetNamespace(hostNamespace)
+	store.SetLabels(labels)
+	for i := range 501 {
+		one := store.DeepCopy()
+		one.SetName(fmt.Sprintf("many-%03d", i))
+		if err := host.Create(t.Context(), one); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() {
+		if err := host.DeleteAllOf(context.Background(), store, client.InNamespace(hostNamespace), client.MatchingLabels(labels)); err != nil {
+			t.Error(err)
+		}
+	})
+	page.Open(e.consoleAt("installation?tab=backups"))
+	page.Reload()
+	verdict("within the first 500 by name of BackupStore; there are more")
+}
+
+// testWorking: while the operator works on one part, what needs a person in others is not hidden.
+func (e *env) testWorking(t *testing.T, page *chromium.Page, verdict func(string)) {
+	finding := func(condition, class, text string) {
+		t.Helper()
+		found := fmt.Sprintf("document.querySelector('[data-finding=\"alpha/%s\"]')", condition)
+		page.Wait(condition+" to be "+class, fmt.Sprintf("%s?.className === %q && %s.innerText.includes(%q)", found, class, found, text))
+	}
+	works := func(reason string, others ...[4]string) string {
+		all := append([][4]string{{"Ready", "False", reason, ""}, {"Reconciling", "True", reason, ""}, {"CertificatesReady", "False", reason, "certificates of alpha"}}, others...)
+		return "{" + conditions(all...) + "}"
+	}
+	e.report(t, "shards", "alpha", works("Issuing", [4]string{"EtcdAvailable", "False", "WaitingForCertificates", "etcd starts later"},
+		[4]string{"EtcdHealthy", "False", "NoSpace", "etcd rejects writes"}, [4]string{"RolledOut", "False", "RolloutPaused", "its rollout is paused"}))
+	verdict("2 findings that need you")
+	finding("CertificatesReady", "progress", "The operator works on it. If that does not end: See what cert-manager says")
+	finding("EtcdAvailable", "progress", "etcd starts later")
+	finding("EtcdHealthy", "bad", "etcd rejects writes")
+	finding("RolledOut", "bad", "Remove the annotation operator.kcp.io/pause-rollout")
+	e.report(t, "shards", "alpha", works("SourceNotFound"))
+	verdict("1 finding that needs you")
+	finding("CertificatesReady", "bad", "See what cert-manager says")
 }
 
 // testRollouts: servers are in the order in which they roll out, and a rollout that has stopped has its reason.
@@ -261,13 +332,24 @@ apiVersion: operator.kcp.io/v1alpha1
 kind: Restore
 metadata: {name: again, namespace: kcp}
 spec: {rootShardRef: {name: root}, storeRef: {name: offsite}, backupId: b1, identity: {name: age, key: key.txt}}
-status: {observedGeneration: 1, phase: Completed, backupTakenAt: "2026-01-02T03:00:00Z", duration: 2m, `+"conditions: "+strings.TrimPrefix(conditions(ready, [4]string{"Completed", "True", "Restored", ""}, [4]string{"Released", "False", "Held", "the shards delete nothing"}), `"conditions":`)+"}")
+status: {observedGeneration: 1, phase: Completed, backupTakenAt: "2026-01-02T03:00:00Z", duration: 2m, `+"conditions: "+strings.TrimPrefix(conditions(ready, [4]string{"Completed", "True", "Restored", ""}, [4]string{"Released", "False", "Held", "the shards delete nothing"}, [4]string{"Consistent", "False", "Differs", "a Workspace lacks its logical cluster"}), `"conditions":`)+"}")
+	e.createInHost(t, `
+apiVersion: operator.kcp.io/v1alpha1
+kind: Restore
+metadata: {name: later, namespace: kcp}
+spec: {rootShardRef: {name: root}, storeRef: {name: offsite}, backupId: b1, identity: {name: age, key: key.txt}}
+status: {observedGeneration: 1, phase: Completed, `+"conditions: "+strings.TrimPrefix(conditions(ready, [4]string{"Completed", "True", "Restored", ""}, [4]string{"Released", "True", "Released", ""}, [4]string{"Consistent", "False", "Differs", "this was repaired"}), `"conditions":`)+"}")
+	page.Wait("the later restore", "document.querySelector('[data-restore=later]')?.innerText.includes('Completed')")
 	page.Wait("the restore to be held", "document.querySelector('[data-restore=again]')?.innerText.includes('To be released') && document.querySelector('[data-restore=again]').innerText.includes('the shards delete nothing')")
 	e.report(t, "restoredrills", "weekly", `{"active":{"backup":"nightly-1","backupId":"b1","namespace":"restore-drill","startedAt":"2026-02-01T05:00:00Z","message":"waiting for Shard alpha"}}`)
 	page.Wait("the drill that runs to be first", "document.querySelector('[data-run]')?.innerText.includes('Running') && document.querySelector('[data-run]').innerText.includes('waiting for Shard alpha')")
 	e.report(t, "backupschedules", "nightly", "{"+conditions(ready, [4]string{"Current", "False", "Overdue", "two Backups in a row have not been completed"})+"}")
 	page.Wait("the schedule to be late", "document.querySelector('[data-schedule=nightly]').innerText.includes('two Backups in a row')")
 	page.Click(chromium.Named("At a glance"))
+	page.Wait("what is held, though a later restore is released", "document.querySelector('[data-finding=\"again/Released\"]') && document.querySelector('[data-finding=\"again/Consistent\"]')?.innerText.includes('before you release')")
+	if text := page.Text(); strings.Contains(text, "this was repaired") {
+		t.Errorf("the comparison of a restore that is released is a finding: %s", text)
+	}
 	page.Wait("the card to be late", "document.querySelector('[data-card=\"Last backup\"]')?.innerText.includes('Overdue')")
 }
 
@@ -304,5 +386,6 @@ func (e *env) testConsoleInstallationRights(t *testing.T) {
 	signInWith(page, "operator-token")
 	page.WaitTitle("Installation")
 	page.WaitText("cannot be read now: the host cluster does not answer. The console tries again by itself.")
+	page.Wait("the verdict to be old", "document.querySelector('#verdict')?.innerText.includes('Not current: RootShard')")
 	e.quiet(t, page)
 }

@@ -132,7 +132,8 @@ func (e *env) consolePictures(t *testing.T, directory string) {
 	at := func(ago time.Duration) string { return time.Now().Add(-ago).UTC().Format(time.RFC3339) }
 	e.report(t, "backupschedules", "nightly", `{"lastSuccessfulTime":"`+at(9*time.Hour)+`"}`)
 	e.report(t, "restoredrills", "weekly", `{"lastSuccessfulTime":"`+at(7*time.Hour)+`"}`)
-	e.report(t, "shards", "alpha", "{"+conditions([4]string{"Ready", "True", "Ready", ""}, [4]string{"EtcdHealthy", "False", "MemberMissing", "1 of 3 members is missing: the operator replaces alpha-etcd-2"})+"}")
+	e.report(t, "shards", "alpha", "{"+conditions([4]string{"Ready", "True", "Ready", ""}, [4]string{"CertificatesReady", "True", "Issued", ""}, [4]string{"EtcdAvailable", "True", "Quorum", ""}, [4]string{"RolledOut", "True", "Current", ""},
+		[4]string{"EtcdHealthy", "False", "MemberMissing", "1 of 3 members is missing: the operator replaces alpha-etcd-2"})+"}")
 	page := e.openConsole(t, "operator-token", "workspaces")
 	page.WaitTitle("Workspaces") // loading the page again would end the sign-in
 	for _, scheme := range []string{"light", "dark"} {

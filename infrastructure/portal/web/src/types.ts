@@ -115,7 +115,7 @@ export interface EndpointSlice extends KubeObject {
 }
 
 export interface Shard extends KubeObject {
-  spec: { baseURL: string; externalURL?: string; resourceLimits?: { soft?: Record<string, string>; hard?: Record<string, string> } }
+  spec: { baseURL: string; externalURL?: string; virtualWorkspaceURL?: string; resourceLimits?: { soft?: Record<string, string>; hard?: Record<string, string> } }
   status?: { capacity?: Record<string, string>; load?: Record<string, string>; used?: Record<string, string>; conditions?: Condition[] }
 }
 
@@ -132,7 +132,7 @@ export interface LogicalClusterMigration extends KubeObject {
 
 /** Operated is an object of the operator in the host cluster: what all its kinds have. */
 export interface Operated extends KubeObject {
-  spec?: { rootShard?: { ref?: Reference }; rootShardRef?: Reference; parent?: object; [field: string]: unknown }
+  spec?: { rootShard?: { ref?: Reference }; rootShardRef?: Reference; shard?: Reference; parent?: object; [field: string]: unknown }
   status?: { phase?: string; version?: string; endpoint?: string; etcd?: object; observedGeneration?: number; conditions?: Condition[]; [field: string]: unknown }
 }
 

@@ -23,9 +23,9 @@ export class Watches extends Observable {
     })
   }
 
-  open<T extends KubeObject>(path: string, selector?: Record<string, string>): Feed<T> {
+  open<T extends KubeObject>(path: string, selector?: Record<string, string>, maximum = pageSize): Feed<T> {
     const feed = new Feed<T>(this.api, path, this.limiter, selector)
-    feed.maximum = pageSize
+    feed.maximum = maximum
     return feed
   }
 
@@ -57,10 +57,10 @@ export class Watches extends Observable {
   }
 }
 
-/** useFeed has the objects at a path while the component is there, and renders it again when they change. */
-export function useFeed<T extends KubeObject>(path: string, selector?: Record<string, string>): Feed<T> {
+/** useFeed has the objects at a path, the first ones by name up to a maximum, while the component is there, and renders it again when they change. */
+export function useFeed<T extends KubeObject>(path: string, selector?: Record<string, string>, maximum?: number): Feed<T> {
   const { watches } = usePortal()
-  const [feed] = useState(() => watches.open<T>(path, selector))
+  const [feed] = useState(() => watches.open<T>(path, selector, maximum))
   useEffect(() => watches.start(feed), [feed])
   useObservables(feed)
   return feed

@@ -12,8 +12,8 @@ const phases: [string, string][] = [
 
 /** Certificates has the authorities of the installation, with their re-keyings, and the servers whose certificates are not issued. */
 export function Certificates({ host }: { host: Host }) {
-  const missing = servers.flatMap((resource) => host[resource].sorted.map((object) => ({ resource, object, condition: conditionOf(object, 'CertificatesReady') }))).filter(({ condition }) => condition?.status === 'False')
-  const known = servers.every((resource) => host[resource].state === 'current')
+  const missing = servers.flatMap((resource) => host[resource].sorted.map((object) => ({ resource, object, condition: conditionOf(object, 'CertificatesReady') }))).filter(({ condition }) => condition?.status !== 'True')
+  const known = servers.every((resource) => host[resource].state === 'current') && servers.some((resource) => host[resource].items.size > 0)
   return (
     <>
       {host.rootshards.sorted.map((root) => <Authorities key={root.metadata.name} root={root} />)}
@@ -21,7 +21,7 @@ export function Certificates({ host }: { host: Host }) {
       {missing.length === 0 && known && <p><Mark tone="good">All are issued</Mark> cert-manager renews them, and servers read them again.</p>}
       {missing.length > 0 && (
         <ul class="rows" aria-labelledby="issued">
-          {missing.map(({ resource, object, condition }) => <li key={`${resource}/${object.metadata.name}`}><span><strong>{kinds[resource]} <ObjectLink resource={resource} name={object.metadata.name} /></strong> {condition!.message}</span></li>)}
+          {missing.map(({ resource, object, condition }) => <li key={`${resource}/${object.metadata.name}`}><span><strong>{kinds[resource]} <ObjectLink resource={resource} name={object.metadata.name} /></strong> {condition ? condition.message : 'Not reported'}</span></li>)}
         </ul>
       )}
       <p>The console does not see single certificates: they are objects of cert-manager, and Secrets. To see when they expire:</p>

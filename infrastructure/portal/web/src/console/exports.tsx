@@ -1,11 +1,13 @@
 import { inWorkspace, isName } from '../api'
 import { Age, Command, Copy } from '../components/parts'
-import type { APIExport, EndpointSlice } from '../types'
+import type { APIExport, EndpointSlice, Shard } from '../types'
 import { useFeed } from '../watches'
 import { Facts, resourceOf, Unknown } from './parts'
 
 /** Exports has the APIs that a workspace offers to others, and where their providers reach the workspaces that bind them. */
 export function Exports({ path }: { path: string }) {
+  const shards = useFeed<Shard>(inWorkspace('root', 'apis', 'core.kcp.io', 'v1alpha1', 'shards'))
+  const origins = shards.state === 'loading' ? undefined : originsOf(shards.sorted)
   const exports = useFeed<APIExport>(inWorkspace(path, 'apis', 'apis.kcp.io', 'v1alpha2', 'apiexports'))
   const slices = useFeed<EndpointSlice>(inWorkspace(path, 'apis', 'apis.kcp.io', 'v1alpha1', 'apiexportendpointslices'))
   const unknown = <Unknown feed={exports} what={`list the API exports of ${path}`} />
@@ -21,12 +23,23 @@ export function Exports({ path }: { path: string }) {
     <>
       {unknown}
       {slices.state === 'failed' && <Unknown feed={slices} what={`list the endpoint slices of ${path}`} />}
-      {exports.sorted.map((exported) => <Export key={exported.metadata.name} exported={exported} loaded={slices.state === 'current'} slices={slices.sorted.filter((slice) => belongs(slice, exported))} />)}
+      {exports.sorted.map((exported) => <Export key={exported.metadata.name} exported={exported} origins={origins} loaded={slices.state === 'current'} slices={slices.sorted.filter((slice) => belongs(slice, exported))} />)}
     </>
   )
 }
 
-function Export({ exported: { metadata, spec = {}, status = {} }, slices, loaded }: { exported: APIExport; slices: EndpointSlice[]; loaded: boolean }) {
+/** originsOf are the servers that get credentials: that of this page, and those that the Shards name, which only administrators of the installation write. */
+function originsOf(shards: Shard[]): string[] {
+  return [location.origin, ...shards.flatMap(({ spec }) => [originOf(spec.externalURL), originOf(spec.virtualWorkspaceURL)])].filter(Boolean)
+}
+
+/** originOf is empty for what is no URL of HTTPS. */
+function originOf(url: string | undefined): string {
+  const parsed = url && URL.canParse(url) ? new URL(url) : undefined
+  return parsed?.protocol === 'https:' ? parsed.origin : ''
+}
+
+function Export({ exported: { metadata, spec = {}, status = {} }, slices, loaded, origins }: { exported: APIExport; slices: EndpointSlice[]; loaded: boolean; origins: string[] | undefined }) {
   const { name } = metadata
   const wrong = status.conditions?.filter((condition) => condition.status !== 'True') ?? []
   const urls = [...new Set(slices.flatMap((slice) => slice.status?.endpoints?.map(({ url }) => url) ?? []))]
@@ -49,7 +62,9 @@ function Export({ exported: { metadata, spec = {}, status = {} }, slices, loaded
       <h3>Who binds it</h3>
       <p>Consumers are in workspaces of others, and each is listed there, under API bindings. All of them together are in the virtual workspace of the export, which this page does not reach. With the
         right to get apiexports/content of {name} here, the provider lists them with kubectl{urls.length > 1 ? ', once for each URL' : ''}:</p>
-      {urls.filter(isPlain).map((url) => <Command key={url} text={consumers(url)} />)}
+      {origins && urls.map((url) => !origins.includes(originOf(url))
+        ? <p key={url}><code>{url}</code> is on a server that this page does not know: do not send credentials to it.</p>
+        : isPlain(url) && <Command key={url} text={consumers(url)} />)}
       {urls.length === 0 && <p class="muted">The command needs a URL of an endpoint slice. A slice has those of the shards with workspaces that bind the export: without one, nobody binds it, or the slice is new.</p>}
     </section>
   )

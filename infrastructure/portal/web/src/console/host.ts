@@ -1,5 +1,5 @@
 import { APIError } from '../api'
-import type { Feed } from '../feed'
+import { type Feed, mostItems } from '../feed'
 import type { Backup, BackupSchedule, BackupStore, Condition, Operated, Restore, RestoreDrill, RootShard } from '../types'
 import { useFeed } from '../watches'
 
@@ -26,14 +26,15 @@ export interface Host {
   restoredrills: Feed<RestoreDrill>
 }
 
-function useKind<T extends Operated>(resource: string): Feed<T> {
-  return useFeed<T>(`/installation/${resource}`)
+function useKind<T extends Operated>(resource: string, maximum?: number): Feed<T> {
+  return useFeed<T>(`/installation/${resource}`, undefined, maximum)
 }
 
 export function useHost(): Host {
   return {
     rootshards: useKind('rootshards'), shards: useKind('shards'), frontproxies: useKind('frontproxies'), cacheservers: useKind('cacheservers'),
-    virtualworkspaces: useKind('virtualworkspaces'), backupstores: useKind('backupstores'), backups: useKind('backups'),
+    virtualworkspaces: useKind('virtualworkspaces'), backupstores: useKind('backupstores'), backups: useKind('backups', mostItems), // the newest may be the last by name
+   
     backupschedules: useKind('backupschedules'), restores: useKind('restores'), restoredrills: useKind('restoredrills'),
   }
 }
@@ -76,6 +77,15 @@ const summaries = ['Ready', 'Reconciling', 'Stalled']
 const intended = ['Drained', 'Balanced', 'CertificatesRekeyed', 'WorkspacesGone']
 /** passing are reasons that end by themselves, of conditions without effect on Ready. */
 const passing = ['Waiting', 'DeletingNamespace']
+/** waiting are reasons of several parts that the operator works on at a time, such as at the first start: that of Reconciling is only the first. */
+const waiting = [
+  'Issuing', 'Finding', 'WaitingForCertificates', 'CertificateAuthoritiesUnknown', 'Bootstrapping', 'Updating', 'DeploymentUnavailable', 'ReplicasUnavailable', 'RollingOut', 'RolloutSlotTaken',
+  'GatheringChanges', 'WaitingForTurn', 'InstallationWeakened', 'ServerNotReady', 'ProbeWorkspaceFails', 'ReplicationLags',
+]
+/** notPassing are conditions that may be False, for another reason, while the operator works on something else. */
+const notPassing = ['EtcdHealthy', 'SpecHonored', 'Reachable', 'Released', 'Consistent', 'Current', 'RetentionEnforced']
+/** mistakes are reasons that end when somebody creates, corrects or removes something, though the operator waits for that. */
+const mistakes = ['SourceNotFound', 'SecretNotFound', 'InvalidReference', 'ReferenceNotFound', 'RolloutPaused']
 /** soon is how long before its expiry a certificate authority is a finding, in milliseconds: cert-manager renews it earlier. */
 const soon = 30 * 24 * 3_600_000
 
@@ -88,11 +98,23 @@ export function findingsOf(resource: string, object: Operated): Finding[] {
   if (metadata.deletionTimestamp) return [found(isTrue(object, 'Stalled') ? 'bad' : 'progress', conditionOf(object, 'WorkspacesGone') ?? { type: 'Deleting', status: 'True', message: 'It is being deleted.' })]
   if (!ready) return [found('progress', { type: 'Ready', status: 'Unknown', message: 'The operator has not reported on it yet. If that stays so, look whether the operator runs.' })]
   if ((status.observedGeneration ?? 0) < (metadata.generation ?? 0)) return [found('progress', { type: 'Reconciling', status: 'True', message: 'The operator has not acted on the last change of its spec yet.' })]
-  const works = ready.status !== 'True' && isTrue(object, 'Reconciling') && !isTrue(object, 'Stalled')
-  const parts = conditions.filter(({ type, status, reason = '' }) => status !== 'True' && !summaries.includes(type) && (!intended.includes(type) || reason === 'Blocked'))
-    .map((condition) => found(works || passing.includes(condition.reason ?? '') ? 'progress' : 'bad', condition))
-  if (parts.length === 0 && ready.status !== 'True') parts.push(found(works ? 'progress' : 'bad', ready))
+  const parts = conditions.filter(({ type, status, reason = '' }) => status !== 'True' && !summaries.includes(type) && (!intended.includes(type) || reason === 'Blocked') && !isHistory(object, type))
+    .map((condition) => found(passes(object, condition) ? 'progress' : 'bad', condition))
+  if (parts.length === 0 && ready.status !== 'True') parts.push(found(passes(object, ready) ? 'progress' : 'bad', ready))
   return [...parts, ...expiring(object as RootShard).map((condition) => found('bad', condition))]
+}
+
+/** passes says whether a condition becomes True without a person. The operator works on what is the reason of Reconciling, and on nothing else for certain. */
+function passes(object: Operated, { type, reason = '' }: Condition): boolean {
+  if (passing.includes(reason)) return true
+  const reconciling = conditionOf(object, 'Reconciling')
+  if (isTrue(object, 'Ready') || reconciling?.status !== 'True' || isTrue(object, 'Stalled')) return false
+  return !notPassing.includes(type) && !mistakes.includes(reason) && (reason === reconciling.reason || waiting.includes(reason))
+}
+
+/** isHistory says whether a condition is of the past: a Restore is compared until it is released, and keeps the last result. */
+function isHistory(object: Operated, type: string): boolean {
+  return type === 'Consistent' && isTrue(object, 'Released')
 }
 
 /** expiring returns the certificate authorities of a RootShard that end soon, as conditions. */
@@ -103,7 +125,7 @@ function expiring({ status }: RootShard): Condition[] {
   }))
 }
 
-/** allFindings returns those of the installation. Of Backups and Restores, only the newest of each RootShard counts: others are history. */
+/** allFindings returns those of the installation. Of Backups and Restores, only the newest of each RootShard or Shard counts, and what is not released: others are history. */
 export function allFindings(host: Host): Finding[] {
   const found = feeds(host).flatMap(([resource, feed]) => {
     const objects = resource === 'backups' || resource === 'restores' ? newestOfEach([...feed.items.values()]) : feed.sorted
@@ -117,11 +139,14 @@ export function newestFirst(a: Operated, b: Operated): number {
   return (b.metadata.creationTimestamp ?? '').localeCompare(a.metadata.creationTimestamp ?? '') || b.metadata.name.localeCompare(a.metadata.name)
 }
 
+/** newestOfEach leaves the newest object of each RootShard, or of each Shard that was restored alone. A Restore holds its shards until it is released, so that it stays. */
 function newestOfEach(objects: Operated[]): Operated[] {
   const seen = new Set<string>()
-  return objects.sort(newestFirst).filter(({ spec }) => {
-    const root = spec?.rootShardRef?.name ?? ''
-    return !seen.has(root) && seen.add(root)
+  return objects.sort(newestFirst).filter((object) => {
+    const of = `${object.spec?.rootShardRef?.name ?? ''}/${object.spec?.shard?.name ?? ''}`
+    const newest = !seen.has(of)
+    seen.add(of)
+    return newest || conditionOf(object, 'Released')?.status === 'False'
   })
 }
 
@@ -153,6 +178,7 @@ const steps: Record<string, string> = {
   Reachable: 'Check the address, the credentials and the network of the store.',
   Completed: 'Correct what the message names, then make another one: one that has failed stays so.',
   Released: 'Compare the installation with what you expect, then set spec.release of the Restore: until then, the shards delete nothing.',
+  Consistent: 'Repair what the message names before you release: see “Restore one shard” in the documentation of the operator.',
   Scheduled: 'Do what the message says; nothing else is due meanwhile.',
   Current: 'Look at the last one: its message says why it has failed.',
   RetentionEnforced: 'Allow in the store what the message names.',
@@ -163,6 +189,7 @@ const steps: Record<string, string> = {
 export function stepOf({ tone, condition: { type, reason } }: Finding): string {
   if (reason === 'RolloutStopped') return 'Put back what was changed, or correct the spec: the component continues at once. Nothing is reverted by itself.'
   if (reason === 'RolloutPaused') return 'Remove the annotation operator.kcp.io/pause-rollout to go on.'
-  if (tone === 'progress') return 'The operator works on it; nothing to do.'
-  return steps[type] ?? 'Do what the message says.'
+  const step = reason === 'AwaitsRestore' ? 'See the Restore that the message names, or create it.' : steps[type]
+  if (tone === 'progress') return step ? `The operator works on it. If that does not end: ${step}` : 'The operator works on it; nothing to do.'
+  return step ?? 'Do what the message says.'
 }

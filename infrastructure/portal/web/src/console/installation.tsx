@@ -2,7 +2,9 @@ import { consoleName } from '../components/brand'
 import { Conditions } from '../components/conditions'
 import { Age, Command, Copy, Loading, Notice, plural, Tabs, Title } from '../components/parts'
 import { usePortal } from '../context'
+import type { Feed } from '../feed'
 import { consoleHref } from '../router'
+import type { Operated } from '../types'
 import { Backups } from './backups'
 import { Certificates } from './certificates'
 import { Glance } from './glance'
@@ -50,25 +52,36 @@ function Configured({ tab, resource, name }: { tab: string; resource: string; na
   )
 }
 
-/** verdictOf is the state of the installation in one sentence, once everything is read that can be. It is good only if that is all. */
+/** verdictOf is the state of the installation in one sentence. What is wrong is so at once; it is good only if everything is read, and current, and there is an installation. */
 function verdictOf(host: Host): { tone: Tone; text: string } | undefined {
   const all = feeds(host).map(([, feed]) => feed)
   const findings = allFindings(host)
-  const waiting = all.some(({ state, items }) => state === 'loading' || (state === 'reconnecting' && items.size === 0))
+  const namesOf = (is: (feed: Feed<Operated>) => boolean) => feeds(host).filter(([, feed]) => is(feed)).map(([resource]) => kinds[resource]).join(', ')
+  const old = namesOf(({ state }) => state === 'reconnecting')
+  const cut = feeds(host).filter(([, { complete }]) => !complete).map(([resource, { items }]) => `the first ${items.size} by name of ${kinds[resource]}`).join(', ')
+  const within = cut && ` within ${cut}; there are more`
   const unread = all.filter((feed) => feed.state === 'failed' && !isAbsent(feed)).length
   const objects = all.reduce((sum, { items }) => sum + items.size, 0)
   const bad = findings.filter(({ tone }) => tone === 'bad').length
-  if (waiting) return undefined
-  if (bad > 0) return { tone: 'bad', text: `${plural(bad, 'finding')} that ${bad === 1 ? 'needs' : 'need'} you` }
+  if (bad > 0) return { tone: 'bad', text: `${plural(bad, 'finding')} that ${bad === 1 ? 'needs' : 'need'} you${within}` }
+  if (all.some(({ state }) => state === 'loading')) return undefined
+  if (old) return { tone: 'progress', text: `Not current: ${old} cannot be read now` }
   if (unread === all.length || (objects === 0 && unread === 0)) return undefined // said elsewhere
-  if (findings.length > 0) return { tone: 'progress', text: `In progress: ${plural(findings.length, 'finding')} that the operator works on` }
+  if (findings.length > 0) return { tone: 'progress', text: `In progress: ${plural(findings.length, 'finding')} that the operator works on${within}` }
   if (unread > 0) return { tone: 'progress', text: 'Nothing is wrong with what you may read' }
-  return { tone: 'good', text: `Healthy: ${plural(objects, 'object')} of the operator ${objects === 1 ? 'is' : 'are'} as the spec says` }
+  if (cut) return { tone: 'progress', text: `Nothing is wrong${within}` }
+  if (host.rootshards.items.size === 0) return { tone: 'progress', text: 'There is no RootShard: the other objects are no installation' }
+  return { tone: 'good', text: `Healthy, as the operator last reported: ${plural(objects, 'object')} ${objects === 1 ? 'is' : 'are'} as the spec says` }
 }
 
 function Verdict({ host }: { host: Host }) {
   const verdict = verdictOf(host)
-  return <p id="verdict" class="verdict" role="status">{verdict && <Mark tone={verdict.tone}>{verdict.text}</Mark>}</p>
+  return (
+    <>
+      <p id="verdict" class="verdict" role="status">{verdict && <Mark tone={verdict.tone}>{verdict.text}</Mark>}</p>
+      {verdict?.tone === 'good' && <p class="muted">Nothing here changes while the operator does not run. <code>kubectl kcp doctor</code> says whether it runs.</p>}
+    </>
+  )
 }
 
 /** ObjectPage has what the operator says of one object. */

@@ -7,7 +7,7 @@ const annotations: [string, string][] = [['operator.kcp.io/pause-rollout', 'paus
 
 /** reasons are what the condition RolledOut says, in words. */
 const reasons: Record<string, [Tone, string]> = {
-  Current: ['good', 'Rolled out'], RollingOut: ['progress', 'Rolling out'], RolloutStopped: ['bad', 'Stopped'], RolloutPaused: ['progress', 'Paused'],
+  Current: ['good', 'Rolled out'], RollingOut: ['progress', 'Rolling out'], RolloutStopped: ['bad', 'Stopped'], RolloutPaused: ['bad', 'Paused'],
   GatheringChanges: ['progress', 'Waits'], WaitingForTurn: ['progress', 'Waits for its turn'], RolloutSlotTaken: ['progress', 'Waits for its turn'],
   InstallationWeakened: ['progress', 'Waits for health'], ServerNotReady: ['progress', 'Waits for health'], ProbeWorkspaceFails: ['progress', 'Waits for health'], ReplicationLags: ['progress', 'Waits for health'],
 }
