@@ -12,6 +12,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/atoll-dev/atoll/shardserver/authorization"
+	"github.com/atoll-dev/atoll/shardserver/filters/audit"
 )
 
 // newRequestHeaderAuthenticator authenticates the identity headers of clients whose certificate the request header CA
@@ -31,6 +32,7 @@ func newRequestHeaderAuthenticator(config *authenticatorfactory.RequestHeaderCon
 		if err != nil || !ok {
 			return nil, false, err
 		}
+		audit.AddFrontProxy(req.Context())
 		response.User = removeDirectGroups(response.User)
 		return response, true, nil
 	})
@@ -43,6 +45,9 @@ func ignoreProxyCertificates(certificates authenticator.Request, config *authent
 	return authenticator.RequestFunc(func(req *http.Request) (*authenticator.Response, bool, error) {
 		response, ok, err := certificates.AuthenticateRequest(req)
 		if err != nil && isProxyCertificate(req, config) {
+			if names := config.AllowedClientNames.Value(); len(names) == 0 || slices.Contains(names, req.TLS.PeerCertificates[0].Subject.CommonName) {
+				audit.AddFrontProxy(req.Context())
+			}
 			return nil, false, nil
 		}
 		return response, ok, err

@@ -3,6 +3,7 @@
 package audit
 
 import (
+	"context"
 	"net/http"
 
 	auditinternal "k8s.io/apiserver/pkg/apis/audit"
@@ -24,6 +25,8 @@ const (
 	ViewAnnotation = "virtual.kcp.io/workspace"
 	// sourceAnnotation contains the Source of a request. Webhooks and policies of tenants can add annotations, but not change one.
 	sourceAnnotation = "audit.kcp.io/source"
+	// proxyAnnotation means that a front proxy sent the request.
+	proxyAnnotation = "audit.kcp.io/front-proxy"
 )
 
 // Source is how a request came to its logical cluster.
@@ -74,6 +77,22 @@ func ClusterOf(event *auditinternal.Event) (logicalcluster.Name, bool) {
 
 // SourceOf returns the Source of an event of a request with WithSource, otherwise an empty one.
 func SourceOf(event *auditinternal.Event) Source { return Source(event.Annotations[sourceAnnotation]) }
+
+// AddFrontProxy adds to the audit event of a request that a front proxy sent it, according to its client certificate.
+func AddFrontProxy(ctx context.Context) { stockaudit.AddAuditAnnotation(ctx, proxyAnnotation, "true") }
+
+// ClientAddress returns the address of the client of an event: the first one, if a front proxy has sent the request, which sets it. Otherwise all but
+// the last come from headers of the client.
+func ClientAddress(event *auditinternal.Event) string {
+	addresses := event.SourceIPs
+	switch {
+	case len(addresses) == 0:
+		return ""
+	case event.Annotations[proxyAnnotation] != "":
+		return addresses[0]
+	}
+	return addresses[len(addresses)-1]
+}
 
 // NewRejectHandler returns a handler for requests to shard-level endpoints below a logical cluster. The response does not depend
 // on the user, so it precedes authentication, but the request is audited.
