@@ -29,7 +29,7 @@ const (
 	// maxBufferSize bounds the memory of a sink: an event in the buffer has up to 100 KiB.
 	maxBufferSize = 10000
 	batchSize     = 400
-	batchWait         = 10 * time.Second
+	batchWait     = 10 * time.Second
 	// retryDelay is the time before the first of few retries. Meanwhile, the buffer fills.
 	retryDelay = time.Second
 	// lookupTimeout bounds how long a request waits to be recorded while the watch cache is not ready.
