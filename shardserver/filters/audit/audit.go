@@ -3,7 +3,6 @@
 package audit
 
 import (
-	"context"
 	"net/http"
 
 	auditinternal "k8s.io/apiserver/pkg/apis/audit"
@@ -12,6 +11,7 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 
 	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/authentication"
 )
 
 // Annotations of events. All three contain the logical cluster, for clients of different versions.
@@ -25,8 +25,6 @@ const (
 	ViewAnnotation = "virtual.kcp.io/workspace"
 	// sourceAnnotation contains the Source of a request. Webhooks and policies of tenants can add annotations, but not change one.
 	sourceAnnotation = "audit.kcp.io/source"
-	// proxyAnnotation means that a front proxy sent the request.
-	proxyAnnotation = "audit.kcp.io/front-proxy"
 )
 
 // Source is how a request came to its logical cluster.
@@ -78,9 +76,6 @@ func ClusterOf(event *auditinternal.Event) (logicalcluster.Name, bool) {
 // SourceOf returns the Source of an event of a request with WithSource, otherwise an empty one.
 func SourceOf(event *auditinternal.Event) Source { return Source(event.Annotations[sourceAnnotation]) }
 
-// AddFrontProxy adds to the audit event of a request that a front proxy sent it, according to its client certificate.
-func AddFrontProxy(ctx context.Context) { stockaudit.AddAuditAnnotation(ctx, proxyAnnotation, "true") }
-
 // ClientAddress returns the address of the client of an event: the first one, if a front proxy has sent the request, which sets it. Otherwise all but
 // the last come from headers of the client.
 func ClientAddress(event *auditinternal.Event) string {
@@ -88,7 +83,7 @@ func ClientAddress(event *auditinternal.Event) string {
 	switch {
 	case len(addresses) == 0:
 		return ""
-	case event.Annotations[proxyAnnotation] != "":
+	case event.Annotations[authentication.FrontProxyAnnotation] != "":
 		return addresses[0]
 	}
 	return addresses[len(addresses)-1]

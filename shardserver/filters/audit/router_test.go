@@ -197,7 +197,7 @@ func TestEndOfBlockedBackend(t *testing.T) {
 }
 
 func TestClientAddress(t *testing.T) {
-	proxied := map[string]string{proxyAnnotation: "true"}
+	proxied := map[string]string{"audit.kcp.io/front-proxy": "true"}
 	for name, test := range map[string]struct {
 		event auditinternal.Event
 		want  string
