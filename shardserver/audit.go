@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/filters/audit"
 	"github.com/atoll-dev/atoll/shardserver/filters/audit/sinks"
 	"github.com/atoll-dev/atoll/shardserver/filters/audit/workspacelog"
@@ -30,7 +31,7 @@ func (d *dependencies) applyAudit(context.Context) error {
 	}
 	d.isAudited = len(routes) > 0
 	if bytes := d.options.WorkspaceAuditBytes; bytes > 0 {
-		d.workspaceLog = workspacelog.New(workspacelog.Config{Bytes: bytes, Exists: d.exists})
+		d.workspaceLog = workspacelog.New(workspacelog.Config{Bytes: bytes, Find: d.find, IsGone: d.isGone})
 		routes = append(routes, d.workspaceLog.Route())
 	}
 	if len(routes) > 0 {
@@ -38,6 +39,14 @@ func (d *dependencies) applyAudit(context.Context) error {
 		d.generic.AuditBackend, d.generic.AuditPolicyRuleEvaluator = router, router
 	}
 	return nil
+}
+
+// forgetDeleted removes what a shard has of a logical cluster that was deleted.
+func (d *dependencies) forgetDeleted(cluster logicalcluster.Name) {
+	d.usage.Forget(cluster)
+	if d.workspaceLog != nil {
+		d.workspaceLog.Forget(cluster)
+	}
 }
 
 // deletionRecorder returns what adds deletions by controllers to the audit log. Those are not in workspaceLog, like all that controllers do.

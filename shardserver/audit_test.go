@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -190,16 +191,28 @@ func TestAuditOfWorkspaces(t *testing.T) {
 		if got := getStatus(t, shardtesting.At(user, cluster), "/api/v1/secrets"); got != http.StatusForbidden {
 			t.Fatalf("got %d, want 403", got)
 		}
+		wrong := rest.AnonymousClientConfig(shardtesting.At(admin, cluster))
+		wrong.BearerToken = "wrong"
+		if got := getStatus(t, wrong, "/api/v1/pods"); got != http.StatusUnauthorized {
+			t.Fatalf("got %d, want 401", got)
+		}
+		open, err := c.CoreV1().Secrets("default").Watch(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer open.Stop()
 		shardtesting.Eventually(t, "the events", func(context.Context) error {
 			list, err := read(admin, cluster, "")
 			if err != nil {
 				return err
 			}
-			var changed, refused bool
+			var changed, refused, unauthenticated, watched bool
 			for i, event := range list.Items {
 				what := event.User.Username + " " + event.Verb + " " + event.RequestURI
 				changed = changed || what == "kcp-admin create /api/v1/namespaces/default/configmaps" && event.ObjectRef.Name == "first" && event.ResponseStatus.Code == http.StatusCreated
 				refused = refused || what == "user list /api/v1/secrets" && event.ResponseStatus.Code == http.StatusForbidden
+				unauthenticated = unauthenticated || what == " list /api/v1/pods" && event.ResponseStatus.Code == http.StatusUnauthorized
+				watched = watched || strings.HasPrefix(what, "kcp-admin watch /api/v1/namespaces/default/secrets") && event.ResponseStatus.Code == http.StatusOK
 				if event.User.Username == "system:apiserver" || event.Verb == "list" && event.ResponseStatus.Code == http.StatusOK || event.RequestObject != nil || len(event.User.Groups) > 0 || event.UserAgent == config.UserAgent {
 					t.Errorf("got %v", event)
 				}
@@ -207,8 +220,8 @@ func TestAuditOfWorkspaces(t *testing.T) {
 					t.Errorf("event %d is older than the one before", i)
 				}
 			}
-			if !changed || !refused {
-				return fmt.Errorf("changed: %t, refused: %t, %v", changed, refused, list)
+			if !changed || !refused || !unauthenticated || !watched {
+				return fmt.Errorf("changed: %t, refused: %t, unauthenticated: %t, watched: %t, %v", changed, refused, unauthenticated, watched, list)
 			}
 			return nil
 		})

@@ -189,7 +189,7 @@ func (d *dependencies) tenancyConfig() tenancy.Config {
 		Keys:              d.keys,
 		PurgeOrphans:      d.keys.PurgeOrphans,
 		DeleteKeys:        d.keys.Delete,
-		Deleted:           d.usage.Forget,
+		Deleted:           d.forgetDeleted,
 		AuditDeletion:     d.deletionRecorder(),
 	}
 }

@@ -67,8 +67,13 @@ func (d *dependencies) buildIndexes() {
 
 // exists reports whether the context's logical cluster is in the watch cache.
 func (d *dependencies) exists(ctx context.Context) bool {
+	return d.find(ctx) == nil
+}
+
+// find returns the error of reading the context's logical cluster from the watch cache.
+func (d *dependencies) find(ctx context.Context) error {
 	_, err := d.logicalClusters.Get(ctx, "", corev1alpha1.LogicalClusterName)
-	return err == nil
+	return err
 }
 
 // isGone reports whether a logical cluster has been deleted. The watch cache may not have a new one yet, so etcd decides.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apiserver/pkg/audit"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/authenticatorfactory"
 	"k8s.io/apiserver/pkg/authentication/request/headerrequest"
@@ -13,6 +14,9 @@ import (
 
 	"github.com/atoll-dev/atoll/shardserver/authorization"
 )
+
+// FrontProxyAnnotation is an annotation of the audit events of requests that a front proxy sent, according to its client certificate.
+const FrontProxyAnnotation = "audit.kcp.io/front-proxy"
 
 // newRequestHeaderAuthenticator authenticates the identity headers of clients whose certificate the request header CA
 // signed for an allowed name, without the groups that headers must not yield. The front proxy removes these already;
@@ -31,6 +35,7 @@ func newRequestHeaderAuthenticator(config *authenticatorfactory.RequestHeaderCon
 		if err != nil || !ok {
 			return nil, false, err
 		}
+		audit.AddAuditAnnotation(req.Context(), FrontProxyAnnotation, "true")
 		response.User = removeDirectGroups(response.User)
 		return response, true, nil
 	})
@@ -43,6 +48,9 @@ func ignoreProxyCertificates(certificates authenticator.Request, config *authent
 	return authenticator.RequestFunc(func(req *http.Request) (*authenticator.Response, bool, error) {
 		response, ok, err := certificates.AuthenticateRequest(req)
 		if err != nil && isProxyCertificate(req, config) {
+			if names := config.AllowedClientNames.Value(); len(names) == 0 || slices.Contains(names, req.TLS.PeerCertificates[0].Subject.CommonName) {
+				audit.AddAuditAnnotation(req.Context(), FrontProxyAnnotation, "true")
+			}
 			return nil, false, nil
 		}
 		return response, ok, err

@@ -186,11 +186,11 @@ func (c *logicalClusterController) release(ctx context.Context, scope *clusterSc
 	if err := c.cfg.Clients.Typed.Update(ctx, scope.cluster); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("removing the finalizer of logical cluster %q: %w", scope.name, err)
 	}
+	// The events of the content have enqueued the logical cluster again: a stale watch cache would repeat the deletion.
+	_, _ = c.clusters.ListLatest(ctx, "", nil)
 	if c.cfg.Deleted != nil {
 		c.cfg.Deleted(scope.name)
 	}
-	// The events of the content have enqueued the logical cluster again: a stale watch cache would repeat the deletion.
-	_, _ = c.clusters.ListLatest(ctx, "", nil)
 	return nil
 }
 

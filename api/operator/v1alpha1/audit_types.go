@@ -7,7 +7,8 @@ import (
 // AuditSpec configures the audit log of a shard. Without policy and sinks, the shard records nothing but the latest events of each workspace, in
 // memory, for the administrators of the workspace.
 type AuditSpec struct {
-	// policy selects the requests that are recorded, and how much of each. If unset, no request is recorded.
+	// policy selects the requests that webhook and the audit log of the shard record, and how much of each. If unset, these
+	// record none.
 	// +optional
 	Policy *AuditPolicy `json:"policy,omitempty"`
 
@@ -33,7 +34,8 @@ type AuditSinks struct {
 
 // AuditPolicy is the source of the audit policy.
 type AuditPolicy struct {
-	// configMap names the key of a ConfigMap with a Policy of audit.k8s.io/v1. If unset, no request is recorded.
+	// configMap names the key of a ConfigMap with a Policy of audit.k8s.io/v1. If unset, webhook and the audit
+	// log of the shard record no request.
 	// +optional
 	ConfigMap *AuditPolicyConfigMap `json:"configMap,omitempty"`
 }

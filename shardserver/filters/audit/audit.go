@@ -11,6 +11,7 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 
 	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/authentication"
 )
 
 // Annotations of events. All three contain the logical cluster, for clients of different versions.
@@ -74,6 +75,19 @@ func ClusterOf(event *auditinternal.Event) (logicalcluster.Name, bool) {
 
 // SourceOf returns the Source of an event of a request with WithSource, otherwise an empty one.
 func SourceOf(event *auditinternal.Event) Source { return Source(event.Annotations[sourceAnnotation]) }
+
+// ClientAddress returns the address of the client of an event: the first one, if a front proxy has sent the request, which sets it. Otherwise all but
+// the last come from headers of the client.
+func ClientAddress(event *auditinternal.Event) string {
+	addresses := event.SourceIPs
+	switch {
+	case len(addresses) == 0:
+		return ""
+	case event.Annotations[authentication.FrontProxyAnnotation] != "":
+		return addresses[0]
+	}
+	return addresses[len(addresses)-1]
+}
 
 // NewRejectHandler returns a handler for requests to shard-level endpoints below a logical cluster. The response does not depend
 // on the user, so it precedes authentication, but the request is audited.

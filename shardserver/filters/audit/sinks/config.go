@@ -93,10 +93,10 @@ func read(file string) (*Configuration, error) {
 	if err := yaml.UnmarshalStrict(bytes.TrimSpace(content), &cfg); err != nil {
 		return nil, fmt.Errorf("decoding %s: %w", file, err)
 	}
+	cfg.resolve(filepath.Dir(file))
 	if errs := cfg.validate(); len(errs) > 0 {
 		return nil, fmt.Errorf("%s: %w", file, errs.ToAggregate())
 	}
-	cfg.resolve(filepath.Dir(file))
 	return &cfg, nil
 }
 
@@ -108,7 +108,7 @@ func (c *Configuration) validate() field.ErrorList {
 	if c.Kind != kind {
 		errs = append(errs, field.NotSupported(field.NewPath("kind"), c.Kind, []string{kind}))
 	}
-	names := sets.New[string]()
+	names, files := sets.New[string](), sets.New[string]()
 	for i, sink := range c.Sinks {
 		at := field.NewPath("sinks").Index(i)
 		errs = append(errs, sink.validate(at)...)
@@ -116,6 +116,13 @@ func (c *Configuration) validate() field.ErrorList {
 			errs = append(errs, field.Duplicate(at.Child("name"), sink.Name))
 		}
 		names.Insert(sink.Name)
+		if sink.File == nil || sink.File.Path == "" {
+			continue
+		}
+		if files.Has(sink.File.Path) { // each sink rotates its file
+			errs = append(errs, field.Duplicate(at.Child("file", "path"), sink.File.Path))
+		}
+		files.Insert(sink.File.Path)
 	}
 	return errs
 }
@@ -127,8 +134,8 @@ func (s *Sink) validate(at *field.Path) field.ErrorList {
 	}
 	errs = append(errs, required(at.Child("policyFile"), s.PolicyFile)...)
 	errs = append(errs, s.Workspaces.validate(at.Child("workspaces"))...)
-	if s.BufferSize < 0 {
-		errs = append(errs, field.Invalid(at.Child("bufferSize"), s.BufferSize, "want a number of events, or 0 for the default"))
+	if s.BufferSize < 0 || s.BufferSize > maxBufferSize {
+		errs = append(errs, field.Invalid(at.Child("bufferSize"), s.BufferSize, fmt.Sprintf("want a number of events up to %d, or 0 for the default", maxBufferSize)))
 	}
 	receivers := 0
 	if s.Webhook != nil {
@@ -203,7 +210,7 @@ func required(at *field.Path, value string) field.ErrorList {
 	return nil
 }
 
-// resolve makes the paths of files absolute.
+// resolve makes the paths of files absolute, with one spelling for each.
 func (c *Configuration) resolve(directory string) {
 	for i := range c.Sinks {
 		sink := &c.Sinks[i]
@@ -219,6 +226,9 @@ func (c *Configuration) resolve(directory string) {
 		for _, file := range files {
 			if *file != "" && !filepath.IsAbs(*file) {
 				*file = filepath.Join(directory, *file)
+			}
+			if *file != "" {
+				*file = filepath.Clean(*file)
 			}
 		}
 	}

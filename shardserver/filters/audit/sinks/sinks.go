@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	auditinternal "k8s.io/apiserver/pkg/apis/audit"
@@ -16,6 +17,7 @@ import (
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	"k8s.io/apiserver/plugin/pkg/audit/buffered"
 	"k8s.io/apiserver/plugin/pkg/audit/truncate"
+	"k8s.io/klog/v2"
 
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
@@ -23,11 +25,15 @@ import (
 )
 
 const (
-	defaultBufferSize = 10000
-	batchSize         = 400
-	batchWait         = 10 * time.Second
+	defaultBufferSize = 1000
+	// maxBufferSize bounds the memory of a sink: an event in the buffer has up to 100 KiB.
+	maxBufferSize = 10000
+	batchSize     = 400
+	batchWait     = 10 * time.Second
 	// retryDelay is the time before the first of few retries. Meanwhile, the buffer fills.
 	retryDelay = time.Second
+	// lookupTimeout bounds how long a request waits to be recorded while the watch cache is not ready.
+	lookupTimeout = time.Second
 )
 
 // LogicalClusterReader reads LogicalClusters of this shard from memory.
@@ -53,7 +59,7 @@ func Load(file string, clusters LogicalClusterReader) ([]audit.Route, error) {
 }
 
 func newRoute(sink *Sink, clusters LogicalClusterReader) (audit.Route, error) {
-	selects, err := newSelector(&sink.Workspaces, clusters)
+	selects, err := newSelector(sink, clusters)
 	if err != nil {
 		return audit.Route{}, err
 	}
@@ -71,24 +77,21 @@ func newRoute(sink *Sink, clusters LogicalClusterReader) (audit.Route, error) {
 	if err := stockOptions(sink).ApplyTo(&applied); err != nil {
 		return audit.Route{}, err
 	}
-	route.Policy, route.Backend = applied.AuditPolicyRuleEvaluator, applied.AuditBackend
+	route.Policy, route.Backend = applied.AuditPolicyRuleEvaluator, buffer(sink, applied.AuditBackend)
 	return route, nil
 }
 
-// stockOptions returns the options of stock's audit log or webhook. Both have one sender: several would have more events in memory than the
-// buffer has.
+// stockOptions returns the options of stock's audit log or webhook, without a buffer.
 func stockOptions(sink *Sink) *genericoptions.AuditOptions {
 	o := genericoptions.NewAuditOptions()
 	o.PolicyFile = sink.PolicyFile
-	batch := genericoptions.AuditBatchOptions{Mode: genericoptions.ModeBatch, BatchConfig: batchConfig(sink)}
 	if sink.Webhook != nil {
 		w := &o.WebhookOptions
-		w.ConfigFile, w.InitialBackoff, w.BatchOptions, w.TruncateOptions.Enabled = sink.Webhook.KubeconfigFile, retryDelay, batch, true
+		w.ConfigFile, w.InitialBackoff, w.BatchOptions.Mode = sink.Webhook.KubeconfigFile, retryDelay, genericoptions.ModeBlockingStrict
 		return o
 	}
-	batch.BatchConfig.MaxBatchSize = 1 // a batch would only delay lines
 	l := &o.LogOptions
-	l.Path, l.BatchOptions, l.TruncateOptions.Enabled = sink.File.Path, batch, true
+	l.Path, l.BatchOptions.Mode = sink.File.Path, genericoptions.ModeBlockingStrict
 	for _, limit := range []struct {
 		to    *int
 		value int
@@ -100,22 +103,46 @@ func stockOptions(sink *Sink) *genericoptions.AuditOptions {
 	return o
 }
 
+// batchConfig has one sender: several would have more events in memory than the buffer has.
 func batchConfig(sink *Sink) buffered.BatchConfig {
 	size := sink.BufferSize
 	if size == 0 {
 		size = defaultBufferSize
 	}
-	return buffered.BatchConfig{BufferSize: size, MaxBatchSize: min(batchSize, size), MaxBatchWait: batchWait}
+	batch := min(batchSize, size)
+	if sink.File != nil {
+		batch = 1 // a larger one would only delay lines
+	}
+	return buffered.BatchConfig{BufferSize: size, MaxBatchSize: batch, MaxBatchWait: batchWait}
 }
 
 // buffer returns a backend that no request waits for.
 func buffer(sink *Sink, sender stockaudit.Backend) stockaudit.Backend {
 	limits := genericoptions.NewAuditTruncateOptions().TruncateConfig
-	return truncate.NewBackend(buffered.NewBackend(sender, batchConfig(sink)), limits, auditv1.SchemeGroupVersion)
+	return truncate.NewBackend(buffered.NewBackend(named{sender, sink.Name}, batchConfig(sink)), limits, auditv1.SchemeGroupVersion)
 }
 
+// named adds the name of the sink to what a backend says: stock's have that of their kind only.
+type named struct {
+	stockaudit.Backend
+	sink string
+}
+
+// ProcessEvents implements audit.Sink.
+func (n named) ProcessEvents(events ...*auditinternal.Event) bool {
+	delivered := n.Backend.ProcessEvents(events...)
+	if !delivered {
+		klog.ErrorS(nil, "Failed to deliver audit events to a sink, they are lost", "sink", n.sink, "events", len(events))
+	}
+	return delivered
+}
+
+// String implements audit.Backend.
+func (n named) String() string { return fmt.Sprintf("%s %q", n.Backend, n.sink) }
+
 // newSelector returns whether an event is one of a selected workspace.
-func newSelector(selector *Selector, clusters LogicalClusterReader) (func(*auditinternal.Event) bool, error) {
+func newSelector(sink *Sink, clusters LogicalClusterReader) (func(*auditinternal.Event) bool, error) {
+	selector := &sink.Workspaces
 	withLabels := labels.Everything()
 	if selector.LabelSelector != nil {
 		var err error
@@ -137,9 +164,15 @@ func newSelector(selector *Selector, clusters LogicalClusterReader) (func(*audit
 		if isNamed && withLabels.Empty() && !anyName {
 			return true
 		}
-		cluster, err := clusters.Get(logicalcluster.With(context.Background(), name), "", corev1alpha1.LogicalClusterName)
+		ctx, cancel := context.WithTimeout(logicalcluster.With(context.Background(), name), lookupTimeout)
+		defer cancel()
+		cluster, err := clusters.Get(ctx, "", corev1alpha1.LogicalClusterName)
+		if apierrors.IsNotFound(err) {
+			return false // nothing of it is served
+		}
 		if err != nil {
-			return false // there is none, so that nothing of it is served
+			stockaudit.HandlePluginError("sinks", fmt.Errorf("finding out whether the sink %q selects an event: %w", sink.Name, err), event)
+			return false
 		}
 		return (isNamed || isBelow(pathOf(name, cluster), selector.Paths)) && withLabels.Matches(labels.Set(cluster.Labels))
 	}, nil

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -17,6 +16,7 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	auditinternal "k8s.io/apiserver/pkg/apis/audit"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
@@ -39,7 +39,7 @@ func (c clusters) Get(ctx context.Context, _, _ string) (*corev1alpha1.LogicalCl
 	if cluster := c[name.String()]; cluster != nil {
 		return cluster, nil
 	}
-	return nil, errors.New("not found")
+	return nil, apierrors.NewNotFound(corev1alpha1.Resource("logicalclusters"), name.String())
 }
 
 func newCluster(path string, labels map[string]string) *corev1alpha1.LogicalCluster {
@@ -74,7 +74,7 @@ func TestSelector(t *testing.T) {
 		"all labels":                 {Selector{LabelSelector: &metav1.LabelSelector{}}, "o root t x"},
 		"a path that does not exist": {Selector{Paths: []string{"root:o"}}, ""},
 	} {
-		selects, err := newSelector(&test.selector, installation)
+		selects, err := newSelector(&Sink{Workspaces: test.selector}, installation)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -97,19 +97,21 @@ func TestInvalidConfigurations(t *testing.T) {
 		"sinks: []\nkind: AuditSinks":       "apiVersion: Unsupported value",
 		"apiVersion: audit.kcp.io/v1alpha1": "kind: Unsupported value",
 		head + "- {nme: a}":                 `unknown field "nme"`,
-		head + "- {policyFile: p, workspaces: {paths: [root]}, file: {path: f}}":                                             "sinks[0].name: Required value",
-		head + "- {name: A, policyFile: p, workspaces: {paths: [root]}, file: {path: f}}":                                    "sinks[0].name: Invalid value",
-		head + "- {name: a, workspaces: {paths: [root]}, file: {path: f}}":                                                   "sinks[0].policyFile: Required value",
-		head + "- {name: a, policyFile: p, file: {path: f}}":                                                                 "sinks[0].workspaces: Required value",
-		head + "- {name: a, policyFile: p, workspaces: {paths: [root]}}":                                                     "want one of webhook, file and s3",
-		head + "- {name: a, policyFile: p, workspaces: {paths: [root]}, file: {path: f}, webhook: {kubeconfigFile: k}}":      "want one of webhook, file and s3",
-		head + "- {name: a, policyFile: p, workspaces: {paths: ['*']}, file: {path: f}}":                                     "sinks[0].workspaces.paths[0]: Invalid value",
-		head + "- {name: a, policyFile: p, workspaces: {logicalClusters: ['root:a']}, file: {path: f}}":                      "sinks[0].workspaces.logicalClusters[0]: Invalid value",
-		head + "- {name: a, policyFile: p, workspaces: {labelSelector: {matchLabels: {a b: c}}}, file: {path: f}}":           "sinks[0].workspaces.labelSelector.matchLabels: Invalid value",
-		head + "- {name: a, policyFile: p, bufferSize: -1, workspaces: {paths: [root]}, file: {path: f, maxBackups: -1}}":    "sinks[0].file.maxBackups: Invalid value",
-		head + "- {name: a, policyFile: p, workspaces: {paths: [root]}, s3: {endpointURL: 'https://s', addressingStyle: x}}": "sinks[0].s3.bucket: Required value",
-		head + "- &a {name: a, policyFile: p, workspaces: {paths: [root]}, file: {path: f}}\n- *a":                           "sinks[1].name: Duplicate value",
-		head + "- {name: a, policyFile: missing, workspaces: {paths: [root]}, file: {path: f}}":                              "sinks[0]: loading audit policy file",
+		head + "- {policyFile: p, workspaces: {paths: [root]}, file: {path: f}}":                                                                                         "sinks[0].name: Required value",
+		head + "- {name: A, policyFile: p, workspaces: {paths: [root]}, file: {path: f}}":                                                                                "sinks[0].name: Invalid value",
+		head + "- {name: a, workspaces: {paths: [root]}, file: {path: f}}":                                                                                               "sinks[0].policyFile: Required value",
+		head + "- {name: a, policyFile: p, file: {path: f}}":                                                                                                             "sinks[0].workspaces: Required value",
+		head + "- {name: a, policyFile: p, workspaces: {paths: [root]}}":                                                                                                 "want one of webhook, file and s3",
+		head + "- {name: a, policyFile: p, workspaces: {paths: [root]}, file: {path: f}, webhook: {kubeconfigFile: k}}":                                                  "want one of webhook, file and s3",
+		head + "- {name: a, policyFile: p, workspaces: {paths: ['*']}, file: {path: f}}":                                                                                 "sinks[0].workspaces.paths[0]: Invalid value",
+		head + "- {name: a, policyFile: p, workspaces: {logicalClusters: ['root:a']}, file: {path: f}}":                                                                  "sinks[0].workspaces.logicalClusters[0]: Invalid value",
+		head + "- {name: a, policyFile: p, workspaces: {labelSelector: {matchLabels: {a b: c}}}, file: {path: f}}":                                                       "sinks[0].workspaces.labelSelector.matchLabels: Invalid value",
+		head + "- {name: a, policyFile: p, bufferSize: -1, workspaces: {paths: [root]}, file: {path: f, maxBackups: -1}}":                                                "sinks[0].file.maxBackups: Invalid value",
+		head + "- {name: a, policyFile: p, workspaces: {paths: [root]}, s3: {endpointURL: 'https://s', addressingStyle: x}}":                                             "sinks[0].s3.bucket: Required value",
+		head + "- &a {name: a, policyFile: p, workspaces: {paths: [root]}, file: {path: f}}\n- *a":                                                                       "sinks[1].name: Duplicate value",
+		head + "- {name: a, policyFile: p, bufferSize: 10001, workspaces: {paths: [root]}, file: {path: f}}":                                                             "sinks[0].bufferSize: Invalid value",
+		head + "- {name: a, policyFile: p, workspaces: {paths: [root]}, file: {path: f}}\n- {name: b, policyFile: p, workspaces: {paths: [root]}, file: {path: x/../f}}": "sinks[1].file.path: Duplicate value",
+		head + "- {name: a, policyFile: missing, workspaces: {paths: [root]}, file: {path: f}}":                                                                          "sinks[0]: loading audit policy file",
 	} {
 		file := filepath.Join(t.TempDir(), "sinks.yaml")
 		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
@@ -126,6 +128,7 @@ type receiver struct {
 	*httptest.Server
 	mu      sync.Mutex
 	webhook []auditv1.Event
+	batches []int // of webhook
 	objects map[string][]auditv1.Event
 	// blocked requests wait until it is closed.
 	blocked chan struct{}
@@ -168,7 +171,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		w.WriteHeader(http.StatusBadRequest)
 		return
 	}
-	r.webhook = append(r.webhook, list.Items...)
+	r.webhook, r.batches = append(r.webhook, list.Items...), append(r.batches, len(list.Items))
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Success"}`)
 }
@@ -289,7 +292,10 @@ sinks: [{name: slow, policyFile: policy.yaml, bufferSize: 100, workspaces: {path
 	close(to.blocked)
 	close(stop)
 	router.Shutdown()
-	if got := len(to.webhook); got != 2*buffer {
-		t.Errorf("%d of %d events were delivered, want those of the first batch and of the buffer", got, 4*buffer)
+	if len(to.batches) == 0 {
+		t.Fatal("nothing was delivered")
+	}
+	if got, want := len(to.webhook), to.batches[0]+buffer; got != want {
+		t.Errorf("%d of %d events were delivered, want the %d of the first batch and those of the buffer", got, 4*buffer, to.batches[0])
 	}
 }

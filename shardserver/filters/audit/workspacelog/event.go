@@ -28,8 +28,9 @@ const (
 	// viewUserPrefix precedes the virtual workspace and its owner, such as the logical cluster and name of an APIExport, which a binding names.
 	// Who uses a virtual workspace is not known to the workspaces that are seen through it.
 	viewUserPrefix = "system:kcp:view:"
-	// decisionAnnotation is stock's.
+	// decisionAnnotation and its value are stock's.
 	decisionAnnotation = "authorization.k8s.io/decision"
+	allowed            = "allow"
 )
 
 // Longest strings of an event, in bytes. Clients choose their lengths.
@@ -46,14 +47,15 @@ type class int
 const (
 	ignored class = iota
 	change        // that succeeded
-	other
+	other         // that authorization has allowed
+	refused
 )
 
 var writes = []string{"create", "update", "patch", "delete", "deletecollection"}
 
 // classify returns the class of an event.
 func classify(event *auditinternal.Event) class {
-	if event.Stage != auditinternal.StageResponseComplete && event.Stage != auditinternal.StagePanic {
+	if !isEnd(event) {
 		return ignored
 	}
 	source := audit.SourceOf(event)
@@ -61,17 +63,35 @@ func classify(event *auditinternal.Event) class {
 		return ignored
 	}
 	failed := event.ResponseStatus == nil || event.ResponseStatus.Code >= http.StatusBadRequest
-	isSecret := event.ObjectRef != nil && event.ObjectRef.APIGroup == "" && event.ObjectRef.Resource == "secrets"
 	isWrite := event.ObjectRef != nil && slices.Contains(writes, event.Verb)
 	switch {
 	case failed && source == audit.SourceView: // perhaps of an owner with whom the logical cluster has nothing in common
 		return ignored
 	case isWrite && !failed:
 		return change
-	case isWrite, isSecret, isRefused(event):
-		return other
+	case !isWrite && !isSecret(event) && !isRefused(event):
+		return ignored
+	case failed && event.Annotations[decisionAnnotation] != allowed: // or there was no decision, as where a user sends too many requests
+		return refused
 	}
-	return ignored
+	return other
+}
+
+// isEnd reports whether an event is the one of its request that is recorded. That of a watch of secrets is the one at its begin, because it may
+// last long. Failed authentication has no later one.
+func isEnd(event *auditinternal.Event) bool {
+	isSecretWatch := event.Verb == "watch" && isSecret(event)
+	switch event.Stage {
+	case auditinternal.StageResponseStarted:
+		return isSecretWatch || event.User.Username == "" && event.ResponseStatus != nil && event.ResponseStatus.Code == http.StatusUnauthorized
+	case auditinternal.StageResponseComplete:
+		return !isSecretWatch
+	}
+	return event.Stage == auditinternal.StagePanic
+}
+
+func isSecret(event *auditinternal.Event) bool {
+	return event.ObjectRef != nil && event.ObjectRef.APIGroup == "" && event.ObjectRef.Resource == "secrets"
 }
 
 func isRefused(event *auditinternal.Event) bool {
@@ -81,14 +101,14 @@ func isRefused(event *auditinternal.Event) bool {
 // encode returns an event as its logical cluster may see it: metadata of the request, and names of users. Groups, UIDs and extras of users, the
 // reasons of authorization, messages of errors and annotations may tell of other logical clusters, or of the installation.
 func encode(event *auditinternal.Event, cluster logicalcluster.Name) ([]byte, error) {
-	refused, isView := isRefused(event), audit.SourceOf(event) == audit.SourceView
+	isHidden, isView := isRefused(event) || classify(event) == refused, audit.SourceOf(event) == audit.SourceView
 	shown := auditv1.Event{
 		Level:                    auditv1.LevelMetadata,
 		AuditID:                  types.UID(cut(string(event.AuditID), maxShort)),
 		Stage:                    auditv1.Stage(event.Stage),
 		RequestURI:               cut(event.RequestURI, maxURI),
 		Verb:                     cut(event.Verb, maxShort),
-		User:                     authenticationv1.UserInfo{Username: nameOf(event.User, cluster, refused)},
+		User:                     authenticationv1.UserInfo{Username: nameOf(event.User, cluster, isHidden)},
 		RequestReceivedTimestamp: event.RequestReceivedTimestamp,
 		StageTimestamp:           event.StageTimestamp,
 	}
@@ -109,31 +129,33 @@ func encode(event *auditinternal.Event, cluster logicalcluster.Name) ([]byte, er
 		return json.Marshal(shown)
 	}
 	if event.ImpersonatedUser != nil {
-		shown.ImpersonatedUser = &authenticationv1.UserInfo{Username: nameOf(*event.ImpersonatedUser, cluster, refused)}
+		shown.ImpersonatedUser = &authenticationv1.UserInfo{Username: nameOf(*event.ImpersonatedUser, cluster, isHidden)}
 	}
-	if !refused && !isForeign(event.User, cluster) && !isComponent(event.User) {
+	if !isHidden && !isForeign(event.User, cluster) && !isComponent(event.User) {
 		shown.UserAgent = cut(event.UserAgent, maxText)
-		if len(event.SourceIPs) > 0 {
-			shown.SourceIPs = []string{cut(event.SourceIPs[0], maxShort)} // further ones are those of proxies
+		if address := audit.ClientAddress(event); address != "" {
+			shown.SourceIPs = []string{cut(address, maxShort)}
 		}
 	}
 	return json.Marshal(shown)
 }
 
-// nameOf returns the name of a user as a logical cluster may see it.
-func nameOf(u authenticationv1.UserInfo, cluster logicalcluster.Name, refused bool) string {
+// nameOf returns the name of a user as a logical cluster may see it. isHidden means that the logical cluster has not given it access.
+func nameOf(u authenticationv1.UserInfo, cluster logicalcluster.Name, isHidden bool) string {
+	origins := u.Extra[authorization.ClusterNameExtraKey]
+	account, isAccount := strings.CutPrefix(u.Username, serviceaccount.ServiceAccountUsernamePrefix)
 	switch {
 	case !isForeign(u, cluster):
 		return cut(u.Username, maxText)
-	case refused:
+	case isHidden || len(origins) > 1:
 		return foreignUser
-	}
-	// The logical cluster has given it access, by this name if it did by name.
-	account, ok := strings.CutPrefix(u.Username, serviceaccount.ServiceAccountUsernamePrefix)
-	if origins := u.Extra[authorization.ClusterNameExtraKey]; ok && len(origins) == 1 {
+	case len(origins) == 0: // an administrator impersonates it by this name
+		return cut(u.Username, maxText)
+	case isAccount:
 		return cut(authorization.ForeignServiceAccountPrefix+origins[0]+":"+account, maxText)
 	}
-	return cut(u.Username, maxText)
+	// An issuer of the other logical cluster has chosen the name, perhaps that of a user of this one.
+	return cut(authorization.ClusterGroupPrefix+origins[0], maxText)
 }
 
 // isForeign reports whether another logical cluster has authenticated a user.

@@ -50,8 +50,14 @@ func (l *Log) serve(req *http.Request, cluster logicalcluster.Name) ([]byte, err
 	if req.Method != http.MethodGet {
 		return nil, apierrors.NewMethodNotSupported(schema.GroupResource{Resource: "audit"}, req.Method)
 	}
-	if cluster.IsWildcard() || !l.exists(req.Context()) {
-		return nil, apierrors.NewNotFound(corev1alpha1.Resource("logicalclusters"), cluster.String())
+	notFound := apierrors.NewNotFound(corev1alpha1.Resource("logicalclusters"), cluster.String())
+	if cluster.IsWildcard() {
+		return nil, notFound
+	}
+	if err := l.cfg.Find(req.Context()); apierrors.IsNotFound(err) {
+		return nil, notFound
+	} else if err != nil {
+		return nil, err
 	}
 	since, limit, err := parse(req.URL.Query())
 	if err != nil {
