@@ -116,8 +116,8 @@ func addControllers(mgr ctrl.Manager, image desired.Image, argoCDNamespace, dril
 	cluster := apply.Cluster{Client: mgr.GetClient()}
 	clients := shardclient.New(cluster)
 	config := reconcile.Config{
-		LookupHost: net.DefaultResolver.LookupHost,
-		Cluster:    cluster, Recorder: mgr.GetEventRecorder("atoll-operator"), Gate: gate.New(cluster, clients, time.Now), Image: image, Etcd: etcdclient.Client{}, ClusterID: clusterID, ArgoCDNamespace: argoCDNamespace, Now: time.Now,
+		LookupHost: net.DefaultResolver.LookupHost, Live: mgr.GetAPIReader(),
+		Cluster: cluster, Recorder: mgr.GetEventRecorder("atoll-operator"), Gate: gate.New(cluster, clients, time.Now), Image: image, Etcd: etcdclient.Client{}, ClusterID: clusterID, ArgoCDNamespace: argoCDNamespace, Now: time.Now,
 	}
 	reconciliations := metrics.NewReconciliations()
 	for _, collector := range []prometheus.Collector{reconciliations, metrics.NewObjects(mgr.GetCache(), mgr.Elected())} {

@@ -52,28 +52,57 @@ func FindUnreleasedRestore(ctx context.Context, c apply.Cluster, root *operatorv
 	return "", nil
 }
 
-// ObserveShardRestore returns why a Shard is stopped for the Restore that its annotation names; without a type, it runs. replaced is the ID of the
-// etcd cluster whose data a completed one has replaced. A Restore that has not started stops nothing: it may refuse the backup.
-func ObserveShardRestore(ctx context.Context, c apply.Cluster, shard *operatorv1alpha1.Shard) (stopped status.Result, replaced string, err error) {
-	name, root := shard.Annotations[operatorv1alpha1.AnnotationRestore], shard.Spec.RootShard.Reference
-	if name == "" || root == nil {
-		return status.Result{}, "", nil
+// ShardRestore is what Restores of a Shard do to it. Results without a type do nothing.
+type ShardRestore struct {
+	Stopped status.Result // the server and the etcd of the shard are deleted
+	Held    status.Result // a shard that is not there does not start
+	// Replaced is the ID of the etcd cluster whose data a completed Restore has replaced.
+	Replaced string
+}
+
+// ObserveShardRestore returns what Restores do to a Shard. One that has started and has not ended stops the shard, whether its annotation still names
+// it or not: the controller of Restores ends one that is withdrawn, and between the two nobody writes into the volumes. One that has not started stops
+// nothing, because it may refuse the backup, but a shard that names it and has nothing that runs does not start before.
+func ObserveShardRestore(ctx context.Context, c apply.Cluster, shard *operatorv1alpha1.Shard, runs bool) (ShardRestore, error) {
+	const condition = operatorv1alpha1.ConditionAvailable
+	root := shard.Spec.RootShard.Reference
+	if root == nil {
+		return ShardRestore{}, nil
 	}
-	restore, err := apply.Get[operatorv1alpha1.Restore](ctx, c, shard.Namespace, name)
-	if err != nil || restore == nil || restore.Spec.Shard == nil || restore.Spec.Shard.Name != shard.Name || restore.Spec.RootShardRef.Name != root.Name || restore.Status.StartedAt == nil {
-		return status.Result{}, "", err
+	list := &operatorv1alpha1.RestoreList{}
+	if err := c.List(ctx, list, client.InNamespace(shard.Namespace)); err != nil {
+		return ShardRestore{}, err
 	}
-	switch restore.Status.Phase {
-	case operatorv1alpha1.RestorePhaseCompleted:
-		if restore.Status.Shard != nil {
-			replaced = restore.Status.Shard.ReplacedEtcdClusterID
+	var named *operatorv1alpha1.Restore
+	for i := range list.Items {
+		restore := &list.Items[i]
+		if restore.Spec.Shard == nil || restore.Spec.Shard.Name != shard.Name || restore.Spec.RootShardRef.Name != root.Name {
+			continue
 		}
-		return status.Result{}, replaced, nil
-	case operatorv1alpha1.RestorePhaseFailed:
-		return status.Wait(operatorv1alpha1.ConditionAvailable, operatorv1alpha1.ReasonAwaitsRestore,
-			"Restore %s has stopped this shard, and has failed: see its conditions, create another Restore, and name it in the annotation %s", name, operatorv1alpha1.AnnotationRestore), "", nil
+		if restore.Status.StartedAt != nil && !isFinal(restore) {
+			return ShardRestore{Stopped: ShardStopped(restore)}, nil
+		}
+		if restore.Name == shard.Annotations[operatorv1alpha1.AnnotationRestore] {
+			named = restore
+		}
 	}
-	return ShardStopped(restore), "", nil
+	switch {
+	case named == nil:
+	case named.Status.StartedAt == nil && !isFinal(named) && !runs && shard.DeletionTimestamp == nil:
+		return ShardRestore{Held: status.Wait(condition, operatorv1alpha1.ReasonAwaitsRestore,
+			"Restore %s fills the etcd of this shard before it starts: see its conditions; or remove the annotation %s to start without it", named.Name, operatorv1alpha1.AnnotationRestore)}, nil
+	case named.Status.StartedAt == nil:
+	case named.Status.Phase == operatorv1alpha1.RestorePhaseFailed:
+		return ShardRestore{Stopped: status.Wait(condition, operatorv1alpha1.ReasonAwaitsRestore,
+			"Restore %s has stopped this shard, and has failed: see its conditions, create another Restore, and name it in the annotation %s", named.Name, operatorv1alpha1.AnnotationRestore)}, nil
+	case named.Status.Shard != nil:
+		return ShardRestore{Replaced: named.Status.Shard.ReplacedEtcdClusterID}, nil
+	}
+	return ShardRestore{}, nil
+}
+
+func isFinal(restore *operatorv1alpha1.Restore) bool {
+	return restore.Status.Phase == operatorv1alpha1.RestorePhaseCompleted || restore.Status.Phase == operatorv1alpha1.RestorePhaseFailed
 }
 
 // ShardStopped is the result about a Shard that is stopped while a Restore replaces its data.

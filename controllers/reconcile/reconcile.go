@@ -30,7 +30,9 @@ type Object interface {
 
 // Config is the common configuration of the reconcilers of all kinds.
 type Config struct {
-	Cluster  apply.Cluster
+	Cluster apply.Cluster
+	// Live reads past the cache of Cluster, for what must not be decided by an old state; nil reads from Cluster.
+	Live     client.Reader
 	Recorder events.EventRecorder
 	Gate     workload.Gate      // of rollouts; nil admits every change immediately
 	Image    desired.Image      // of servers whose spec names none
@@ -42,6 +44,14 @@ type Config struct {
 	Now             func() time.Time
 	// LookupHost resolves the hosts of etcds; nil disables the check.
 	LookupHost etcd.LookupFunc
+}
+
+// Reader is Live, or else Cluster.
+func (c Config) Reader() client.Reader {
+	if c.Live != nil {
+		return c.Live
+	}
+	return c.Cluster
 }
 
 // NewDeployment returns the Deployment of a server for one reconcile. condition is the type of the condition about its

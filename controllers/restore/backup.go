@@ -68,10 +68,7 @@ func (s *scope) readBackup(ctx context.Context) error {
 		if err := s.checkLoss(ctx, opened.Manifest); err != nil {
 			return err
 		}
-		out.Shard = &operatorv1alpha1.RestoreShardStatus{}
-		if before := s.installation.shards[0].EtcdStatus(); before != nil {
-			out.Shard.ReplacedEtcdClusterID = before.ClusterID
-		}
+		out.Shard = newShardStatus(s.installation.shards[0])
 	} else {
 		restored, err := s.restoreSecrets(ctx, opened)
 		if err != nil {

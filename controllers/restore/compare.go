@@ -15,8 +15,14 @@ import (
 	"github.com/atoll-dev/atoll/internal/shardcompare"
 )
 
-// compareInterval is the time between two comparisons, which list all workspaces of the installation.
-const compareInterval = 5 * time.Minute
+const (
+	// compareInterval is the time between two comparisons, which list all workspaces of the installation.
+	compareInterval = 5 * time.Minute
+	// compareRetryInterval is the time after one that has failed, which may have listed most of them.
+	compareRetryInterval = time.Minute
+
+	reasonUnavailable = "Unavailable"
+)
 
 // compareShards compares one restored shard with the others, again and again until it is released: a person repairs meanwhile what differs. Afterwards,
 // the condition stays.
@@ -31,7 +37,11 @@ func (s *scope) compareShards(ctx context.Context) error {
 		return nil
 	}
 	if out.ComparedAt != nil && before != nil {
-		if wait := compareInterval - s.config.Now().Sub(out.ComparedAt.Time); wait > 0 && wait <= compareInterval {
+		interval := compareInterval
+		if before.Reason == reasonUnavailable {
+			interval = compareRetryInterval
+		}
+		if wait := interval - s.config.Now().Sub(out.ComparedAt.Time); wait > 0 && wait <= interval {
 			s.report.RequeueWithin(wait)
 			s.keep(before)
 			return nil
@@ -42,14 +52,14 @@ func (s *scope) compareShards(ctx context.Context) error {
 		all = append(all, shard.Shard)
 	}
 	found, err := s.servers.CompareShards(ctx, s.root, all, s.installation.shards[0].ShardName(), s.restore.Status.StoppedAt.Time)
+	now := metav1.NewTime(s.config.Now())
+	out.ComparedAt = &now
 	if err != nil {
-		s.report.RequeueWithin(retryInterval)
-		s.report.Set(status.Warn(condition, "Unavailable", "the shards cannot be compared yet: %v", err))
+		s.report.RequeueWithin(compareRetryInterval)
+		s.report.Set(status.Warn(condition, reasonUnavailable, "the shards cannot be compared yet: %v", err))
 		return nil
 	}
 	s.report.RequeueWithin(compareInterval)
-	now := metav1.NewTime(s.config.Now())
-	out.ComparedAt = &now
 	if found.IsEmpty() {
 		s.report.Set(status.OK(condition, "NothingDiffers", "every Workspace has its logical cluster, and every logical cluster its Workspace"))
 		return nil

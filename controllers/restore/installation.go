@@ -20,8 +20,8 @@ import (
 type installation struct {
 	shards []shard // that are restored, the root shard first
 	all    []shard
-	// started is what shows that it has started, running that pods may run, unsupported why it cannot be restored; or "".
-	started, running, unsupported string
+	// started is what shows that it has started, unsupported why it cannot be restored; or "".
+	started, unsupported string
 }
 
 // shard is the RootShard or a Shard.
@@ -79,8 +79,7 @@ func (i *installation) observe(ctx context.Context, cluster apply.Cluster, shard
 		return err
 	}
 	if deployment != nil {
-		i.running = fmt.Sprintf("Deployment %s exists", deployment.Name)
-		i.started = fmt.Sprintf("shard %s has started: %s", shard.Name(), i.running)
+		i.started = fmt.Sprintf("shard %s has started: Deployment %s exists", shard.Name(), deployment.Name)
 	}
 	if !shard.isManaged() {
 		i.unsupported = fmt.Sprintf("shard %s has an etcd of its own, which a Restore cannot stop or fill: restore it with `etcd backup restore`, and remove the annotation", shard.Name())
@@ -96,8 +95,7 @@ func (i *installation) observe(ctx context.Context, cluster apply.Cluster, shard
 		return err
 	}
 	if set != nil {
-		i.running = fmt.Sprintf("StatefulSet %s exists", set.Name)
-		i.started = fmt.Sprintf("shard %s has started: %s", shard.Name(), i.running)
+		i.started = fmt.Sprintf("shard %s has started: StatefulSet %s exists", shard.Name(), set.Name)
 	}
 	for _, name := range store.ClaimNames() {
 		claim, err := apply.Get[corev1.PersistentVolumeClaim](ctx, cluster, shard.Namespace(), name)

@@ -148,7 +148,7 @@ func (s *scope) newJob(shard shard, volume etcd.Volume) *batchv1.Job {
 		Image: s.config.Image.With(s.root.Spec.Image), Spec: s.root.Spec.Image, Command: []string{"/etcd", "backup", "restore"}, Args: args, Files: files,
 	})
 	// Where the pod runs, the volume stays: members of one etcd are spread as their own pods are.
-	spread := map[string]string{"operator.kcp.io/restores": shard.Name()}
+	spread := map[string]string{labelRestores: shard.Name()}
 	maps.Copy(job.Spec.Template.Labels, spread)
 	job.Spec.Template.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
 		TopologyKey: corev1.LabelHostname, MaxSkew: 1, WhenUnsatisfiable: corev1.ScheduleAnyway, LabelSelector: &metav1.LabelSelector{MatchLabels: spread},

@@ -152,6 +152,7 @@ func (s *scope) Steps() []reconcile.Step {
 		return []reconcile.Step{{Name: "release the shards", Run: s.release}, {Name: "compare the shards", Run: s.compareShards}}
 	}
 	return []reconcile.Step{
+		{Name: "check the consent", Run: s.checkConsent},
 		{Name: "check the installation", Run: s.check},
 		{Name: "read the backup", Run: s.readBackup},
 		{Name: "empty the shard", Run: s.emptyShard},

@@ -27,20 +27,31 @@ const maxRevisions = 1_000_000_000
 func (s *scope) checkShard(ctx context.Context) error {
 	name := s.restore.Spec.Shard.Name
 	if len(s.installation.shards) == 0 {
-		return s.wait(operatorv1alpha1.ReasonReferenceNotFound, "RootShard %s has no Shard %s in namespace %s: create it with the annotation %s: %s", s.root.Name, name, s.restore.Namespace, operatorv1alpha1.AnnotationRestore, s.restore.Name)
+		return s.wait(operatorv1alpha1.ReasonReferenceNotFound, "RootShard %s has no Shard %s in namespace %s: create it with the annotation %s: %s, or delete this Restore",
+			s.root.Name, name, s.restore.Namespace, operatorv1alpha1.AnnotationRestore, s.restore.Name)
 	}
 	shard := s.installation.shards[0]
-	if shard.object.DeletionTimestamp != nil {
-		return s.wait(operatorv1alpha1.ReasonReferenceNotFound, "Shard %s is being deleted", name)
+	// After the start, the deletion waits for this Restore: it counts the workspaces when the shard serves again.
+	if force := shard.Annotations()[operatorv1alpha1.AnnotationForceDelete] == "true"; shard.object.DeletionTimestamp != nil && (!s.hasStarted || force) {
+		return s.wait(operatorv1alpha1.ReasonReferenceNotFound, "Shard %s is being deleted: see its conditions. If its deletion cannot end, set its annotation %s=true, and what is on the shard is lost; or delete this Restore",
+			name, operatorv1alpha1.AnnotationForceDelete)
 	}
-	if message := s.installation.unsupported; message != "" {
+	if message := s.installation.unsupported; message != "" && s.hasStarted {
+		return s.wait(reasonShardsDiffer, "Shard %s was changed while its etcd is being restored: %s; or set its field etcd back", name, message)
+	} else if message != "" {
 		return s.refuse(reasonNotSupported, "%s", message)
 	}
 	if shard.Annotations()[operatorv1alpha1.AnnotationRestore] != s.restore.Name {
 		return s.wait(reasonNotAnnotated, "Shard %s does not name this Restore: set its annotation %s: %s, and the shard is stopped and loses what it has", name, operatorv1alpha1.AnnotationRestore, s.restore.Name)
 	}
+	if err := s.checkOwners(ctx, shard); err != nil {
+		return err
+	}
 	if s.hasStarted {
-		return nil
+		return s.compareStarted(shard)
+	}
+	if err := s.checkEarlier(ctx, shard); err != nil {
+		return err
 	}
 	if awaits, err := dependencies.AwaitRestore(ctx, s.config.Cluster, s.root); err != nil {
 		return err
@@ -54,7 +65,7 @@ func (s *scope) checkShard(ctx context.Context) error {
 	for i := range list.Items {
 		if other := &list.Items[i]; other.UID != s.restore.UID && other.Spec.RootShardRef.Name == s.root.Name && other.Status.Phase == operatorv1alpha1.RestorePhaseRunning {
 			s.report.RequeueWithin(retryInterval)
-			return s.wait(reasonRunning, "Restore %s of the same installation has not ended: wait for it", other.Name)
+			return s.wait(reasonRunning, "Restore %s of the same installation has not ended: wait for it, or delete it", other.Name)
 		}
 	}
 	return nil
@@ -118,8 +129,8 @@ func (s *scope) observeData(ctx context.Context, shard shard) (data, error) {
 	return out, err
 }
 
-// checkLoss refuses to discard what the user has not given up. While the shard serves, it waits for the end of migrations: those of a shard that has
-// lost its data cannot end before it is restored.
+// checkLoss refuses to discard what the user has not given up. While the shard serves, it waits for the end of migrations: those of a shard whose
+// data is lost, or whose server does not start, cannot end before it is restored.
 func (s *scope) checkLoss(ctx context.Context, saved *manifest.Manifest) error {
 	shard := s.installation.shards[0]
 	found, err := s.observeData(ctx, shard)
@@ -132,13 +143,13 @@ func (s *scope) checkLoss(ctx context.Context, saved *manifest.Manifest) error {
 	case !s.restore.Spec.Shard.DiscardData:
 		at := slices.IndexFunc(saved.Shards, func(saved manifest.Shard) bool { return saved.Name == shard.Name() }) // it is there
 		return s.refuse(reasonHasData, "%s. If that is to be lost, create another Restore with shard.discardData: true, and name it in the annotation of the Shard", describeLoss(shard.Name(), found, saved.Shards[at], saved.CutStartedAt, s.config.Now()))
-	case !found.serves:
+	case !found.serves, !meta.IsStatusConditionTrue(shard.object.Status.Conditions, operatorv1alpha1.ConditionAvailable): // moves need the server, too
 		return nil
 	}
 	s.report.RequeueWithin(retryInterval)
 	switch migrations, err := s.servers.Migrations(ctx, s.root, shard.object); {
 	case err != nil:
-		return s.wait(reasonMigrating, "nobody knows whether workspaces move from or to shard %s: %v", shard.Name(), err)
+		return s.wait(reasonMigrating, "nobody knows whether workspaces move from or to shard %s: %v. Repair RootShard %s, which has the record of the moves", shard.Name(), err, s.root.Name)
 	case len(migrations) > 0:
 		return s.wait(reasonMigrating, "LogicalClusterMigrations from or to shard %s have not ended: %s. Wait for them, or delete those that have not taken over", shard.Name(), list(migrations))
 	}
@@ -190,20 +201,24 @@ func (s *scope) emptyShard(ctx context.Context) error {
 			return err
 		case claim == nil || claim.Annotations[operatorv1alpha1.AnnotationRestore] == prefix(s.restore):
 			continue
-		case claim.DeletionTimestamp == nil:
+		case claim.DeletionTimestamp == nil: // it is one of the shard: checkOwners
 			if err := client.IgnoreNotFound(s.config.Cluster.Delete(ctx, claim, client.Preconditions{UID: &claim.UID})); err != nil {
 				return fmt.Errorf("deleting PersistentVolumeClaim %s/%s: %w", claim.Namespace, claim.Name, err)
 			}
 		}
-		return s.wait(reasonRunning, "PersistentVolumeClaim %s is being deleted, and is created again", name)
+		return s.wait(reasonRunning, "PersistentVolumeClaim %s is being deleted when no pod uses it, and is created again: see `kubectl -n %s describe pvc %s`. %s", name, shard.Namespace(), name, outOfService)
 	}
 	return nil
 }
 
+// outOfService is what a person does about a pod whose end nobody confirms. Deleting it by force confirms nothing: it may still write.
+const outOfService = "If the node of a pod does not return, delete the Node, or taint it node.kubernetes.io/out-of-service=nodeshutdown:NoExecute when it is switched off"
+
 // awaitStop waits for the end of the pods: a server that has not ended yet would write into the restored etcd, without knowing that it is restored.
 func (s *scope) awaitStop(ctx context.Context, shard shard) error {
-	if message := s.installation.running; message != "" {
-		return s.wait(reasonRunning, "Shard %s is being stopped: %s", shard.Name(), message)
+	workloads, err := s.workloads(ctx, shard)
+	if err != nil {
+		return err
 	}
 	for _, labels := range []map[string]string{shard.Labels(), desired.AppLabels(desired.ComponentEtcd, shard.Name())} {
 		pods := &corev1.PodList{}
@@ -211,8 +226,12 @@ func (s *scope) awaitStop(ctx context.Context, shard shard) error {
 			return err
 		}
 		if len(pods.Items) > 0 {
-			return s.wait(reasonRunning, "Shard %s is being stopped: pod %s has not ended", shard.Name(), pods.Items[0].Name)
+			pod := &pods.Items[0]
+			return s.wait(reasonRunning, "Shard %s is being stopped: pod %s on node %q has not ended. %s", shard.Name(), pod.Name, pod.Spec.NodeName, outOfService)
 		}
 	}
-	return nil
+	if len(workloads) > 0 { // those that are deleted in the foreground exist until their pods have ended
+		return s.wait(reasonRunning, "Shard %s is being stopped: %s exists", shard.Name(), describe(workloads[0]))
+	}
+	return s.awaitOtherJobs(ctx, shard)
 }

@@ -1,6 +1,8 @@
 package shard
 
 import (
+	"context"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -8,9 +10,11 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 	"github.com/atoll-dev/atoll/controllers/desired"
@@ -142,10 +146,16 @@ func TestShardRestore(t *testing.T) {
 		"one of another shard":          {func(r *operatorv1alpha1.Restore, _ *operatorv1alpha1.Shard) { r.Spec.Shard.Name = "beta" }, false, ""},
 		"one of the whole installation": {func(r *operatorv1alpha1.Restore, _ *operatorv1alpha1.Shard) { r.Spec.Shard = nil }, false, ""},
 		"one of another installation":   {func(r *operatorv1alpha1.Restore, _ *operatorv1alpha1.Shard) { r.Spec.RootShardRef.Name = "other" }, false, ""},
-		"a Shard that names another one": {func(_ *operatorv1alpha1.Restore, s *operatorv1alpha1.Shard) {
+		"one that is withdrawn for another one, until it has ended": {func(_ *operatorv1alpha1.Restore, s *operatorv1alpha1.Shard) {
 			s.Annotations[operatorv1alpha1.AnnotationRestore] = "other"
+		}, true, "Restore back (1) replaces the data"},
+		"one that is withdrawn, until it has ended": {func(_ *operatorv1alpha1.Restore, s *operatorv1alpha1.Shard) { s.Annotations = nil }, true, "Restore back (1) replaces the data"},
+		"one that is withdrawn, and has failed": {func(r *operatorv1alpha1.Restore, s *operatorv1alpha1.Shard) {
+			s.Annotations, r.Status.Phase = nil, operatorv1alpha1.RestorePhaseFailed
 		}, false, ""},
-		"a Shard that names none": {func(_ *operatorv1alpha1.Restore, s *operatorv1alpha1.Shard) { s.Annotations = nil }, false, ""},
+		"one that has not started, and that no Shard names": {func(r *operatorv1alpha1.Restore, s *operatorv1alpha1.Shard) {
+			s.Annotations, r.Status.StartedAt = nil, nil
+		}, false, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			shard := newShard(func(s *operatorv1alpha1.Shard) {
@@ -201,5 +211,89 @@ func TestStopOfForeignWorkloads(t *testing.T) {
 	s.reconcile()
 	if err := s.client.Get(t.Context(), client.ObjectKeyFromObject(foreign), foreign); err != nil {
 		t.Error(err)
+	}
+}
+
+// newShardRestore is a Restore of Shard alpha that has started, and the Shard, which names it.
+func newShardRestore() (*operatorv1alpha1.Restore, *operatorv1alpha1.Shard) {
+	started := metav1.Now()
+	restore := &operatorv1alpha1.Restore{
+		ObjectMeta: metav1.ObjectMeta{Name: "back", Namespace: "kcp", UID: "1"}, Status: operatorv1alpha1.RestoreStatus{Phase: operatorv1alpha1.RestorePhaseRunning, StartedAt: &started},
+		Spec: operatorv1alpha1.RestoreSpec{RootShardRef: corev1.LocalObjectReference{Name: "root"}, Shard: &operatorv1alpha1.RestoreShard{Name: "alpha"}},
+	}
+	return restore, newShard(func(s *operatorv1alpha1.Shard) {
+		s.Annotations = map[string]string{operatorv1alpha1.AnnotationRestore: "back"}
+	})
+}
+
+// TestStartBeforeRestore: a Shard that is created with the name of its Restore does not start with an etcd that this would have to discard.
+func TestStartBeforeRestore(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*operatorv1alpha1.Restore, *operatorv1alpha1.Shard)
+		held   bool
+	}{
+		"one that has not started": {func(*operatorv1alpha1.Restore, *operatorv1alpha1.Shard) {}, true},
+		"one that nobody has read": {func(r *operatorv1alpha1.Restore, _ *operatorv1alpha1.Shard) { r.Status.Phase = "" }, true},
+		"one that was refused": {func(r *operatorv1alpha1.Restore, _ *operatorv1alpha1.Shard) {
+			r.Status.Phase = operatorv1alpha1.RestorePhaseFailed
+		}, false},
+		"one of another shard":    {func(r *operatorv1alpha1.Restore, _ *operatorv1alpha1.Shard) { r.Spec.Shard.Name = "beta" }, false},
+		"a Shard that names none": {func(_ *operatorv1alpha1.Restore, s *operatorv1alpha1.Shard) { s.Annotations = nil }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			restore, shard := newShardRestore()
+			restore.Status.StartedAt, restore.Status.Phase = nil, operatorv1alpha1.RestorePhasePending
+			tc.change(restore, shard)
+			s := newEnv(t, newRootShard(), restore, shard)
+			s.reconcileRoot("root")
+			s.reconcile()
+			available := meta.FindStatusCondition(s.getShard().Status.Conditions, operatorv1alpha1.ConditionAvailable)
+			if held := available != nil && available.Reason == operatorv1alpha1.ReasonAwaitsRestore && strings.Contains(available.Message, "Restore back fills the etcd of this shard before it starts"); held != tc.held {
+				t.Errorf("got %+v", available)
+			}
+			if err := s.client.Get(t.Context(), client.ObjectKey{Namespace: "kcp", Name: "alpha-etcd-record"}, &corev1.ConfigMap{}); (err != nil) != tc.held {
+				t.Errorf("reading an object of its etcd: %v", err)
+			}
+		})
+	}
+}
+
+// TestDeletionWhileStopped names the ways out of a deletion that waits for a shard which a Restore has stopped.
+func TestDeletionWhileStopped(t *testing.T) {
+	restore, shard := newShardRestore()
+	shard.DeletionTimestamp, shard.Finalizers = &metav1.Time{Time: time.Now()}, []string{operatorv1alpha1.FinalizerShard}
+	s := newEnv(t, newRootShard(), restore, shard)
+	s.reconcileRoot("root")
+	s.countErr = errors.New("no connection")
+	s.reconcile()
+	gone := meta.FindStatusCondition(s.getShard().Status.Conditions, operatorv1alpha1.ConditionWorkspacesGone)
+	if gone == nil || !strings.Contains(gone.Message, "Restore back (1) replaces the data") || !strings.Contains(gone.Message, "remove the annotation operator.kcp.io/restore, or set the annotation operator.kcp.io/force-delete=true") {
+		t.Errorf("got %+v", gone)
+	}
+}
+
+// TestStopOfUncachedWorkloads: what the cache does not have yet is stopped, too, and exists until its pods have ended.
+func TestStopOfUncachedWorkloads(t *testing.T) {
+	restore, shard := newShardRestore()
+	server := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "alpha-shard-kcp", Namespace: "kcp", OwnerReferences: desired.NewOwnerReferences("Shard", shard)}, Spec: appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{}}}
+	s := newEnv(t, newRootShard(), shard, restore, server)
+	live, policy := s.client.(client.WithWatch), metav1.DeletionPropagation("")
+	s.live = live
+	s.client = interceptor.NewClient(live, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+			if _, isDeployment := object.(*appsv1.Deployment); isDeployment && key.Name == server.Name {
+				return apierrors.NewNotFound(appsv1.Resource("deployments"), key.Name)
+			}
+			return c.Get(ctx, key, object, options...)
+		},
+		Delete: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.DeleteOption) error {
+			policy = *(&client.DeleteOptions{}).ApplyOptions(options).PropagationPolicy
+			return c.Delete(ctx, object, options...)
+		},
+	})
+	s.reconcileRoot("root")
+	s.reconcile()
+	if err := live.Get(t.Context(), client.ObjectKeyFromObject(server), server); !apierrors.IsNotFound(err) || policy != metav1.DeletePropagationForeground {
+		t.Errorf("%v, deleted with propagation %q", err, policy)
 	}
 }

@@ -7,10 +7,12 @@ import (
 	"slices"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
+	"github.com/atoll-dev/atoll/controllers/apply"
 	"github.com/atoll-dev/atoll/controllers/dependencies"
 	"github.com/atoll-dev/atoll/controllers/desired"
 	"github.com/atoll-dev/atoll/controllers/etcd"
@@ -97,9 +99,20 @@ func (s *shardScope) Observe(ctx context.Context) (err error) {
 		return err
 	}
 	// Before anything is validated: a mistake must not leave pods that write into volumes which a Restore fills.
-	s.awaits, s.replaced, err = dependencies.ObserveShardRestore(ctx, s.Cluster, s.shard)
-	if s.stops = s.awaits.Type != ""; err != nil || s.stops || s.Reference.State != status.Satisfied {
+	set, err := apply.Get[appsv1.StatefulSet](ctx, s.Cluster, s.shard.Namespace, etcd.StatefulSetName(s.desiredShard().AsOwner()))
+	if err != nil {
 		return err
+	}
+	restore, err := dependencies.ObserveShardRestore(ctx, s.Cluster, s.shard, set != nil || s.Deployment.Live() != nil)
+	if err != nil {
+		return err
+	}
+	s.awaits, s.replaced, s.stops = restore.Stopped, restore.Replaced, restore.Stopped.Type != ""
+	if s.stops || s.Reference.State != status.Satisfied {
+		return nil
+	}
+	if s.awaits = restore.Held; s.awaits.Type != "" {
+		return nil
 	}
 	if s.Spec = validateShard(s.shard, s.root); s.Spec.State == status.Stalled {
 		return nil

@@ -38,6 +38,8 @@ type env struct {
 	registered bool
 	count      int
 	err        error // of every request to the installation
+	countErr   error // of the count of workspaces
+	live       client.Reader
 
 	progress drain.Progress
 	found    rebalance.Decision
@@ -86,7 +88,7 @@ func (e *env) Registered(context.Context, *operatorv1alpha1.RootShard, *operator
 
 func (e *env) LogicalClusters(context.Context, *operatorv1alpha1.RootShard, *operatorv1alpha1.Shard) (int, error) {
 	e.calls = append(e.calls, "count")
-	return e.count, e.err
+	return e.count, errors.Join(e.err, e.countErr)
 }
 
 func (e *env) Workspaces(context.Context, *operatorv1alpha1.RootShard) (int, error) {
@@ -119,7 +121,7 @@ func newEnv(t *testing.T, objects ...client.Object) *env {
 
 func (e *env) config() reconcile.Config {
 	return reconcile.Config{
-		Cluster: apply.Cluster{Client: e.client}, Recorder: e.events, Now: func() time.Time { return e.clock },
+		Cluster: apply.Cluster{Client: e.client}, Live: e.live, Recorder: e.events, Now: func() time.Time { return e.clock },
 		Image:      desired.Image{Repository: "registry.example.com/atoll", Tag: "v1"},
 		LookupHost: func(context.Context, string) ([]string, error) { return nil, &net.DNSError{IsNotFound: true} },
 	}

@@ -15,17 +15,18 @@ import (
 // +kubebuilder:rbac:groups=apps,resources=deployments;statefulsets,verbs=delete
 
 // stop deletes the server and the etcd of a shard whose data a Restore replaces, so that the shard then is one that has not started. This controller
-// does it, and not that of the Restore, because it would create them again. The volume claims stay.
+// does it, and not that of the Restore, because it would create them again. It reads past the cache, which may not have what this controller has just
+// created. The volume claims stay.
 func (s *shardScope) stop(ctx context.Context) error {
 	if !s.stops {
 		return nil
 	}
 	shard := s.desiredShard()
-	deployment, err := apply.Get[appsv1.Deployment](ctx, s.Cluster, shard.Namespace(), shard.Server())
+	deployment, err := apply.Get[appsv1.Deployment](ctx, s.Reader(), shard.Namespace(), shard.Server())
 	if err != nil {
 		return err
 	}
-	set, err := apply.Get[appsv1.StatefulSet](ctx, s.Cluster, shard.Namespace(), etcd.StatefulSetName(shard.AsOwner()))
+	set, err := apply.Get[appsv1.StatefulSet](ctx, s.Reader(), shard.Namespace(), etcd.StatefulSetName(shard.AsOwner()))
 	if err != nil {
 		return err
 	}
@@ -42,7 +43,11 @@ func (s *shardScope) stop(ctx context.Context) error {
 	return nil
 }
 
+// delete deletes a workload in the foreground: it exists until its pods have ended, and nothing of it creates others.
 func (s *shardScope) delete(ctx context.Context, object client.Object) error {
+	if object.GetDeletionTimestamp() != nil {
+		return nil
+	}
 	uid := object.GetUID()
-	return client.IgnoreNotFound(s.Cluster.Delete(ctx, object, client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationBackground)))
+	return client.IgnoreNotFound(s.Cluster.Delete(ctx, object, client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationForeground)))
 }

@@ -162,8 +162,11 @@ const nextStepsOfShard = `Created Restore %[1]q in namespace %[2]q. Next:
   2. Let the operator stop the shard: kubectl -n %[2]s annotate shard.operator.kcp.io %[3]s --overwrite %[4]s=%[1]s
   3. Wait: kubectl -n %[2]s wait restore/%[1]s --for=jsonpath='{.status.phase}'=Completed --timeout=1h
   4. Delete the private key: kubectl -n %[2]s delete secret %[5]s
-  5. See what differs from the other shards: kubectl -n %[2]s describe restore %[1]s
-  6. Let the shard delete again what it does not find: kubectl kcp restore release %[1]s -n %[2]s
+  5. Remove the annotation when the shard is available, also from the manifest of the Shard:
+     kubectl -n %[2]s wait shard.operator.kcp.io/%[3]s --for=condition=Available --timeout=30m
+     kubectl -n %[2]s annotate shard.operator.kcp.io %[3]s %[4]s-
+  6. See what differs from the other shards: kubectl -n %[2]s describe restore %[1]s
+  7. Let the shard delete again what it does not find: kubectl kcp restore release %[1]s -n %[2]s
 `
 
 // complete takes what a Backup knows.

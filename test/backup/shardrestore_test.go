@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
+	"github.com/atoll-dev/atoll/controllers/etcd"
 	"github.com/atoll-dev/atoll/internal/backup/config"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
@@ -53,6 +54,7 @@ func (r *restores) testShard(t *testing.T) {
 		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 		Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
 	}}
+	old.Labels = etcd.ShardVolumeClaimLabels("alpha")
 	create(t, r.client, shard, old)
 	r.createForShard(t, "shard-keeps", false)
 	r.awaitReason(t, "shard-keeps", "NotAnnotated")

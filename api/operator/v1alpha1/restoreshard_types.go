@@ -24,7 +24,16 @@ type RestoreShardStatus struct {
 	// +optional
 	ReplacedEtcdClusterID string `json:"replacedEtcdClusterID,omitempty"`
 
-	// comparedAt is the time at which the shard was last compared with the others.
+	// initialCluster is the list of the members of the etcd that is restored, with their URLs. While the Restore runs,
+	// it waits if the Shard describes another one.
+	// +optional
+	InitialCluster string `json:"initialCluster,omitempty"`
+
+	// prefix is that of the keys of the shard, which must not change while the Restore runs.
+	// +optional
+	Prefix string `json:"prefix,omitempty"`
+
+	// comparedAt is the time at which the operator last compared the shard with the others, or tried to.
 	// +optional
 	ComparedAt *metav1.Time `json:"comparedAt,omitempty"`
 }
