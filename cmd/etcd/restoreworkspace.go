@@ -55,9 +55,13 @@ func restoreWorkspace(cmd *cobra.Command, from source, path, directory string) (
 	if err != nil {
 		return config.Result{}, err
 	}
-	fmt.Fprintf(cmd.OutOrStdout(), "restored workspace %s as of %s on shard %s: logical cluster %s, %d objects, %d bytes; %d objects that expire were left out\n", path,
-		opened.Manifest.CutStoppedAt.Format(time.RFC3339), restored.Shard, restored.LogicalCluster, restored.Objects, restored.Bytes, restored.LeftOut)
+	what := fmt.Sprintf("logical cluster %s on shard %s, %d objects, %d bytes", restored.LogicalCluster, restored.Shard, restored.Objects, restored.Bytes)
+	if restored.LeftOut > 0 {
+		what += fmt.Sprintf("; %d objects that expire were left out", restored.LeftOut)
+	}
+	taken := opened.Manifest.CutStoppedAt
+	fmt.Fprintf(cmd.OutOrStdout(), "restored workspace %s as of %s: %s\n", path, taken.Format(time.RFC3339), what)
 	return config.Result{
-		BackupID: opened.Manifest.ID, StartedAt: started, StoppedAt: time.Now().UTC(), Size: restored.Bytes, Shards: 1, LogicalClusters: 1,
+		BackupID: opened.Manifest.ID, StartedAt: started, StoppedAt: time.Now().UTC(), ManifestDigest: opened.Digest, Shards: 1, LogicalClusters: 1, Workspace: what, TakenAt: taken,
 	}, nil
 }

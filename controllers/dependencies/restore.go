@@ -23,6 +23,9 @@ func AwaitRestore(ctx context.Context, c apply.Cluster, root *operatorv1alpha1.R
 	case restore == nil:
 		return status.Wait(condition, operatorv1alpha1.ReasonAwaitsRestore, "the annotation %s of RootShard %s names Restore %s, which does not exist: create it; or remove the annotation to start without data",
 			operatorv1alpha1.AnnotationRestore, root.Name, name), nil
+	case restore.Spec.Workspace != nil:
+		return status.Wait(condition, operatorv1alpha1.ReasonAwaitsRestore, "the annotation %s of RootShard %s names Restore %s, which restores a workspace of an installation that runs: name one without spec.workspace; or remove the annotation to start without data",
+			operatorv1alpha1.AnnotationRestore, root.Name, name), nil
 	case restore.Status.Phase != operatorv1alpha1.RestorePhaseCompleted || restore.Spec.RootShardRef.Name != root.Name:
 		return status.Wait(condition, operatorv1alpha1.ReasonAwaitsRestore, "Restore %s fills the etcds of RootShard %s before they start: see its conditions", name, root.Name), nil
 	}
@@ -41,7 +44,7 @@ func FindUnreleasedRestore(ctx context.Context, c apply.Cluster, root *operatorv
 		return "", nil
 	}
 	restore, err := apply.Get[operatorv1alpha1.Restore](ctx, c, root.Namespace, name)
-	if err != nil || restore == nil || restore.Spec.Release || restore.Spec.RootShardRef.Name != root.Name || restore.Status.Phase != operatorv1alpha1.RestorePhaseCompleted {
+	if err != nil || restore == nil || restore.Spec.Release || restore.Spec.Workspace != nil || restore.Spec.RootShardRef.Name != root.Name || restore.Status.Phase != operatorv1alpha1.RestorePhaseCompleted {
 		return "", err
 	}
 	return name, nil

@@ -1,5 +1,6 @@
 // Package restore reconciles Restores: it reads the manifest and the Secrets of a backup, runs `etcd backup restore` in a Job for each member of
-// each etcd of a new installation, and removes the mark of the restored shards when a person releases them. It never replaces data.
+// each etcd of a new installation, and removes the mark of the restored shards when a person releases them. It never replaces data. For a Restore
+// of one workspace, it runs `etcd backup restore-workspace` beside the installation, whose shard does the work.
 package restore
 
 import (
@@ -38,6 +39,7 @@ const (
 	reasonOtherOwner     = "OtherOwner"
 	reasonSecretsDiffer  = "SecretsDiffer"
 	reasonNotOfDrill     = "NotOfDrill"
+	reasonNotRunning     = "NotRunning"
 	reasonFailed         = "Failed"
 )
 
@@ -128,6 +130,8 @@ func (s *scope) Steps() []reconcile.Step {
 	switch {
 	case isFailed(s.restore):
 		return nil
+	case s.restore.Spec.Workspace != nil:
+		return s.workspaceSteps()
 	case isCompleted(s.restore):
 		return []reconcile.Step{{Name: "release the shards", Run: s.release}}
 	}

@@ -19,12 +19,12 @@ import (
 func NewRestoreCommand(flags *connection.Flags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "restore",
-		Short: "Restore an installation from a Backup, and release it",
-		Long: `Restore an installation from a Backup, and release it. The commands use the namespace of the RootShard in the cluster with the
+		Short: "Restore an installation or a workspace from a Backup, and release an installation",
+		Long: `Restore an installation or a workspace from a Backup, and release an installation. The commands use the namespace of the RootShard in the cluster with the
 operator, not a workspace: select it with --context and --namespace.
 
-Whole installations that have not started are restored. One shard of an installation that runs is restored by hand
-(docs/restore-by-hand.md); the restore of a single workspace is not built.`,
+Whole installations that have not started are restored, and single workspaces that were deleted of one that runs. One shard of an installation
+that runs is restored by hand (docs/restore-by-hand.md).`,
 		Example: "  kubectl kcp restore create back --context host -n kcp --backup before-upgrade --identity-secret age --wait\n  kubectl kcp restore release back --context host -n kcp",
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
@@ -38,6 +38,7 @@ type restoreOptions struct {
 	waitOptions
 
 	name, backup, id, rootShard, store, manifestDigest string
+	workspace                                          string
 	identitySecret, identityKey, sourceNamespace       string
 	takeOver                                           bool
 }
@@ -50,6 +51,8 @@ func (o *restoreOptions) validate() error {
 		return errors.New("--backup cannot be combined with --id, --root-shard or --store: the Backup has them")
 	case o.backup == "" && (o.id == "" || o.rootShard == "" || o.store == ""):
 		return errors.New("name the backup with --backup, or, if that does not exist in the cluster any more, with --id, --root-shard and --store")
+	case o.workspace != "" && (o.takeOver || o.sourceNamespace != ""):
+		return errors.New("--workspace cannot be combined with --take-over or --source-namespace: a workspace comes back to the installation that it was in")
 	case o.backup == "" && o.manifestDigest == "":
 		return errors.New("--manifest-digest is required with --id: without it, users who may write to the bucket decide about the data of the installation. If you do not have the digest, create the Restore from a manifest")
 	}
@@ -60,9 +63,11 @@ func newRestoreCreateCommand(flags *connection.Flags) *cobra.Command {
 	o := restoreOptions{identityKey: "key.txt"}
 	cmd := &cobra.Command{
 		Use:   "create NAME (--backup BACKUP | --id ID --root-shard ROOTSHARD --store BACKUPSTORE --manifest-digest DIGEST) --identity-secret SECRET",
-		Short: "Restore an installation before it starts, and show what to do next",
+		Short: "Restore an installation before it starts, or a workspace that was deleted, and show what to do next",
 		Long: `Create a Restore, which fills an installation before it starts, and show what to do next. It replaces no data: an installation that has
 started is refused. The operator does the work: the command can be stopped with ctrl-C.
+
+With --workspace, it brings one workspace that was deleted back into its place, in the installation that runs.
 
 --backup names a completed Backup of the namespace. --id is for one that has no object in the cluster any more. The digest of the manifest is that of
 the Backup; with --manifest-digest, that of the Backup has to be the same.
@@ -70,6 +75,9 @@ the Backup; with --manifest-digest, that of the Backup has to be the same.
 Exit codes: 0 if the Restore was created and, with --wait, is completed; otherwise 1.`,
 		Example: `  # from a Backup of this cluster
   kubectl kcp restore create back --context host -n kcp --backup before-upgrade --identity-secret age
+
+  # a workspace was deleted by mistake
+  kubectl kcp restore create team-back --context host -n kcp --backup yesterday --identity-secret age --workspace root:acme:team --wait
 
   # everything was lost
   kubectl kcp restore create back --context host -n kcp --root-shard root --store offsite --id 20300102T030405Z-1a2b3c4d-5e6f7a8b \
@@ -94,6 +102,7 @@ Exit codes: 0 if the Restore was created and, with --wait, is completed; otherwi
 	cmd.Flags().StringVar(&o.identitySecret, "identity-secret", "", "Name of the Secret with the private key of age")
 	cmd.Flags().StringVar(&o.identityKey, "identity-key", o.identityKey, "Key of that Secret")
 	cmd.Flags().StringVar(&o.sourceNamespace, "source-namespace", "", "Namespace of the installation that was saved, if it had another one")
+	cmd.Flags().StringVar(&o.workspace, "workspace", "", "Path of the one workspace to restore, such as root:acme:team. If empty, the whole installation is restored")
 	cmd.Flags().BoolVar(&o.takeOver, "take-over", false, "Confirm that the installation that was saved, in another namespace or cluster, does not run and never will")
 	o.bind(cmd)
 	return cmd
@@ -117,7 +126,11 @@ func (o *restoreOptions) run(ctx context.Context, flags *connection.Flags) error
 	if err != nil {
 		return host.explain(err, "creating the Restore")
 	}
-	fmt.Fprintf(flags.Out, nextSteps, created.Name, created.Namespace, created.Spec.RootShardRef.Name, operatorv1alpha1.AnnotationRestore, o.identitySecret)
+	steps := nextSteps
+	if o.workspace != "" {
+		steps = nextWorkspaceSteps
+	}
+	fmt.Fprintf(flags.Out, steps, created.Name, created.Namespace, created.Spec.RootShardRef.Name, operatorv1alpha1.AnnotationRestore, o.identitySecret)
 	if !o.wait {
 		return nil
 	}
@@ -135,6 +148,13 @@ const nextSteps = `Created Restore %[1]q in namespace %[2]q. Next:
   4. Delete the private key: kubectl -n %[2]s delete secret %[5]s
   5. Compare the installation with what lives outside of it; kubectl kcp doctor --deep lists Workspaces and logical clusters without each other.
   6. Let it delete again what it does not find: kubectl kcp restore release %[1]s -n %[2]s
+`
+
+// nextWorkspaceSteps is nextSteps for one workspace.
+const nextWorkspaceSteps = `Created Restore %[1]q in namespace %[2]q, for a workspace of RootShard %[3]q. Next:
+  1. Wait: kubectl -n %[2]s wait restore/%[1]s --for=jsonpath='{.status.phase}'=Completed --timeout=1h
+     If it fails, its condition Completed says why, and nothing has changed: kubectl -n %[2]s get restore %[1]s
+  2. Delete the private key: kubectl -n %[2]s delete secret %[5]s
 `
 
 // complete takes what a Backup knows.
@@ -161,6 +181,9 @@ func (o *restoreOptions) restore(namespace string) *operatorv1alpha1.Restore {
 		RootShardRef: corev1.LocalObjectReference{Name: o.rootShard}, StoreRef: corev1.LocalObjectReference{Name: o.store}, BackupID: o.id, ManifestDigest: o.manifestDigest,
 		Identity: operatorv1alpha1.SecretKeyReference{Name: o.identitySecret, Key: o.identityKey}, TakeOver: o.takeOver,
 	}}
+	if o.workspace != "" {
+		out.Spec.Workspace = &operatorv1alpha1.RestoreWorkspace{Path: o.workspace}
+	}
 	if o.sourceNamespace != "" {
 		out.Spec.Source = &operatorv1alpha1.RestoreSource{Namespace: o.sourceNamespace}
 	}

@@ -51,6 +51,8 @@ type restorable struct {
 	team, tall, lonely *tenancyv1alpha1.Workspace
 	gone               string
 	token              string
+	// saved are the keys of team in the backup.
+	saved map[string]string
 	// workspaceKeys is the prefix of the Workspaces in parent.
 	workspaceKeys string
 }
@@ -66,7 +68,7 @@ func TestRestoreWorkspace(t *testing.T) {
 	})
 	r.masters = r.shard.Client(t, r.shard.Masters(t))
 	r.createWorkspaces(t)
-	r.mustCreate(t)
+	r.backUp(t)
 
 	output, err := r.restoreWorkspace(t, "root:acme:team")
 	expectError(t, output, err, "workspace root:acme:team exists, or is still being deleted")
@@ -97,6 +99,18 @@ func TestRestoreWorkspace(t *testing.T) {
 		output, err := r.restoreWorkspace(t, "root:acme:team")
 		expectError(t, output, err, "the parent of root:acme:team")
 		r.expectNothing(t, r.team.Spec.Cluster)
+	})
+}
+
+// backUp makes a backup in which team is as it is afterwards: controllers may still write to it before.
+func (r *restorable) backUp(t *testing.T) {
+	t.Helper()
+	shardtesting.EventuallyWithin(t, longWait, "a backup of what does not change", func(context.Context) error {
+		r.saved = r.stored(t, r.team.Spec.Cluster)
+		if r.mustCreate(t); !maps.Equal(r.saved, r.stored(t, r.team.Spec.Cluster)) {
+			return errors.New("workspace team has changed meanwhile")
+		}
+		return nil
 	})
 }
 
@@ -229,46 +243,41 @@ func (r *restorable) hasRecords(ctx context.Context) error {
 
 func (r *restorable) testTeam(t *testing.T) {
 	cluster := r.team.Spec.Cluster
-	before := r.stored(t, cluster)
 	list := &corev1.ConfigMapList{}
-	in := shardtesting.In(t.Context(), cluster)
-	if err := r.masters.List(in, list); err != nil {
+	if err := r.masters.List(shardtesting.In(t.Context(), cluster), list); err != nil {
 		t.Fatal(err)
 	}
 	r.delete(t, r.team)
 	output, err := r.restoreWorkspace(t, "root:acme:team")
-	if err != nil || !strings.Contains(output, "restored workspace root:acme:team as of ") || !strings.Contains(output, fmt.Sprintf("brought %d of %d objects", len(before)+1, len(before)+1)) {
+	if err != nil || !strings.Contains(output, "restored workspace root:acme:team as of ") || !strings.Contains(output, fmt.Sprintf("brought %d of %d objects", len(r.saved)+1, len(r.saved)+1)) {
 		t.Fatalf("%v: %s", err, output)
 	}
 	shardtesting.Eventually(t, "no keys of the restore are left", r.hasRecords)
-
-	restored := &tenancyv1alpha1.Workspace{}
-	if err := r.masters.Get(shardtesting.In(t.Context(), r.parent), client.ObjectKey{Name: "team"}, restored); err != nil {
-		t.Fatal(err)
-	}
-	if restored.UID != r.team.UID || restored.Spec.Cluster != cluster || restored.Status.Phase != corev1alpha1.LogicalClusterPhaseReady || restored.CreationTimestamp != r.team.CreationTimestamp {
+	restored := r.shard.WaitReady(t, r.parent, "team")
+	if restored.UID != r.team.UID || restored.Spec.Cluster != cluster || !restored.CreationTimestamp.Equal(&r.team.CreationTimestamp) {
 		t.Errorf("the Workspace is %+v, want %+v", restored, r.team)
 	}
-	after := r.stored(t, cluster)
-	for key, value := range before {
-		switch got, found := after[key]; {
-		case !found:
-			t.Errorf("%s is missing", key)
-		case got == value, strings.Contains(key, "/logicalclusters/"):
-		default:
-			t.Errorf("%s has the value %q, want %q", key, got, value)
-		}
-	}
-	for key := range after {
-		if _, found := before[key]; !found {
-			t.Errorf("%s was not there before", key)
-		}
-	}
+	shardtesting.Eventually(t, "the content is that of the backup", func(context.Context) error { return r.compareTeam(t) })
 
 	t.Run("Requests", func(t *testing.T) { r.testRequests(t, list.ResourceVersion) })
 	output, err = r.restoreWorkspace(t, "root:acme:team")
 	expectError(t, output, err, "workspace root:acme:team exists")
 	r.delete(t, r.team) // it can be deleted as before
+}
+
+// compareTeam compares the keys of team with those in the backup. The LogicalCluster has another epoch.
+func (r *restorable) compareTeam(t *testing.T) error {
+	t.Helper()
+	after := r.stored(t, r.team.Spec.Cluster)
+	if len(after) != len(r.saved) {
+		return fmt.Errorf("there are the keys %q, want %q", slices.Sorted(maps.Keys(after)), slices.Sorted(maps.Keys(r.saved)))
+	}
+	for key, value := range r.saved {
+		if got := after[key]; got != value && !strings.Contains(key, "/logicalclusters/") {
+			return fmt.Errorf("%s has the value %q, want %q", key, got, value)
+		}
+	}
+	return nil
 }
 
 // testRequests sends requests to the restored workspace. A version from before its deletion has expired.
@@ -290,7 +299,7 @@ func (r *restorable) testRequests(t *testing.T, old string) {
 	if err != nil || len(list.Items) < manyConfigMaps {
 		t.Fatalf("%v: listed %d config maps", err, len(list.Items))
 	}
-	watching, err := configMaps.Watch(t.Context(), metav1.ListOptions{ResourceVersion: list.ResourceVersion})
+	watching, err := configMaps.Watch(t.Context(), metav1.ListOptions{ResourceVersion: list.ResourceVersion, TimeoutSeconds: new(int64(60))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -298,10 +307,11 @@ func (r *restorable) testRequests(t *testing.T, old string) {
 	if _, err := configMaps.Create(t.Context(), newConfigMap("later"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if event := <-watching.ResultChan(); event.Type != watch.Added || event.Object.(*corev1.ConfigMap).Name != "later" {
+	event := <-watching.ResultChan()
+	if later, ok := event.Object.(*corev1.ConfigMap); !ok || event.Type != watch.Added || later.Name != "later" {
 		t.Errorf("the watch delivers %+v", event)
 	}
-	response, body := shardtesting.Send(t, bearer, http.MethodGet, "/api/v1/namespaces/default/configmaps?watch=true&resourceVersion="+old, "")
+	response, body := shardtesting.Send(t, bearer, http.MethodGet, "/api/v1/namespaces/default/configmaps?watch=true&timeoutSeconds=5&resourceVersion="+old, "")
 	if response.StatusCode != http.StatusGone && !strings.Contains(body, `"code":410`) {
 		t.Errorf("a watch from before the deletion: %d, %s", response.StatusCode, body)
 	}

@@ -7,7 +7,8 @@ import (
 
 // Restore restores a backup into a new installation: Secrets, and the etcds of its shards. Users who may create a
 // Restore decide which Secrets and data it starts with. The RootShard needs the annotation operator.kcp.io/restore
-// with the name of the Restore, and starts when that is completed.
+// with the name of the Restore, and starts when that is completed. With workspace, it brings one workspace back into
+// the installation that runs.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:categories={atoll,kcp}
@@ -19,6 +20,7 @@ import (
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
+// +kubebuilder:printcolumn:name="Workspace",type=string,priority=1,JSONPath=`.spec.workspace.path`
 // +kubebuilder:printcolumn:name="Backup ID",type=string,priority=1,JSONPath=`.spec.backupId`
 // +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || !self.metadata.name.contains('.')",message="the name of a Restore must not contain a dot: the names of its pods are made from it",optionalOldSelf=true
 // +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || self.metadata.name.size() <= 40",message="the name of a Restore has at most 40 characters: the names of its pods are made from it",optionalOldSelf=true
@@ -33,6 +35,8 @@ type Restore struct {
 	// +kubebuilder:validation:XValidation:rule="has(self.source) == has(oldSelf.source) && (!has(self.source) || self.source == oldSelf.source)",message="source is immutable: create another Restore"
 	// +kubebuilder:validation:XValidation:rule="has(self.takeOver) == has(oldSelf.takeOver) && (!has(self.takeOver) || self.takeOver == oldSelf.takeOver)",message="takeOver is immutable: create another Restore"
 	// +kubebuilder:validation:XValidation:rule="has(self.isolated) == has(oldSelf.isolated) && (!has(self.isolated) || self.isolated == oldSelf.isolated)",message="isolated is immutable: create another Restore"
+	// +kubebuilder:validation:XValidation:rule="has(self.workspace) == has(oldSelf.workspace) && (!has(self.workspace) || self.workspace == oldSelf.workspace)",message="workspace is immutable: create another Restore"
+	// +kubebuilder:validation:XValidation:rule="!has(self.workspace) || !has(self.source) && !(has(self.takeOver) && self.takeOver) && !(has(self.isolated) && self.isolated) && !(has(self.release) && self.release)",message="a workspace comes back to the installation that it was in, and nothing is held: source, takeOver, isolated and release cannot be set with workspace"
 	// +kubebuilder:validation:XValidation:rule="!has(oldSelf.release) || !oldSelf.release || (has(self.release) && self.release)",message="what is released cannot be held again"
 	Spec RestoreSpec `json:"spec"`
 
@@ -55,7 +59,8 @@ type RestoreList struct {
 type RestoreSpec struct {
 	// rootShardRef names the RootShard of the new installation, in the same namespace. It needs the annotation
 	// operator.kcp.io/restore: <name of this Restore>, and must not have started. It and its Shards need the names of
-	// those that were saved, and an etcd that the operator runs on volumes.
+	// those that were saved, and an etcd that the operator runs on volumes. With workspace, it is the RootShard of the
+	// installation that runs.
 	// +required
 	// +kubebuilder:validation:XValidation:rule="has(self.name) && self.name != ''",message="name must be set"
 	RootShardRef corev1.LocalObjectReference `json:"rootShardRef"`
@@ -98,6 +103,11 @@ type RestoreSpec struct {
 	// Allowed only in namespaces of RestoreDrills. Defaults to false.
 	// +optional
 	Isolated bool `json:"isolated,omitempty"`
+
+	// workspace is the one workspace that is restored, into the installation of rootShardRef while that runs, with the
+	// feature gate LogicalClusterMigration. If unset, a whole installation is restored before it starts.
+	// +optional
+	Workspace *RestoreWorkspace `json:"workspace,omitempty"`
 
 	// release allows the restored shards to delete logical clusters and remains of moves that the backup does not
 	// know, and BackupSchedules to remove Backups. Set it after you have compared the installation with what exists
