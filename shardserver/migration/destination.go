@@ -369,14 +369,15 @@ func (d *destinationService) claim(ctx context.Context, in transfer.Incoming, re
 	return &claimedCluster{stored, again}, err
 }
 
-// newArriving returns the LogicalCluster of a copy. The origin hands over the one that replaces it.
+// newArriving returns the LogicalCluster of a copy. The origin hands over the one that replaces it. The copy of a workspace that is restored has no
+// reference.
 func newArriving(in transfer.Incoming, reference string) map[string]any {
 	u := &unstructured.Unstructured{}
 	u.SetGroupVersionKind(corev1alpha1.SchemeGroupVersion.WithKind("LogicalCluster"))
 	u.SetName(corev1alpha1.LogicalClusterName)
-	u.SetAnnotations(map[string]string{
-		logicalcluster.AnnotationKey: in.Cluster.String(), corev1alpha1.MigratingAnnotationKey: reference, corev1alpha1.ArrivingAnnotationKey: string(in.UID),
-	})
+	annotations := map[string]string{logicalcluster.AnnotationKey: in.Cluster.String(), corev1alpha1.ArrivingAnnotationKey: string(in.UID)}
+	setOrDelete(annotations, corev1alpha1.MigratingAnnotationKey, reference)
+	u.SetAnnotations(annotations)
 	return u.Object
 }
 
