@@ -98,6 +98,8 @@ func (s *scope) restoreWorkspace(ctx context.Context) error {
 	switch path := s.restore.Spec.Workspace.Path; {
 	case err != nil:
 		return err
+	case outcome.Failed && !outcome.Reported:
+		return s.refuseWorkspace(reasonFailed, "%s. It was ended before it could report: find out whether workspace %s is back. If not, correct the cause, delete the Restore, and create it again", outcome.Message, path)
 	case outcome.Failed:
 		return s.refuseWorkspace(reasonFailed, "%s. Correct the cause, delete the Restore, and create it again", outcome.Message)
 	case outcome.Result == nil && !outcome.Lost:

@@ -81,6 +81,7 @@ func TestWorkspaceJob(t *testing.T) {
 	}{
 		"success": {0, `{"backupId":"id","takenAt":"2030-01-02T03:04:05Z","workspace":"logical cluster c on shard alpha, 12 objects"}`, batchv1.JobComplete, "Completed", "Restored", "root:acme:team: logical cluster c on shard alpha"},
 		"refusal": {1, `{"error":"workspace root:acme:team exists"}`, batchv1.JobFailed, "Failed", "Failed", "workspace root:acme:team exists. Correct the cause"},
+		"killed":  {137, "", batchv1.JobFailed, "Failed", "Failed", "It was ended before it could report: find out whether workspace root:acme:team is back"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := memory.NewClient(t, append(newRunning(), newWorkspaceRestore(), identity.DeepCopy())...)

@@ -124,6 +124,9 @@ func (b *Backup) bringBack(ctx context.Context, shard config.Shard, found *snaps
 		if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
 			err = fmt.Errorf("%w: %w", cause, err)
 		}
+		if errors.As(err, new(*uncertainError)) {
+			return nil, fmt.Errorf("find out whether workspace %s is back; this program does not know it: %w", path, err)
+		}
 		return nil, fmt.Errorf("workspace %s was not restored, and shard %s keeps nothing of it: %w", path, shard.Name, err)
 	}
 	return &RestoredWorkspace{Shard: shard.Name, LogicalCluster: found.LogicalCluster, Objects: len(keys), LeftOut: found.Expiring, Bytes: found.Bytes}, nil
@@ -160,8 +163,7 @@ func (h *handing) checkOwner(ctx context.Context) error {
 }
 
 func (h *handing) run(ctx context.Context, keys []string) error {
-	err := h.commit(ctx, clientv3.Compare(clientv3.CreateRevision(h.keys.Request()), "=", 0))
-	if err != nil {
+	if err := h.begin(ctx); err != nil {
 		return err
 	}
 	h.progress(fmt.Sprintf("found logical cluster %s with %d objects, %d bytes; shard %s checks whether it can take it back", h.found.LogicalCluster, len(keys), h.found.Bytes, h.shard.Name))
@@ -172,29 +174,120 @@ func (h *handing) run(ctx context.Context, keys []string) error {
 		return err
 	}
 	h.request.Complete = true
-	if err := h.commit(ctx, clientv3.Compare(clientv3.ModRevision(h.keys.Request()), "=", h.revision)); err != nil {
-		return err
+	err := h.commit(ctx, clientv3.Compare(clientv3.ModRevision(h.keys.Request()), "=", h.revision))
+	if err == nil {
+		err = h.await(ctx, workspacerestore.Completed)
 	}
-	err = h.await(ctx, workspacerestore.Completed)
-	if err != nil {
+	if err != nil { // a commit without an answer may have succeeded, too
 		return h.withdraw(ctx, err)
 	}
 	return nil
 }
 
+// begin writes the request when no other restore of a workspace of the shard runs.
+func (h *handing) begin(ctx context.Context) error {
+	ticker := time.NewTicker(reportInterval)
+	defer ticker.Stop()
+	for started, waits := time.Now(), false; ; waits = true {
+		err := h.commit(ctx, clientv3.Compare(clientv3.CreateRevision(h.keys.Request()), "=", 0))
+		switch {
+		case !errors.Is(err, errCondition):
+			return err
+		case time.Since(started) > patience:
+			return fmt.Errorf("another workspace of the shard is being restored since %s: try again later", patience)
+		case !waits:
+			h.progress(fmt.Sprintf("waiting for the end of another restore of a workspace of shard %s, or that one expires that was killed within the last %d seconds", h.shard.Name, leaseSeconds))
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-ticker.C:
+		}
+	}
+}
+
+// uncertainError is returned if the shard may have restored the workspace.
+type uncertainError struct{ error }
+
+func (u *uncertainError) Unwrap() error { return u.error }
+
 // withdraw ends the request, after which the shard opens nothing, and returns nil if it has been faster.
 func (h *handing) withdraw(ctx context.Context, why error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaseSeconds*time.Second)
 	defer cancel()
-	if _, err := h.client.Delete(ctx, h.keys.Request()); err != nil {
-		return errors.Join(why, err)
+	if err := h.deleteRequest(ctx); err != nil {
+		return &uncertainError{errors.Join(why, err)}
 	}
 	report, err := h.report(ctx)
-	if err == nil && report.State == workspacerestore.Completed {
+	switch {
+	case err != nil:
+		return &uncertainError{errors.Join(why, err)}
+	case report.State == workspacerestore.Completed:
+		return nil
+	case report.State == workspacerestore.Failed:
+		return why
+	}
+	// The report of the shard expires with the lease.
+	restored, err := h.isRestored(ctx)
+	switch {
+	case err != nil:
+		return &uncertainError{errors.Join(why, err)}
+	case restored:
 		return nil
 	}
-	return errors.Join(why, err)
+	return why
 }
+
+// deleteRequest deletes the request, and not that of another program.
+func (h *handing) deleteRequest(ctx context.Context) error {
+	for {
+		found, err := h.client.Get(ctx, h.keys.Request())
+		if err != nil || len(found.Kvs) == 0 {
+			return err
+		}
+		var request workspacerestore.Request
+		if err := json.Unmarshal(found.Kvs[0].Value, &request); err != nil || request.ID != h.request.ID {
+			return err
+		}
+		response, err := h.client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(h.keys.Request()), "=", found.Kvs[0].ModRevision)).
+			Then(clientv3.OpDelete(h.keys.Request())).Commit()
+		if err != nil || response.Succeeded {
+			return err
+		}
+	}
+}
+
+// isRestored reports whether the Workspace exists, with the UID that it has in the backup.
+func (h *handing) isRestored(ctx context.Context) (bool, error) {
+	found, err := h.client.Get(ctx, h.found.Key)
+	if err != nil || len(found.Kvs) == 0 {
+		return false, err
+	}
+	saved := ""
+	if err := h.found.Values([]string{h.found.Key}, func(_ string, value []byte) error { saved = uidOf(value); return nil }); err != nil {
+		return false, err
+	}
+	if uid := uidOf(found.Kvs[0].Value); uid == "" || saved == "" {
+		return false, errors.New("there is a Workspace of its name, which is encrypted in etcd")
+	} else if uid != saved {
+		return false, nil // it was created meanwhile
+	}
+	return true, nil
+}
+
+// uidOf returns the UID of a stored object, or "" if it is encrypted.
+func uidOf(value []byte) string {
+	var object struct {
+		Metadata struct {
+			UID string `json:"uid"`
+		} `json:"metadata"`
+	}
+	_ = json.Unmarshal(value, &object)
+	return object.Metadata.UID
+}
+
+// errCondition is returned by commit if its condition does not hold.
+var errCondition = errors.New("the request has ended: the shard was away for too long, or another program runs")
 
 // commit writes the request.
 func (h *handing) commit(ctx context.Context, condition clientv3.Cmp) error {
@@ -207,7 +300,7 @@ func (h *handing) commit(ctx context.Context, condition clientv3.Cmp) error {
 		return err
 	}
 	if !response.Succeeded {
-		return fmt.Errorf("another workspace of the shard is being restored, or a restore was killed within the last %d seconds: try again later", leaseSeconds)
+		return errCondition
 	}
 	h.revision = response.Header.Revision
 	return nil
@@ -258,7 +351,8 @@ func (h *handing) await(ctx context.Context, want workspacerestore.State) error 
 	ticker := time.NewTicker(reportInterval)
 	defer ticker.Stop()
 	var last workspacerestore.Report
-	for changed := time.Now(); ; {
+	most, waitsFor := -1, "" // objects that were copied; a shard that tries again without getting further makes no progress
+	for progressed := time.Now(); ; {
 		report, err := h.report(ctx)
 		switch {
 		case err != nil:
@@ -267,11 +361,19 @@ func (h *handing) await(ctx context.Context, want workspacerestore.State) error 
 			return errors.New(report.Message)
 		case report.State == want:
 			return nil
-		case report != last:
-			last, changed = report, time.Now()
-			h.progress(fmt.Sprintf("the shard has copied %d of %d objects", report.Copied, h.request.Keys-1))
-		case time.Since(changed) > patience:
+		case time.Since(progressed) > patience && waitsFor != "":
+			return fmt.Errorf("the shard has tried for %s: %s", patience, waitsFor)
+		case time.Since(progressed) > patience:
 			return fmt.Errorf("the shard has not answered for %s: it needs a version that restores workspaces, the feature gate LogicalClusterMigration, and a replica that runs its controllers", patience)
+		case report == last:
+		case report.State == workspacerestore.Waiting:
+			last, waitsFor = report, report.Message
+			h.progress("the shard tries again: " + waitsFor)
+		case report.State == workspacerestore.Copying:
+			if last = report; report.Copied > most {
+				most, progressed, waitsFor = report.Copied, time.Now(), ""
+			}
+			h.progress(fmt.Sprintf("the shard has copied %d of %d objects", report.Copied, h.request.Keys-1))
 		}
 		select {
 		case <-ctx.Done():

@@ -17,6 +17,9 @@ import (
 // IDPrefix is what the ID of a restore begins with, so that it differs from the UID of a LogicalClusterMigration.
 const IDPrefix = "restore-"
 
+// IDPattern is that of the ID of a restore. With what the shard adds for each attempt, it is a UID.
+var IDPattern = regexp.MustCompile("^" + IDPrefix + "[A-Za-z0-9-]{1,40}$")
+
 // MaxBytes bounds the objects of a workspace: for a while, etcd has them twice.
 const MaxBytes = 64 << 20
 
@@ -46,7 +49,8 @@ type State string
 
 // States of a restore. The last two are final.
 const (
-	Ready     State = "Ready" // for the objects
+	Ready     State = "Ready"   // for the objects
+	Waiting   State = "Waiting" // the message says for what; the shard tries again
 	Copying   State = "Copying"
 	Completed State = "Completed"
 	Failed    State = "Failed" // nothing is left of it
@@ -58,7 +62,7 @@ type Report struct {
 	State State  `json:"state"`
 	// Copied is the number of objects that are copied.
 	Copied int `json:"copied,omitempty"`
-	// Message says why the restore has failed, and what to do.
+	// Message says why the restore has failed or waits, and what to do.
 	Message string `json:"message,omitempty"`
 }
 
@@ -103,12 +107,15 @@ func (k Keys) ParseObject(key string) (storage, name string, ok bool) {
 	return storage, name, ok && storagePattern.MatchString(storage) && name != ""
 }
 
-// Claims is the prefix of the keys with the ID of the restore for which the shard has begun to copy a logical cluster. They have no lease: the shard
+// Claims is the prefix of the keys with the ID of the attempt in which the shard has begun to copy a logical cluster. They have no lease: the shard
 // removes the key when nothing is left of the copy, or it is open.
 func (k Keys) Claims() string { return k.base + "claims/" }
 
 // Claim is the key of a logical cluster below Claims.
 func (k Keys) Claim(logicalCluster string) string { return k.Claims() + logicalCluster }
+
+// Opening is a key that exists while the attempt that has claimed a logical cluster may write for it: whoever removes the copy removes this key first.
+func (k Keys) Opening(logicalCluster string) string { return k.base + "opening/" + logicalCluster }
 
 // SplitKey returns the storage prefix, the logical cluster and the name of a key of an object below the prefix of a shard.
 func SplitKey(prefix, key string) (storage, logicalCluster, name string, ok bool) {

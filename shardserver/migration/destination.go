@@ -179,6 +179,7 @@ func (d *destinationService) drop(ctx context.Context, cluster *corev1alpha1.Log
 
 // deleteUnclaimed deletes what the records of a copy name before it is claimed: an etcd without space refuses the write of a claim, and no
 // deletion. A replica that has claimed the copy before may write keys meanwhile, each with a record, but cannot open it: the origin has aborted.
+// That of a workspace that was restored is stopped by the key that restoringService.clean deletes before.
 func (d *destinationService) deleteUnclaimed(ctx context.Context, in transfer.Incoming) error {
 	stored, err := d.stored.get(ctx, in.Cluster)
 	if err != nil || !stored.isArrivingFor(in.UID) {

@@ -1,7 +1,6 @@
 package migration
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,12 +11,15 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	exactjson "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/storage/value"
 	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
 
+	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
@@ -35,21 +37,31 @@ const (
 	restoredEpochs = 16
 	// maxNamed bounds what a report names.
 	maxNamed = 10
+	// unboundStorage is where custom resources are that are not bound: the workspace has their definition.
+	unboundStorage = "customresources"
 )
 
 // restoredContent is what the backup has of a workspace.
 type restoredContent struct {
 	// cluster and workspace are the LogicalCluster and the Workspace that are to be stored.
 	cluster, workspace map[string]any
+
+	children []string
+	bindings []*apisv1alpha2.APIBinding
+	// exports and schemas are those of the workspace, by name: a workspace may bind its own exports.
+	exports map[string]*apisv1alpha2.APIExport
+	schemas map[string]*apisv1alpha1.APIResourceSchema
+	// versions are the API versions in which objects of bound resources are stored, by storage.
+	versions map[string]sets.Set[string]
 }
 
 // check refuses a request for which nothing needs to be read from the backup.
 func (i *incomingRestore) check(ctx context.Context) (err error) {
 	if i.cluster, err = logicalcluster.ParseName(i.LogicalCluster); err != nil {
-		return err
+		return refuseRestore("the request is invalid: %w", err)
 	}
 	if i.parent, err = logicalcluster.ParseName(i.Parent); err != nil {
-		return err
+		return refuseRestore("the request is invalid: %w", err)
 	}
 	name := path.Base(i.WorkspaceKey)
 	key, err := i.workspaceKey(i.parent, name)
@@ -58,13 +70,13 @@ func (i *incomingRestore) check(ctx context.Context) (err error) {
 	}
 	switch {
 	case i.cfg.Held():
-		return fmt.Errorf("shard %q was itself restored from a backup and is not released: release it first", i.cfg.Shard)
+		return refuseRestore("shard %q was itself restored from a backup and is not released: release it first", i.cfg.Shard)
 	case key != i.WorkspaceKey:
-		return fmt.Errorf("the backup has the Workspace at %s, and this shard has its Workspaces below %s: it is the backup of another installation", i.WorkspaceKey, path.Dir(key))
-	case !strings.HasPrefix(i.ID, workspacerestore.IDPrefix):
-		return fmt.Errorf("got the ID %q, want one that begins with %s", i.ID, workspacerestore.IDPrefix)
+		return refuseRestore("the backup has the Workspace at %s, and this shard has its Workspaces below %s: it is the backup of another installation", i.WorkspaceKey, path.Dir(key))
+	case !workspacerestore.IDPattern.MatchString(i.ID):
+		return refuseRestore("got the ID %q, want one of the form %s", i.ID, workspacerestore.IDPattern)
 	case i.Bytes > workspacerestore.MaxBytes:
-		return fmt.Errorf("the workspace has %d bytes, and at most %d are restored: etcd would have them twice for a while", i.Bytes, workspacerestore.MaxBytes)
+		return refuseRestore("the workspace has %d bytes, and at most %d are restored: etcd would have them twice for a while", i.Bytes, workspacerestore.MaxBytes)
 	}
 	if err := i.destination.checkSpace(); err != nil {
 		return err
@@ -77,27 +89,27 @@ func (i *incomingRestore) check(ctx context.Context) (err error) {
 		return fmt.Errorf("reading the Workspace: %w", err)
 	}
 	if len(existing.Kvs) > 0 {
-		return fmt.Errorf("workspace %s exists, or is still being deleted: a restore replaces nothing. Delete it and wait until it is gone, or keep it", i.Path)
+		return refuseRestore("workspace %s exists, or is still being deleted: a restore replaces nothing. Delete it and wait until it is gone, or keep it", i.Path)
 	}
 	stored, err := i.stored.get(ctx, i.cluster)
 	if err != nil {
 		return err
 	}
 	if stored != nil {
-		return fmt.Errorf("logical cluster %q of workspace %s exists on shard %q without its Workspace: `kubectl kcp doctor --deep` names it", i.LogicalCluster, i.Path, i.cfg.Shard)
+		return refuseRestore("logical cluster %q of workspace %s exists on shard %q without its Workspace: `kubectl kcp doctor --deep` names it", i.LogicalCluster, i.Path, i.cfg.Shard)
 	}
 	return i.checkElsewhere(ctx)
 }
 
 // checkElsewhere refuses a logical cluster that another shard has, or that a Workspace of another name names.
 func (i *incomingRestore) checkElsewhere(ctx context.Context) error {
-	all, err := i.workspaces.List(logicalcluster.With(ctx, i.parent), "", nil)
+	all, err := i.workspaces.ListLatest(logicalcluster.With(ctx, i.parent), "", nil)
 	if err != nil {
 		return err
 	}
 	for _, workspace := range all {
 		if workspace.Spec.Cluster == i.LogicalCluster {
-			return fmt.Errorf("workspace %q has the logical cluster %q", workspace.Name, i.LogicalCluster)
+			return refuseRestore("workspace %q has the logical cluster %q", workspace.Name, i.LogicalCluster)
 		}
 	}
 	found, err := i.holders.List(logicalcluster.With(ctx, i.cluster), "", nil)
@@ -105,7 +117,7 @@ func (i *incomingRestore) checkElsewhere(ctx context.Context) error {
 		return fmt.Errorf("finding out whether another shard has the logical cluster: %w", err)
 	}
 	if len(found) > 0 {
-		return fmt.Errorf("another shard still has logical cluster %q: wait until it is gone", i.LogicalCluster)
+		return refuseRestore("another shard still has logical cluster %q: wait until it is gone", i.LogicalCluster)
 	}
 	return nil
 }
@@ -117,20 +129,22 @@ func (i *incomingRestore) checkParent(ctx context.Context) (*storedCluster, erro
 	case err != nil:
 		return nil, err
 	case parent == nil:
-		return nil, fmt.Errorf("the parent of %s, logical cluster %q, does not exist on shard %q: restore the parent first, or move it back", i.Path, i.Parent, i.cfg.Shard)
+		return nil, refuseRestore("the parent of %s, logical cluster %q, does not exist on shard %q: restore the parent first, or move it back", i.Path, i.Parent, i.cfg.Shard)
 	case parent.uid() != i.ParentUID:
-		return nil, fmt.Errorf("the parent of %s is another workspace than in the backup", i.Path)
+		return nil, refuseRestore("the parent of %s is another workspace than in the backup", i.Path)
 	case parent.isDeleting():
-		return nil, fmt.Errorf("the parent of %s is being deleted", i.Path)
+		return nil, refuseRestore("the parent of %s is being deleted", i.Path)
 	case movestate.Of(parent.annotations()) != movestate.Open:
-		return nil, fmt.Errorf("the parent of %s moves to another shard: wait until it has moved, and restore from a backup that was made after that", i.Path)
+		return nil, refuseRestore("the parent of %s moves to another shard: wait until it has moved, and restore from a backup that was made after that", i.Path)
 	}
 	return parent, nil
 }
 
 // readContent reads all that the program has brought, and refuses what this shard cannot serve. It writes nothing.
 func (i *incomingRestore) readContent(ctx context.Context) (*restoredContent, error) {
-	out := &restoredContent{}
+	out := &restoredContent{
+		exports: map[string]*apisv1alpha2.APIExport{}, schemas: map[string]*apisv1alpha1.APIResourceSchema{}, versions: map[string]sets.Set[string]{},
+	}
 	own, err := i.stored.ownKey()
 	if err != nil {
 		return nil, err
@@ -139,7 +153,6 @@ func (i *incomingRestore) readContent(ctx context.Context) (*restoredContent, er
 	for _, resource := range i.registry.All() {
 		builtin[resource.Prefix] = resource
 	}
-	var children, missing []string
 	keys := 0
 	err = i.eachValue(ctx, func(entry transfer.Entry) error {
 		keys++
@@ -148,86 +161,82 @@ func (i *incomingRestore) readContent(ctx context.Context) (*restoredContent, er
 		}
 		resource := builtin[entry.Resource]
 		if err := i.destination.accepts.checkEntry(entry, resource); err != nil {
-			return fmt.Errorf("the backup has an object of %s that this shard cannot serve: %w", entry.Resource, err)
+			return refuseRestore("the backup has an object of %s that this shard cannot serve: %w", entry.Resource, err)
 		}
-		if resource == nil {
-			return nil
-		}
-		switch resource.GVR.GroupResource() {
-		case workspaces:
-			children = append(children, entry.Name)
-		case apiBindings:
-			why, err := i.checkBinding(ctx, entry, resource)
-			if err != nil {
-				return err
-			}
-			missing = append(missing, why...)
-		}
-		return nil
+		return i.readEntry(out, entry, resource)
 	})
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, err
-	case len(children) > 0:
-		return nil, fmt.Errorf("workspace %s has %d workspaces in the backup (%s): a workspace is restored without others below it, and with them it is not built", i.Path, len(children), strings.Join(children[:min(len(children), maxNamed)], ", "))
-	case len(missing) > 0:
-		return nil, fmt.Errorf("workspace %s has bindings whose exports are not there as they were: %s. Restore or create these exports with their identities first", i.Path, strings.Join(missing[:min(len(missing), maxNamed)], "; "))
-	case out.cluster == nil || keys != i.Keys:
-		return nil, fmt.Errorf("%d objects have arrived of %d: run the program again", keys, i.Keys)
+	}
+	if out.cluster == nil || keys != i.Keys {
+		return nil, refuseRestore("%d objects have arrived of %d: run the program again", keys, i.Keys)
+	}
+	if children := out.children; len(children) > 0 {
+		return nil, refuseRestore("workspace %s has %d workspaces in the backup (%s): a workspace is restored without others below it, and with them it is not built", i.Path, len(children), strings.Join(children[:min(len(children), maxNamed)], ", "))
+	}
+	if err := i.checkBindings(ctx, out); err != nil {
+		return nil, err
 	}
 	return out, i.readWorkspace(ctx, out)
 }
 
-// checkBinding returns which resources of a binding cannot be served.
-func (i *incomingRestore) checkBinding(ctx context.Context, entry transfer.Entry, resource *storage.Resource) (missing []string, err error) {
+// readEntry keeps what a check needs of an object.
+func (i *incomingRestore) readEntry(out *restoredContent, entry transfer.Entry, resource *storage.Resource) error {
+	if resource == nil {
+		if path.Base(entry.Resource) == unboundStorage {
+			return nil
+		}
+		var kind metav1.TypeMeta
+		if err := json.Unmarshal(entry.Value, &kind); err != nil {
+			return refuseRestore("decoding an object of %s: %w", entry.Resource, err)
+		}
+		if out.versions[entry.Resource] == nil {
+			out.versions[entry.Resource] = sets.New[string]()
+		}
+		out.versions[entry.Resource].Insert(kind.GroupVersionKind().Version)
+		return nil
+	}
+	switch resource.GVR.GroupResource() {
+	case workspaces:
+		out.children = append(out.children, entry.Name)
+		return nil
+	case apiBindings, apiExports, apiResourceSchemas:
+	default:
+		return nil
+	}
 	obj, err := i.destination.accepts.decode(entry, resource)
 	if err != nil {
-		return nil, err
+		return refuseRestore("decoding an object of %s: %w", entry.Resource, err)
 	}
-	binding, ok := obj.(*apisv1alpha2.APIBinding)
-	if !ok {
-		return nil, fmt.Errorf("binding %q is decoded as %T", entry.Name, obj)
+	switch typed := obj.(type) {
+	case *apisv1alpha2.APIBinding:
+		out.bindings = append(out.bindings, typed)
+	case *apisv1alpha2.APIExport:
+		out.exports[typed.Name] = typed
+	case *apisv1alpha1.APIResourceSchema:
+		out.schemas[typed.Name] = typed
+	default:
+		return fmt.Errorf("an object of %s is decoded as %T", entry.Resource, obj)
 	}
-	if binding.Status.APIExportClusterName == "" || binding.Spec.Reference.Export == nil {
-		return nil, nil // it was not bound
-	}
-	cluster, err := logicalcluster.ParseName(binding.Status.APIExportClusterName)
-	if err != nil {
-		return nil, err
-	}
-	name := binding.Spec.Reference.Export.Name
-	export, err := i.exports.Get(logicalcluster.With(ctx, cluster), "", name)
-	if apierrors.IsNotFound(err) {
-		return []string{fmt.Sprintf("binding %s needs APIExport %s of logical cluster %s, which does not exist", binding.Name, name, cluster)}, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("reading APIExport %q of logical cluster %q: %w", name, cluster, err)
-	}
-	for _, bound := range binding.Status.BoundResources {
-		if want := bound.Schema.IdentityHash; want != "" && want != export.Status.IdentityHash {
-			missing = append(missing, fmt.Sprintf("binding %s needs identity %s of APIExport %s of logical cluster %s for %s, which has %s", binding.Name, want, name, cluster,
-				schema.GroupResource{Group: bound.Group, Resource: bound.Resource}, cmp.Or(export.Status.IdentityHash, "none")))
-		}
-	}
-	return missing, nil
+	return nil
 }
 
 // readCluster reads the LogicalCluster, as it is to be stored.
 func (i *incomingRestore) readCluster(out *restoredContent, plain []byte) error {
 	typed := &corev1alpha1.LogicalCluster{}
 	if err := errors.Join(nesting.CheckJSON(plain, nesting.Default().Stored), json.Unmarshal(plain, typed), exactjson.Unmarshal(plain, &out.cluster)); err != nil {
-		return fmt.Errorf("decoding the LogicalCluster: %w", err)
+		return refuseRestore("decoding the LogicalCluster: %w", err)
 	}
 	epoch := min(Epoch(typed)+restoredEpochs, storage.MaxEpoch)
 	switch err := checkLogicalCluster(i.cluster, typed); {
 	case err != nil:
-		return fmt.Errorf("the LogicalCluster of the backup cannot be served: %w. Use an earlier or a later backup", err)
+		return refuseRestore("the LogicalCluster of the backup cannot be served: %w. Use an earlier or a later backup", err)
 	case movestate.Of(typed.Annotations) != movestate.Open, typed.Annotations[corev1alpha1.MigratingAnnotationKey] != "":
-		return fmt.Errorf("workspace %s was moving between shards while the backup was made: use an earlier or a later backup", i.Path)
+		return refuseRestore("workspace %s was moving between shards while the backup was made: use an earlier or a later backup", i.Path)
 	case typed.Annotations[corev1alpha1.OwnerShardAnnotationKey] != "":
-		return fmt.Errorf("the Workspace of %s was on another shard than its logical cluster, and only those of one shard are restored", i.Path)
+		return refuseRestore("the Workspace of %s was on another shard than its logical cluster, and only those of one shard are restored", i.Path)
 	case typed.Spec.Owner.Cluster != i.Parent || typed.Spec.Owner.Name != path.Base(i.WorkspaceKey) || typed.Spec.Owner.Resource != workspaces.Resource:
-		return fmt.Errorf("logical cluster %q belongs to another owner than Workspace %s", i.LogicalCluster, path.Base(i.WorkspaceKey))
+		return refuseRestore("logical cluster %q belongs to another owner than Workspace %s", i.LogicalCluster, path.Base(i.WorkspaceKey))
 	}
 	u := &unstructured.Unstructured{Object: out.cluster}
 	annotations := u.GetAnnotations()
@@ -258,18 +267,18 @@ func (i *incomingRestore) readWorkspace(ctx context.Context, out *restoredConten
 	}
 	entry := transfer.Entry{Version: transfer.Version{Key: transfer.Key{Resource: resource.Prefix, Name: path.Base(i.WorkspaceKey)}}, Value: plain}
 	if err := i.destination.accepts.checkEntry(entry, resource); err != nil {
-		return fmt.Errorf("the backup has a Workspace that this shard cannot serve: %w", err)
+		return refuseRestore("the backup has a Workspace that this shard cannot serve: %w", err)
 	}
 	typed := &tenancyv1alpha1.Workspace{}
 	if err := errors.Join(json.Unmarshal(plain, typed), exactjson.Unmarshal(plain, &out.workspace)); err != nil {
-		return fmt.Errorf("decoding the Workspace: %w", err)
+		return refuseRestore("decoding the Workspace: %w", err)
 	}
 	owner, _, _ := unstructured.NestedString(out.cluster, "spec", "owner", "uid")
 	switch {
 	case typed.Spec.Cluster != i.LogicalCluster || string(typed.UID) != owner:
-		return fmt.Errorf("the Workspace of the backup has the logical cluster %q, want %q: use an earlier or a later backup", typed.Spec.Cluster, i.LogicalCluster)
+		return refuseRestore("the Workspace of the backup has the logical cluster %q, want %q: use an earlier or a later backup", typed.Spec.Cluster, i.LogicalCluster)
 	case typed.DeletionTimestamp != nil:
-		return fmt.Errorf("workspace %s was being deleted while the backup was made: use an earlier one", i.Path)
+		return refuseRestore("workspace %s was being deleted while the backup was made: use an earlier one", i.Path)
 	}
 	return nil
 }
@@ -286,12 +295,12 @@ func (i *incomingRestore) eachValue(ctx context.Context, visit func(transfer.Ent
 		for _, kv := range page.Kvs {
 			resource, name, ok := i.keys.ParseObject(string(kv.Key))
 			if !ok {
-				return errors.New("the program has written a key of another form: use that of the version of the shard")
+				return refuseRestore("the program has written a key of another form: use that of the version of the shard")
 			}
 			key := transfer.Key{Resource: resource, Name: name}
 			plain, err := i.transfer.Decode(ctx, i.cluster, key, kv.Value)
 			if err != nil {
-				return fmt.Errorf("%w: the encryption configuration of the shard needs the keys from the time of the backup", err)
+				return refuseRestore("%w: the encryption configuration of the shard needs the keys from the time of the backup", err)
 			}
 			if err := visit(transfer.Entry{Version: transfer.Version{Key: key, ModRevision: kv.ModRevision}, Value: plain}); err != nil {
 				return err
@@ -357,7 +366,7 @@ func (s storedTransformer) encode(ctx context.Context, resource schema.GroupReso
 func (s storedTransformer) decode(ctx context.Context, resource schema.GroupResource, key string, stored []byte) ([]byte, error) {
 	plain, _, err := s.of(resource).TransformFromStorage(ctx, stored, value.DefaultContext(key))
 	if err != nil {
-		return nil, fmt.Errorf("decrypting an object of %s: %w: the encryption configuration of the shard needs the keys from the time of the backup", resource, err)
+		return nil, refuseRestore("decrypting an object of %s: %w: the encryption configuration of the shard needs the keys from the time of the backup", resource, err)
 	}
 	return plain, nil
 }

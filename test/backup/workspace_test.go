@@ -39,7 +39,13 @@ const longWait = 3 * time.Minute
 // manyConfigMaps are more than a page of what is read and written at once.
 const manyConfigMaps = 130
 
-var widgets = schema.GroupResource{Group: "example.com", Resource: "widgets"}
+// chained is the number of config maps that own each other.
+const chained = 3
+
+var (
+	widgets = schema.GroupResource{Group: "example.com", Resource: "widgets"}
+	gadgets = schema.GroupResource{Group: "example.com", Resource: "gadgets"}
+)
 
 // restorable is a shard with workspaces that are in a backup.
 type restorable struct {
@@ -47,10 +53,12 @@ type restorable struct {
 	shard   *shardtesting.Shard
 	masters client.Client
 	parent  string
-	// team has content, tall a workspace below it, and lonely is bound to an export of gone.
+	// team has content, and is bound to an export of provider and to one of its own. tall a workspace below it, and lonely is bound to an export of gone.
 	team, tall, lonely *tenancyv1alpha1.Workspace
-	gone               string
-	token              string
+	// stale has an object in a version that its export in provider has in the backup, and no longer.
+	stale          *tenancyv1alpha1.Workspace
+	gone, provider string
+	token          string
 	// saved are the keys of team in the backup.
 	saved map[string]string
 	// workspaceKeys is the prefix of the Workspaces in parent.
@@ -88,6 +96,7 @@ func TestRestoreWorkspace(t *testing.T) {
 		r.expectNothing(t, r.tall.Spec.Cluster)
 	})
 	t.Run("Exports", r.testExports)
+	t.Run("Versions", r.testVersions)
 	t.Run("DamagedContent", r.testDamaged)
 	t.Run("LeftBehind", r.testLeftBehind)
 	t.Run("Parent", func(t *testing.T) {
@@ -128,20 +137,36 @@ func (r *restorable) createWorkspaces(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	provider := r.shard.NewWorkspace(t, "root", "provider").Spec.Cluster
+	r.provider = r.shard.NewWorkspace(t, "root", "provider").Spec.Cluster
 	r.gone = r.shard.NewWorkspace(t, "root", "gone").Spec.Cluster
 	r.parent = r.shard.NewWorkspace(t, "root", "acme").Spec.Cluster
 	r.team, r.tall, r.lonely = r.shard.NewWorkspace(t, r.parent, "team"), r.shard.NewWorkspace(t, r.parent, "tall"), r.shard.NewWorkspace(t, r.parent, "lonely")
 	r.shard.NewWorkspace(t, r.tall.Spec.Cluster, "child")
-	for _, cluster := range []string{provider, r.gone} {
+	r.stale = r.shard.NewWorkspace(t, r.parent, "stale")
+	for _, cluster := range []string{r.provider, r.gone} {
 		r.shard.NewExport(t, cluster, "widgets", widgets, "Widget")
 	}
-	r.shard.Bind(t, r.team.Spec.Cluster, provider, "widgets")
+	for _, cluster := range []string{r.provider, r.team.Spec.Cluster} {
+		r.shard.NewExport(t, cluster, "gadgets", gadgets, "Gadget")
+	}
+	r.shard.Bind(t, r.team.Spec.Cluster, r.provider, "widgets")
+	r.shard.Bind(t, r.team.Spec.Cluster, r.team.Spec.Cluster, "gadgets")
+	r.shard.Bind(t, r.stale.Spec.Cluster, r.provider, "gadgets")
+	must(r.masters.Create(shardtesting.In(t.Context(), r.stale.Spec.Cluster), newObject(gadgets.Group, "Gadget", "stale")))
 	r.shard.Bind(t, r.lonely.Spec.Cluster, r.gone, "widgets")
 
 	in := shardtesting.In(t.Context(), r.team.Spec.Cluster)
 	for n := range manyConfigMaps {
 		must(r.masters.Create(in, newConfigMap(fmt.Sprintf("config-%d", n))))
+	}
+	// Each has the one before as its owner.
+	for n, owner := 0, (*corev1.ConfigMap)(nil); n < chained; n++ {
+		link := newConfigMap(fmt.Sprintf("chain-%d", n))
+		if owner != nil {
+			link.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name, UID: owner.UID}}
+		}
+		must(r.masters.Create(in, link))
+		owner = link
 	}
 	_, err := r.widgets(t).Create(t.Context(), newWidget("bound"), metav1.CreateOptions{})
 	must(err)
@@ -166,11 +191,15 @@ func newConfigMap(name string) *corev1.ConfigMap {
 }
 
 func newWidget(name string) *unstructured.Unstructured {
-	widget := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"color": "red"}}}
-	widget.SetGroupVersionKind(schema.GroupVersionKind{Group: widgets.Group, Version: "v1", Kind: "Widget"})
-	widget.SetNamespace(metav1.NamespaceDefault)
-	widget.SetName(name)
-	return widget
+	return newObject(widgets.Group, "Widget", name)
+}
+
+func newObject(group, kind, name string) *unstructured.Unstructured {
+	object := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"color": "red"}}}
+	object.SetGroupVersionKind(schema.GroupVersionKind{Group: group, Version: "v1", Kind: kind})
+	object.SetNamespace(metav1.NamespaceDefault)
+	object.SetName(name)
+	return object
 }
 
 // widgets are the objects of the bound resource in team.
@@ -192,7 +221,8 @@ func (r *restorable) stored(t *testing.T, cluster string) map[string]string {
 	}
 	out := map[string]string{}
 	for _, kv := range found.Kvs {
-		if _, of, _, ok := workspacerestore.SplitKey("/registry", string(kv.Key)); ok && of == cluster {
+		// What expires, such as an Event, is not restored.
+		if _, of, _, ok := workspacerestore.SplitKey("/registry", string(kv.Key)); ok && of == cluster && kv.Lease == 0 {
 			out[string(kv.Key)] = string(kv.Value)
 		}
 	}
@@ -258,11 +288,49 @@ func (r *restorable) testTeam(t *testing.T) {
 		t.Errorf("the Workspace is %+v, want %+v", restored, r.team)
 	}
 	shardtesting.Eventually(t, "the content is that of the backup", func(context.Context) error { return r.compareTeam(t) })
+	r.testOwners(t)
 
 	t.Run("Requests", func(t *testing.T) { r.testRequests(t, list.ResourceVersion) })
 	output, err = r.restoreWorkspace(t, "root:acme:team")
 	expectError(t, output, err, "workspace root:acme:team exists")
 	r.delete(t, r.team) // it can be deleted as before
+}
+
+// testOwners waits until the garbage collector has processed what came back, and finds the objects whose owners it has seen deleted before.
+func (r *restorable) testOwners(t *testing.T) {
+	t.Helper()
+	in := shardtesting.In(t.Context(), r.team.Spec.Cluster)
+	links := make([]*corev1.ConfigMap, chained)
+	for n := range links {
+		links[n] = newConfigMap(fmt.Sprintf("chain-%d", n))
+	}
+	for n, link := range links[1:] { // another reference has the object collected again: one that is absent is removed
+		absent := metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "absent", UID: "absent"}
+		shardtesting.Eventually(t, "the reference is added to "+link.Name, func(ctx context.Context) error {
+			if err := r.masters.Get(shardtesting.In(ctx, r.team.Spec.Cluster), client.ObjectKeyFromObject(link), link); err != nil {
+				return err
+			}
+			link.OwnerReferences = append(link.OwnerReferences, absent)
+			return r.masters.Update(shardtesting.In(ctx, r.team.Spec.Cluster), link)
+		})
+		shardtesting.Eventually(t, link.Name+" has its owner only", func(ctx context.Context) error {
+			if err := r.masters.Get(shardtesting.In(ctx, r.team.Spec.Cluster), client.ObjectKeyFromObject(link), link); err != nil {
+				return err
+			}
+			if len(link.OwnerReferences) != 1 || link.OwnerReferences[0].Name != links[n].Name {
+				return fmt.Errorf("its owners are %+v", link.OwnerReferences)
+			}
+			return nil
+		})
+	}
+	if err := r.masters.Get(in, client.ObjectKeyFromObject(links[0]), links[0]); err != nil {
+		t.Fatal(err)
+	}
+	for n, link := range links[1:] {
+		if link.OwnerReferences[0].UID != links[n].UID {
+			t.Errorf("the owner of %s is %+v, want %s", link.Name, link.OwnerReferences[0], links[n].UID)
+		}
+	}
 }
 
 // compareTeam compares the keys of team with those in the backup. The LogicalCluster has another epoch.
@@ -307,9 +375,15 @@ func (r *restorable) testRequests(t *testing.T, old string) {
 	if _, err := configMaps.Create(t.Context(), newConfigMap("later"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	event := <-watching.ResultChan()
-	if later, ok := event.Object.(*corev1.ConfigMap); !ok || event.Type != watch.Added || later.Name != "later" {
-		t.Errorf("the watch delivers %+v", event)
+	delivered := false
+	for event := range watching.ResultChan() { // until the server ends it
+		if later, ok := event.Object.(*corev1.ConfigMap); ok && event.Type == watch.Added && later.Name == "later" {
+			delivered = true
+			break
+		}
+	}
+	if !delivered {
+		t.Error("the watch does not deliver what is created")
 	}
 	response, body := shardtesting.Send(t, bearer, http.MethodGet, "/api/v1/namespaces/default/configmaps?watch=true&timeoutSeconds=5&resourceVersion="+old, "")
 	if response.StatusCode != http.StatusGone && !strings.Contains(body, `"code":410`) {
@@ -336,9 +410,7 @@ func (r *restorable) testExports(t *testing.T) {
 	})
 	expect := func(want string) {
 		t.Helper()
-		output, err := r.restoreWorkspace(t, "root:acme:lonely")
-		expectError(t, output, err, want)
-		r.expectNothing(t, r.lonely.Spec.Cluster)
+		r.expectRefused(t, "root:acme:lonely", r.lonely.Spec.Cluster, want)
 	}
 	expect("binding widgets needs APIExport widgets of logical cluster " + r.gone + ", which does not exist")
 	again, secret := &apisv1alpha2.APIExport{ObjectMeta: metav1.ObjectMeta{Name: "widgets"}, Spec: export.Spec}, export.Spec.Identity.SecretRef
@@ -358,6 +430,33 @@ func (r *restorable) testExports(t *testing.T) {
 		return nil
 	})
 	expect("binding widgets needs identity " + export.Status.IdentityHash)
+}
+
+// testVersions replaces the schema of an export by one without the version in which an object is stored.
+func (r *restorable) testVersions(t *testing.T) {
+	r.delete(t, r.stale)
+	next := shardtesting.NewSchema("next", gadgets, "Gadget")
+	next.Spec.Versions[0].Name = "v2"
+	if err := r.masters.Create(shardtesting.In(t.Context(), r.provider), next); err != nil {
+		t.Fatal(err)
+	}
+	shardtesting.Eventually(t, "the export has another schema", func(ctx context.Context) error {
+		in, export := shardtesting.In(ctx, r.provider), &apisv1alpha2.APIExport{}
+		if err := r.masters.Get(in, client.ObjectKey{Name: "gadgets"}, export); err != nil {
+			return err
+		}
+		export.Spec.Resources[0].Schema = next.Name
+		return r.masters.Update(in, export)
+	})
+	r.expectRefused(t, "root:acme:stale", r.stale.Spec.Cluster, "has objects of gadgets.example.com in version v1, which APIExport gadgets of logical cluster "+r.provider+" no longer has")
+}
+
+// expectRefused restores a workspace that cannot be, of which nothing is left. The shard reads the state at that time, not what it has cached.
+func (r *restorable) expectRefused(t *testing.T, path, cluster, want string) {
+	t.Helper()
+	output, err := r.restoreWorkspace(t, path)
+	expectError(t, output, err, want)
+	r.expectNothing(t, cluster)
 }
 
 // request puts a request for a workspace that does not exist into etcd, as the program does.

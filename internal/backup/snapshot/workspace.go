@@ -183,6 +183,9 @@ func (w *Workspace) index(prefix, name string) error {
 		}
 		w.revisions[key] = at.revision
 		if _, cluster, _, _ := workspacerestore.SplitKey(prefix, key); cluster == w.Parent {
+			if w.Key != "" {
+				return fmt.Errorf("the snapshot has two Workspaces of this name, %s and %s: delete the one that the shard does not serve, and make another backup", min(w.Key, key), max(w.Key, key))
+			}
 			w.Key = key
 			continue
 		}

@@ -17,7 +17,8 @@ func TestFindWorkspace(t *testing.T) {
 	file := writeSnapshot(t, [2]string{"/registry/~owner", "shard"}, cluster("p", "root:acme"), workspace("p", "team"), cluster("c", "root:acme:team"),
 		[2]string{"/registry/core/configmaps/c/default/one", "old"}, [2]string{"/registry/core/configmaps/other/c/one", "not its"}, [2]string{"/registry/core/configmaps/c/default/one", "new"},
 		[2]string{"/registry/example.com/widgets/customresources/c/w", "widget"}, workspace("c", "child"), workspace("p", "lonely"),
-		cluster("remote", "root:elsewhere:remote"), cluster("twice1", "root:acme:twice"), cluster("twice2", "root:acme:twice"), cluster("bare", "root:acme:bare"))
+		cluster("remote", "root:elsewhere:remote"), cluster("twice1", "root:acme:twice"), cluster("twice2", "root:acme:twice"), cluster("bare", "root:acme:bare"),
+		cluster("doubled", "root:acme:doubled"), workspace("p", "doubled"), [2]string{"/registry/tenancy.kcp.io/workspaces/customresources/p/doubled", "{}"})
 
 	found, err := FindWorkspace(file, "/registry", "root:acme:team")
 	if err != nil {
@@ -45,6 +46,7 @@ func TestFindWorkspace(t *testing.T) {
 
 	for path, want := range map[string]string{
 		"root": "want that of a workspace below root", "root:elsewhere:remote": "is not on the shard", "root:acme:twice": "has 2 logical clusters", "root:acme:bare": "and not its Workspace",
+		"root:acme:doubled": "has two Workspaces of this name, /registry/tenancy.kcp.io/workspaces/" + identity + "/p/doubled and ",
 	} {
 		if _, err := FindWorkspace(file, "/registry", path); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %q", path, err, want)
