@@ -20,7 +20,8 @@ func newRestoreWorkspaceCommand() *cobra.Command {
 		Short: "Bring a workspace that was deleted back to its shard, which runs",
 		Long: `Bring a workspace that was deleted back to its place, with the objects and UIDs that it has in the backup. Its shard must run, with the feature
 gate LogicalClusterMigration, and the configuration needs the endpoints and certificates of its etcd, as for create. The shard checks whether it can take
-the workspace back, and serves nothing of it before all is there. After an error or an interruption, nothing of it is left.
+the workspace back, and serves nothing of it before all is there. After an error or an interruption, nothing of it is left, unless the message says to find out whether the workspace is back. So does one
+whose program was killed: look whether it is back.
 Workspaces below it are not restored with it: a workspace that has any is refused.`,
 		Example: `  etcd backup restore-workspace --config=backup.yaml --id=20300102T030405Z-1a2b3c4d-5e6f7a8b --manifest-digest=DIGEST --identity-file=key.txt --workspace=root:acme:team`,
 		Args:    cobra.NoArgs,

@@ -181,7 +181,7 @@ const nextStepsOfShard = `Created Restore %[1]q in namespace %[2]q. Next:
 // nextStepsOfWorkspace is nextSteps for one workspace.
 const nextStepsOfWorkspace = `Created Restore %[1]q in namespace %[2]q, for a workspace of RootShard %[3]q. Next:
   1. Wait: kubectl -n %[2]s wait restore/%[1]s --for=jsonpath='{.status.phase}'=Completed --timeout=1h
-     If it fails, its condition Completed says why, and nothing has changed: kubectl -n %[2]s get restore %[1]s
+     If it fails, its condition Completed says why. Nothing has changed, unless it says to find out whether the workspace is back: kubectl -n %[2]s get restore %[1]s
   2. Delete the private key: kubectl -n %[2]s delete secret %[5]s
 `
 

@@ -108,6 +108,7 @@ func TestManifests(t *testing.T) {
 		{"accepts a Restore of a workspace", restore(restoreBasics + "workspace: {path: 'root:acme:team'}"), ""},
 		{"refuses a Restore of the workspace root", restore(restoreBasics + "workspace: {path: root}"), "spec.workspace.path"},
 		{"refuses a Restore of a workspace into another installation", restore(restoreBasics + "workspace: {path: 'root:acme:team'}\ntakeOver: true"), "cannot be set with workspace"},
+		{"refuses a Restore of a shard and of a workspace", restore(restoreBasics + "workspace: {path: 'root:acme:team'}\nshard: {name: alpha}"), "shard and workspace cannot both be set"},
 		{"refuses a Restore without a private key", restore("rootShardRef: {name: root}\nstoreRef: {name: s3}\nbackupId: a"), "spec.identity"},
 		{"refuses a Restore of no backup", restore("rootShardRef: {name: root}\nstoreRef: {name: s3}\nidentity: {name: age, key: key.txt}"), "spec.backupId"},
 		{"refuses the backup of another installation", restore(strings.Replace(restoreBasics, "backupId: a", "backupId: ../a", 1)), "spec.backupId"},
