@@ -6,6 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
+	"github.com/atoll-dev/atoll/controllers/apply"
 	"github.com/atoll-dev/atoll/controllers/internal/memory"
 )
 
@@ -34,7 +35,7 @@ func TestFindUnreleasedRestore(t *testing.T) {
 			restore := &operatorv1alpha1.Restore{ObjectMeta: metav1.ObjectMeta{Namespace: "kcp", Name: "back"}}
 			restore.Spec.RootShardRef.Name, restore.Status.Phase = "root", operatorv1alpha1.RestorePhaseCompleted
 			tc.change(restore)
-			found, err := FindUnreleasedRestore(t.Context(), memory.NewClient(t, root, restore), root)
+			found, err := FindUnreleasedRestore(t.Context(), apply.Cluster{Client: memory.NewClient(t, root, restore)}, root)
 			if err != nil || (found == restore.Name) != tc.found {
 				t.Errorf("%v: found %q", err, found)
 			}

@@ -115,8 +115,8 @@ func TestRestoreWorkspace(t *testing.T) {
 func (r *restorable) backUp(t *testing.T) {
 	t.Helper()
 	shardtesting.EventuallyWithin(t, longWait, "a backup of what does not change", func(context.Context) error {
-		r.saved = r.stored(t, r.team.Spec.Cluster)
-		if r.mustCreate(t); !maps.Equal(r.saved, r.stored(t, r.team.Spec.Cluster)) {
+		r.saved = r.lasting(t, r.team.Spec.Cluster)
+		if r.mustCreate(t); !maps.Equal(r.saved, r.lasting(t, r.team.Spec.Cluster)) {
 			return errors.New("workspace team has changed meanwhile")
 		}
 		return nil
@@ -152,7 +152,8 @@ func (r *restorable) createWorkspaces(t *testing.T) {
 	r.shard.Bind(t, r.team.Spec.Cluster, r.provider, "widgets")
 	r.shard.Bind(t, r.team.Spec.Cluster, r.team.Spec.Cluster, "gadgets")
 	r.shard.Bind(t, r.stale.Spec.Cluster, r.provider, "gadgets")
-	must(r.masters.Create(shardtesting.In(t.Context(), r.stale.Spec.Cluster), newObject(gadgets.Group, "Gadget", "stale")))
+	_, err := r.custom(t, r.stale.Spec.Cluster, gadgets).Create(t.Context(), newObject(gadgets.Group, "Gadget", "stale"), metav1.CreateOptions{})
+	must(err)
 	r.shard.Bind(t, r.lonely.Spec.Cluster, r.gone, "widgets")
 
 	in := shardtesting.In(t.Context(), r.team.Spec.Cluster)
@@ -168,7 +169,7 @@ func (r *restorable) createWorkspaces(t *testing.T) {
 		must(r.masters.Create(in, link))
 		owner = link
 	}
-	_, err := r.widgets(t).Create(t.Context(), newWidget("bound"), metav1.CreateOptions{})
+	_, err = r.widgets(t).Create(t.Context(), newWidget("bound"), metav1.CreateOptions{})
 	must(err)
 	must(r.masters.Create(in, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "robot", Namespace: metav1.NamespaceDefault}}))
 	must(r.masters.Create(in, &rbacv1.ClusterRoleBinding{
@@ -205,15 +206,31 @@ func newObject(group, kind, name string) *unstructured.Unstructured {
 // widgets are the objects of the bound resource in team.
 func (r *restorable) widgets(t *testing.T) dynamic.ResourceInterface {
 	t.Helper()
-	c, err := dynamic.NewForConfig(shardtesting.At(r.shard.Masters(t), r.team.Spec.Cluster))
+	return r.custom(t, r.team.Spec.Cluster, widgets)
+}
+
+func (r *restorable) custom(t *testing.T, cluster string, resource schema.GroupResource) dynamic.ResourceInterface {
+	t.Helper()
+	c, err := dynamic.NewForConfig(shardtesting.At(r.shard.Masters(t), cluster))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return c.Resource(widgets.WithVersion("v1")).Namespace(metav1.NamespaceDefault)
+	return c.Resource(resource.WithVersion("v1")).Namespace(metav1.NamespaceDefault)
 }
 
 // stored returns the keys of a logical cluster with their values.
 func (r *restorable) stored(t *testing.T, cluster string) map[string]string {
+	t.Helper()
+	return r.keys(t, cluster, true)
+}
+
+// lasting is stored without what expires, such as Events, which is not restored.
+func (r *restorable) lasting(t *testing.T, cluster string) map[string]string {
+	t.Helper()
+	return r.keys(t, cluster, false)
+}
+
+func (r *restorable) keys(t *testing.T, cluster string, expiring bool) map[string]string {
 	t.Helper()
 	found, err := r.etcdClient.Get(t.Context(), "/registry/", clientv3.WithPrefix())
 	if err != nil {
@@ -221,8 +238,7 @@ func (r *restorable) stored(t *testing.T, cluster string) map[string]string {
 	}
 	out := map[string]string{}
 	for _, kv := range found.Kvs {
-		// What expires, such as an Event, is not restored.
-		if _, of, _, ok := workspacerestore.SplitKey("/registry", string(kv.Key)); ok && of == cluster && kv.Lease == 0 {
+		if _, of, _, ok := workspacerestore.SplitKey("/registry", string(kv.Key)); ok && of == cluster && (expiring || kv.Lease == 0) {
 			out[string(kv.Key)] = string(kv.Value)
 		}
 	}
@@ -336,7 +352,7 @@ func (r *restorable) testOwners(t *testing.T) {
 // compareTeam compares the keys of team with those in the backup. The LogicalCluster has another epoch.
 func (r *restorable) compareTeam(t *testing.T) error {
 	t.Helper()
-	after := r.stored(t, r.team.Spec.Cluster)
+	after := r.lasting(t, r.team.Spec.Cluster)
 	if len(after) != len(r.saved) {
 		return fmt.Errorf("there are the keys %q, want %q", slices.Sorted(maps.Keys(after)), slices.Sorted(maps.Keys(r.saved)))
 	}
