@@ -143,7 +143,7 @@ func TestRestoreTwoLeaders(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		other, at, failed := *client, 0, error(errors.New("not tried"))
+		other, at, failed := *client, 0, errors.New("not tried")
 		try := func() {
 			if at == step {
 				failed = in.openForTest(t.Context(), claimed.fence)
