@@ -106,7 +106,7 @@ func (d *dependencies) controllerTasks() []func(context.Context) {
 		tasks = append(tasks, d.replication.publisher.Run, d.replication.replica.Persist)
 	}
 	if d.migrations != nil {
-		tasks = append(tasks, d.migrations.ForgetProgress)
+		tasks = append(tasks, d.migrations.ForgetProgress, d.migrations.RestoreWorkspaces)
 	}
 	if d.cachedResources != nil {
 		tasks = append(tasks, d.cachedResources.replicator.Run, d.cachedResources.publisher.Run)

@@ -32,7 +32,7 @@ configuration file, and the identity (private key of age) of a recipient for wha
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	cmd.AddCommand(newCreateCommand(), newListCommand(), newVerifyCommand(), newRestoreCommand(), newSecretsCommand())
+	cmd.AddCommand(newCreateCommand(), newListCommand(), newVerifyCommand(), newRestoreCommand(), newRestoreWorkspaceCommand(), newSecretsCommand())
 	return cmd
 }
 

@@ -25,8 +25,9 @@ type Outcome struct {
 	Failed bool
 	// Lost is set when a pod has succeeded, and is gone with its result.
 	Lost bool
-	// Message is the last error, or why no pod runs.
-	Message string
+	// Message is the last error, or why no pod runs. Reported is whether a pod has said so before it ended.
+	Message  string
+	Reported bool
 }
 
 // ReadOutcome reads the pods of a Job of NewJob. ifSlow is what to do about a Job that did not end in time.
@@ -55,9 +56,9 @@ func outcomeOf(job *batchv1.Job, pods []corev1.Pod, ifSlow string) Outcome {
 			case err == nil && ended.ExitCode == 0 && (result.BackupID != "" || result.ManifestDigest != ""):
 				out.Result = &result
 			case err == nil && result.Error != "":
-				out.Message = result.Error
+				out.Message, out.Reported = result.Error, true
 			default: // killed before it could report
-				out.Message = fmt.Sprintf("pod %s ended with %s: read its log", pod.Name, cmp.Or(ended.Reason, "no reason"))
+				out.Message, out.Reported = fmt.Sprintf("pod %s ended with %s: read its log", pod.Name, cmp.Or(ended.Reason, "no reason")), false
 			}
 		}
 	}
@@ -74,6 +75,7 @@ func outcomeOf(job *batchv1.Job, pods []corev1.Pod, ifSlow string) Outcome {
 			out.Failed = true
 			switch {
 			case condition.Reason == batchv1.JobReasonDeadlineExceeded: // what the pod says is only that it was ended
+				out.Reported = false
 				out.Message = fmt.Sprintf("it did not end within %s: %s", deadlineSeconds*time.Second, ifSlow)
 			case out.Message == "":
 				out.Message = condition.Message

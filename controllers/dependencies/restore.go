@@ -25,6 +25,9 @@ func AwaitRestore(ctx context.Context, c apply.Cluster, root *operatorv1alpha1.R
 	case restore == nil:
 		return status.Wait(condition, operatorv1alpha1.ReasonAwaitsRestore, "the annotation %s of RootShard %s names Restore %s, which does not exist: create it; or remove the annotation to start without data",
 			operatorv1alpha1.AnnotationRestore, root.Name, name), nil
+	case restore.Spec.Workspace != nil:
+		return status.Wait(condition, operatorv1alpha1.ReasonAwaitsRestore, "the annotation %s of RootShard %s names Restore %s, which restores a workspace of an installation that runs: name one without spec.workspace; or remove the annotation to start without data",
+			operatorv1alpha1.AnnotationRestore, root.Name, name), nil
 	case restore.Status.Phase != operatorv1alpha1.RestorePhaseCompleted || restore.Spec.RootShardRef.Name != root.Name:
 		return status.Wait(condition, operatorv1alpha1.ReasonAwaitsRestore, "Restore %s fills the etcds of RootShard %s before they start: see its conditions", name, root.Name), nil
 	}
@@ -44,7 +47,7 @@ func FindUnreleasedRestore(ctx context.Context, c apply.Cluster, root *operatorv
 	}
 	for i := range list.Items {
 		restore := &list.Items[i]
-		isOfShard, isOfAll := restore.Spec.Shard != nil, restore.Name == root.Annotations[operatorv1alpha1.AnnotationRestore]
+		isOfShard, isOfAll := restore.Spec.Shard != nil, restore.Name == root.Annotations[operatorv1alpha1.AnnotationRestore] && restore.Spec.Workspace == nil
 		if (isOfShard || isOfAll) && restore.Spec.RootShardRef.Name == root.Name && restore.Status.Phase == operatorv1alpha1.RestorePhaseCompleted && !restore.Spec.Release {
 			return restore.Name, nil
 		}

@@ -1,6 +1,7 @@
 // Package restore reconciles Restores: it reads the manifest and the Secrets of a backup, runs `etcd backup restore` in a Job for each member of
 // each etcd of a new installation, or of one shard, and removes the mark of the restored shards when a person releases them. It replaces the data of
-// one shard only if its volumes are empty or the user discards them, and never that of an installation.
+// one shard only if its volumes are empty or the user discards them, and never that of an installation. For a Restore of one workspace, it runs
+// `etcd backup restore-workspace` beside the installation, whose shard does the work.
 package restore
 
 import (
@@ -43,6 +44,7 @@ const (
 	reasonOtherOwner     = "OtherOwner"
 	reasonSecretsDiffer  = "SecretsDiffer"
 	reasonNotOfDrill     = "NotOfDrill"
+	reasonNotRunning     = "NotRunning"
 	reasonFailed         = "Failed"
 )
 
@@ -148,6 +150,8 @@ func (s *scope) Steps() []reconcile.Step {
 	switch {
 	case isFailed(s.restore):
 		return nil
+	case s.restore.Spec.Workspace != nil:
+		return s.workspaceSteps()
 	case isCompleted(s.restore):
 		return []reconcile.Step{{Name: "release the shards", Run: s.release}, {Name: "compare the shards", Run: s.compareShards}}
 	}

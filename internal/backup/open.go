@@ -76,28 +76,33 @@ func (b *Backup) RestoreShard(ctx context.Context, name string, target snapshot.
 	if err := target.Check(); err != nil {
 		return nil, false, err
 	}
-	// The name is that of an earlier attempt that was killed.
-	file, err := os.OpenFile(target.SnapshotFile(), os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	file := target.SnapshotFile() // an earlier attempt that was killed may have left it
+	defer os.Remove(file)
+	if err := b.download(ctx, shard, file); err != nil {
+		return nil, false, err
+	}
+	state, err := b.compare(ctx, shard, file)
 	if err != nil {
 		return nil, false, err
 	}
-	defer os.Remove(file.Name())
+	if err := state.Mark(file, shard.Prefix, owner, b.Manifest.ID); err != nil {
+		return nil, false, fmt.Errorf("the snapshot of shard %s: %w", shard.Name, err)
+	}
+	return shard, false, target.Restore(file)
+}
+
+// download writes the snapshot of a shard to a file, and checks it.
+func (b *Backup) download(ctx context.Context, shard *manifest.Shard, name string) error {
+	file, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
 	defer file.Close()
 	check := snapshot.NewCheck()
 	if err := b.Read(ctx, shard.Snapshot, io.MultiWriter(file, check)); err != nil {
-		return nil, false, err
+		return err
 	}
-	if err := errors.Join(check.Verify(), file.Sync()); err != nil {
-		return nil, false, err
-	}
-	state, err := b.compare(ctx, shard, file.Name())
-	if err != nil {
-		return nil, false, err
-	}
-	if err := state.Mark(file.Name(), shard.Prefix, owner, b.Manifest.ID); err != nil {
-		return nil, false, fmt.Errorf("the snapshot of shard %s: %w", shard.Name, err)
-	}
-	return shard, false, target.Restore(file.Name())
+	return errors.Join(check.Verify(), file.Sync())
 }
 
 // checkVersion refuses the database of a newer etcd than that of this program, which would not understand it.

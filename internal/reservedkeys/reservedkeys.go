@@ -5,9 +5,10 @@ package reservedkeys
 import "path"
 
 const (
-	owner    = "~owner"
-	restored = "~restored"
-	receipts = "~receipts"
+	owner     = "~owner"
+	restored  = "~restored"
+	restoring = "~restoring"
+	receipts  = "~receipts"
 
 	cacheSuffix = "-cache"
 )
@@ -23,6 +24,9 @@ func Owner(prefix string) string { return path.Join("/", prefix, owner) }
 
 // Restored is the key that exists from a restore of the prefix until a person releases it (package restoremark).
 func Restored(prefix string) string { return path.Join("/", prefix, restored) }
+
+// Restoring is the parent of what is brought from a backup for the restore of one workspace (package workspacerestore).
+func Restoring(prefix string) string { return path.Join("/", prefix, restoring) }
 
 // Receipts is the secret with which the shard of a prefix signs what it hands over to other shards (package migration). It is as old as the shard, so
 // that each backup has it.

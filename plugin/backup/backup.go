@@ -25,7 +25,7 @@ func NewCommand(flags *connection.Flags) *cobra.Command {
 		Use:   "backup",
 		Short: "Create and list the Backups of an installation",
 		Long: `Create and list the Backups of an installation. The commands use the namespace of the RootShard in the cluster with the operator, not
-a workspace: select it with --context and --namespace. A Backup has all shards; that of a single workspace is not built.`,
+a workspace: select it with --context and --namespace. A Backup has all shards, and single workspaces can be restored from it.`,
 		Example: "  kubectl kcp backup create --context host -n kcp --root-shard root --store offsite --wait\n  kubectl kcp backup list --context host -n kcp",
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },

@@ -89,7 +89,7 @@ func decode[T any](object *unstructured.Unstructured) (*T, error) {
 // checkName refuses a path of a workspace, which people expect where other commands have it.
 func checkName(kind, name string) error {
 	if strings.Contains(name, ":") {
-		return fmt.Errorf("got %q, expected the name of a %s: whole installations are saved and restored; that of a single workspace is not built", name, kind)
+		return fmt.Errorf("got %q, expected the name of a %s. Whole installations are saved; to restore a workspace, set --workspace of kubectl kcp restore create", name, kind)
 	}
 	return nil
 }

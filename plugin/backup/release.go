@@ -62,6 +62,9 @@ func release(ctx context.Context, flags *connection.Flags, name string, yes bool
 	if err != nil {
 		return host.explain(err, "reading the Restore")
 	}
+	if restore.Spec.Workspace != nil {
+		return fmt.Errorf("Restore %q has restored the workspace %s, which holds nothing: got no installation to release", name, restore.Spec.Workspace.Path)
+	}
 	if restore.Status.Phase != operatorv1alpha1.RestorePhaseCompleted { // spec.release would take effect as soon as it is completed, unseen
 		return fmt.Errorf("Restore %q is not one to release: got the state %s, expected Completed", name, stateOf(string(restore.Status.Phase), restore.Status.Conditions))
 	}

@@ -19,12 +19,11 @@ import (
 func NewRestoreCommand(flags *connection.Flags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "restore",
-		Short: "Restore an installation or one shard from a Backup, and release it",
-		Long: `Restore an installation or one shard from a Backup, and release it. The commands use the namespace of the RootShard in the cluster with the
-operator, not a workspace: select it with --context and --namespace.
+		Short: "Restore an installation, one shard or a workspace from a Backup, and release it",
+		Long: `Restore an installation, one shard or a workspace from a Backup, and release it. The commands use the namespace of the RootShard in the cluster with
+the operator, not a workspace: select it with --context and --namespace.
 
-Whole installations that have not started are restored, and one shard of an installation that runs. The restore of a single workspace is not
-built.`,
+Whole installations that have not started are restored, and of one that runs, one shard, or a workspace that was deleted.`,
 		Example: "  kubectl kcp restore create back --context host -n kcp --backup before-upgrade --identity-secret age --wait\n  kubectl kcp restore release back --context host -n kcp",
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
@@ -38,6 +37,7 @@ type restoreOptions struct {
 	waitOptions
 
 	name, backup, id, rootShard, store, manifestDigest string
+	workspace                                          string
 	identitySecret, identityKey, sourceNamespace       string
 	shard                                              string
 	takeOver, discardData                              bool
@@ -51,6 +51,10 @@ func (o *restoreOptions) validate() error {
 		return errors.New("--backup cannot be combined with --id, --root-shard or --store: the Backup has them")
 	case o.backup == "" && (o.id == "" || o.rootShard == "" || o.store == ""):
 		return errors.New("name the backup with --backup, or, if that does not exist in the cluster any more, with --id, --root-shard and --store")
+	case o.workspace != "" && o.shard != "":
+		return errors.New("--workspace cannot be combined with --shard: a Restore brings back one of them")
+	case o.workspace != "" && (o.takeOver || o.sourceNamespace != ""):
+		return errors.New("--workspace cannot be combined with --take-over or --source-namespace: a workspace comes back to the installation that it was in")
 	case o.backup == "" && o.manifestDigest == "":
 		return errors.New("--manifest-digest is required with --id: without it, users who may write to the bucket decide about the data of the installation. If you do not have the digest, create the Restore from a manifest")
 	}
@@ -67,12 +71,14 @@ func newRestoreCreateCommand(flags *connection.Flags) *cobra.Command {
 	o := restoreOptions{identityKey: "key.txt"}
 	cmd := &cobra.Command{
 		Use:   "create NAME (--backup BACKUP | --id ID --root-shard ROOTSHARD --store BACKUPSTORE --manifest-digest DIGEST) --identity-secret SECRET",
-		Short: "Restore an installation before it starts, or one shard, and show what to do next",
+		Short: "Restore an installation before it starts, one shard, or a workspace that was deleted, and show what to do next",
 		Long: `Create a Restore, which fills an installation before it starts, and show what to do next. It replaces no data: an installation that has
 started is refused. The operator does the work: the command can be stopped with ctrl-C.
 
 With --shard, the Restore replaces the data of that Shard in an installation that runs. The shard is stopped as soon as its annotation names the
 Restore. A shard whose volumes are not empty is refused, with what would be lost, unless --discard-data confirms that.
+
+With --workspace, it brings one workspace that was deleted back into its place, in the installation that runs.
 
 --backup names a completed Backup of the namespace. --id is for one that has no object in the cluster any more. The digest of the manifest is that of
 the Backup; with --manifest-digest, that of the Backup has to be the same.
@@ -83,6 +89,8 @@ Exit codes: 0 if the Restore was created and, with --wait, is completed; otherwi
 
   # one shard of an installation that runs
   kubectl kcp restore create alpha-back --context host -n kcp --backup nightly-29000000 --shard alpha --identity-secret age
+  # a workspace was deleted by mistake
+  kubectl kcp restore create team-back --context host -n kcp --backup yesterday --identity-secret age --workspace root:acme:team --wait
 
   # everything was lost
   kubectl kcp restore create back --context host -n kcp --root-shard root --store offsite --id 20300102T030405Z-1a2b3c4d-5e6f7a8b \
@@ -109,6 +117,7 @@ Exit codes: 0 if the Restore was created and, with --wait, is completed; otherwi
 	cmd.Flags().StringVar(&o.sourceNamespace, "source-namespace", "", "Namespace of the installation that was saved, if it had another one")
 	cmd.Flags().StringVar(&o.shard, "shard", "", "Name of the Shard to restore, in an installation that runs")
 	cmd.Flags().BoolVar(&o.discardData, "discard-data", false, "Confirm that what the shard has written since the backup is lost")
+	cmd.Flags().StringVar(&o.workspace, "workspace", "", "Path of the one workspace to restore, such as root:acme:team, in an installation that runs")
 	cmd.Flags().BoolVar(&o.takeOver, "take-over", false, "Confirm that the installation that was saved, in another namespace or cluster, does not run and never will")
 	o.bind(cmd)
 	return cmd
@@ -132,9 +141,12 @@ func (o *restoreOptions) run(ctx context.Context, flags *connection.Flags) error
 	if err != nil {
 		return host.explain(err, "creating the Restore")
 	}
-	if o.shard != "" {
+	switch {
+	case o.shard != "":
 		fmt.Fprintf(flags.Out, nextStepsOfShard, created.Name, created.Namespace, o.shard, operatorv1alpha1.AnnotationRestore, o.identitySecret)
-	} else {
+	case o.workspace != "":
+		fmt.Fprintf(flags.Out, nextStepsOfWorkspace, created.Name, created.Namespace, created.Spec.RootShardRef.Name, operatorv1alpha1.AnnotationRestore, o.identitySecret)
+	default:
 		fmt.Fprintf(flags.Out, nextSteps, created.Name, created.Namespace, created.Spec.RootShardRef.Name, operatorv1alpha1.AnnotationRestore, o.identitySecret)
 	}
 	if !o.wait {
@@ -169,6 +181,13 @@ const nextStepsOfShard = `Created Restore %[1]q in namespace %[2]q. Next:
   7. Let the shard delete again what it does not find: kubectl kcp restore release %[1]s -n %[2]s
 `
 
+// nextStepsOfWorkspace is nextSteps for one workspace.
+const nextStepsOfWorkspace = `Created Restore %[1]q in namespace %[2]q, for a workspace of RootShard %[3]q. Next:
+  1. Wait: kubectl -n %[2]s wait restore/%[1]s --for=jsonpath='{.status.phase}'=Completed --timeout=1h
+     If it fails, its condition Completed says why. Nothing has changed, unless it says to find out whether the workspace is back: kubectl -n %[2]s get restore %[1]s
+  2. Delete the private key: kubectl -n %[2]s delete secret %[5]s
+`
+
 // complete takes what a Backup knows.
 func (o *restoreOptions) complete(backup *operatorv1alpha1.Backup) error {
 	digest := backup.Status.ManifestDigest
@@ -195,6 +214,9 @@ func (o *restoreOptions) restore(namespace string) *operatorv1alpha1.Restore {
 	}}
 	if o.shard != "" {
 		out.Spec.Shard = &operatorv1alpha1.RestoreShard{Name: o.shard, DiscardData: o.discardData}
+	}
+	if o.workspace != "" {
+		out.Spec.Workspace = &operatorv1alpha1.RestoreWorkspace{Path: o.workspace}
 	}
 	if o.sourceNamespace != "" {
 		out.Spec.Source = &operatorv1alpha1.RestoreSource{Namespace: o.sourceNamespace}

@@ -151,23 +151,32 @@ func parseHanded(cluster logicalcluster.Name, handed *handOverResponse) (map[str
 	if err := json.Unmarshal(handed.Cluster, &typed); err != nil {
 		return nil, invalid("%w", err)
 	}
-	switch phase := typed.Status.Phase; {
-	case typed.APIVersion != corev1alpha1.SchemeGroupVersion.String() || typed.Kind != "LogicalCluster" || typed.Name != corev1alpha1.LogicalClusterName || typed.Namespace != "":
-		return nil, invalid("it is %s %q", typed.Kind, typed.Name)
-	case !logicalcluster.Of(&typed).Empty() && logicalcluster.Of(&typed) != cluster:
-		return nil, invalid("it is that of another logical cluster")
-	case typed.UID == "" || typed.Spec.Owner == nil:
-		return nil, invalid("it has no UID or no owner")
-	case typed.DeletionTimestamp != nil || phase != corev1alpha1.LogicalClusterPhaseReady && phase != corev1alpha1.LogicalClusterPhaseInactive && phase != corev1alpha1.LogicalClusterPhaseUnavailable:
-		return nil, invalid("it is in phase %q, or is being deleted", phase)
-	case len(typed.Status.Initializers) > 0:
-		return nil, invalid("it has initializers")
-	case hasPathOfRoot(&typed):
-		return nil, invalid("it has the path of %s", logicalcluster.Root)
+	switch err := checkLogicalCluster(cluster, &typed); {
+	case err != nil:
+		return nil, invalid("%w", err)
 	case handed.Epoch < 1:
 		return nil, invalid("its epoch is %d", handed.Epoch)
 	case handed.ParentShard == "":
 		return nil, invalid("it does not say which shard has the Workspace")
 	}
 	return object, nil
+}
+
+// checkLogicalCluster refuses a LogicalCluster that this shard cannot serve.
+func checkLogicalCluster(cluster logicalcluster.Name, typed *corev1alpha1.LogicalCluster) error {
+	switch phase := typed.Status.Phase; {
+	case typed.APIVersion != corev1alpha1.SchemeGroupVersion.String() || typed.Kind != "LogicalCluster" || typed.Name != corev1alpha1.LogicalClusterName || typed.Namespace != "":
+		return fmt.Errorf("it is %s %q", typed.Kind, typed.Name)
+	case !logicalcluster.Of(typed).Empty() && logicalcluster.Of(typed) != cluster:
+		return errors.New("it is that of another logical cluster")
+	case typed.UID == "" || typed.Spec.Owner == nil:
+		return errors.New("it has no UID or no owner")
+	case typed.DeletionTimestamp != nil || phase != corev1alpha1.LogicalClusterPhaseReady && phase != corev1alpha1.LogicalClusterPhaseInactive && phase != corev1alpha1.LogicalClusterPhaseUnavailable:
+		return fmt.Errorf("it is in phase %q, or is being deleted", phase)
+	case len(typed.Status.Initializers) > 0:
+		return errors.New("it has initializers")
+	case hasPathOfRoot(typed):
+		return fmt.Errorf("it has the path of %s", logicalcluster.Root)
+	}
+	return nil
 }

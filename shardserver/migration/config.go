@@ -112,6 +112,7 @@ type Migrations struct {
 	parent      *parentService
 	home        *homeController
 	outdated    *outdatedService
+	restoring   *restoringService
 }
 
 // New returns what a shard does for migrations.
@@ -134,6 +135,7 @@ func New(cfg Config) *Migrations {
 		home:        &homeController{cfg: cfg, reader: read},
 		outdated:    &outdatedService{cfg: cfg, reader: read, stored: stored, transfer: keys},
 	}
+	m.restoring = newRestoringService(cfg, read, stored, keys, m.destination)
 	m.outdated.parentKnows = m.origin.parentKnows
 	m.home.ownReport, m.parent.ownReport = m.report, m.report
 	return m
@@ -145,6 +147,9 @@ func (m *Migrations) Written() int64 { return m.destination.transfer.Written() }
 // ForgetProgress discards the state of copies from an earlier run of the controllers of this replica: another replica
 // has continued since. It is a task of the controllers.
 func (m *Migrations) ForgetProgress(context.Context) { m.destination.forgetAll() }
+
+// RestoreWorkspaces takes back workspaces from a backup when it is asked to (package workspacerestore), until the context ends. It is a task of the controllers.
+func (m *Migrations) RestoreWorkspaces(ctx context.Context) { m.restoring.run(ctx) }
 
 // FollowOutdated fences the logical clusters that other shards have got since the state of etcd to which this shard was restored, until the context
 // ends. It runs in each replica.

@@ -179,6 +179,7 @@ func (d *destinationService) drop(ctx context.Context, cluster *corev1alpha1.Log
 
 // deleteUnclaimed deletes what the records of a copy name before it is claimed: an etcd without space refuses the write of a claim, and no
 // deletion. A replica that has claimed the copy before may write keys meanwhile, each with a record, but cannot open it: the origin has aborted.
+// That of a workspace that was restored is stopped by the key that restoringService.clean deletes before.
 func (d *destinationService) deleteUnclaimed(ctx context.Context, in transfer.Incoming) error {
 	stored, err := d.stored.get(ctx, in.Cluster)
 	if err != nil || !stored.isArrivingFor(in.UID) {
@@ -369,14 +370,15 @@ func (d *destinationService) claim(ctx context.Context, in transfer.Incoming, re
 	return &claimedCluster{stored, again}, err
 }
 
-// newArriving returns the LogicalCluster of a copy. The origin hands over the one that replaces it.
+// newArriving returns the LogicalCluster of a copy. The origin hands over the one that replaces it. The copy of a workspace that is restored has no
+// reference.
 func newArriving(in transfer.Incoming, reference string) map[string]any {
 	u := &unstructured.Unstructured{}
 	u.SetGroupVersionKind(corev1alpha1.SchemeGroupVersion.WithKind("LogicalCluster"))
 	u.SetName(corev1alpha1.LogicalClusterName)
-	u.SetAnnotations(map[string]string{
-		logicalcluster.AnnotationKey: in.Cluster.String(), corev1alpha1.MigratingAnnotationKey: reference, corev1alpha1.ArrivingAnnotationKey: string(in.UID),
-	})
+	annotations := map[string]string{logicalcluster.AnnotationKey: in.Cluster.String(), corev1alpha1.ArrivingAnnotationKey: string(in.UID)}
+	setOrDelete(annotations, corev1alpha1.MigratingAnnotationKey, reference)
+	u.SetAnnotations(annotations)
 	return u.Object
 }
 

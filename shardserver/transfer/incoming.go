@@ -102,12 +102,18 @@ func (t *Transfer) Incoming(ctx context.Context) ([]Incoming, error) {
 
 // Forget deletes the records of a migration. What it has copied remains. A migration without records is no error.
 func (t *Transfer) Forget(ctx context.Context, in Incoming) error {
-	prefix, err := t.records(in)
+	op, err := t.ForgetOp(in)
 	if err == nil {
-		_, err = t.cfg.Client.Delete(ctx, prefix+"/", clientv3.WithPrefix())
+		_, err = t.cfg.Client.Do(ctx, op)
 	}
 	if err != nil {
 		return fmt.Errorf("deleting the records of the copy of logical cluster %q: %w", in.Cluster, err)
 	}
 	return nil
+}
+
+// ForgetOp is the operation of Forget, for a transaction.
+func (t *Transfer) ForgetOp(in Incoming) (clientv3.Op, error) {
+	prefix, err := t.records(in)
+	return clientv3.OpDelete(prefix+"/", clientv3.WithPrefix()), err
 }

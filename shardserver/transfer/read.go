@@ -2,6 +2,7 @@ package transfer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -230,4 +231,34 @@ func (t *Transfer) encrypt(ctx context.Context, resource, key string, plaintext 
 		return nil, fmt.Errorf("encrypting a value of %s: %w", resource, err)
 	}
 	return encrypted, nil
+}
+
+// Decode returns a value as it was stored at a key of a logical cluster of this shard before, such as that of a backup, without the encryption.
+func (t *Transfer) Decode(ctx context.Context, cluster logicalcluster.Name, key Key, stored []byte) ([]byte, error) {
+	if err := errors.Join(checkCluster(cluster), checkKey(key)); err != nil {
+		return nil, err
+	}
+	return t.decrypt(ctx, key.Resource, &mvccpb.KeyValue{Key: []byte(t.clusterKey(cluster, key)), Value: stored})
+}
+
+// Values passes the values that this shard has of keys to a function by their indexes, as of now. It is for what a Writer has written: the shard may not
+// know the storages yet. A key that does not exist is an error.
+func (t *Transfer) Values(ctx context.Context, cluster logicalcluster.Name, keys []Key, visit func(i int, plaintext []byte) error) error {
+	full := make([]string, len(keys))
+	for i, key := range keys {
+		if err := errors.Join(checkCluster(cluster), checkKey(key)); err != nil {
+			return err
+		}
+		full[i] = t.clusterKey(cluster, key)
+	}
+	return t.eachValue(ctx, full, 0, func(i int, kv *mvccpb.KeyValue) (bool, error) {
+		if kv == nil {
+			return false, fmt.Errorf("a key of %s is missing", keys[i].Resource)
+		}
+		plaintext, err := t.decrypt(ctx, keys[i].Resource, kv)
+		if err != nil {
+			return false, err
+		}
+		return true, visit(i, plaintext)
+	})
 }

@@ -68,13 +68,14 @@ func testCommands(t *testing.T, run plugIn, first string) {
 		expect string
 	}{
 		"one that has not ended":  {[]string{"backup", "create", "cli", "--root-shard=other", "--store=store", "--wait", "--timeout=1s", "-n", namespace}, `Backup "cli" has not ended after 1s`},
-		"a workspace":             {[]string{"backup", "create", ":root:org", "--root-shard=root", "--store=store"}, "a single workspace is not built"},
+		"a workspace":             {[]string{"backup", "create", ":root:org", "--root-shard=root", "--store=store"}, "set --workspace of kubectl kcp restore create"},
 		"a name that is taken":    {[]string{"backup", "create", "b", "--root-shard=root", "--store=store", "-n", namespace}, "already exists"},
 		"no store":                {[]string{"backup", "create", "--root-shard=root"}, "--store is required"},
 		"a timeout without wait":  {[]string{"backup", "create", "--root-shard=root", "--store=store", "--timeout=1s"}, "no effect with --wait=false"},
 		"a cluster of workspaces": {[]string{"backup", "list", "--server=https://127.0.0.1:1"}, "listing the Backups"},
 		"no digest":               {byID, "--manifest-digest is required"},
 		"a digest that is none":   {with(byID, "--manifest-digest=x"), "spec.manifestDigest"},
+		"a workspace elsewhere":   {with(with(byID, "--workspace=root:org"), "--take-over"), "--workspace cannot be combined with --take-over"},
 		"no backup":               {restore, "name the backup with --backup"},
 		"two backups":             {with(byID, "--backup=b"), "cannot be combined"},
 		"a pending backup":        {with(restore, "--backup="+first), "got the state Pending"},

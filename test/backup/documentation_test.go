@@ -24,7 +24,7 @@ var (
 // flags than the program; the other tests run them.
 func TestDocumentation(t *testing.T) {
 	var pages strings.Builder
-	for _, name := range []string{"backup", "backup-schedules", "restore", "restore-shard", "restore-by-hand", "restore-drills"} {
+	for _, name := range []string{"backup", "backup-schedules", "restore", "restore-shard", "restore-workspace", "restore-by-hand", "restore-drills"} {
 		content, err := os.ReadFile(filepath.Join("..", "..", "docs", name+".md"))
 		if err != nil {
 			t.Fatal(err)

@@ -127,6 +127,7 @@ func (r *restores) checkShardFields(t *testing.T) {
 	for _, tc := range []struct{ args, expect string }{
 		{"--discard-data", "--discard-data has no effect without --shard"},
 		{"--shard=alpha --take-over", "cannot be combined with --shard"},
+		{"--shard=alpha --workspace=root:acme:team", "--workspace cannot be combined with --shard"},
 	} {
 		args := append([]string{"restore", "create", "cli", "-n", restoredNamespace, "--id=" + r.id, "--root-shard=root", "--store=store", "--manifest-digest=" + r.digest, "--identity-secret=age"}, strings.Fields(tc.args)...)
 		if output, err := r.command(t.Context(), "", args...); err == nil || !strings.Contains(err.Error(), tc.expect) {

@@ -5,10 +5,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Restore restores a backup into a new installation: Secrets, and the etcds of its shards; or the etcd of one shard of
-// an installation that runs. Users who may create a Restore decide which Secrets and data it starts with. The
-// RootShard, or that Shard, needs the annotation operator.kcp.io/restore with the name of the Restore, and starts when
-// that is completed.
+// Restore restores a backup into a new installation: Secrets, and the etcds of its shards; or the etcd of one shard, or
+// one workspace, of an installation that runs. Users who may create a Restore decide which Secrets and data it starts
+// with. The RootShard, or that Shard, needs the annotation operator.kcp.io/restore with the name of the Restore, and
+// starts when that is completed.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:categories={atoll,kcp}
@@ -22,6 +22,7 @@ import (
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
 // +kubebuilder:printcolumn:name="Consistent",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Consistent")].status`
+// +kubebuilder:printcolumn:name="Workspace",type=string,priority=1,JSONPath=`.spec.workspace.path`
 // +kubebuilder:printcolumn:name="Backup ID",type=string,priority=1,JSONPath=`.spec.backupId`
 // +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || !self.metadata.name.contains('.')",message="the name of a Restore must not contain a dot: the names of its pods are made from it",optionalOldSelf=true
 // +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || self.metadata.name.size() <= 40",message="the name of a Restore has at most 40 characters: the names of its pods are made from it",optionalOldSelf=true
@@ -39,6 +40,9 @@ type Restore struct {
 	// +kubebuilder:validation:XValidation:rule="has(self.shard) == has(oldSelf.shard) && (!has(self.shard) || self.shard == oldSelf.shard)",message="shard is immutable: create another Restore"
 	// +kubebuilder:validation:XValidation:rule="!has(self.shard) || (!has(self.source) && (!has(self.takeOver) || !self.takeOver) && (!has(self.isolated) || !self.isolated))",message="source, takeOver and isolated are for whole installations: one shard is restored from a backup of the installation that runs"
 	// +kubebuilder:validation:XValidation:rule="!has(self.shard) || self.shard.name != self.rootShardRef.name",message="shard.name must not be that of the RootShard: the root shard is restored with its installation, or by hand"
+	// +kubebuilder:validation:XValidation:rule="has(self.workspace) == has(oldSelf.workspace) && (!has(self.workspace) || self.workspace == oldSelf.workspace)",message="workspace is immutable: create another Restore"
+	// +kubebuilder:validation:XValidation:rule="!has(self.workspace) || !has(self.shard)",message="shard and workspace cannot both be set: a Restore brings back one of them"
+	// +kubebuilder:validation:XValidation:rule="!has(self.workspace) || !has(self.source) && !(has(self.takeOver) && self.takeOver) && !(has(self.isolated) && self.isolated) && !(has(self.release) && self.release)",message="a workspace comes back to the installation that it was in, and nothing is held: source, takeOver, isolated and release cannot be set with workspace"
 	// +kubebuilder:validation:XValidation:rule="!has(oldSelf.release) || !oldSelf.release || (has(self.release) && self.release)",message="what is released cannot be held again"
 	Spec RestoreSpec `json:"spec"`
 
@@ -59,9 +63,9 @@ type RestoreList struct {
 
 // RestoreSpec defines what is restored, and into which installation.
 type RestoreSpec struct {
-	// rootShardRef names the RootShard of the installation, in the same namespace. Unless shard is set, it needs the
-	// annotation operator.kcp.io/restore: <name of this Restore>, and must not have started. It and its Shards need the
-	// names of those that were saved, and an etcd that the operator runs on volumes.
+	// rootShardRef names the RootShard of the installation, in the same namespace. Unless shard or workspace is set, it
+	// needs the annotation operator.kcp.io/restore: <name of this Restore>, and must not have started. It and its Shards
+	// need the names of those that were saved, and an etcd that the operator runs on volumes.
 	// +required
 	// +kubebuilder:validation:XValidation:rule="has(self.name) && self.name != ''",message="name must be set"
 	RootShardRef corev1.LocalObjectReference `json:"rootShardRef"`
@@ -109,6 +113,11 @@ type RestoreSpec struct {
 	// Allowed only in namespaces of RestoreDrills. Defaults to false.
 	// +optional
 	Isolated bool `json:"isolated,omitempty"`
+
+	// workspace is the one workspace that is restored, into the installation of rootShardRef while that runs, with the
+	// feature gate LogicalClusterMigration. If unset, a whole installation is restored before it starts.
+	// +optional
+	Workspace *RestoreWorkspace `json:"workspace,omitempty"`
 
 	// release allows the restored shards to delete logical clusters and remains of moves that the backup does not
 	// know, and BackupSchedules to remove Backups. Set it after you have compared the installation with what exists

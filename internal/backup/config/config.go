@@ -110,6 +110,10 @@ type Result struct {
 	// LogicalClusters is the number of logical clusters of all shards.
 	LogicalClusters int64 `json:"logicalClusters,omitempty"`
 	Secrets         int   `json:"secrets,omitempty"`
+	// Workspace is what was restored of a workspace, for people.
+	Workspace string `json:"workspace,omitempty"`
+	// TakenAt is the time of the data that was restored.
+	TakenAt time.Time `json:"takenAt,omitzero"`
 }
 
 // maxResultBytes is what Kubernetes keeps of a termination message.

@@ -61,20 +61,7 @@ func Open(ctx context.Context, shard config.Shard) (*Stream, error) {
 }
 
 func open(ctx context.Context, shard config.Shard, endpoint string) (*Stream, error) {
-	cfg := clientv3.Config{
-		Endpoints: []string{endpoint}, Logger: zap.NewNop(), DialKeepAliveTime: keepAliveTime, DialKeepAliveTimeout: keepAliveTimeout,
-		DialOptions: []grpc.DialOption{grpc.WithInitialWindowSize(streamWindow), grpc.WithInitialConnWindowSize(2 * streamWindow)},
-	}
-	if directory := shard.CredentialsDirectory; directory != "" {
-		tls, err := transport.TLSInfo{
-			CertFile: filepath.Join(directory, "tls.crt"), KeyFile: filepath.Join(directory, "tls.key"), TrustedCAFile: filepath.Join(directory, "ca.crt"),
-		}.ClientConfig()
-		if err != nil {
-			return nil, fmt.Errorf("reading the certificates: %w", err)
-		}
-		cfg.TLS = tls
-	}
-	client, err := clientv3.New(cfg)
+	client, err := Connect(shard.CredentialsDirectory, endpoint)
 	if err != nil {
 		return nil, err
 	}
@@ -84,6 +71,24 @@ func open(ctx context.Context, shard config.Shard, endpoint string) (*Stream, er
 		return nil, err
 	}
 	return out, nil
+}
+
+// Connect returns a client of an etcd. credentials is the directory with its certificates, or "".
+func Connect(credentials string, endpoints ...string) (*clientv3.Client, error) {
+	cfg := clientv3.Config{
+		Endpoints: endpoints, Logger: zap.NewNop(), DialKeepAliveTime: keepAliveTime, DialKeepAliveTimeout: keepAliveTimeout,
+		DialOptions: []grpc.DialOption{grpc.WithInitialWindowSize(streamWindow), grpc.WithInitialConnWindowSize(2 * streamWindow)},
+	}
+	if credentials != "" {
+		tls, err := transport.TLSInfo{
+			CertFile: filepath.Join(credentials, "tls.crt"), KeyFile: filepath.Join(credentials, "tls.key"), TrustedCAFile: filepath.Join(credentials, "ca.crt"),
+		}.ClientConfig()
+		if err != nil {
+			return nil, fmt.Errorf("reading the certificates: %w", err)
+		}
+		cfg.TLS = tls
+	}
+	return clientv3.New(cfg)
 }
 
 // begin requests the snapshot between two reads that etcd makes linearizable, on the same connection: a member that lags answers when it

@@ -1,6 +1,13 @@
 package garbage
 
-import "github.com/atoll-dev/atoll/logicalcluster"
+import (
+	"context"
+	"errors"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/atoll-dev/atoll/logicalcluster"
+)
 
 // SizeIn returns the number of objects and owners of one logical cluster in the graph. The shard's own objects in root
 // have owners, too.
@@ -18,4 +25,14 @@ func (c *Collector) SizeIn(cluster logicalcluster.Name) (objects, owners int) {
 		}
 	}
 	return objects, owners
+}
+
+// CollectAgain processes an object as if the deletion of one of its owners had been observed before.
+func (c *Collector) CollectAgain(ctx context.Context, cluster logicalcluster.Name, uid, owner types.UID) error {
+	if _, known := c.snapshot(key{cluster, uid}); !known {
+		return errors.New("the graph does not have the object yet")
+	}
+	c.deletedOwners.Add(key{cluster, owner}, nil)
+	_, err := c.process(logicalcluster.With(ctx, cluster), key{cluster, uid})
+	return err
 }

@@ -55,6 +55,7 @@ func TestGarbage(t *testing.T) {
 		"two thousand dependents are deleted and removed from the graph":       testManyDependents,
 		"deleted logical cluster is removed from graph and storage":            testDeletedCluster,
 		"object with an owner that was deleted before its creation is deleted": testAbsentOwner,
+		"object whose owner exists again after its deletion is kept":           testOwnerAgain,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, w) })
 	}
@@ -322,6 +323,22 @@ func testAbsentOwner(t *testing.T, w *env) {
 		t.Fatal(err)
 	}
 	w.eventuallyDeleted(t, w.a, dependent)
+}
+
+// A workspace that is restored, or moves back, has owners whose deletion was observed.
+func testOwnerAgain(t *testing.T, w *env) {
+	namespace := w.createNamespace(t, w.a)
+	first := w.createConfigMap(t, w.a, namespace, "first")
+	second := w.createConfigMap(t, w.a, namespace, "second", ownerRef(first))
+	third := w.createConfigMap(t, w.a, namespace, "third", ownerRef(second))
+	for dependent, owner := range map[*corev1.ConfigMap]*corev1.ConfigMap{second: first, third: second} {
+		shardtesting.Eventually(t, dependent.Name+" to be collected", func(ctx context.Context) error {
+			return w.collector.CollectAgain(ctx, logicalcluster.MustParseName(w.a), dependent.UID, owner.UID)
+		})
+		w.assertExists(t, w.a, dependent)
+	}
+	w.delete(t, w.a, first, metav1.DeletePropagationBackground)
+	w.eventuallyDeleted(t, w.a, third)
 }
 
 func testManyDependents(t *testing.T, w *env) {

@@ -16,7 +16,7 @@ import (
 )
 
 // maxDeletedOwners is how many deleted owners are kept, over all logical clusters. A dependent of an evicted one costs
-// a read of storage.
+// a read of the watch cache.
 const maxDeletedOwners = 4096
 
 // key identifies an object: UIDs are unique only within one logical cluster.
@@ -57,7 +57,8 @@ type graph struct {
 	nodes map[key]*node
 	// dependents are the nodes with a reference to an owner, whether the owner exists or not.
 	dependents map[key]map[*node]struct{}
-	// deletedOwners are owners whose deletion was observed. UIDs are never reused.
+	// deletedOwners are owners whose deletion was observed, for which a read of the watch cache is spared. That an owner is absent is read from
+	// storage: a logical cluster that is restored from a backup, or moves back to this shard, has the UIDs that were deleted here.
 	deletedOwners *lru.Cache
 }
 
@@ -259,7 +260,7 @@ func (g *graph) listDependents(owner key, matches func(*node) bool) []node {
 	return found
 }
 
-// isDeleted reports whether the deletion of an object was observed. False does not mean that it exists.
+// isDeleted reports whether the deletion of an object was observed. It may exist again; false does not mean that it exists.
 func (g *graph) isDeleted(k key) bool {
 	_, deleted := g.deletedOwners.Get(k)
 	return deleted

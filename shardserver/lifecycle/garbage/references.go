@@ -33,8 +33,7 @@ type references struct {
 	existing, absent, waiting []metav1.OwnerReference
 }
 
-// classify looks up the owners of an object. An owner counts as absent if storage does not have it, or its deletion was
-// observed.
+// classify looks up the owners of an object. An owner counts as absent if storage does not have it.
 func (c *Collector) classify(ctx context.Context, n nodeSnapshot, owners []metav1.OwnerReference) (references, error) {
 	var refs references
 	for _, reference := range owners {
@@ -74,10 +73,11 @@ func (c *Collector) getOwner(ctx context.Context, n nodeSnapshot, reference meta
 			return nil, errOwnerScope
 		}
 	}
+	versions := []string{cached, latest}
 	if c.isDeleted(key{n.cluster, reference.UID}) {
-		return nil, nil
+		versions = versions[1:] // the watch cache may still have it
 	}
-	for _, version := range []string{cached, latest} {
+	for _, version := range versions {
 		owner, err := read(ctx, resource, namespace, reference.Name, version)
 		switch {
 		case apierrors.IsNotFound(err):
