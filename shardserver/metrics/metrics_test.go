@@ -269,19 +269,27 @@ func TestShardMetrics(t *testing.T) {
 		for i := range 5 {
 			useDefinition(fmt.Sprintf("first%d", i))
 		}
-		before := scrape(t, s)
-		for i := range 10 {
-			useDefinition(fmt.Sprintf("word%d", i))
-		}
+		// Series that begin for other reasons, such as a status code that did not occur before or a replica that arrives late, begin once: with
+		// names in labels, each ten names would add ten.
 		counted, grown := false, 0
-		for series := range scrape(t, s) {
-			counted = counted || strings.HasPrefix(series, "apiserver_request_total{") && strings.Contains(series, `resource="unexpected"`)
-			if _, ok := before[series]; !ok {
-				grown++ // a status code that did not occur before
-				t.Logf("new: %s", series)
+		for round := range 3 {
+			before := scrape(t, s)
+			for i := range 10 {
+				useDefinition(fmt.Sprintf("word%d%d", round, i))
 			}
-			if strings.Contains(series, "word") {
-				t.Errorf("names what a tenant chose: %s", series)
+			grown = 0
+			for series := range scrape(t, s) {
+				counted = counted || strings.HasPrefix(series, "apiserver_request_total{") && strings.Contains(series, `resource="unexpected"`)
+				if _, ok := before[series]; !ok {
+					grown++
+					t.Logf("new: %s", series)
+				}
+				if strings.Contains(series, "word") {
+					t.Errorf("names what a tenant chose: %s", series)
+				}
+			}
+			if grown <= 5 {
+				break
 			}
 		}
 		if grown > 5 {

@@ -36,7 +36,7 @@ type CommonShardSpec struct {
 	// +optional
 	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
 
-	// audit configures the audit log. If unset, no request is recorded.
+	// audit configures the audit log. If unset, only the logs that workspaces read have requests.
 	// +optional
 	Audit *AuditSpec `json:"audit,omitempty"`
 
