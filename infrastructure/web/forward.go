@@ -37,12 +37,11 @@ var (
 	responseHeaders = []string{"Content-Type", "Content-Length", "Cache-Control", "Retry-After", "Warning", "Audit-Id"}
 	// roots are the path prefixes of a workspace that are reachable.
 	roots = []string{"api", "apis", "openapi"}
-	// usageMethods are the methods for usagePath.
-	usageMethods = []string{http.MethodGet}
+	// read are the paths of a workspace at which a shard serves its usage and its audit events. Nothing below them is reachable.
+	read = []string{"/metrics", "/audit"}
+	// readMethods are the methods for these.
+	readMethods = []string{http.MethodGet}
 )
-
-// usagePath is the path of a workspace at which a shard serves its usage. Nothing below it is reachable.
-const usagePath = "/metrics"
 
 var noResource = schema.GroupResource{}
 
@@ -118,13 +117,13 @@ func check(req *http.Request) *apierrors.StatusError {
 	}
 	name, isName := target.Path.Name()
 	root, _, _ := strings.Cut(strings.TrimPrefix(target.Rest, "/"), "/")
-	isUsage := target.Rest == usagePath
-	if isName && (name.IsWildcard() || name.IsSystem()) || !isUsage && !slices.Contains(roots, root) {
+	isRead := slices.Contains(read, target.Rest)
+	if isName && (name.IsWildcard() || name.IsSystem()) || !isRead && !slices.Contains(roots, root) {
 		return apierrors.NewGenericServerResponse(http.StatusNotFound, req.Method, noResource, "", "only the API of workspaces is served here", 0, false)
 	}
 	allowed := methods
-	if isUsage {
-		allowed = usageMethods
+	if isRead {
+		allowed = readMethods
 	}
 	if !slices.Contains(allowed, req.Method) {
 		return apierrors.NewMethodNotSupported(noResource, req.Method)

@@ -44,7 +44,7 @@ func TestOperatorResources(t *testing.T) {
 		t.Fatal(err)
 	}
 	var shown []string
-	for _, found := range regexp.MustCompile(`useKind\('([a-z]+)'\)`).FindAllStringSubmatch(string(page), -1) {
+	for _, found := range regexp.MustCompile(`useKind\('([a-z]+)'[,)]`).FindAllStringSubmatch(string(page), -1) {
 		shown = append(shown, found[1])
 	}
 	slices.Sort(want)

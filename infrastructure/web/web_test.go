@@ -49,6 +49,7 @@ func TestRoutes(t *testing.T) {
 		{"GET", "/clusters/root/openapi/v3", 200, ""},
 		{"GET", "/clusters/root%3Aorg/apis", 200, ""},
 		{"GET", "/clusters/root:org/metrics", 200, ""}, // its usage
+		{"GET", "/clusters/root:org/audit?limit=100", 200, ""},
 		{"OPTIONS", list, 405, "MethodNotAllowed"},
 		{"TRACE", list, 405, "MethodNotAllowed"},
 		{"PROPFIND", list, 405, "MethodNotAllowed"},
@@ -61,6 +62,10 @@ func TestRoutes(t *testing.T) {
 		{"GET", "/clusters/root:org/metrics/slis", 404, "NotFound"},
 		{"GET", "/clusters/*/metrics", 404, "NotFound"},
 		{"GET", "/clusters/system:admin/metrics", 404, "NotFound"},
+		{"GET", "/clusters/root:org/audit/", 404, "NotFound"},
+		{"GET", "/clusters/root:org/audit/x", 404, "NotFound"},
+		{"GET", "/clusters/*/audit", 404, "NotFound"},
+		{"POST", "/clusters/root:org/audit", 405, "MethodNotAllowed"},
 		{"HEAD", "/clusters/root:org/metrics", 405, ""},
 		{"POST", "/clusters/root:org/metrics", 405, "MethodNotAllowed"},
 		{"DELETE", "/clusters/root:org/metrics", 405, "MethodNotAllowed"},

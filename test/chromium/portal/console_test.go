@@ -246,6 +246,7 @@ func (e *env) testConsoleAccessibility(t *testing.T) {
 			{"workspaces/" + tenant + "?tab=connect", tenant, "kubectl ws"},
 			{"workspaces/" + tenant + "?tab=usage", tenant, "Requests by class"},
 			{"workspaces/" + consumer + "?tab=usage", consumer, "does not count usage"},
+			{"workspaces/" + tenant + "?tab=audit", tenant, "the newest first"},
 			{"shards", "Shards", "logical clusters"},
 			{"shards", "Shards", "step 2 of 4"},
 			{"installation", "Installation", "Member etcd-1 is missing"},

@@ -94,6 +94,7 @@ func TestPortal(t *testing.T) {
 		{"console: exports", e.testConsoleExports},
 		{"console: usage", e.testConsoleUsage},
 		{"console: usage of other servers", e.testConsoleUsageOfOthers},
+		{"console: audit", e.testConsoleAudit},
 		{"console: moves", e.testConsoleMoves},
 		{"console: installation without a host cluster", e.testConsoleNoHost},
 		{"console: installation", e.testConsoleInstallation},

@@ -5,6 +5,7 @@ import { Age, Command, Copy, Notice, Phase, Tabs, Title } from '../components/pa
 import { consoleHref } from '../router'
 import type { KubeObject, LogicalCluster, Workspace } from '../types'
 import { useFeed } from '../watches'
+import { AuditView } from './audit-view'
 import { Bindings } from './bindings'
 import { Exports } from './exports'
 import { Facts, Unknown } from './parts'
@@ -12,7 +13,7 @@ import { UsageView } from './usage-view'
 import { childrenOf, split } from './workspaces'
 
 /** views are the tabs: what they are called, and what they are in the address. */
-const views: [string, string][] = [['Overview', ''], ['API bindings', 'bindings'], ['API exports', 'exports'], ['Usage', 'usage'], ['How to connect', 'connect']]
+const views: [string, string][] = [['Overview', ''], ['API bindings', 'bindings'], ['API exports', 'exports'], ['Usage', 'usage'], ['Audit', 'audit'], ['How to connect', 'connect']]
 
 /** Details is what is known of a workspace: its Workspace in the one above, and its LogicalCluster, APIBindings and APIExports in itself. */
 export function Details({ path, tab }: { path: string; tab: string }) {
@@ -21,7 +22,7 @@ export function Details({ path, tab }: { path: string; tab: string }) {
     <section class="details">
       <Title text={path} product={consoleName}>{path.split(':').map((part, index) => <>{index > 0 && <>:<wbr /></>}{part}</>)}</Title>
       <Tabs label={`Views of ${path}`} tabs={views.map(([text, view]) => ({ text, target: consoleHref('workspaces', path, view), active: view === tab }))} />
-      {tab === 'bindings' ? <Bindings path={path} /> : tab === 'exports' ? <Exports path={path} /> : tab === 'usage' ? <UsageView path={path} /> : tab === 'connect' ? <Connect path={path} /> : <Overview path={path} parent={parent} name={name} />}
+      {tab === 'bindings' ? <Bindings path={path} /> : tab === 'exports' ? <Exports path={path} /> : tab === 'usage' ? <UsageView path={path} /> : tab === 'audit' ? <AuditView path={path} /> : tab === 'connect' ? <Connect path={path} /> : <Overview path={path} parent={parent} name={name} />}
     </section>
   )
 }
