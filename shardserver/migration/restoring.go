@@ -207,7 +207,7 @@ func (i *incomingRestore) serve(ctx context.Context) error {
 	if !isRefused(err) {
 		return errors.Join(err, i.report(ctx, workspacerestore.Report{State: workspacerestore.Waiting, Message: err.Error()}))
 	}
-	klog.FromContext(ctx).Info("Did not restore a workspace", "path", i.Path, "backup", i.Backup, "reason", err.Error())
+	klog.FromContext(ctx).Info("Did not restore a workspace", "path", i.Path, "backup", i.Backup, "err", err)
 	return i.report(ctx, workspacerestore.Report{State: workspacerestore.Failed, Message: err.Error()})
 }
 

@@ -143,7 +143,7 @@ func TestRestoreTwoLeaders(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		other, at, failed := *client, 0, errors.New("not tried")
+		at, failed := 0, errors.New("not tried")
 		try := func() {
 			if at == step {
 				failed = in.openForTest(t.Context(), claimed.fence)
@@ -154,8 +154,9 @@ func TestRestoreTwoLeaders(t *testing.T) {
 			at++
 		}
 		try()
-		other.KV = &spied{client.KV, try}
-		second := newReplica(&other)
+		other := clientv3.NewCtxClient(t.Context())
+		other.KV, other.Lease, other.Watcher = &spied{client.KV, try}, client.Lease, client.Watcher
+		second := newReplica(other)
 		claims, err := client.Get(t.Context(), second.keys.Claims(), clientv3.WithPrefix())
 		if err != nil || len(claims.Kvs) != 1 {
 			t.Fatalf("%v: the claims are %v", err, claims)
