@@ -239,7 +239,7 @@ func (s *scope) createSecrets(ctx context.Context, secrets []archive.Secret) err
 		}
 	}
 	if len(differing) > 0 {
-		return s.refuse(reasonSecretsDiffer, "Secrets %s exist with another content than in the backup, and none is overwritten: delete those of an installation that nobody needs, and create another Restore", strings.Join(differing, ", "))
+		return s.refuse(reasonSecretsDiffer, "Secrets %s exist with another content than in the backup, and none is overwritten: delete those of an installation that is not used, and create another Restore", strings.Join(differing, ", "))
 	}
 	for _, secret := range missing {
 		// One that was created meanwhile is compared by the next reconcile.

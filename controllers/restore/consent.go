@@ -80,7 +80,7 @@ func (s *scope) compareStarted(shard shard) error {
 }
 
 // workloads are the Deployment and the StatefulSet with the names of those of the shard. They are read past the cache: one that was created just
-// now, and that nobody knows of, would write into the volumes.
+// now, and that the cache does not have yet, would write into the volumes.
 func (s *scope) workloads(ctx context.Context, shard shard) (out []client.Object, err error) {
 	deployment, err := apply.Get[appsv1.Deployment](ctx, s.config.Reader(), shard.Namespace(), shard.Server())
 	if err != nil {
@@ -118,7 +118,7 @@ func (s *scope) checkOwners(ctx context.Context, shard shard) error {
 		if metav1.IsControlledBy(workload, shard.object) {
 			continue
 		}
-		owner := "nobody"
+		owner := "no other object"
 		if controller := metav1.GetControllerOf(workload); controller != nil {
 			owner = fmt.Sprintf("%s %s", controller.Kind, controller.Name)
 		}

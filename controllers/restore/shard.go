@@ -115,7 +115,7 @@ func (s *scope) observeData(ctx context.Context, shard shard) (data, error) {
 	}
 	credentials, err := s.etcds.Credentials(secret.Data)
 	if err != nil {
-		return data{}, nil // nobody can ask
+		return data{}, nil // no client can be made
 	}
 	facts := etcd.Facts{}
 	s.etcds.Observe(ctx, cluster.Endpoints(), credentials, &facts)
@@ -149,7 +149,7 @@ func (s *scope) checkLoss(ctx context.Context, saved *manifest.Manifest) error {
 	s.report.RequeueWithin(retryInterval)
 	switch migrations, err := s.servers.Migrations(ctx, s.root, shard.object); {
 	case err != nil:
-		return s.wait(reasonMigrating, "nobody knows whether workspaces move from or to shard %s: %v. Repair RootShard %s, which has the record of the moves", shard.Name(), err, s.root.Name)
+		return s.wait(reasonMigrating, "whether workspaces move from or to shard %s is not known: %v. Repair RootShard %s, which has the record of the moves", shard.Name(), err, s.root.Name)
 	case len(migrations) > 0:
 		return s.wait(reasonMigrating, "LogicalClusterMigrations from or to shard %s have not ended: %s. Wait for them, or delete those that have not taken over", shard.Name(), list(migrations))
 	}
@@ -211,7 +211,7 @@ func (s *scope) emptyShard(ctx context.Context) error {
 	return nil
 }
 
-// outOfService is what a person does about a pod whose end nobody confirms. Deleting it by force confirms nothing: it may still write.
+// outOfService is what a person does about a pod whose end is not confirmed. Deleting it by force confirms nothing: it may still write.
 const outOfService = "If the node of a pod does not return, delete the Node, or taint it node.kubernetes.io/out-of-service=nodeshutdown:NoExecute when it is switched off"
 
 // awaitStop waits for the end of the pods: a server that has not ended yet would write into the restored etcd, without knowing that it is restored.

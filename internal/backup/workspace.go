@@ -24,8 +24,8 @@ import (
 const (
 	// leaseSeconds is how long a shard keeps what a program has brought that was killed.
 	leaseSeconds = 60
-	// reportInterval is how often the report of the shard is read, and patience how long the shard may report nothing new.
-	reportInterval, patience = 500 * time.Millisecond, 3 * time.Minute
+	// reportInterval is how often the report of the shard is read, and answerTimeout how long the shard may report nothing new.
+	reportInterval, answerTimeout = 500 * time.Millisecond, 3 * time.Minute
 	// batchOps and batchBytes bound a transaction.
 	batchOps, batchBytes = 100, 512 << 10
 )
@@ -146,7 +146,7 @@ type handing struct {
 
 // checkOwner refuses an etcd that is not the one that was saved.
 func (h *handing) checkOwner(ctx context.Context) error {
-	timed, cancel := context.WithTimeout(ctx, patience)
+	timed, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	owner, err := h.client.Get(timed, reservedkeys.Owner(h.shard.Prefix))
 	if err != nil {
@@ -193,8 +193,8 @@ func (h *handing) begin(ctx context.Context) error {
 		switch {
 		case !errors.Is(err, errCondition):
 			return err
-		case time.Since(started) > patience:
-			return fmt.Errorf("another workspace of the shard is being restored since %s: try again later", patience)
+		case time.Since(started) > answerTimeout:
+			return fmt.Errorf("another workspace of the shard is being restored since %s: try again later", answerTimeout)
 		case !waits:
 			h.progress(fmt.Sprintf("waiting for the end of another restore of a workspace of shard %s, or that one expires that was killed within the last %d seconds", h.shard.Name, leaseSeconds))
 		}
@@ -361,10 +361,10 @@ func (h *handing) await(ctx context.Context, want workspacerestore.State) error 
 			return errors.New(report.Message)
 		case report.State == want:
 			return nil
-		case time.Since(progressed) > patience && waitsFor != "":
-			return fmt.Errorf("the shard has tried for %s: %s", patience, waitsFor)
-		case time.Since(progressed) > patience:
-			return fmt.Errorf("the shard has not answered for %s: it needs a version that restores workspaces, the feature gate LogicalClusterMigration, and a replica that runs its controllers", patience)
+		case time.Since(progressed) > answerTimeout && waitsFor != "":
+			return fmt.Errorf("the shard has tried for %s: %s", answerTimeout, waitsFor)
+		case time.Since(progressed) > answerTimeout:
+			return fmt.Errorf("the shard has not answered for %s: it needs a version that restores workspaces, the feature gate LogicalClusterMigration, and a replica that runs its controllers", answerTimeout)
 		case report == last:
 		case report.State == workspacerestore.Waiting:
 			last, waitsFor = report, report.Message
