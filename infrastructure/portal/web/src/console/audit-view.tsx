@@ -1,51 +1,19 @@
-import { RefreshCw } from 'lucide'
-import { useEffect, useState } from 'preact/hooks'
-import { APIError, inWorkspace, TooLongError } from '../api'
-import { Glyph } from '../components/glyph'
+import { APIError, TooLongError } from '../api'
 import { Command, Failure, Loading, Notice, Raw } from '../components/parts'
-import { usePortal } from '../context'
 import { eventsOf, NoAuditError, targetOf, type AuditEvent } from './audit'
+import { Refresh, useReading } from './reading'
 
 /** mostEvents is how many events are read, and mostBytes is more than these have. */
 const mostEvents = 200
 const mostBytes = 1 << 20
 
-/** Read is what was read last: it stays on the screen while it is read again, and if that fails. */
-interface Read {
-  events?: AuditEvent[]
-  at?: Date
-  /** error is why there is nothing newer. */
-  error?: unknown
-}
-
 /** AuditView has the latest audit events of a workspace. */
 export function AuditView({ path }: { path: string }) {
-  const { watches } = usePortal()
-  const [read, setRead] = useState<Read>({})
-  const [attempt, setAttempt] = useState(0)
-  const [busy, setBusy] = useState(true)
-  useEffect(() => {
-    const ended = new AbortController()
-    const readEvents = async () => {
-      setBusy(true)
-      try {
-        const events = eventsOf(await watches.api.text(`${inWorkspace(path, 'audit')}?limit=${mostEvents}`, mostBytes, { signal: ended.signal }))
-        if (!ended.signal.aborted) setRead({ events, at: new Date() })
-      } catch (error) {
-        if (!ended.signal.aborted) setRead((before) => ({ ...before, error }))
-      }
-      if (!ended.signal.aborted) setBusy(false)
-    }
-    void readEvents()
-    return () => ended.abort()
-  }, [path, attempt])
-  const { events, at, error } = read
+  const reading = useReading(path, 'audit', `?limit=${mostEvents}`, mostBytes, eventsOf)
+  const { value: events, error } = reading
   return (
     <>
-      <div class="actions">
-        <button type="button" onClick={() => setAttempt(attempt + 1)}><Glyph icon={RefreshCw} size={16} />Refresh</button>
-        <span class="muted" role="status">{busy ? 'Reading…' : at && `Read at ${at.toLocaleTimeString()}`}</span>
-      </div>
+      <Refresh of={reading} />
       {error !== undefined && <Missing path={path} error={error} isOld={events !== undefined} />}
       {events ? <Events events={events} /> : error === undefined && <Loading count={2} />}
       <h2>More events</h2>

@@ -1,51 +1,19 @@
-import { RefreshCw } from 'lucide'
-import { useEffect, useState } from 'preact/hooks'
-import { APIError, inWorkspace, TooLongError } from '../api'
-import { Glyph } from '../components/glyph'
+import { APIError, TooLongError } from '../api'
 import { Command, Failure, Loading, Notice, Raw } from '../components/parts'
-import { usePortal } from '../context'
 import { Facts } from './parts'
+import { Refresh, useReading } from './reading'
 import { classes, count, duration, NoUsageError, size, usageOf, type Usage } from './usage'
 
 /** mostBytes is far more than the usage of the months that a shard keeps. Other servers, such as those of mounts, have all their metrics there. */
 const mostBytes = 256 << 10
 
-/** Read is what was read last: it stays on the screen while it is read again, and if that fails. */
-interface Read {
-  usage?: Usage
-  at?: Date
-  /** error is why there is nothing newer. */
-  error?: unknown
-}
-
 /** UsageView has what a workspace uses in this month. A shard counts what is stored when it is asked, so that the page asks only when its user does. */
 export function UsageView({ path }: { path: string }) {
-  const { watches } = usePortal()
-  const [read, setRead] = useState<Read>({})
-  const [attempt, setAttempt] = useState(0)
-  const [busy, setBusy] = useState(true)
-  useEffect(() => {
-    const ended = new AbortController()
-    const readUsage = async () => {
-      setBusy(true)
-      try {
-        const usage = usageOf(await watches.api.text(inWorkspace(path, 'metrics'), mostBytes, { signal: ended.signal }))
-        if (!ended.signal.aborted) setRead({ usage, at: new Date() })
-      } catch (error) {
-        if (!ended.signal.aborted) setRead((before) => ({ ...before, error }))
-      }
-      if (!ended.signal.aborted) setBusy(false)
-    }
-    void readUsage()
-    return () => ended.abort()
-  }, [path, attempt])
-  const { usage, at, error } = read
+  const reading = useReading(path, 'metrics', '', mostBytes, usageOf)
+  const { value: usage, error } = reading
   return (
     <>
-      <div class="actions">
-        <button type="button" onClick={() => setAttempt(attempt + 1)}><Glyph icon={RefreshCw} size={16} />Refresh</button>
-        <span class="muted" role="status">{busy ? 'Reading…' : at && `Read at ${at.toLocaleTimeString()}`}</span>
-      </div>
+      <Refresh of={reading} />
       {error !== undefined && <Missing path={path} error={error} isOld={usage !== undefined} />}
       {usage ? <Month usage={usage} /> : error === undefined && <Loading count={2} />}
       <h2>Other months, and workspaces below</h2>
