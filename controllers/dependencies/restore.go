@@ -64,7 +64,7 @@ type ShardRestore struct {
 }
 
 // ObserveShardRestore returns what Restores do to a Shard. One that has started and has not ended stops the shard, whether its annotation still names
-// it or not: the controller of Restores ends one that is withdrawn, and between the two nobody writes into the volumes. One that has not started stops
+// it or not: the controller of Restores ends one that is withdrawn, and between the two no server writes into the volumes. One that has not started stops
 // nothing, because it may refuse the backup, but a shard that names it and has nothing that runs does not start before.
 func ObserveShardRestore(ctx context.Context, c apply.Cluster, shard *operatorv1alpha1.Shard, runs bool) (ShardRestore, error) {
 	const condition = operatorv1alpha1.ConditionAvailable

@@ -105,7 +105,7 @@ func TestShardWaits(t *testing.T) {
 		"the etcd of another object": {[]client.Object{readyStore(), newRunningRoot(), newShard(), &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{
 			Name: "alpha-etcd", Namespace: "kcp", OwnerReferences: desired.NewOwnerReferences("CacheServer", newRestore()),
 		}}}, "Failed", "NotSupported", "StatefulSet alpha-etcd belongs to CacheServer back, and not to Shard alpha"},
-		"a Deployment of nobody":     {[]client.Object{readyStore(), newRunningRoot(), newShard(), &appsv1.Deployment{ObjectMeta: named("alpha-shard-kcp")}}, "Failed", "NotSupported", "Deployment alpha-shard-kcp belongs to no other object"},
+		"a Deployment of its own":    {[]client.Object{readyStore(), newRunningRoot(), newShard(), &appsv1.Deployment{ObjectMeta: named("alpha-shard-kcp")}}, "Failed", "NotSupported", "Deployment alpha-shard-kcp belongs to no other object"},
 		"a volume without the label": {[]client.Object{readyStore(), newRunningRoot(), newShard(), &corev1.PersistentVolumeClaim{ObjectMeta: named("data-alpha-etcd-0")}}, "Failed", "NotSupported", "not its label operator.kcp.io/shard=alpha"},
 		"one that is being deleted": {[]client.Object{readyStore(), newRunningRoot(), shard(func(s *operatorv1alpha1.Shard) {
 			s.DeletionTimestamp, s.Finalizers = &metav1.Time{Time: time.Now()}, []string{operatorv1alpha1.FinalizerShard}

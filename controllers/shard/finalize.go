@@ -83,7 +83,7 @@ func (s *shardScope) unregisterIfEmpty(ctx context.Context) status.Result {
 	before := s.awaitMigrations(ctx, force) // before the count: what arrives meanwhile is counted
 	count, err := s.registry.LogicalClusters(ctx, s.root, s.shard)
 	switch {
-	case err != nil && s.stops: // nobody can count them, and a Restore that ends brings them back
+	case err != nil && s.stops: // they cannot be counted, and a Restore that ends restores them
 		return status.Wait(condition, "ShardUnavailable", "deletion waits because the shard is stopped, and its workspaces cannot be counted: %s. Wait for it, remove the annotation %s, %s", s.awaits.Message, operatorv1alpha1.AnnotationRestore, force)
 	case err != nil:
 		return status.Wait(condition, "ShardUnavailable", "deletion waits because the workspaces on the shard cannot be counted: %v; repair it, %s", err, force)
